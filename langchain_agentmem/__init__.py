@@ -115,7 +115,7 @@ if TYPE_CHECKING:
         parse,
     )
     from langchain_agentmem.messages.langchain_messages import from_langchain, to_langchain
-    from langchain_agentmem.messages.message import Message
+    from langchain_agentmem.messages.message import AgentCallMsg, Message, ToolCallMsg
     from langchain_agentmem.messages.role_rounds import (
         Attachment,
         AttachmentType,
@@ -125,7 +125,6 @@ if TYPE_CHECKING:
         Round,
         SharedMemoryEntry,
     )
-    from langchain_agentmem.messages.tool_calls import AgentCallMsg, ToolCallMsg
     from langchain_agentmem.rewinding.branch_merge import BranchDiff, BranchTree
     from langchain_agentmem.search.memory_search import Recollection
     from langchain_agentmem.stores.agent_store import AgentMemoryStore, AgentMemoryThreadStore
@@ -135,7 +134,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "AgentCallMsg": "messages.tool_calls",
+    "AgentCallMsg": "messages.message",
     "AgentMemory": "agent_memory",
     "AgentMemoryByteStore": "stores.byte_store",
     "AgentMemoryError": "errors",
@@ -219,7 +218,7 @@ _HOMES = {
     "StorageError": "errors",
     "Tally": "experiences.experience_part",
     "TokenCounter": "language_models.tokens",
-    "ToolCallMsg": "messages.tool_calls",
+    "ToolCallMsg": "messages.message",
     "Update": "layers.text_protocol",
     "Usage": "experiences.experience_library",
     "aapply": "layers.text_protocol",

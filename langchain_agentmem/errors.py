@@ -2,7 +2,7 @@
 
     AgentMemoryError
     ├── InvalidInput            also a ValueError: an argument no operation can accept
-    │   └── MessageError        a message, role or message id is wrong (documents 001 and 003)
+    │   └── MessageError        a message, role or message id is wrong (MARSYS)
     ├── StorageError            the database could not do its work
     │   ├── DatabaseUnreadable  not a database, or damaged
     │   ├── ForeignDatabase     a database that belongs to something else

@@ -87,10 +87,8 @@ def test_every_module_says_what_it_is(path):
 
 
 def test_files_that_pages_and_docstrings_name_are_there():
-    tree = [
-        *ROOT.glob("*.md"),
-        *(path for folder in ("langchain_agentmem", "tests") for path in (ROOT / folder).rglob("*")),
-    ]
+    folders = ("langchain_agentmem", "tests", "examples", "docs")
+    tree = [*ROOT.glob("*.md"), *(path for folder in folders for path in (ROOT / folder).rglob("*"))]
     there = {f"/{path.relative_to(ROOT).as_posix()}" for path in tree}
     missing = [
         f"{path.relative_to(ROOT)}: {name}"

@@ -35,7 +35,7 @@ class TestTheWheel:
             if path.is_file() and "__pycache__" not in path.parts
         }
         assert files <= shipped
-        assert {Path(name).suffix for name in files} == {".py", ".sql", ".typed", ".yaml"}
+        assert {Path(name).suffix for name in files} == {".json", ".py", ".sql", ".typed", ".yaml"}
 
     def test_holds_nothing_else(self, shipped):
         others = {name for name in shipped if not name.startswith("langchain_agentmem/")}

@@ -1195,7 +1195,7 @@ def _busiest(counts: Sequence[int]) -> tuple[int, ...]:
 
 
 LARGE = 10_000_000
-"""Bytes above which an archive is suggested: 10 MB, as document 002 has it."""
+"""Bytes above which an archive is suggested: 10 MB, as OPUS has it."""
 ARCHIVE_AFTER = timedelta(days=30)
 RECENT = timedelta(days=30)
 MOST_CONVERSATIONS, MOST_RUNAWAYS = 20, 10
@@ -1348,7 +1348,7 @@ def examining(
         low: The first path of the namespaces.
         high: The path behind the last.
         clock: Tells the time.
-        rules: By which entries are junk. Default: those of document 002.
+        rules: By which entries are junk. Default: those of OPUS.
         large: From how many bytes on an archive is suggested. Default 10,000,000.
     """
     now = clock().astimezone(UTC)

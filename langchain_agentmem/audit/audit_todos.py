@@ -1,4 +1,4 @@
-"""What a text asks to be done: one todo for each sentence that asks for something (document 002).
+"""What a text asks to be done: one todo for each sentence that asks for something (OPUS).
 
 The document's keywords are looked for as whole words, and where they ask: "Fix the build", "we should add a test", "the
 page needs a title". A sentence that reports ("I added a test"), speaks of a thing ("the test is green") or asks a
@@ -39,7 +39,7 @@ _ANY = re.compile("want|should|need|add|improv|fix|build|creat|upgrad|refactor|t
 """Where this is nowhere, nothing is asked for; most of a long text need not be looked at more closely."""
 _LEFT, _RIGHT = r"(?<![\w/\\@#.-])", r"(?![\w\\@-]|/\w*\.)"
 _VERBS = "add|improve|fix|build|create|upgrade|refactor|test|document"
-"""The keywords of document 002, with "want", "should" and "need"."""
+"""The keywords of OPUS, with "want", "should" and "need"."""
 _DO = rf"(?:{_VERBS}){_RIGHT}"
 _DOING = rf"(?:adding|improving|fixing|building|creating|upgrading|refactoring|testing|documenting){_RIGHT}"
 _LEAD = (

@@ -201,7 +201,7 @@ class AuditTrail:
     Args:
         memory: An `AgentMemory`, or the path or URL of a database.
         namespace: Whose it is. Default: the running config's, else the root.
-        rules: By which entries are junk. Default: those of document 002.
+        rules: By which entries are junk. Default: those of OPUS.
 
     Raises:
         InvalidInput: An argument is wrong.
@@ -252,7 +252,7 @@ class AuditTrail:
     add, aadd = both(add_work)
 
     def add_self_reflection_work(self, summary: str | None) -> Work[AuditEntry]:
-        """Add what an agent says of its own work (document 002). One that says next to nothing is junk.
+        """Add what an agent says of its own work (OPUS). One that says next to nothing is junk.
 
         Args:
             summary: What it did and learned.
@@ -262,7 +262,7 @@ class AuditTrail:
     add_self_reflection, aadd_self_reflection = both(add_self_reflection_work)
 
     def add_todo_from_chat_work(self, text: str | None) -> Work[list[AuditEntry]]:
-        """Add what a text asks to be done, one todo a sentence (document 002).
+        """Add what a text asks to be done, one todo a sentence (OPUS).
 
         Args:
             text: What somebody wrote.
@@ -290,7 +290,7 @@ class AuditTrail:
     add_reference, aadd_reference = both(add_reference_work)
 
     def add_best_practices_reference_work(self, path: str | os.PathLike[str] = GUIDELINES) -> Work[AuditEntry]:
-        """Keep the guidelines of a project (document 002). Call it at each start: what has not changed costs nothing.
+        """Keep the guidelines of a project (OPUS). Call it at each start: what has not changed costs nothing.
 
         Args:
             path: The file. Default: "AI_GUI_BEST_PRACTICES.md" in the working directory.
@@ -443,7 +443,7 @@ class AuditTrail:
     # -- care ---------------------------------------------------------------------------------------------------
 
     def filter_junk_work(self) -> Work[int]:
-        """Judge every entry anew by the rules, which is done to each when it is added (document 002).
+        """Judge every entry anew by the rules, which is done to each when it is added (OPUS).
 
         Returns:
             How many are judged otherwise than before.
@@ -563,7 +563,7 @@ class AuditTrail:
     # -- files --------------------------------------------------------------------------------------------------
 
     def import_document_work(self, path: str | os.PathLike[str]) -> Work[Imported]:
-        """Add what an `agent_memory.json` of document 002 holds, all of it or nothing.
+        """Add what an `agent_memory.json` of OPUS holds, all of it or nothing.
 
         Of a damaged file what can be read is taken, and a copy of it is kept beside it. What is here already stays;
         importing the same file twice adds nothing.
@@ -579,7 +579,7 @@ class AuditTrail:
     import_document, aimport_document = both(import_document_work)
 
     def export_document(self, path: str | os.PathLike[str]) -> int:
-        """Write the entries in the form of document 002, hidden ones included. Of model calls it has prompt and reply.
+        """Write the entries in the form of OPUS, hidden ones included. Of model calls it has prompt and reply.
 
         That form has no ids: read back into the same trail, its entries are new ones. `memory.export` keeps everything.
 

@@ -1,4 +1,4 @@
-r"""What of an audit trail is junk: rules as data (document 002).
+r"""What of an audit trail is junk: rules as data (OPUS).
 
 Junk is hidden with the names of the rules that say so, and never destroyed. Whether a short text is junk depends on the
 other side: "ok" is an answer where something was asked for, and noise after "I see". So a rule may have a pattern for
@@ -522,5 +522,5 @@ RULES: tuple[JunkRule, ...] = (
         unless=rf"{_COUNTS}",
     ),
 )
-"""The three patterns of document 002 and its list: empty prompts and replies, one word that says nothing, reflections
+"""The three patterns of OPUS and its list: empty prompts and replies, one word that says nothing, reflections
 of at most 20 characters, tests and debugging."""

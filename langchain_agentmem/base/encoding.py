@@ -371,6 +371,16 @@ def under(value: Any, key: Any) -> Any:
     return None
 
 
+TEXTS = frozenset({"input_text", "output_text", "text"})
+IMAGES = frozenset({"image", "image_url", "input_image"})
+MEDIA = frozenset({"audio", "document", "file", "input_audio", "input_file", "media", "video"})
+THOUGHTS = frozenset({"reasoning", "reasoning_content", "redacted_thinking", "thinking"})
+CALLS = frozenset(
+    {"function_call", "input_json_delta", "invalid_tool_call", "tool_call", "tool_call_chunk", "tool_use"}
+)
+"""The types of blocks, by what they hold. What a provider runs itself is no call."""
+
+
 def kind_of(block: Any) -> str | None:
     """What kind of block it is, by its own word; None where it does not say, or what it says can be none.
 

@@ -180,14 +180,13 @@ def select(
 ) -> None:
     """Show which experiences apply to a query by their words, and why. Nothing is counted, and no model is asked."""
     from langchain_agentmem.experiences.lexical_choice import judged  # noqa: PLC0415
-    from langchain_agentmem.experiences.model_choice import by_words  # noqa: PLC0415 - it loads LangChain
 
     with AgentMemory(":memory:") as memory:
         library = memory.experiences(folder, subfolders=subfolders)
         selection = library.selector(role=role, max_selected=limit).select(query)
         conditions = {each.exp_id: each.when for each in library.load() if each.exp_id in selection.candidates}
     found = judged(selection.query, "", [*conditions.values()])
-    scored = _scored(selection, dict(zip(conditions, map(by_words, found), strict=True)))
+    scored = _scored(selection, dict(zip(conditions, (each.reason for each in found), strict=True)))
     if as_json:
         print_json(scored)
         return

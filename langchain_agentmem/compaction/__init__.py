@@ -60,7 +60,7 @@ context and tried again:
         said = agent.invoke({"messages": [("user", "Good morning.")]}, {"configurable": {"thread_id": "saturday"}})
         print(said["messages"][-1].content)
 
-A conversation without a graph keeps its own budget, with the configuration of document 003:
+A conversation without a graph keeps its own budget, with MARSYS's configuration:
 
     from langchain_agentmem import AgentMemory
     from langchain_agentmem.compaction import ManagedMemoryConfig
@@ -131,36 +131,22 @@ if TYPE_CHECKING:
     from langchain_agentmem.messages.history_repair import repaired
     from langchain_agentmem.messages.message_marks import Summary, summary_in
 
-_HOMES = {
-    "ActiveContextPolicyConfig": "compaction.compaction_config",
-    "BackwardPackingConfig": "compaction.compaction_config",
-    "CompactedMessage": "conversations.role_context",
-    "CompactionMiddleware": "compaction.compaction_middleware",
-    "CompactionNode": "compaction.compaction_node",
-    "CompactionState": "compaction.compaction_node",
-    "CompactorConfig": "conversations.role_context",
-    "ContextCompactor": "compaction.role_compactor",
-    "ContextState": "compaction.managed_conversation",
-    "ManagedConversationMemory": "compaction.managed_conversation",
-    "ManagedMemoryConfig": "compaction.compaction_config",
-    "Situation": "compaction.compaction_config",
-    "Size": "compaction.compaction_config",
-    "SlidingWindowConfig": "compaction.compaction_config",
-    "Summary": "messages.message_marks",
-    "SummarizationConfig": "language_models.summarization",
-    "ToolOffloadConfig": "compaction.compaction_config",
-    "ToolTruncationConfig": "compaction.compaction_config",
-    "amessages_behind": "compaction.dropped_messages",
-    "asummarization": "compaction.processors",
-    "backward_packing": "compaction.processors",
-    "messages_behind": "compaction.dropped_messages",
-    "repaired": "messages.history_repair",
-    "sliding_window": "compaction.processors",
-    "summarization": "compaction.processors",
-    "summary_in": "messages.message_marks",
-    "tool_offload": "compaction.processors",
-    "tool_truncation": "compaction.processors",
+_MODULES = {
+    "compaction.compaction_config": "ActiveContextPolicyConfig BackwardPackingConfig ManagedMemoryConfig Situation "
+    "Size SlidingWindowConfig ToolOffloadConfig ToolTruncationConfig",
+    "conversations.role_context": "CompactedMessage CompactorConfig",
+    "compaction.compaction_middleware": "CompactionMiddleware",
+    "compaction.compaction_node": "CompactionNode CompactionState",
+    "compaction.role_compactor": "ContextCompactor",
+    "compaction.managed_conversation": "ContextState ManagedConversationMemory",
+    "messages.message_marks": "Summary summary_in",
+    "language_models.summarization": "SummarizationConfig",
+    "compaction.dropped_messages": "amessages_behind messages_behind",
+    "compaction.processors": "asummarization backward_packing sliding_window summarization tool_offload "
+    "tool_truncation",
+    "messages.history_repair": "repaired",
 }
+_HOMES = {name: module for module, names in _MODULES.items() for name in names.split()}
 
 __all__ = [
     "ActiveContextPolicyConfig",

@@ -2,15 +2,12 @@
 
 Pure: from a record and a history comes a context, from a compacted context comes a record.
 
-What is known of a history from the turn before, so that a turn costs what is new in it and not what is old.
+`followed` knows a history from the turn before, so that a turn costs what is new in it. A history is given anew each
+turn, longer than before: its messages are compared with those of the last time, and only what differs is digested,
+counted and checked. The digest of a place says everything that was said up to there, so what was compacted once is
+found again by it: after a restart, in another process, and on another branch of the thread.
 
-A history is given anew each turn, longer than before. Its messages are compared with those of the last time, and only
-what differs is digested, counted and checked. The digest of a place says everything that was said up to there, so what
-was compacted once is found again by it: after a restart, in another process, and on another branch of the thread.
-
-In which conversation a run's history is recorded.
-
-What a compaction tells: to hooks, to the event bus of document 003, to LangGraph's custom stream, and to traces.
+`CompactionReport` reports a compaction to hooks, to an event bus, to LangGraph's custom stream, and to traces.
 """
 
 from __future__ import annotations
@@ -19,17 +16,18 @@ import dataclasses
 import json
 import sys
 import time
-from collections import OrderedDict
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from hashlib import blake2b
+from itertools import groupby
 from operator import is_
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from langchain_core.messages import BaseMessage
 
-from langchain_agentmem.base import concurrency
 from langchain_agentmem.base.events import (
     CompactionEvent,
     CompactionFellShort,
@@ -40,7 +38,7 @@ from langchain_agentmem.base.events import (
 from langchain_agentmem.base.namespaces import id_of, namespace_of, path_of, resolve
 from langchain_agentmem.compaction.compaction_config import Size
 from langchain_agentmem.compaction.processors import PipelineOutcome
-from langchain_agentmem.conversations.compaction_records import CompactionRecord, KeySpan, spans
+from langchain_agentmem.conversations.compaction_records import STATE, CompactionRecord, KeySpan, spans
 from langchain_agentmem.conversations.message_log import Address
 from langchain_agentmem.language_models.model_calls import Shown, Work
 from langchain_agentmem.language_models.tokens import TokenCounter
@@ -51,8 +49,6 @@ from langchain_agentmem.storage.database import Database
 from langchain_agentmem.tracing import brief
 from langchain_agentmem.tracing.measures import Measures
 
-REMEMBERED = 64
-"""Histories of which a ledger remembers the last state."""
 CACHE = "messages counted the turn before"
 """What the measures call them."""
 RECENT = 256
@@ -75,95 +71,61 @@ class History:
         repeats: Whether two calls bear one id. It may be said without need, and never be missing.
     """
 
-    messages: list[BaseMessage]
-    keys: list[str]
-    digests: list[bytes]
-    tokens: list[int]
-    places: dict[str, int]
-    sound: int
-    contents: list[Any]
-    calls: set[Any]
-    repeats: bool
+    messages: list[BaseMessage] = field(default_factory=list)
+    keys: list[str] = field(default_factory=list)
+    digests: list[bytes] = field(default_factory=lambda: [b""])
+    tokens: list[int] = field(default_factory=lambda: [0])
+    places: dict[str, int] = field(default_factory=dict)
+    sound: int = 0
+    contents: list[Any] = field(default_factory=list)
+    calls: set[Any] = field(default_factory=set)
+    repeats: bool = False
 
 
-_NOTHING = History(
-    messages=[], keys=[], digests=[b""], tokens=[0], places={}, sound=0, contents=[], calls=set(), repeats=False
-)
-
-
-class Ledger:
-    """Remembers histories between turns. Safe to share between threads.
+def followed(old: History, given: Sequence[BaseMessage], counter: TokenCounter, measures: Measures) -> History:
+    """Find out about a history, going on from what is known of it.
 
     Args:
+        old: What it was the turn before.
+        given: What it is now.
         counter: Counts tokens.
-        measures: Is told how many messages were known from the turn before. Default: nobody is.
+        measures: Are told how many messages were known from the turn before.
     """
-
-    def __init__(self, counter: TokenCounter, measures: Measures | None = None) -> None:
-        self._counter = counter
-        self._measures = measures
-        self._lock = concurrency.lock()
-        self._known: OrderedDict[Hashable, History] = OrderedDict()
-
-    def follow(self, name: Hashable, messages: Sequence[BaseMessage]) -> History:
-        """Find out about a history, going on from what is known of the one of that name.
-
-        Args:
-            name: Which history.
-            messages: What it is now.
-        """
-        with self._lock:
-            old = self._known.get(name, _NOTHING)
-        given = list(messages)
-        common = _common(old, given)
-        if self._measures is not None:
-            self._measures.cache(CACHE, common, len(given) - common)
-        new = self._extended(old, given, common)
-        with self._lock:
-            self._known[name] = new
-            self._known.move_to_end(name)
-            while len(self._known) > REMEMBERED:
-                self._known.popitem(last=False)
-        return new
-
-    def forget(self) -> None:
-        """Forget every history."""
-        with self._lock:
-            self._known.clear()
-
-    def _extended(self, old: History, messages: list[BaseMessage], common: int) -> History:
-        keys, contents = old.keys[:common], old.contents[:common]
-        digests, tokens = old.digests[: common + 1], old.tokens[: common + 1]
-        places, calls, repeats = old.places, old.calls, old.repeats
-        if common < len(old.messages) or not common:
-            places = {key: place for place, key in enumerate(keys)}
-            calls = set()
-            repeats = sum(_repeats(message, calls) for message in messages[:common]) > 0
-        elif common < len(messages):
-            places = places.copy()
-        for place in range(common, len(messages)):
-            message = messages[place]
-            digest = blake2b(digests[-1] + _bytes(message), digest_size=20).digest()
-            key = message.id if message.id and message.id not in places else f"msg-{digest.hex()}"
-            content = message.content
-            contents.append(content if type(content) is str else deepcopy(content))
-            digests.append(digest)
-            tokens.append(tokens[-1] + self._counter.count_message(message))
-            keys.append(key)
-            places[key] = place
-            repeats = _repeats(message, calls) or repeats
-        sound = sound_until(messages, min(old.sound, common))
-        return History(
-            messages=messages,
-            keys=keys,
-            digests=digests,
-            tokens=tokens,
-            places=places,
-            sound=sound,
-            contents=contents,
-            calls=calls,
-            repeats=repeats,
-        )
+    messages = list(given)
+    common = _common(old, messages)
+    measures.cache(CACHE, common, len(messages) - common)
+    keys, contents = old.keys[:common], old.contents[:common]
+    digests, tokens = old.digests[: common + 1], old.tokens[: common + 1]
+    places, calls, repeats = old.places, old.calls, old.repeats
+    if common < len(old.messages) or not common:
+        places = {key: place for place, key in enumerate(keys)}
+        calls = set()
+        repeats = sum(_repeats(message, calls) for message in messages[:common]) > 0
+    elif common < len(messages):
+        places = places.copy()
+    for place in range(common, len(messages)):
+        message = messages[place]
+        digest = blake2b(digests[-1] + _bytes(message), digest_size=20).digest()
+        key = message.id if message.id and message.id not in places else f"msg-{digest.hex()}"
+        content = message.content
+        contents.append(content if type(content) is str else deepcopy(content))
+        digests.append(digest)
+        tokens.append(tokens[-1] + counter.count_message(message))
+        keys.append(key)
+        places[key] = place
+        repeats = _repeats(message, calls) or repeats
+    sound = sound_until(messages, min(old.sound, common))
+    return History(
+        messages=messages,
+        keys=keys,
+        digests=digests,
+        tokens=tokens,
+        places=places,
+        sound=sound,
+        contents=contents,
+        calls=calls,
+        repeats=repeats,
+    )
 
 
 def _repeats(message: BaseMessage, calls: set[Any]) -> bool:
@@ -230,26 +192,47 @@ class Context:
         keys: For each of them, which message of the history it is, as it was said; None where it was made.
         record: The compaction that it goes back to, or None.
         grown: How many messages were said since that; all of them where there is none.
+        tokens: What it costs, uncalibrated.
+        grown_tokens: What of that was said since its record.
     """
 
-    messages: list[BaseMessage]
-    keys: list[str | None]
+    messages: list[BaseMessage] = field(default_factory=list)
+    keys: list[str | None] = field(default_factory=list)
     record: CompactionRecord | None = None
     grown: int = 0
-
-    def without_last(self, count: int) -> Context:
-        """The same without so many messages at its end."""
-        end = len(self.messages) - count
-        return replace(self, messages=self.messages[:end], keys=self.keys[:end]) if count else self
+    tokens: int = 0
+    grown_tokens: int = 0
 
 
-def whole_context(history: History) -> Context:
-    """A history that was never compacted, as its own context."""
-    return Context(messages=history.messages, keys=[*history.keys], grown=len(history.messages))
+class CompactedHistory(NamedTuple):
+    """Which history a compaction is of, and how far it goes.
+
+    Attributes:
+        at: The conversation in which it is recorded, or None.
+        lane: Whose context: that of a graph's state, or that of the log.
+        reached: How many messages it covers: all whose calls are answered.
+        digest: Of everything up to there.
+        places: Where the messages of the history stand, by their keys.
+        later: How many messages come after that.
+        slot: The row of the last message that is covered, in a log.
+        originals: By their ids, messages as they were said, of which the context has shortened copies.
+    """
+
+    at: Address | None
+    lane: str
+    reached: int
+    digest: bytes
+    places: dict[str, int]
+    later: int = 0
+    slot: int | None = None
+    originals: Mapping[str, BaseMessage] = MappingProxyType({})
 
 
-def resolved(record: CompactionRecord, history: History) -> Context:
-    """The context that a record gives with a history."""
+def resolved(record: CompactionRecord | None, history: History, counter: TokenCounter) -> Context:
+    """The context that a record gives with a history; the history itself where there is none."""
+    if record is None:
+        count, cost = len(history.messages), history.tokens[-1]
+        return Context(messages=history.messages, keys=[*history.keys], grown=count, tokens=cost, grown_tokens=cost)
     messages: list[BaseMessage] = []
     keys: list[str | None] = []
     for item in record.items:
@@ -260,79 +243,80 @@ def resolved(record: CompactionRecord, history: History) -> Context:
         else:
             messages.append(item.model_copy())
             keys.append(None)
-    messages += history.messages[record.reached :]
-    keys += history.keys[record.reached :]
-    return Context(messages=messages, keys=keys, record=record, grown=len(history.messages) - record.reached)
+    grown = history.tokens[-1] - history.tokens[record.reached]
+    return Context(
+        messages=[*messages, *history.messages[record.reached :]],
+        keys=[*keys, *history.keys[record.reached :]],
+        record=record,
+        grown=len(history.messages) - record.reached,
+        tokens=sum(map(counter.count_message, messages)) + grown,
+        grown_tokens=grown,
+    )
 
 
-def originals(context: Context, history: History) -> dict[str, BaseMessage]:
-    """What was said, of which a context has shortened copies, by the ids of both."""
+def state_subject(history: History, at: Address | None, context: Context) -> CompactedHistory:
+    """What a compaction of a graph's history would be of.
+
+    Args:
+        history: The history.
+        at: The conversation in which it is recorded, or None.
+        context: Its context.
+    """
+    later = count_open(history.messages)
+    closed = len(history.messages) - later
     made = (message.id for message, key in zip(context.messages, context.keys, strict=True) if key is None)
-    return {key: history.messages[history.places[key]] for key in made if key is not None and key in history.places}
+    originals = {key: history.messages[history.places[key]] for key in made if key in history.places}
+    return CompactedHistory(at, STATE, closed, history.digests[closed], history.places, later, originals=originals)
 
 
-def open_from(messages: Sequence[BaseMessage]) -> int:
-    """Where a history's last calls begin whose results have not all come yet; its length where none is open."""
+def count_open(messages: Sequence[BaseMessage]) -> int:
+    """How many messages a history ends with from its last calls on, where not all of their results have come yet."""
     for place in range(len(messages) - 1, -1, -1):
         if role_of(messages[place]) != "tool":
             wanted = {call.get("id") for call in calls_of(messages[place])}
             given = {getattr(message, "tool_call_id", None) for message in messages[place + 1 :]}
-            return place if wanted - given else len(messages)
-    return len(messages)
+            return len(messages) - place if wanted - given else 0
+    return 0
 
 
 def record_of(
-    outcome: PipelineOutcome,
+    subject: CompactedHistory,
     before: Context,
+    outcome: PipelineOutcome,
     *,
-    reached: int,
-    digest: bytes,
-    places: dict[str, int],
     tried: bool,
-    slot: int | None = None,
     ahead: bool = False,
     saved: int = 0,
 ) -> CompactionRecord:
     """What is to be kept of a compaction.
 
     Args:
-        outcome: What it came to.
+        subject: Which history.
         before: What it began with.
-        reached: How many messages of the history it covers.
-        digest: Of all of them.
-        places: Where the messages of the history stand, by their keys.
+        outcome: What it came to.
         tried: Whether a model was asked.
-        slot: The row of the last message, where the history is a log.
         ahead: Whether it is not to be used yet.
         saved: By how many tokens what it came to is shorter than what it began with, uncalibrated.
     """
     said = [(message, key) for message, key in zip(before.messages, before.keys, strict=True) if key is not None]
     keys = {id(message): key for message, key in said}
     items: list[KeySpan | BaseMessage] = []
-    kept: list[str] = []
-    for message in outcome.messages:
-        key = keys.get(id(message))
-        if key is not None:
-            kept.append(key)
-            continue
-        items += spans(kept, places)
-        items.append(message)
-        kept = []
-    items += spans(kept, places)
-    there = {keys.get(id(message)) for message in outcome.messages} | {message.id for message in outcome.messages}
-    gone = [key for _, key in said if key not in there]
-    provisional = outcome.summary.provisional if outcome.summary else bool(before.record and before.record.provisional)
+    for is_said, group in groupby(outcome.messages, lambda message: id(message) in keys):
+        messages = [*group]
+        items += spans([keys[id(each)] for each in messages], subject.places) if is_said else messages
+    there = {keys.get(id(message), message.id) for message in outcome.messages}
+    earlier = before.record
     return CompactionRecord(
-        digest=digest,
-        reached=reached,
+        digest=subject.digest,
+        reached=subject.reached,
         items=tuple(items),
-        dropped=tuple(gone),
-        parent=before.record.id if before.record else None,
-        provisional=provisional,
+        dropped=tuple(key for _, key in said if key not in there),
+        parent=earlier.id if earlier else None,
+        provisional=outcome.summary.provisional if outcome.summary else bool(earlier and earlier.provisional),
         tried=tried,
-        slot=slot,
+        slot=subject.slot,
         ahead=ahead,
-        saved=saved + (before.record.saved if before.record else 0),
+        saved=saved + (earlier.saved if earlier else 0),
     )
 
 
@@ -355,6 +339,18 @@ def conversation_of(
     return Address(path_of(resolve(namespace, config)), id_of(name, "conversation"))
 
 
+def check_place(conversation_id: str | None, namespace: Sequence[str] | None) -> None:
+    """Refuse what can be no conversation or no namespace; None is left to the run.
+
+    Raises:
+        InvalidInput: An id or namespace cannot be one.
+    """
+    if conversation_id is not None:
+        id_of(conversation_id, "conversation")
+    if namespace is not None:
+        path_of(namespace)
+
+
 def place_of(at: Address | None) -> dict[str, Any]:
     """What a trace shows of where something is recorded; nothing where it is not."""
     return {} if at is None else {"conversation_id": at.name, "namespace": list(namespace_of(at.path))}
@@ -371,11 +367,11 @@ NOTHING, COMPACTED, READY, NOT_SMALLER = (
 """What a trace says came of it."""
 
 
-class Telling:
-    """Tells of one compaction, or of the one look that found nothing to compact.
+class CompactionReport:
+    """Reports one compaction, or one look that found nothing to compact, to hooks, event bus, stream and traces.
 
     Args:
-        database: Whose hooks are told.
+        database: Whose hooks are called.
         session_id: The conversation or thread.
         agent_name: Whose context it is.
         bus: The event bus, if there is one.
@@ -391,11 +387,11 @@ class Telling:
             "agent_name": (bus.agent_name if bus else "") or agent_name,
         }
         self._began = time.perf_counter()
+        self._before = (0, 0)
         self._facts: dict[str, Any] = {"status": NOTHING}
-        self._came_to: tuple[PipelineOutcome, CompactionRecord | None] | None = None
 
     def step(self, name: str, work: Work[Any], at: Address | None, trigger: str, **inputs: Any) -> Shown:
-        """The work that this tells of, as a trace shows it.
+        """The work that this reports, as a trace shows it.
 
         Args:
             name: `COMPACT` or `RECOVER`.
@@ -408,47 +404,30 @@ class Telling:
             name,
             work,
             inputs=lambda: {**place_of(at), "trigger": trigger, **inputs},
-            outputs=lambda _: self.told(),
+            outputs=lambda _: {name: value for name, value in self._facts.items() if value is not None},
         )
 
     def note(self, **facts: Any) -> None:
-        """Something that is for traces alone."""
+        """Add something for traces alone; None is not shown."""
         self._facts |= facts
 
-    def unchanged(self, tokens: int, messages: int) -> None:
-        """There was nothing to do: this is what the context costs, and how many messages it has."""
-        self.changed(NOTHING, (tokens, tokens), (messages, messages))
+    def sized(self, status: str, before: tuple[int, int], after: tuple[int, int] | None = None) -> None:
+        """Note what came of it, with tokens and messages before and after; the same where nothing changed."""
+        for name, (tokens, messages) in (("before", before), ("after", after or before)):
+            self.note(**{"status": status, f"tokens_{name}": tokens, f"messages_{name}": messages})
 
-    def changed(self, status: str, tokens: tuple[int, int], messages: tuple[int, int]) -> None:
-        """What came of it, with tokens and messages before and after."""
-        self.note(
-            status=status,
-            tokens_before=tokens[0],
-            tokens_after=tokens[1],
-            messages_before=messages[0],
-            messages_after=messages[1],
-        )
-
-    def told(self) -> dict[str, Any]:
-        """What a trace shows of it."""
-        if self._came_to is None:
-            return dict(self._facts)
-        outcome, record = self._came_to
-        summaries = [message.id for message in outcome.messages if summary_in(message) is not None]
-        details = {
-            "dropped": None if record is None else len(record.dropped),
-            "summary_id": next(iter(summaries), None),
-            "summary": None if outcome.summary is None else brief(outcome.summary.summary),
-            "failures": [{"stage": each.stage, "error_type": type(each.error).__name__} for each in outcome.failures],
-            "fell_short": outcome.reason,
-        }
-        return self._facts | {name: value for name, value in details.items() if value not in (None, [])}
-
-    def started(self, tokens: int, messages: int) -> None:
-        """A context of so many tokens and messages is about to be compacted."""
+    @contextmanager
+    def compacting(self, tokens: int, messages: int) -> Iterator[None]:
+        """A context of so many tokens and messages is compacted in this block; an exception means that it failed."""
         self._began = time.perf_counter()
+        self._before = (tokens, messages)
         self._fields |= {"pre_tokens": tokens, "pre_messages": messages}
-        self._tell(CompactionEvent(**self._fields, status="started"))
+        self._emit(CompactionEvent(**self._fields, status="started"))
+        try:
+            yield
+        except Exception:
+            self.failed()
+            raise
 
     def completed(
         self,
@@ -460,60 +439,49 @@ class Telling:
         record: CompactionRecord | None = None,
     ) -> None:
         """It is done: these are the tokens and messages that are left, and this is what is kept of it."""
-        before = self._fields["pre_tokens"], self._fields["pre_messages"]
-        self.changed(COMPACTED, (before[0], tokens), (before[1], messages))
-        self.note(processors=list(outcome.stages_run))
-        self._came_to = outcome, record
-        for failure in outcome.failures:
-            self._tell(self._failed([failure.stage]))
-            session = self._fields["session_id"]
-            self._tell(CompactionStageFailed(session_id=session, stage=failure.stage, error=failure.error))
-        self._tell(
-            CompactionEvent(
-                **self._fields,
-                status="completed",
-                post_tokens=tokens,
-                post_messages=messages,
-                duration=time.perf_counter() - self._began,
-                stages_run=list(outcome.stages_run),
-            )
+        stages, failures = list(outcome.stages_run), outcome.failures
+        self.sized(COMPACTED, self._before, (tokens, messages))
+        self.note(
+            processors=stages,
+            dropped=None if record is None else len(record.dropped),
+            summary_id=next((each.id for each in outcome.messages if summary_in(each) is not None), None),
+            summary=None if outcome.summary is None else brief(outcome.summary.summary),
+            failures=[{"stage": each.stage, "error_type": type(each.error).__name__} for each in failures] or None,
+            fell_short=outcome.reason,
         )
-        if outcome.reason is not None:
-            session = self._fields["session_id"]
-            self._tell(
-                CompactionFellShort(
-                    session_id=session, tokens=tokens, target_tokens=target.tokens, reason=outcome.reason
-                )
-            )
+        session = self._fields["session_id"]
+        for failure in failures:
+            self._emit(self._ended("failed", [failure.stage]))
+            self._emit(CompactionStageFailed(session_id=session, stage=failure.stage, error=failure.error))
+        self._emit(self._ended("completed", stages, post_tokens=tokens, post_messages=messages))
+        if (reason := outcome.reason) is not None:
+            wanted = target.tokens
+            self._emit(CompactionFellShort(session_id=session, tokens=tokens, target_tokens=wanted, reason=reason))
 
     def failed(self, stages: Sequence[str] = ()) -> None:
         """It was given up."""
-        tokens, messages = self._fields["pre_tokens"], self._fields["pre_messages"]
-        self.changed(NOT_SMALLER, (tokens, tokens), (messages, messages))
+        self.sized(NOT_SMALLER, self._before)
         self.note(processors=list(stages))
-        self._tell(self._failed(stages))
+        self._emit(self._ended("failed", stages))
 
-    def _failed(self, stages: Sequence[str]) -> CompactionEvent:
+    def _ended(self, status: str, stages: Sequence[str], **fields: Any) -> CompactionEvent:
         duration = time.perf_counter() - self._began
-        return CompactionEvent(**self._fields, status="failed", duration=duration, stages_run=list(stages))
+        return CompactionEvent(**self._fields, **fields, status=status, duration=duration, stages_run=list(stages))
 
-    def _tell(self, event: MemoryEvent) -> None:
+    def _emit(self, event: MemoryEvent) -> None:
         self._database.hooks.emit(event)
         if self._bus is not None:
             self._bus.emit(event)
         if (write := _stream_writer()) is not None:
             with self._database.tracing.unharmed("writing to the custom stream"):
-                write({"event": type(event).__name__} | self._plain(event))
+                fields = {each.name: self._plain(getattr(event, each.name)) for each in dataclasses.fields(event)}
+                write({"event": type(event).__name__} | fields)
 
-    def _plain(self, event: MemoryEvent) -> dict[str, Any]:
-        fields = {each.name: getattr(event, each.name) for each in dataclasses.fields(event)}
-        return {
-            name: self._error(value) if isinstance(value, BaseException) else value for name, value in fields.items()
-        }
-
-    def _error(self, error: BaseException) -> str:
-        shown = self._database.tracing.shown_error(error)
-        return repr(error) if shown is error else str(shown)
+    def _plain(self, value: Any) -> Any:
+        if not isinstance(value, BaseException):
+            return value
+        shown = self._database.tracing.shown_error(value)
+        return repr(value) if shown is value else str(shown)
 
 
 def _stream_writer() -> Any:

@@ -1,4 +1,4 @@
-"""How a context is kept within its budget: the configurations of document 003, and what they have come to need.
+"""How a context is kept within its budget: MARSYS's configurations, and what they have come to need.
 
 All are checked when they are built: what cannot work is refused then, and not in the middle of a run.
 
@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal, TypeAlias
 
 from langchain_core.messages import BaseMessage
@@ -128,13 +128,12 @@ class SlidingWindowConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ActiveContextPolicyConfig:
-    """What is done to a context that has outgrown its threshold (document 003).
+    """What is done to a context that has outgrown its threshold, as MARSYS configures it.
 
     Attributes:
         enabled: Whether anything is. Default True.
         mode: "compaction", which summarizes and keeps what it did, or "sliding_window", which shows the newest
-        messages.
-            Default "compaction".
+            messages. Default "compaction".
         processor_order: The processors in the order in which they run, until the context is small enough: names, see
             `PROCESSORS`, or functions that take messages and a `Situation` and give messages. Default:
             "tool_truncation", "summarization", "backward_packing".
@@ -171,13 +170,15 @@ class ActiveContextPolicyConfig:
         number_field(self, "min_reduction_ratio", below=1)
         if not self.min_reduction_ratio:
             raise InvalidInput("min_reduction_ratio must be more than 0, or every turn compacts anew.")
-        for name, kind in _PARTS.items():
-            if not isinstance(getattr(self, name), kind):
-                raise InvalidInput(f"{name} must be a {kind.__name__}, not {type(getattr(self, name)).__name__}.")
-        for each in (*filter(_is_no_function, self.processor_order), *self.excluded_processors):
+        for part in fields(self):
+            value, kind = getattr(self, part.name), part.default_factory
+            if isinstance(kind, type) and not isinstance(value, kind):  # the configuration of one processor
+                raise InvalidInput(f"{part.name} must be a {kind.__name__}, not {type(value).__name__}.")
+        names = [each for each in self.processor_order if not callable(each)]
+        for each in (*names, *self.excluded_processors):
             if each not in PROCESSORS:
                 raise InvalidInput(f"There is no processor {safe_repr(each)}; there are {', '.join(PROCESSORS)}.")
-        if len(set(map(_identity, self.processor_order))) < len(self.processor_order):
+        if len({id(each) if callable(each) else each for each in self.processor_order}) < len(self.processor_order):
             raise InvalidInput("processor_order names a processor twice.")
         if self.enabled and self.mode == "compaction" and not self.processors:
             raise InvalidInput("No processor is left to make a context smaller. Name one, or set enabled=False.")
@@ -199,7 +200,7 @@ class ActiveContextPolicyConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ManagedMemoryConfig:
-    """When a context has outgrown its budget, and what is done then (document 003).
+    """When a context has outgrown its budget, and what is done then, as MARSYS configures it.
 
     Whatever threshold is passed first counts.
 
@@ -207,10 +208,9 @@ class ManagedMemoryConfig:
         threshold_tokens: More tokens than this are too many. Default 150,000; never more than the model's window, where
             that is known.
         threshold_fraction: The same as a share of the model's window, in place of `threshold_tokens`; more than 0, at
-        most
-            1. Needs a model whose `profile` tells its window. Default None.
+            most 1. Needs a model whose `profile` tells its window. Default None.
         threshold_messages: More messages than this are too many. Default None.
-        threshold_rounds: So many rounds are too many; a round begins with a user's message. Default None. (Document 000
+        threshold_rounds: So many rounds are too many; a round begins with a user's message. Default None. (TaskWeaver
             compacts at 10.)
         retain_messages: How many of the newest messages stay where messages were too many. Default None: what
             `min_reduction_ratio` leaves.
@@ -220,10 +220,9 @@ class ManagedMemoryConfig:
             both.
         cache_invalidation_events: Which changes `get_cache_stats` counts as invalidations: "add", "remove_by_id",
             "delete_memory", "update", "replace_memory". Whatever stands here, the cache is never stale: what is added
-            extends it, and every other change has it read anew. Default: those of document 003.
+            extends it, and every other change has it read anew. Default: MARSYS's.
         token_counter: What counts tokens: a function from text to a number, a LangChain model, "estimate", "tiktoken"
-        or a
-            `TokenCounter`. Default None: tiktoken where its file is on this machine, else the estimate.
+            or a `TokenCounter`. Default None: tiktoken where its file is on this machine, else the estimate.
         active_context: What is done.
 
     Raises:
@@ -276,21 +275,26 @@ class ManagedMemoryConfig:
         return int(self.threshold_tokens * (1 - self.active_context.min_reduction_ratio))
 
 
-_PARTS = {
-    "tool_truncation": ToolTruncationConfig,
-    "tool_offload": ToolOffloadConfig,
-    "summarization": SummarizationConfig,
-    "backward_packing": BackwardPackingConfig,
-    "sliding_window": SlidingWindowConfig,
-}
+def checked_config(config: ManagedMemoryConfig | None) -> ManagedMemoryConfig:
+    """A configuration as it was given; the default one for None.
+
+    Raises:
+        InvalidInput: It is something else.
+    """
+    if config is not None and not isinstance(config, ManagedMemoryConfig):
+        raise InvalidInput(f"config must be a ManagedMemoryConfig, not {type(config).__name__}.")
+    return config or ManagedMemoryConfig()
 
 
-def _is_no_function(each: Any) -> bool:
-    return not callable(each)
+def checked_window(window: int | None) -> int | None:
+    """How many tokens a model takes, as it was given.
 
-
-def _identity(each: Any) -> Any:
-    return each if isinstance(each, str) else id(each)
+    Raises:
+        InvalidInput: It can be no such number.
+    """
+    if window is not None and (isinstance(window, bool) or not isinstance(window, int) or window < 1):
+        raise InvalidInput(f"window must be a whole number of 1 or more, not {safe_repr(window)}.")
+    return window
 
 
 _SHARE_OF_WINDOW = 0.8
@@ -457,11 +461,7 @@ LEAST_SHARE = 0.3
 
 def early(limit: Size) -> Size:
     """The size from which on a context is compacted ahead, by the size beyond which it must be."""
-    return Size(
-        tokens=None if limit.tokens is None else int(limit.tokens * EARLY),
-        messages=None if limit.messages is None else int(limit.messages * EARLY),
-        rounds=None if limit.rounds is None else int(limit.rounds * EARLY),
-    )
+    return Size(**{name: None if most is None else int(most * EARLY) for name, most in asdict(limit).items()})
 
 
 def usable_share(limit: Size, target: Size) -> float:

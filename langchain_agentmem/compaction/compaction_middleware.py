@@ -17,20 +17,28 @@ import math
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 from langchain_core.runnables.config import ensure_config
 
 from langchain_agentmem.base import concurrency
-from langchain_agentmem.base.namespaces import id_of, path_of
-from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.compaction.compacted_context import conversation_of
-from langchain_agentmem.compaction.compaction_config import ManagedMemoryConfig, Size, limit_of, target_of, window_of
+from langchain_agentmem.compaction.compacted_context import check_place, conversation_of
+from langchain_agentmem.compaction.compaction_config import (
+    ManagedMemoryConfig,
+    Size,
+    checked_config,
+    checked_window,
+    limit_of,
+    target_of,
+    window_of,
+)
 from langchain_agentmem.compaction.graph_compactor import Compactor, ContextView
-from langchain_agentmem.compaction.overflow_recovery import name_of, provider_of, recovering_state
+from langchain_agentmem.compaction.overflow_recovery import name_of, provider_of
 from langchain_agentmem.conversations.message_log import Address
-from langchain_agentmem.errors import InvalidInput, MissingExtra
+from langchain_agentmem.errors import MissingExtra
 from langchain_agentmem.language_models.model_calls import (
+    Do,
     Work,
     aperform,
     is_payload,
@@ -76,7 +84,7 @@ class CompactionMiddleware(AgentMiddleware[Any, Any, Any]):
         memory: An `AgentMemory`, or the path or URL of a database.
         model: What summarizes: a LangChain model, a function from messages to text, or a name such as
             "openai:gpt-5-mini". Default None: the model that the agent is about to call.
-        config: The budget and what is done to keep it. Default: document 003's.
+        config: The budget and what is done to keep it. Default: `ManagedMemoryConfig()`.
         conversation_id: Where to record. Default: the id of the thread.
         namespace: Whose it is. Default: that of the run.
         window: The tokens that the agent's model takes. Default: what the profile of that model tells, else that of
@@ -106,20 +114,13 @@ class CompactionMiddleware(AgentMiddleware[Any, Any, Any]):
         tools: bool = True,
     ) -> None:
         super().__init__()
-        if config is not None and not isinstance(config, ManagedMemoryConfig):
-            raise InvalidInput(f"config must be a ManagedMemoryConfig, not {type(config).__name__}.")
-        if window is not None and (isinstance(window, bool) or not isinstance(window, int) or window < 1):
-            raise InvalidInput(f"window must be a whole number of 1 or more, not {safe_repr(window)}.")
-        if conversation_id is not None:
-            id_of(conversation_id, "conversation")
-        if namespace is not None:
-            path_of(namespace)
+        check_place(conversation_id, namespace)
         self._database = database_of(memory)
         self._model = usable_model(model)
-        self._config = config or ManagedMemoryConfig()
+        self._config = checked_config(config)
         self._conversation_id = conversation_id
         self._namespace = namespace
-        self._window = window
+        self._window = checked_window(window)
         self._agent_name = agent_name
         self._background = background
         self._lock = concurrency.lock()
@@ -149,35 +150,48 @@ class CompactionMiddleware(AgentMiddleware[Any, Any, Any]):
             Exception: What the model raised: at once where it does not say that it was given too much, and the first
                 such error where the context cannot be made smaller, or was refused to the end.
         """
-        if not request.messages:
-            return handler(request)
-        call = self._call(request)
-        shown = perform(call.view(), self._database)
-        while True:
-            try:
-                return handler(request.override(messages=shown))
-            except Exception as error:
-                if not is_too_large(error):
-                    raise
-                refusal = error
-            shown = perform(call.smaller(refusal), self._database)
+        return perform(self._calling(request, handler), self._database)
 
     async def awrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
     ) -> ModelResponse[Any]:
         """`wrap_model_call`, awaited."""
-        if not request.messages:
-            return await handler(request)
-        call = self._call(request)
-        shown = await aperform(call.view(), self._database)
+        return await aperform(self._calling(request, handler), self._database)
+
+    def _calling(self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Any]) -> Work[Any]:
+        messages = request.messages
+        if not messages:
+            return (yield _asking(handler, request))
+        at = self._at()
+        compactor = self._compactor(request.model, at)
+        overhead = self._overhead(request, compactor)
+        view: ContextView = yield from compactor.viewing(messages, at, overhead=overhead)
+        first: Exception | None = None
+        attempt = 0
         while True:
             try:
-                return await handler(request.override(messages=shown))
+                shown: list[Any] = view.messages
+                return (yield _asking(handler, request.override(messages=shown)))
             except Exception as error:
                 if not is_too_large(error):
                     raise
-                refusal = error
-            shown = await aperform(call.smaller(refusal), self._database)
+                first = first or error
+                lowers = not is_payload(error)
+            if lowers and attempt < RETRIES:
+                self._lower(compactor, request.model, at, view.tokens)
+            smaller = None
+            while smaller is None:
+                attempt += 1
+                if attempt > RETRIES:
+                    raise first
+                try:
+                    smaller = yield from compactor.smaller(
+                        messages, at, provider=provider_of(request.model), attempt=attempt, overhead=overhead
+                    )
+                except Exception:
+                    logger.warning("A context that was refused could not be made smaller.", exc_info=True)
+                    attempt = RETRIES
+            view = smaller
 
     def apply(self, messages: list[Any], *, count_tokens: Callable[..., int]) -> None:
         """Put the compacted view in the place of messages, as LangChain's `ContextEdit` does.
@@ -192,7 +206,7 @@ class CompactionMiddleware(AgentMiddleware[Any, Any, Any]):
             view = _waited(self._compactor(None, at).viewing(messages, at), self._database)
             messages[:] = view.messages
 
-    def lower(self, compactor: Compactor, model: Any, at: Address | None, tokens: int) -> None:
+    def _lower(self, compactor: Compactor, model: Any, at: Address | None, tokens: int) -> None:
         """Note that a model refused so many tokens of a thread.
 
         Another thread is another matter: what it holds may be counted better, and nobody's mistake is to make every
@@ -207,10 +221,6 @@ class CompactionMiddleware(AgentMiddleware[Any, Any, Any]):
             self._refused.move_to_end(key)
             while len(self._refused) > _REMEMBERED:
                 self._refused.popitem(last=False)
-
-    def _call(self, request: ModelRequest[Any]) -> _Call:
-        at = self._at()
-        return _Call(self, request, self._compactor(request.model, at), at)
 
     def _at(self) -> Address | None:
         return conversation_of(ensure_config(), self._conversation_id, self._namespace)
@@ -238,7 +248,7 @@ class CompactionMiddleware(AgentMiddleware[Any, Any, Any]):
     def _window_of(self, model: Any) -> int | None:
         return self._window or window_of(model) or window_of(self._model)
 
-    def overhead(self, request: ModelRequest[Any], compactor: Compactor) -> int:
+    def _overhead(self, request: ModelRequest[Any], compactor: Compactor) -> int:
         """What is sent beside the messages, in tokens, uncalibrated."""
         wanted, known = request.response_format, self._format  # whoever else is here may put another in its place
         if wanted is not known[0]:
@@ -247,67 +257,11 @@ class CompactionMiddleware(AgentMiddleware[Any, Any, Any]):
         counter = compactor.counter
         return math.ceil(counter.count((), tools=tools, system=request.system_message) / counter.factor())
 
-    @property
-    def agent_name(self) -> str:
-        """Whose context it is, for events."""
-        return self._agent_name
 
-
-class _Call:
-    """One call of the agent's model: what it is shown, and what instead, each time it refuses."""
-
-    def __init__(
-        self, middleware: CompactionMiddleware, request: ModelRequest[Any], compactor: Compactor, at: Address | None
-    ) -> None:
-        self._middleware = middleware
-        self._model = request.model
-        self._messages = request.messages
-        self._compactor = compactor
-        self._at = at
-        self._overhead = middleware.overhead(request, compactor)
-        self._refusal: Exception | None = None
-        self._tries = 0
-        self._tokens = 0
-
-    def view(self) -> Work[list[Any]]:
-        """What is shown first."""
-        view = yield from self._compactor.viewing(self._messages, self._at, overhead=self._overhead)
-        return self._shown(view)
-
-    def smaller(self, refusal: Exception) -> Work[list[Any]]:
-        """What is shown instead.
-
-        Args:
-            refusal: What the model says of what it was shown.
-
-        Raises:
-            Exception: The first refusal, where there is nothing to be shown that is smaller, or no try left.
-        """
-        self._refusal = self._refusal or refusal
-        if self._tries < RETRIES and not is_payload(refusal):
-            self._middleware.lower(self._compactor, self._model, self._at, self._tokens)
-        while self._tries < RETRIES:
-            self._tries += 1
-            try:
-                view = yield from recovering_state(
-                    self._compactor,
-                    self._messages,
-                    self._at,
-                    provider=provider_of(self._model),
-                    attempt=self._tries,
-                    overhead=self._overhead,
-                    agent_name=self._middleware.agent_name,
-                )
-            except Exception:
-                logger.warning("A context that was refused could not be made smaller.", exc_info=True)
-                break
-            if view is not None:
-                return self._shown(view)
-        raise self._refusal
-
-    def _shown(self, view: ContextView) -> list[Any]:
-        self._tokens = view.tokens
-        return view.messages
+def _asking(handler: Callable[[ModelRequest[Any]], Any], request: ModelRequest[Any]) -> Do:
+    """The agent's own call of its model."""
+    ask = partial(handler, request)
+    return Do(ask, ask)
 
 
 def _schemas(wanted: Any) -> list[dict[str, Any]]:

@@ -22,13 +22,11 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import ensure_config
 from langgraph.graph import MessagesState
 
-from langchain_agentmem.base.concurrency import aside
-from langchain_agentmem.base.namespaces import config_given, id_of, path_of
+from langchain_agentmem.base.namespaces import config_given
 from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.compaction.compacted_context import conversation_of
-from langchain_agentmem.compaction.compaction_config import ManagedMemoryConfig
+from langchain_agentmem.compaction.compacted_context import check_place, conversation_of
+from langchain_agentmem.compaction.compaction_config import ManagedMemoryConfig, checked_config, checked_window
 from langchain_agentmem.compaction.graph_compactor import Compactor, ContextView
-from langchain_agentmem.conversations.message_log import Address
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.language_models.model_calls import Work, aperform, perform, usable_model
 from langchain_agentmem.messages.history_repair import without_stand_ins
@@ -40,7 +38,7 @@ READ = "__pregel_read"
 
 
 class CompactionNode(Runnable[Any, Any]):
-    """Keeps the context of a graph or chain in its budget (documents 000 and 003).
+    """Keeps the context of a graph or chain in its budget.
 
     The history is recorded in the conversation of the thread, message by message, each once; `memory.search` finds what
     left the context, and `memory.tools()` bring it back. What is to be forgotten must leave the state as well: whatever
@@ -56,12 +54,11 @@ class CompactionNode(Runnable[Any, Any]):
         memory: An `AgentMemory`, or the path or URL of a database.
         model: What summarizes: a LangChain model, a function from messages to text, or a name such as
             "openai:gpt-5-mini". Default None: summaries are made of what was said, without a model.
-        config: The budget and what is done to keep it. Default: document 003's.
+        config: The budget and what is done to keep it. Default: `ManagedMemoryConfig()`.
         input_messages_key: Where the state has its history. Default "messages".
         output_messages_key: Where the context is put. Default "llm_input_messages".
         shrink: Whether the state's history itself is replaced by the context, at every compaction. The output key is
-        not
-            needed then. Default False.
+            not needed then. Default False.
         conversation_id: Where to record. Default: the id of the thread.
         namespace: Whose it is. Default: that of the run.
         tools: The tools that the agent's model is given: their schemas take room too. Default: none.
@@ -93,24 +90,17 @@ class CompactionNode(Runnable[Any, Any]):
         agent_name: str = "",
         background: bool = False,
     ) -> None:
-        if config is not None and not isinstance(config, ManagedMemoryConfig):
-            raise InvalidInput(f"config must be a ManagedMemoryConfig, not {type(config).__name__}.")
-        if window is not None and (isinstance(window, bool) or not isinstance(window, int) or window < 1):
-            raise InvalidInput(f"window must be a whole number of 1 or more, not {safe_repr(window)}.")
         for name, key in (("input_messages_key", input_messages_key), ("output_messages_key", output_messages_key)):
             if not isinstance(key, str) or not key:
                 raise InvalidInput(f"{name} must be the name of a key of the state, not {safe_repr(key)}.")
         if not shrink and input_messages_key == output_messages_key:
             raise InvalidInput("To put the context in the place of the history, set shrink=True.")
-        if conversation_id is not None:
-            id_of(conversation_id, "conversation")
-        if namespace is not None:
-            path_of(namespace)
+        check_place(conversation_id, namespace)
         self.compactor = Compactor(
             database_of(memory),
-            config or ManagedMemoryConfig(),
+            checked_config(config),
             usable_model(model),
-            window=window,
+            window=checked_window(window),
             agent_name=agent_name,
             background=background,
         )
@@ -160,23 +150,18 @@ class CompactionNode(Runnable[Any, Any]):
 
     def _compact(self, given: Any, run_manager: Any, config: RunnableConfig) -> Any:
         del run_manager
-        messages = self._messages(given)
-        self._check_key(given, config)
-        view = perform(self._viewing(messages, config), self.compactor.database)
-        return self._answer(given, view, config)
+        return perform(self._compacting(given, config), self.compactor.database)
 
     async def _acompact(self, given: Any, run_manager: Any, config: RunnableConfig) -> Any:
         del run_manager
-        messages = await aside(self._messages, given)
+        return await aperform(self._compacting(given, config), self.compactor.database)
+
+    def _compacting(self, given: Any, config: RunnableConfig) -> Work[Any]:
+        messages = self._messages(given)
         self._check_key(given, config)
-        view = await aperform(self._viewing(messages, config), self.compactor.database)
-        return await aside(self._answer, given, view, config)
-
-    def _viewing(self, messages: list[BaseMessage], config: RunnableConfig) -> Work[ContextView]:
-        return self.compactor.viewing(messages, self._at(config), overhead=self._overhead)
-
-    def _at(self, config: RunnableConfig) -> Address | None:
-        return conversation_of(ensure_config(config), self._conversation_id, self._namespace)
+        at = conversation_of(ensure_config(config), self._conversation_id, self._namespace)
+        view = yield from self.compactor.viewing(messages, at, overhead=self._overhead)
+        return self._answer(given, view, config)
 
     def _messages(self, given: Any) -> list[BaseMessage]:
         if isinstance(given, PromptValue):

@@ -16,10 +16,9 @@ that nothing in it can end. Whatever goes wrong is told to the model in a senten
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -29,16 +28,16 @@ from langchain_core.tools import BaseTool, StructuredTool
 from pydantic import BaseModel, Field
 
 from langchain_agentmem.base.clock import moment
-from langchain_agentmem.base.concurrency import aside
 from langchain_agentmem.base.fencing import fenced
 from langchain_agentmem.base.namespaces import id_of, path_of, resolve
 from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.compaction.compacted_context import conversation_of, place_of
+from langchain_agentmem.compaction.compacted_context import check_place, conversation_of, place_of
 from langchain_agentmem.conversations import message_log
 from langchain_agentmem.conversations.compaction_records import CompactionRecord, load
 from langchain_agentmem.conversations.log_entries import MOST_TRACED
 from langchain_agentmem.conversations.message_log import Address
 from langchain_agentmem.errors import AgentMemoryError
+from langchain_agentmem.language_models.model_calls import Run, Shown, Work, aperform, perform
 from langchain_agentmem.language_models.summarization import Turn, parts_of, turn_of
 from langchain_agentmem.language_models.tokens import TokenCounter, clipped
 from langchain_agentmem.messages.langchain_messages import to_langchain
@@ -46,9 +45,9 @@ from langchain_agentmem.messages.message import Message, decode_body
 from langchain_agentmem.search.database_search import Search
 from langchain_agentmem.search.memory_search import Recollection, Walls, inquiry
 from langchain_agentmem.search.ranking import WEIGHTS, Weights
-from langchain_agentmem.storage import Steps, query
+from langchain_agentmem.storage import Operation, Steps, query
 from langchain_agentmem.storage.database import Database, database_of
-from langchain_agentmem.tracing import Step, Thunk, documents
+from langchain_agentmem.tracing import documents
 
 SUMMARY = "sum-"
 """What the id of a summary begins with."""
@@ -82,33 +81,31 @@ def messages_behind(
         InvalidInput: An argument is wrong.
         StorageError: What is kept of the compaction is damaged.
     """
-    at, name = (
-        message_log.Address(path_of(resolve(namespace)), id_of(conversation_id, "conversation")),
-        _name_of(summary),
-    )
-    found = database_of(memory).read(EXPAND, lambda: behind(at, name), expanding(at, name), expanded) or []
-    return [each.message for each in found]
+    return perform(_behind_work(summary, conversation_id, namespace), database_of(memory))
 
 
 async def amessages_behind(
     memory: Any, summary: str | BaseMessage, *, conversation_id: str, namespace: Sequence[str] | None = None
 ) -> list[Message]:
     """`messages_behind`, awaited."""
-    at, name = (
-        message_log.Address(path_of(resolve(namespace)), id_of(conversation_id, "conversation")),
-        _name_of(summary),
-    )
-    database = database_of(memory)
-    found = await database.aread(EXPAND, lambda: behind(at, name), expanding(at, name), expanded) or []
-    return [each.message for each in found]
+    return await aperform(_behind_work(summary, conversation_id, namespace), database_of(memory))
 
 
-def expanding(at: message_log.Address, name: str, **more: Any) -> Thunk:
-    """What a trace shows before something is brought back: of which conversation, by which id, and what else."""
-    return lambda: {**place_of(at), "id": name, **more}
+def _behind_work(
+    summary: str | BaseMessage, conversation_id: str, namespace: Sequence[str] | None
+) -> Work[list[Message]]:
+    at = Address(path_of(resolve(namespace)), id_of(conversation_id, "conversation"))
+    name = id_of(summary.id if isinstance(summary, BaseMessage) else summary, "summary")
+    found = yield _expanding(at, name, lambda: behind(at, name))
+    return [each.message for each in found or ()]
 
 
-def expanded(found: Sequence[DroppedMessage] | None) -> dict[str, Any]:
+def _expanding(at: Address, name: str, make: Operation[Any], **more: Any) -> Run:
+    """The operation that brings something back, as a trace shows it: of which conversation, by which id, what else."""
+    return Run(EXPAND, make, inputs=lambda: {**place_of(at), "id": name, **more}, outputs=_expanded)
+
+
+def _expanded(found: Sequence[DroppedMessage] | None) -> dict[str, Any]:
     """What a trace shows of what was brought back."""
     said = found or ()
     return {
@@ -119,7 +116,7 @@ def expanded(found: Sequence[DroppedMessage] | None) -> dict[str, Any]:
     }
 
 
-def behind(at: message_log.Address, summary: str) -> Steps[list[DroppedMessage] | None]:
+def behind(at: Address, summary: str) -> Steps[list[DroppedMessage] | None]:
     """The messages that a summary stands for, in their order; None if the conversation has no such summary.
 
     Args:
@@ -130,7 +127,7 @@ def behind(at: message_log.Address, summary: str) -> Steps[list[DroppedMessage] 
     return None if keys is None else (yield from said(at, keys))
 
 
-def dropped_keys(at: message_log.Address, summary: str) -> Steps[list[str] | None]:
+def dropped_keys(at: Address, summary: str) -> Steps[list[str] | None]:
     """The keys of the messages that a summary stands for, in their order; None if there is no such summary.
 
     A summary that was part of the history itself, as in a state that is shrunk, stands for what it stood for.
@@ -154,20 +151,21 @@ def dropped_keys(at: message_log.Address, summary: str) -> Steps[list[str] | Non
     return keys
 
 
-def said(at: message_log.Address, keys: Sequence[str]) -> Steps[list[DroppedMessage]]:
+def said(at: Address, keys: Sequence[str]) -> Steps[list[DroppedMessage]]:
     """Messages of a conversation by their keys; those that are not there any more are left out."""
     rows = yield query.find_branch(path=at.path, kind=message_log.CONVERSATION, name=at.name)
     if not rows:
         return []
     branch, found = rows[0]["id"], {}
-    for page in _pages(keys):
-        for row in (yield query.messages_of_keys(branch=branch, keys=json.dumps(page))):
+    for start in range(0, len(keys), _PAGE):
+        page = json.dumps([*keys[start : start + _PAGE]])
+        for row in (yield query.messages_of_keys(branch=branch, keys=page)):
             message = decode_body(bytes(row["body"]), row["key"])
             found[row["key"]] = DroppedMessage(message, moment(row["created_at"]))
     return [found[key] for key in keys if key in found]
 
 
-def _all_dropped(at: message_log.Address, record: CompactionRecord) -> Steps[list[str]]:
+def _all_dropped(at: Address, record: CompactionRecord) -> Steps[list[str]]:
     """What left a context with a compaction and with those it went on from, in the order of the conversation."""
     parts = [record.dropped]
     while record.parent is not None:
@@ -179,7 +177,7 @@ def _all_dropped(at: message_log.Address, record: CompactionRecord) -> Steps[lis
     return [key for part in reversed(parts) for key in part]
 
 
-def _first_with(at: message_log.Address, summary: str) -> Steps[CompactionRecord | None]:
+def _first_with(at: Address, summary: str) -> Steps[CompactionRecord | None]:
     """The compaction that a summary was made by."""
     rows = yield query.find_branch(path=at.path, kind=message_log.CONVERSATION, name=at.name)
     if not rows or not summary:
@@ -190,15 +188,6 @@ def _first_with(at: message_log.Address, summary: str) -> Steps[CompactionRecord
         if record is not None and any(getattr(item, "id", None) == summary for item in record.items):
             return record
     return None
-
-
-def _pages(keys: Sequence[str]) -> Iterator[Sequence[str]]:
-    for start in range(0, len(keys), _PAGE):
-        yield [*keys[start : start + _PAGE]]
-
-
-def _name_of(summary: str | BaseMessage) -> str:
-    return id_of(summary.id if isinstance(summary, BaseMessage) else summary, "summary")
 
 
 logger = logging.getLogger(__name__)
@@ -247,48 +236,23 @@ def dropped_tools(
         InvalidInput: An argument is wrong.
     """
     weights = getattr(memory, "weights", WEIGHTS)
-    if conversation_id is not None:
-        conversation_id = id_of(conversation_id, "conversation")
-    if namespace is not None:
-        path_of(namespace)
+    check_place(conversation_id, namespace)
     reader = _Reader(database_of(memory), conversation_id, namespace, weights)
-    # Each is a function of its own, since it is from them that LangChain learns that they want the run's config.
-
-    def recall_dropped(query: str, limit: int = 5, *, config: RunnableConfig) -> str:
-        return reader.recalled(query, limit, config)
-
-    async def arecall_dropped(query: str, limit: int = 5, *, config: RunnableConfig) -> str:
-        return await reader.arecalled(query, limit, config)
-
-    def expand(id: str, page: int = 1, *, config: RunnableConfig) -> str:  # noqa: A002 - what a model calls it
-        return reader.expanded(id, page, config)
-
-    async def aexpand(id: str, page: int = 1, *, config: RunnableConfig) -> str:  # noqa: A002
-        return await reader.aexpanded(id, page, config)
-
     return [
-        StructuredTool.from_function(
-            func=recall_dropped,
-            coroutine=arecall_dropped,
-            name="recall_dropped",
-            description=(
-                "Search this conversation for what was said earlier and is no longer shown: earlier requests, "
-                "decisions, results of tools. Gives the messages that fit best, with ids for expand."
-            ),
-            args_schema=_Recall,
-            handle_validation_error=_misused,
+        reader.tool(
+            reader.recall,
+            "recall_dropped",
+            "Search this conversation for what was said earlier and is no longer shown: earlier requests, decisions, "
+            "results of tools. Gives the messages that fit best, with ids for expand.",
+            _Recall,
         ),
-        StructuredTool.from_function(
-            func=expand,
-            coroutine=aexpand,
-            name="expand",
-            description=(
-                "Show a message of this conversation whole, by its id: also a tool output that was shortened or kept "
-                "in the archive, or, by the id of a record of earlier messages (sum-…), all messages that it stands "
-                "for, in order. What is long comes in pages."
-            ),
-            args_schema=_Expand,
-            handle_validation_error=_misused,
+        reader.tool(
+            reader.expand,
+            "expand",
+            "Show a message of this conversation whole, by its id: also a tool output that was shortened or kept in "
+            "the archive, or, by the id of a record of earlier messages (sum-…), all messages that it stands for, in "
+            "order. What is long comes in pages.",
+            _Expand,
         ),
     ]
 
@@ -305,75 +269,61 @@ class _Reader:
         self._weights = weights
         self._counter = TokenCounter()
 
-    def recalled(self, query: str, limit: int, config: RunnableConfig) -> str:
-        try:
-            search = self._search(query, limit, config)
-            if search is None:
-                return _NO_THREAD
-            with self._step(query, limit, config) as step:
-                hits = _worth_showing(search.find(self._database), limit)
-                step.finish(lambda: documents(hits))
-            return self._told(hits)
-        except Exception as error:  # noqa: BLE001 - the model is told, and the run goes on
-            return _failed(error)
+    def tool(self, work: Callable[..., Work[str]], name: str, about: str, schema: type[BaseModel]) -> BaseTool:
+        """The tool that does such work."""
+        # Functions of their own, since it is from them that LangChain learns that they want the run's config.
 
-    async def arecalled(self, query: str, limit: int, config: RunnableConfig) -> str:
-        try:
-            search = await aside(self._search, query, limit, config)
-            if search is None:
-                return _NO_THREAD
-            async with self._step(query, limit, config) as step:
-                hits = _worth_showing(await search.afind(self._database), limit)
-                step.finish(lambda: documents(hits))
-            return self._told(hits)
-        except Exception as error:  # noqa: BLE001 - the model is told, and the run goes on
-            return _failed(error)
+        def use(*, config: RunnableConfig, **given: Any) -> str:
+            return perform(self._told(work, config, given), self._database)
 
-    def expanded(self, name: str, page: int, config: RunnableConfig) -> str:
-        try:
-            at = self._at(config)
-            if at is None:
-                return _NO_THREAD
-            found = self._database.read(EXPAND, lambda: _found(at, name), expanding(at, name, page=page), expanded)
-            return self._page(name, found, page)
-        except Exception as error:  # noqa: BLE001 - the model is told, and the run goes on
-            return _failed(error)
+        async def ause(*, config: RunnableConfig, **given: Any) -> str:
+            return await aperform(self._told(work, config, given), self._database)
 
-    async def aexpanded(self, name: str, page: int, config: RunnableConfig) -> str:
-        try:
-            at = self._at(config)
-            if at is None:
-                return _NO_THREAD
-            inputs = expanding(at, name, page=page)
-            found = await self._database.aread(EXPAND, lambda: _found(at, name), inputs, expanded)
-            return await asyncio.to_thread(self._page, name, found, page)  # a long record takes a while to count
-        except Exception as error:  # noqa: BLE001 - the model is told, and the run goes on
-            return _failed(error)
-
-    def _at(self, config: Mapping[str, Any]) -> Address | None:
-        return conversation_of(config, self._conversation_id, self._namespace)
-
-    def _search(self, query: str, limit: int, config: RunnableConfig) -> Search | None:
-        at = self._at(config)
-        if at is None:
-            return None
-        # This namespace and none below it: a conversation of the same id there is somebody else's.
-        walls = Walls(at.path, at.path + "\x01", kinds=("message",), conversations=(at.name,))
-        # Some of what is found is left out, so more is looked for.
-        return Search(inquiry(query, self._database.now()), walls, _ASKED * (_within(limit) + 5), self._weights)
-
-    def _step(self, query: str, limit: int, config: RunnableConfig) -> Step:
-        return self._database.tracing.step(
-            "memory.compaction.recall",
-            run_type="retriever",
-            inputs=lambda: {"query": query, "limit": _within(limit), **place_of(self._at(config))},
+        return StructuredTool.from_function(
+            func=use,
+            coroutine=ause,
+            name=name,
+            description=about,
+            args_schema=schema,
+            handle_validation_error=_misused,
         )
 
-    def _told(self, hits: Sequence[Recollection]) -> str:
+    def _told(self, work: Callable[..., Work[str]], config: RunnableConfig, given: Mapping[str, Any]) -> Work[str]:
+        try:
+            at = conversation_of(config, self._conversation_id, self._namespace)
+            return _NO_THREAD if at is None else (yield from work(at, **given))
+        except Exception as error:
+            logger.warning("A memory tool failed; the model was told.", exc_info=True)
+            told = str(error) if isinstance(error, AgentMemoryError) else type(error).__name__
+            return f"The memory could not be read: {told}"
+
+    def recall(self, at: Address, query: str, limit: int = 5) -> Work[str]:
+        """Search the conversation."""
+        most = min(max(1, limit), MOST_SHOWN)
+        hits: list[Recollection] = yield Shown(
+            "compaction.recall",
+            self._recalling(at, query, most),
+            inputs=lambda: {"query": query, "limit": most, **place_of(at)},
+            outputs=documents,
+            run_type="retriever",
+        )
         if not hits:
             return "Nothing in this conversation fits that. Other words, or fewer, may find it."
         shown = [self._passage(hit) for hit in hits]
         return "\n".join([f"{len(hits)} messages of this conversation, the best first. {_DATA}", *shown])
+
+    def _recalling(self, at: Address, query: str, most: int) -> Work[list[Recollection]]:
+        # This namespace and none below it: a conversation of the same id there is somebody else's.
+        walls = Walls(at.path, at.path + "\x01", kinds=("message",), conversations=(at.name,))
+        asked = inquiry(query, self._database.now())
+        # Some of what is found is left out, so more is looked for.
+        found = yield Search(asked, walls, _ASKED * (most + 5), self._weights, shown=False)
+        return [hit for hit in found if isinstance(hit.value, Message) and _is_worth_showing(hit.value)][:most]
+
+    def expand(self, at: Address, id: str, page: int = 1) -> Work[str]:  # noqa: A002 - what a model calls it
+        """Show what stands behind an id."""
+        found = yield _expanding(at, id, lambda: _found(at, id), page=page)
+        return self._page(id, found, page)
 
     def _passage(self, hit: Recollection) -> str:
         turn = turn_of(to_langchain(hit.value))
@@ -429,11 +379,6 @@ def _marked(turn: Turn, key: str, time: datetime) -> str:
     return fenced("message", turn.text, id=key, role=turn.role, by=turn.name, said_at=said_at, part=turn.part)
 
 
-def _worth_showing(found: Sequence[Recollection], limit: int) -> list[Recollection]:
-    hits = [hit for hit in found if isinstance(hit.value, Message) and _is_worth_showing(hit.value)]
-    return hits[: _within(limit)]
-
-
 def _is_worth_showing(message: Message) -> bool:
     """System messages never leave a context, and what these tools were asked and gave would only be its own echo."""
     if message.role == "system" or (message.role == "tool" and message.name in NAMES):
@@ -451,16 +396,6 @@ def _first_of(text: str, terms: Iterable[str]) -> int:
     return blank + 1 if start and blank >= 0 else start
 
 
-def _within(limit: int) -> int:
-    return min(max(1, limit), MOST_SHOWN)
-
-
 def _misused(error: Any) -> str:
     wrong = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
     return f"The tool was not used, since its arguments are wrong: {wrong}."
-
-
-def _failed(error: Exception) -> str:
-    logger.warning("A memory tool failed; the model was told.", exc_info=error)
-    told = str(error) if isinstance(error, AgentMemoryError) else type(error).__name__
-    return f"The memory could not be read: {told}"

@@ -1,20 +1,20 @@
-"""Keeps the context of graphs in its budget: what was compacted is remembered, and used again as long as it is true.
+"""Keeps contexts within their budget: what was compacted is remembered, and used again as long as it is true.
 
-Each turn the whole history comes in. What is new of it is recorded in the conversation of the thread; the newest
-compaction that is of this very history is looked up by its digest, and with the messages since makes the context. Only
-a context that has outgrown its threshold is compacted again, and what comes of it is kept before it is used. So nothing
-is lost where anything stops in between, and a history that did not change never costs a second call.
+Each turn of a graph the whole history comes in. What is new of it is recorded in the conversation of the thread; the
+newest compaction that is of this very history is looked up by its digest, and with the messages since makes the
+context. Only a context that has outgrown its threshold is compacted again, and what comes of it is kept before it is
+used. So nothing is lost where anything stops in between, and a history that did not change never costs a second call.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 import math
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
-from types import MappingProxyType
+from itertools import count
 from typing import Any, NamedTuple
 
 from langchain_core.messages import AIMessage, BaseMessage
@@ -23,17 +23,18 @@ from langchain_agentmem.base.events import MessagesStored
 from langchain_agentmem.base.namespaces import namespace_of
 from langchain_agentmem.compaction.compacted_context import (
     COMPACT,
+    NOTHING,
     READY,
+    RECOVER,
+    CompactedHistory,
+    CompactionReport,
     Context,
     History,
-    Ledger,
-    Telling,
-    open_from,
-    originals,
+    followed,
     place_of,
     record_of,
     resolved,
-    whole_context,
+    state_subject,
 )
 from langchain_agentmem.compaction.compaction_config import (
     ManagedMemoryConfig,
@@ -47,9 +48,10 @@ from langchain_agentmem.compaction.compaction_config import (
     usable_share,
     window_of,
 )
+from langchain_agentmem.compaction.overflow_recovery import payload_bytes, thorough, with_tool_output_cut
 from langchain_agentmem.compaction.processors import PipelineOutcome, compacting
 from langchain_agentmem.conversations import compaction_records, message_log
-from langchain_agentmem.conversations.compaction_records import CompactionRecord, Header
+from langchain_agentmem.conversations.compaction_records import STATE, CompactionRecord, Header
 from langchain_agentmem.conversations.log_entries import MOST_TRACED, entry_of
 from langchain_agentmem.errors import StorageError
 from langchain_agentmem.language_models.model_calls import Ahead, Run, Shown, Work
@@ -57,13 +59,13 @@ from langchain_agentmem.language_models.tokens import TokenCounter
 from langchain_agentmem.messages.history_repair import repaired, sound_until, with_distinct_calls
 from langchain_agentmem.messages.history_shape import count_rounds, droppable, role_of, shape_of
 from langchain_agentmem.messages.message_marks import is_filler, is_made
-from langchain_agentmem.storage import Operation, Steps
+from langchain_agentmem.storage import Steps
 from langchain_agentmem.storage.database import Database
 
 logger = logging.getLogger(__name__)
 
 REMEMBERED = 256
-"""Records that are kept in memory."""
+"""Records and histories that are kept in memory."""
 CACHE = "compactions"
 """What the measures call them."""
 BATCH = 500
@@ -78,58 +80,23 @@ class ContextView(NamedTuple):
         messages: The context, valid for every provider.
         tokens: What it costs, in tokens.
         compacted: Whether it was compacted just now.
-        record: The compaction that it goes back to, or None.
     """
 
     messages: list[BaseMessage]
     tokens: int
     compacted: bool = False
-    record: CompactionRecord | None = None
 
 
-class CompactedHistory(NamedTuple):
-    """Which history a compaction is of, and how far it goes.
-
-    Attributes:
-        at: The conversation in which it is recorded, or None.
-        lane: Whose context: that of a graph's state, or that of the log.
-        reached: How many messages it covers: all whose calls are answered.
-        digest: Of everything up to there.
-        places: Where the messages of the history stand, by their keys.
-        later: How many messages come after that.
-        aside: What those cost, in tokens.
-        slot: The row of the last message that is covered, in a log.
-        originals: By their ids, messages as they were said, of which the context has shortened copies.
-    """
-
-    at: message_log.Address | None
-    lane: str
-    reached: int
-    digest: bytes
-    places: dict[str, int]
-    later: int = 0
-    aside: int = 0
-    slot: int | None = None
-    originals: Mapping[str, BaseMessage] = MappingProxyType({})
-
-
-class _Recorded(NamedTuple):
-    """What was recorded last of a conversation.
+class _Followed(NamedTuple):
+    """What is known and recorded of a history since the turn before.
 
     Attributes:
         conversation: Which one, see `records.identity`; None where this was the first of it.
-        history: All that is recorded.
+        history: The history.
     """
 
     conversation: tuple[int, int] | None
     history: History
-
-
-class Made(NamedTuple):
-    """What a compaction gave: what is kept of it, and what it came to."""
-
-    record: CompactionRecord
-    outcome: PipelineOutcome
 
 
 class Compactor:
@@ -168,10 +135,10 @@ class Compactor:
             given if isinstance(given, TokenCounter) else TokenCounter(given, image_tokens=config.image_token_estimate)
         )
         self._agent_name = agent_name
-        self._ledger = Ledger(self.counter, database.measures)
-        self._records: OrderedDict[tuple[Any, int], CompactionRecord] = OrderedDict()
-        self._loose: OrderedDict[bytes, CompactionRecord] = OrderedDict()
-        self._recorded: OrderedDict[message_log.Address, _Recorded] = OrderedDict()
+        # Those of no conversation are kept here alone, under numbers of their own.
+        self._records: OrderedDict[tuple[message_log.Address | None, int], CompactionRecord] = OrderedDict()
+        self._numbers = count(1)
+        self._followed: OrderedDict[message_log.Address | None, _Followed] = OrderedDict()
         database.remembering.add(self)
 
     def viewing(
@@ -185,96 +152,110 @@ class Compactor:
                 recorded, and compactions are remembered by this object alone.
             overhead: Tokens that are sent beside the messages.
         """
-        telling = self._telling(at)
-        work = self._viewing(messages, at, overhead, telling)
-        view: ContextView = yield telling.step(COMPACT, work, at, "turn", messages=len(messages), **self._bounds())
+        report = self._report(at)
+        work = self._viewing(messages, at, overhead, report)
+        view: ContextView = yield report.step(COMPACT, work, at, "turn", messages=len(messages), **self._bounds())
         return view
 
     def _viewing(
-        self, messages: Sequence[BaseMessage], at: message_log.Address | None, overhead: int, telling: Telling
+        self, messages: Sequence[BaseMessage], at: message_log.Address | None, overhead: int, report: CompactionReport
     ) -> Work[ContextView]:
         history, known, context = yield from self._found(messages, at)
         self._learn(history, context, overhead)
-        tokens = self._tokens(context, history, overhead)
-        telling.unchanged(tokens, len(context.messages))
-        grown = history.tokens[-1] - history.tokens[len(history.messages) - context.grown]
-        if not self.is_due(context, tokens, grown, self.model):
-            self._notice(history, at, known, context, tokens, overhead)
-            return self._view(context, history, tokens, overhead)
-        if (ready := (yield from self._ready(history, at, known, context))) is not None:
-            before, tokens = tokens, self._tokens(ready, history, overhead)
-            if self._is_within(self.limit, ready, tokens):
-                telling.changed(READY, (before, tokens), (len(context.messages), len(ready.messages)))
-                return self._view(ready, history, tokens, overhead)._replace(compacted=True)
+        tokens = self.calibrated(context.tokens + overhead)
+        size = tokens, len(context.messages)
+        report.sized(NOTHING, size)
+        if not self.is_due(context, tokens, self.model):
+            self._notice(history, at, known, context, overhead)
+            return self._view(context, history, overhead)
+        if (ready := (yield from self._newest(history, at, known, beyond=context))) is not None:
+            ready_tokens = self.calibrated(ready.tokens + overhead)
+            if self._is_within(self.limit, ready, ready_tokens):
+                report.sized(READY, size, (ready_tokens, len(ready.messages)))
+                return self._view(ready, history, overhead, compacted=True)
         base = yield from self._base(history, at, context)
         situation = self.situation(overhead=overhead)
-        made = yield from self.compacted(_subject(history, at, base), base, situation, telling, tokens=tokens)
-        context = resolved(made.record, history)
-        tokens = self._tokens(context, history, overhead)
-        return self._view(context, history, tokens, overhead)._replace(compacted=True)
+        record = yield from self.compacted(state_subject(history, at, base), base, situation, report, tokens=tokens)
+        return self._view(resolved(record, history, self.counter), history, overhead, compacted=True)
 
-    def current(
-        self, messages: Sequence[BaseMessage], at: message_log.Address | None
-    ) -> Work[tuple[CompactedHistory, Context]]:
-        """The context of a history as it is, with what a compaction of it would be of; arguments as for `viewing`."""
-        history, _, context = yield from self._found(messages, at)
-        return _subject(history, at, context), context
-
-    def shown(
+    def smaller(
         self,
         messages: Sequence[BaseMessage],
         at: message_log.Address | None,
-        record: CompactionRecord,
         *,
+        provider: str = "",
+        attempt: int = 1,
         overhead: int = 0,
-    ) -> ContextView:
-        """The context that a record of a history gives; arguments as for `viewing`."""
-        history = self._ledger.follow(at, messages)
-        context = resolved(record, history)
-        tokens = self._tokens(context, history, overhead)
-        return self._view(context, history, tokens, overhead)._replace(compacted=True)
+    ) -> Work[ContextView | None]:
+        """What a model is to be shown of a history that was refused as too large.
+
+        Args:
+            messages: The whole history.
+            at: The conversation in which it is recorded, or None.
+            provider: Who refused it, see `recovered`.
+            attempt: See `recovered`.
+            overhead: Tokens that are sent beside the messages.
+
+        Returns:
+            What is to be sent instead; None where nothing could be made smaller.
+        """
+        report = self._report(at)
+
+        def working() -> Work[ContextView | None]:
+            history, _, context = yield from self._found(messages, at)
+            subject = state_subject(history, at, context)
+            record = yield from self.recovered(
+                subject, context, report, provider=provider, attempt=attempt, overhead=overhead
+            )
+            if record is None:
+                return None
+            return self._view(resolved(record, history, self.counter), history, overhead, compacted=True)
+
+        view: ContextView | None = yield report.step(
+            RECOVER, working(), at, "refused", provider=provider or None, attempt=attempt, messages=len(messages)
+        )
+        return view
 
     def lower(self, tokens: int) -> None:
         """Note that a provider refused a context of so many tokens: from now on, contexts are kept below that."""
         limit = self.limit.tokens
         if limit is None or tokens < limit:
-            self.limit = dataclasses.replace(self.limit, tokens=max(1, int(tokens * _BELOW)))
+            self.limit = replace(self.limit, tokens=max(1, int(tokens * _BELOW)))
             self.target = target_of(self.config, self.limit)
 
     def _found(
         self, messages: Sequence[BaseMessage], at: message_log.Address | None
     ) -> Work[tuple[History, list[Header], Context]]:
-        history = self._ledger.follow(at, messages)
-        known = yield from self._noted(history, at)
-        return history, known, (yield from self._current(history, at, known))
+        before = self._followed.get(at)
+        old = History() if before is None else before.history
+        history = followed(old, messages, self.counter, self.database.measures)
+        known = yield from self._noted(history, at, before)
+        context = yield from self._newest(history, at, known)
+        return history, known, context or resolved(None, history, self.counter)
 
-    def _telling(self, at: message_log.Address | None) -> Telling:
-        return Telling(self.database, at.name if at else "", agent_name=self._agent_name)
+    def _report(self, at: message_log.Address | None) -> CompactionReport:
+        return CompactionReport(self.database, at.name if at else "", agent_name=self._agent_name)
 
     def _bounds(self) -> dict[str, Any]:
         """What a trace shows of the budget."""
-        return {
-            name: value
-            for name, value in (("threshold_tokens", self.limit.tokens), ("target_tokens", self.target.tokens))
-            if value is not None
-        }
+        bounds = {"threshold_tokens": self.limit.tokens, "target_tokens": self.target.tokens}
+        return {name: value for name, value in bounds.items() if value is not None}
 
     def forget(self) -> None:
         """Forget what was read and said; what is still there will be read again."""
-        self._ledger.forget()
         self._records.clear()
-        self._loose.clear()
-        self._recorded.clear()
+        self._followed.clear()
 
     # -- recording ---------------------------------------------------------------------------------------------
 
-    def _noted(self, history: History, at: message_log.Address | None) -> Work[list[Header]]:
+    def _noted(self, history: History, at: message_log.Address | None, before: _Followed | None) -> Work[list[Header]]:
         """Record what is new in a history, and give what compactions there are of its conversation."""
         if at is None:
-            loose = [*self._loose.items()]  # in one go: other threads go on putting records there
-            return [Header(0, digest, record.reached, None, ahead=False) for digest, record in reversed(loose)]
+            _remember(self._followed, at, _Followed(None, history))
+            there = [*self._records.items()]  # in one go: other threads go on putting records there
+            loose = [record for (where, _), record in reversed(there) if where is None]
+            return [Header(record.id, record.digest, record.reached, None, ahead=False) for record in loose]
         conversation, found = yield Run("compaction.find", lambda: _known(at), shown=False)
-        before = self._recorded.get(at)
         if before is not None and (conversation is None or before.conversation not in (conversation, None)):
             before = None  # another process has deleted the conversation since
         new = [
@@ -287,9 +268,7 @@ class Compactor:
                 inputs=lambda: {**place_of(at), "messages": len(new)},
                 outputs=lambda keys: {"count": len(keys), "ids": keys[:MOST_TRACED]},
             )
-        self._recorded.pop(at, None)
-        self._recorded[at] = _Recorded(conversation, history)
-        _trim(self._recorded)
+        _remember(self._followed, at, _Followed(conversation, history))
         return found  # type: ignore[no-any-return]  # an answer may be anything
 
     def _recording(self, history: History, at: message_log.Address, new: Sequence[int]) -> Work[list[str]]:
@@ -300,7 +279,7 @@ class Compactor:
             now, tail = self.database.now(), self.database.tail
             entries = [self._entry(history, place, now) for place in batch]
             made = {history.keys[place] for place in batch if is_made(history.messages[place])}
-            make = _recording(at, entries, made, now=now, tail=tail)
+            make = partial(message_log.record, at, entries, now=now, tail=tail, unless_there=made)
             stored: message_log.Appended = yield Run("conversation.record", make, write=True, shown=False)
             if stored.keys:
                 keys += stored.keys
@@ -309,30 +288,34 @@ class Compactor:
 
     def _entry(self, history: History, place: int, now: int) -> message_log.LogEntry:
         message = compaction_records.storable(history.messages[place])
-        return entry_of(dataclasses.replace(message, message_id=history.keys[place]), now)
+        return entry_of(replace(message, message_id=history.keys[place]), now)
 
     # -- finding the context -----------------------------------------------------------------------------------
 
-    def _current(self, history: History, at: message_log.Address | None, known: Sequence[Header]) -> Work[Context]:
-        """The context that the newest compaction in use gives."""
-        for header in known:
-            if not header.ahead and _is_of(header, history):
-                record = yield from self._loaded(at, header)
-                if record is not None:
-                    return resolved(record, history)
-        return whole_context(history)
-
-    def _ready(
-        self, history: History, at: message_log.Address | None, known: Sequence[Header], current: Context
+    def _newest(
+        self,
+        history: History,
+        at: message_log.Address | None,
+        known: Sequence[Header],
+        *,
+        beyond: Context | None = None,
     ) -> Work[Context | None]:
-        """The context of a compaction that was made ahead, if there is one; it is in use from now on."""
-        since = current.record.reached if current.record else 0
+        """The context that the newest compaction in use gives; else None.
+
+        Args:
+            history: The history.
+            at: The conversation in which it is recorded, or None.
+            known: What compactions there are, the newest first.
+            beyond: Given the context in use, one that was made ahead of need and goes further is taken into use.
+        """
         for header in known:
-            if header.ahead and header.reached > since and _is_of(header, history):
-                record = yield from self._loaded(at, header)
+            if header.ahead == (beyond is not None) and _goes_on(header, history, beyond):
+                record = yield from self.loaded(at, header.id)
                 if record is not None:
-                    yield Run("compaction.use", partial(compaction_records.use, record.id), write=True, shown=False)
-                    return resolved(record, history)
+                    if header.ahead:
+                        use = partial(compaction_records.use, record.id)
+                        yield Run("compaction.use", use, write=True, shown=False)
+                    return resolved(record, history, self.counter)
         return None
 
     def _notice(
@@ -341,86 +324,83 @@ class Compactor:
         at: message_log.Address | None,
         known: Sequence[Header],
         context: Context,
-        tokens: int,
         overhead: int,
     ) -> None:
         """Have a context that comes near its threshold compacted ahead of need, once."""
         if self.ahead is None or at is None or self.model is None or not self.config.active_context.enabled:
             return
+        tokens = self.calibrated(context.tokens + overhead)
         if self._is_within(early(self.limit), context, tokens) or _is_ahead(known, context, history):
             return
-        make = partial(self._shown_ahead, history, at, context, tokens, overhead)
-        self.ahead.begin(self.database, at, compaction_records.STATE, make)
 
-    def _shown_ahead(
-        self, history: History, at: message_log.Address, context: Context, tokens: int, overhead: int
-    ) -> Work[None]:
-        telling = self._telling(at)
-        work = self._making_ahead(history, at, context, tokens, overhead, telling)
-        yield telling.step(COMPACT, work, at, "ahead of need", messages=len(history.messages), **self._bounds())
+        def make() -> Work[None]:
+            report = self._report(at)
+            work = self._making_ahead(history, at, context, overhead, report)
+            yield report.step(COMPACT, work, at, "ahead of need", messages=len(history.messages), **self._bounds())
+
+        self.ahead.begin(self.database, at, STATE, make)
 
     def _making_ahead(
-        self, history: History, at: message_log.Address, context: Context, tokens: int, overhead: int, telling: Telling
+        self, history: History, at: message_log.Address, context: Context, overhead: int, report: CompactionReport
     ) -> Work[None]:
-        known: list[Header] = yield Run(
-            "compaction.find", lambda: compaction_records.headers(at, compaction_records.STATE), shown=False
-        )
-        telling.unchanged(tokens, len(context.messages))
+        known: list[Header] = yield Run("compaction.find", lambda: compaction_records.headers(at, STATE), shown=False)
+        tokens = self.calibrated(context.tokens + overhead)
+        report.sized(NOTHING, (tokens, len(context.messages)))
         if _is_ahead(known, context, history):  # another process has done it
             return
         base = yield from self._base(history, at, context)
         situation = self.situation(overhead=overhead, share=usable_share(self.limit, self.target))
-        yield from self.compacted(_subject(history, at, base), base, situation, telling, tokens=tokens, ahead=True)
+        subject = state_subject(history, at, base)
+        yield from self.compacted(subject, base, situation, report, tokens=tokens, ahead=True)
 
     def _base(self, history: History, at: message_log.Address | None, context: Context) -> Work[Context]:
-        """What to go on from: where the last summary was made without a model, from before it, if there is one now."""
-        record = context.record
-        while record is not None and record.provisional and self.model is not None:
-            if record.parent is None:
-                return whole_context(history)
-            record = yield from self._loaded(at, Header(record.parent, b"", 0, None, ahead=False))
-        if record is context.record:
-            return context
-        return whole_context(history) if record is None else resolved(record, history)
+        record = yield from self.base(context.record, at, self.model)
+        return context if record is context.record else resolved(record, history, self.counter)
 
-    def _loaded(self, at: message_log.Address | None, header: Header) -> Work[CompactionRecord | None]:
+    def base(
+        self, record: CompactionRecord | None, at: message_log.Address | None, model: Any
+    ) -> Work[CompactionRecord | None]:
+        """What to go on from: where the last summary was made without a model, from before it, if there is one now.
+
+        Args:
+            record: The compaction in use, or None.
+            at: The conversation.
+            model: What would summarize.
+        """
+        while record is not None and record.provisional and model is not None:
+            record = None if record.parent is None else (yield from self.loaded(at, record.parent))
+        return record
+
+    def loaded(self, at: message_log.Address | None, number: int) -> Work[CompactionRecord | None]:
+        """A compaction by its number; None where it is gone or damaged."""
+        record = self._records.get((at, number))
         if at is None:
-            return self._loose.get(header.digest)
-        key = (at, header.id)
-        record = self._records.get(key)
-        self.database.measures.cache(CACHE, record is not None, record is None)
-        if record is not None:
             return record
-        try:
-            read: CompactionRecord | None = yield Run(
-                "compaction.read", lambda: compaction_records.load(at, header.id), shown=False
-            )
-        except StorageError:
-            logger.warning("A compaction cannot be read; the context is compacted anew.", exc_info=True)
-            return None
-        if read is not None:
-            self._records[key] = read
-            _trim(self._records)
-        return read
+        self.database.measures.cache(CACHE, record is not None, record is None)
+        if record is None:
+            try:
+                record = yield Run("compaction.read", lambda: compaction_records.load(at, number), shown=False)
+            except StorageError:
+                logger.warning("A compaction cannot be read; the context is compacted anew.", exc_info=True)
+            if record is not None:
+                _remember(self._records, (at, number), record)
+        return record
 
     # -- sizes -------------------------------------------------------------------------------------------------
 
-    def _tokens(self, context: Context, history: History, overhead: int) -> int:
-        """What a context costs: what was said since its record is added up already."""
-        made = self._tokens_before(context)
-        since = history.tokens[-1] - history.tokens[len(history.messages) - context.grown]
-        return math.ceil((made + since + overhead) * self.counter.factor())
+    def calibrated(self, tokens: int) -> int:
+        """What so many counted tokens are, by what providers have reported."""
+        return math.ceil(tokens * self.counter.factor())
 
     def _is_within(self, size: Size, context: Context, tokens: int) -> bool:
         return is_within(size, tokens, len(context.messages), lambda: count_rounds(context.messages))
 
-    def is_due(self, context: Context, tokens: int, grown: int, model: Any) -> bool:
+    def is_due(self, context: Context, tokens: int, model: Any) -> bool:
         """Whether to compact: the context is too large, and enough was said since the last time to gain by it.
 
         Args:
             context: The context.
             tokens: What it costs.
-            grown: What of that was said since it was compacted, uncalibrated.
             model: What would summarize.
         """
         record = context.record
@@ -430,14 +410,14 @@ class Compactor:
             return True
         if self._is_within(self.limit, context, tokens):
             return False
-        return record is None or self._is_worth_it(context, tokens, grown)
+        return record is None or self._is_worth_it(context, tokens)
 
-    def _is_worth_it(self, context: Context, tokens: int, grown: int) -> bool:
+    def _is_worth_it(self, context: Context, tokens: int) -> bool:
         """Whether as much can go as a compaction is to make room for; else the next turn would compact again."""
         limit, target = self.limit, self.target
         if limit.tokens is not None and target.tokens is not None and tokens > limit.tokens:
             room = (limit.tokens - target.tokens) / self.counter.factor()
-            return grown >= room or self._loose_tokens(context) >= room
+            return context.grown_tokens >= room or self._loose_tokens(context) >= room
         if limit.messages is not None and target.messages is not None and len(context.messages) > limit.messages:
             return context.grown >= limit.messages - target.messages
         return True
@@ -447,8 +427,7 @@ class Compactor:
         messages = context.messages
         config = self.config.active_context.summarization
         shape = shape_of(messages, grace=config.grace_recent_messages, keep_first=config.include_original_instruction)
-        loose = droppable(messages, shape)
-        return sum(self.counter.count_message(messages[place]) for each in loose for place in range(*each))
+        return sum(self._cost(messages[each.start : each.stop]) for each in droppable(messages, shape))
 
     def _learn(self, history: History, context: Context, overhead: int) -> None:
         """Learn from what the provider reported with the last reply how many tokens a context really has."""
@@ -456,13 +435,10 @@ class Compactor:
         for place in range(len(history.messages) - 1, first, -1):
             if isinstance(reply := history.messages[place], AIMessage):
                 if reply.usage_metadata is not None:
-                    head = self._tokens_before(context)
-                    counted = head + history.tokens[place] - history.tokens[first] + overhead
+                    since = history.tokens[-1] - history.tokens[place]
+                    counted = context.tokens - since + overhead
                     self.counter.learn(counted, reply.usage_metadata["input_tokens"], reply.id)
                 return
-
-    def _tokens_before(self, context: Context) -> int:
-        return self._cost(context.messages[: len(context.messages) - context.grown])
 
     def _cost(self, messages: Sequence[BaseMessage]) -> int:
         return sum(map(self.counter.count_message, messages))
@@ -480,9 +456,7 @@ class Compactor:
         tokens = self.target.tokens
         model = self.model if model is None else model
         return Situation(
-            target=dataclasses.replace(
-                self.target, tokens=None if tokens is None else int(tokens * share / self.counter.factor())
-            ),
+            target=replace(self.target, tokens=None if tokens is None else int(tokens * share / self.counter.factor())),
             counter=self.counter,
             config=self.config.active_context,
             model=model,
@@ -495,111 +469,129 @@ class Compactor:
         subject: CompactedHistory,
         base: Context,
         situation: Situation,
-        telling: Telling,
+        report: CompactionReport,
         *,
         tokens: int,
         ahead: bool = False,
-    ) -> Work[Made]:
+    ) -> Work[CompactionRecord]:
         """Compact a context, and keep what comes of it.
 
         Args:
             subject: Which history.
             base: Its context, which is to be compacted.
             situation: What to reach.
-            telling: Who is told.
+            report: Who is told.
             tokens: What the context costs that is to be replaced.
             ahead: Whether the result is not to be used yet.
         """
-        before = base.without_last(subject.later)
-        overhead = situation.overhead_tokens + subject.aside
-        situation = dataclasses.replace(
-            situation,
-            overhead_tokens=overhead,
-            archive=_archive(base, subject.at),
-            originals=subject.originals,
-        )
-        telling.started(tokens, len(base.messages))
-        try:
+        before, situation = self._closed(subject, base, situation)
+        with report.compacting(tokens, len(base.messages)):
             outcome = yield from compacting(before.messages, situation)
-            if ahead:
-                _check(outcome)
-            kept = yield from self.kept(subject, outcome, before, tried=situation.model is not None, ahead=ahead)
-        except Exception:
-            telling.failed()
-            raise
-        left = math.ceil(outcome.tokens * self.counter.factor())
-        messages = len(outcome.messages) + subject.later
-        telling.completed(outcome, situation.target, tokens=left, messages=messages, record=kept)
-        return Made(kept, outcome)
+            if ahead and outcome.failures:  # there is time to try again
+                raise outcome.failures[0].error
+            return (yield from self._kept(subject, before, outcome, situation, report, ahead=ahead))
 
-    def kept(
+    def recovered(
         self,
         subject: CompactedHistory,
-        outcome: PipelineOutcome,
-        before: Context,
+        base: Context,
+        report: CompactionReport,
         *,
-        tried: bool,
-        ahead: bool = False,
-        anew: bool = False,
-    ) -> Work[CompactionRecord]:
-        """Keep what a compaction came to.
+        provider: str = "",
+        attempt: int = 1,
+        overhead: int = 0,
+        model: Any = None,
+    ) -> Work[CompactionRecord | None]:
+        """Make a context that was refused smaller, see `overflow_recovery`.
 
         Args:
             subject: Which history.
-            outcome: What it came to.
+            base: What was refused.
+            report: Who is told.
+            provider: Who refused it, for the bytes that it takes. Default: 25 million of them.
+            attempt: The second attempt also cuts tool output in the protected tail.
+            overhead: Tokens that are sent beside the messages.
+            model: What summarizes. Default: this object's model.
+
+        Returns:
+            The compaction that counts from now on; None where nothing could be made smaller.
+        """
+        situation = thorough(self.situation(overhead=overhead, model=model), provider)
+        before, situation = self._closed(subject, base, situation)
+        size = payload_bytes(before.messages)
+        report.note(bytes_before=size, bytes_after=size)
+        with report.compacting(self.calibrated(situation.tokens(before.messages)), len(base.messages)):
+            outcome = yield from compacting(before.messages, situation)
+            if attempt > 1:
+                outcome = with_tool_output_cut(outcome, situation)
+            left = payload_bytes(outcome.messages)
+            if left >= size:
+                report.failed(outcome.stages_run)
+                return None
+            report.note(bytes_after=left)
+            return (yield from self._kept(subject, before, outcome, situation, report, anew=True))
+
+    def _closed(self, subject: CompactedHistory, base: Context, situation: Situation) -> tuple[Context, Situation]:
+        """A context without the calls at its end that are still open, and what a compaction of it has to reach."""
+        end = len(base.messages) - subject.later
+        before = replace(base, messages=base.messages[:end], keys=base.keys[:end])
+        return before, replace(
+            situation,
+            overhead_tokens=situation.overhead_tokens + self._cost(base.messages[end:]),
+            archive=_archive(base, subject.at),
+            originals=subject.originals,
+        )
+
+    def _kept(
+        self,
+        subject: CompactedHistory,
+        before: Context,
+        outcome: PipelineOutcome,
+        situation: Situation,
+        report: CompactionReport,
+        *,
+        ahead: bool = False,
+        anew: bool = False,
+    ) -> Work[CompactionRecord]:
+        """Keep and report what a compaction came to.
+
+        Args:
+            subject: Which history.
             before: The context that was compacted.
-            tried: Whether a model was asked.
+            outcome: What it came to.
+            situation: What was to be reached.
+            report: Who is told.
             ahead: Whether it is not to be used yet.
             anew: Whether it counts although the same history was compacted before.
         """
-        record = record_of(
-            outcome,
-            before,
-            reached=subject.reached,
-            digest=subject.digest,
-            places=subject.places,
-            tried=tried,
-            slot=subject.slot,
-            ahead=ahead,
-            saved=max(0, self._cost(before.messages) - self._cost(outcome.messages)),
-        )
+        saved = max(0, self._cost(before.messages) - self._cost(outcome.messages))
+        tried = situation.model is not None
+        record = record_of(subject, before, outcome, tried=tried, ahead=ahead, saved=saved)
         at = subject.at
         if at is None:
-            self._loose.pop(record.digest, None)
-            self._loose[record.digest] = record
-            _trim(self._loose)
-            return record
-        keep = partial(compaction_records.keep, at, subject.lane, record, now=self.database.now(), anew=anew)
-        kept: CompactionRecord = yield Run("compaction.keep", keep, write=True, shown=False)
-        self._records[(at, kept.id)] = kept
-        return kept
+            record = replace(record, id=next(self._numbers))
+        else:
+            keep = partial(compaction_records.keep, at, subject.lane, record, now=self.database.now(), anew=anew)
+            record = yield Run("compaction.keep", keep, write=True, shown=False)
+        _remember(self._records, (at, record.id), record)
+        left = self.calibrated(outcome.tokens)
+        messages = len(outcome.messages) + subject.later
+        report.completed(outcome, situation.target, tokens=left, messages=messages, record=record)
+        return record
 
-    def _view(self, context: Context, history: History, tokens: int, overhead: int) -> ContextView:
+    def _view(self, context: Context, history: History, overhead: int, *, compacted: bool = False) -> ContextView:
+        tokens = self.calibrated(context.tokens + overhead)
+        messages, reached = context.messages, 0
         if context.record is not None:
+            reached = context.record.reached
             whole = int((history.tokens[-1] + overhead) * self.counter.factor())
             self.database.measures.shortened(max(0, whole - tokens))
-        messages = context.messages
-        reached = context.record.reached if context.record else 0
         sound = history.sound if history.sound >= reached else sound_until(history.messages, reached)
         if sound < len(history.messages) or not messages or role_of(messages[-1]) == "system":
             messages = repaired(messages)
         else:
             messages = with_distinct_calls(messages) if history.repeats else list(messages)
-        return ContextView(messages, tokens, record=context.record)
-
-
-def _subject(history: History, at: message_log.Address | None, context: Context) -> CompactedHistory:
-    closed = open_from(history.messages)
-    return CompactedHistory(
-        at,
-        compaction_records.STATE,
-        closed,
-        history.digests[closed],
-        history.places,
-        later=len(history.messages) - closed,
-        aside=history.tokens[-1] - history.tokens[closed],
-        originals=originals(context, history),
-    )
+        return ContextView(messages, tokens, compacted)
 
 
 def _unrecorded(before: History | None, history: History) -> list[int]:
@@ -612,12 +604,6 @@ def _unrecorded(before: History | None, history: History) -> list[int]:
     return [place for place, digest in enumerate(history.digests[1:]) if digest not in there]
 
 
-def _recording(
-    at: message_log.Address, entries: Sequence[message_log.LogEntry], made: Collection[str], *, now: int, tail: int
-) -> Operation[message_log.Appended]:
-    return lambda: message_log.record(at, entries, now=now, tail=tail, unless_there=made)
-
-
 def _archive(context: Context, at: message_log.Address | None) -> Callable[[BaseMessage], str | None]:
     """By which key a message of a context is brought back; None for what is made, and where nothing is recorded."""
     keys = {} if at is None else dict(zip(map(id, context.messages), context.keys, strict=True))
@@ -625,12 +611,12 @@ def _archive(context: Context, at: message_log.Address | None) -> Callable[[Base
 
 
 def _known(at: message_log.Address) -> Steps[tuple[tuple[int, int] | None, list[Header]]]:
-    return (yield from compaction_records.identity(at)), (
-        yield from compaction_records.headers(at, compaction_records.STATE)
-    )
+    return (yield from compaction_records.identity(at)), (yield from compaction_records.headers(at, STATE))
 
 
-def _trim(remembered: OrderedDict[Any, Any]) -> None:
+def _remember(remembered: OrderedDict[Any, Any], key: Any, value: Any) -> None:
+    remembered.pop(key, None)
+    remembered[key] = value
     while len(remembered) > REMEMBERED:
         remembered.popitem(last=False)
 
@@ -639,17 +625,13 @@ def _stored(at: message_log.Address, keys: tuple[str, ...]) -> MessagesStored:
     return MessagesStored(namespace=namespace_of(at.path), conversation_id=at.name, message_ids=keys)
 
 
-def _is_of(header: Header, history: History) -> bool:
-    return header.reached <= len(history.messages) and history.digests[header.reached] == header.digest
-
-
-def _check(outcome: PipelineOutcome) -> None:
-    """Refuse what came of a failure, since there is time to try again."""
-    if outcome.failures:
-        raise outcome.failures[0].error
+def _goes_on(header: Header, history: History, context: Context | None) -> bool:
+    """Whether a compaction is of a history, and goes further than a context."""
+    since = context.record.reached if context is not None and context.record else 0
+    there = (context is None or header.reached > since) and header.reached <= len(history.messages)
+    return there and history.digests[header.reached] == header.digest
 
 
 def _is_ahead(known: Sequence[Header], context: Context, history: History) -> bool:
     """Whether there is a compaction of a history that goes further than the one in use."""
-    since = context.record.reached if context.record else 0
-    return any(header.reached > since and _is_of(header, history) for header in known)
+    return any(_goes_on(header, history, context) for header in known)

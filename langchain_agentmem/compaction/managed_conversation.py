@@ -1,4 +1,4 @@
-"""`ManagedConversationMemory`: a conversation that keeps what a model is shown of it in a budget (document 003).
+"""`ManagedConversationMemory`: a conversation that keeps what a model is shown of it in a budget, as in MARSYS.
 
     chat = memory.managed_conversation("support-7", config=ManagedMemoryConfig(threshold_tokens=20_000), model=model)
     chat.add(role="user", content="…")
@@ -19,29 +19,34 @@ removal, it is read anew.
 from __future__ import annotations
 
 import logging
-import math
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import blake2b
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 from langchain_core.messages import BaseMessage
 
-from langchain_agentmem.base.concurrency import apart
-from langchain_agentmem.compaction.compacted_context import COMPACT, RECOVER, Context, Telling, open_from, place_of
-from langchain_agentmem.compaction.compaction_config import ManagedMemoryConfig
-from langchain_agentmem.compaction.graph_compactor import CompactedHistory, Compactor, ContextView
-from langchain_agentmem.compaction.overflow_recovery import recovering
+from langchain_agentmem.compaction.compacted_context import (
+    COMPACT,
+    NOTHING,
+    RECOVER,
+    CompactedHistory,
+    CompactionReport,
+    Context,
+    count_open,
+    place_of,
+)
+from langchain_agentmem.compaction.compaction_config import ManagedMemoryConfig, checked_config
+from langchain_agentmem.compaction.graph_compactor import Compactor, ContextView
 from langchain_agentmem.compaction.processors import Processor, checked_messages
 from langchain_agentmem.conversations import compaction_records, message_log
-from langchain_agentmem.conversations.compaction_records import LOG, CompactionRecord, KeySpan, load
+from langchain_agentmem.conversations.compaction_records import LOG, CompactionRecord, KeySpan
 from langchain_agentmem.conversations.conversation_memory import ConversationMemory
 from langchain_agentmem.conversations.log_entries import shown_message
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.language_models.model_calls import Do, Run, Shown, Work, aperform, perform, usable_model
+from langchain_agentmem.language_models.model_calls import Do, Run, Shown, Work, both, usable_model
 from langchain_agentmem.language_models.tokens import TokenCounter
 from langchain_agentmem.messages.history_repair import repaired, sound_until, with_distinct_calls
 from langchain_agentmem.messages.history_shape import calls_of
@@ -67,8 +72,6 @@ class Logged:
         context: The context.
         places: Where its messages stand, by their keys; those of neighbours in the log are neighbours.
         slots: The rows of its messages, by their keys.
-        tokens: What it costs, uncalibrated.
-        grown: What of that came after its record.
         sound: Up to where it needs no repair.
     """
 
@@ -76,54 +79,38 @@ class Logged:
     head: int = 0
     messages: int = 0
     slot: int = 0
-    context: Context = field(default_factory=lambda: Context(messages=[], keys=[]))
+    context: Context = field(default_factory=Context)
     places: dict[str, int] = field(default_factory=dict)
     slots: dict[str, int] = field(default_factory=dict)
-    tokens: int = 0
-    grown: int = 0
     sound: int = 0
 
-    def subject(self, at: message_log.Address, counter: TokenCounter) -> CompactedHistory:
+    def subject(self, at: message_log.Address, originals: Mapping[str, BaseMessage]) -> CompactedHistory:
         """What a compaction of this context would be of."""
-        messages, keys = self.context.messages, self.context.keys
-        closed = open_from(messages)
-        covered = next((key for key in reversed(keys[:closed]) if key is not None), None)
-        slot = self.slots[covered] if covered is not None else 0
-        return CompactedHistory(
-            at,
-            LOG,
-            self.messages - (len(messages) - closed),
-            blake2b(f"{slot}".encode(), digest_size=20).digest(),
-            self.places,
-            later=len(messages) - closed,
-            aside=sum(map(counter.count_message, messages[closed:])),
-            slot=slot,
-        )
+        later = count_open(self.context.messages)
+        closed = self.context.keys[: len(self.context.keys) - later]
+        slot = next((self.slots[key] for key in reversed(closed) if key is not None), 0)
+        digest = blake2b(f"{slot}".encode(), digest_size=20).digest()
+        return CompactedHistory(at, LOG, self.messages - later, digest, self.places, later, slot, originals)
 
 
-def reading(
-    at: message_log.Address, known: Logged | None, counter: TokenCounter, base: CompactionRecord | None = None
-) -> Steps[Logged]:
-    """Read the context of a conversation.
+def reading(at: message_log.Address, known: Logged | None, counter: TokenCounter) -> Steps[Logged]:
+    """Read the context of a conversation: that of the newest compaction in use.
 
     Args:
         at: The conversation.
         known: What was read before, to go on from.
         counter: Counts tokens.
-        base: The compaction to go back to. Default: the newest one in use.
     """
     rows = yield query.branch_counts(path=at.path, kind=message_log.CONVERSATION, name=at.name)
-    if not rows:
-        return Logged()
-    now = rows[0]
-    if known is not None and known.branch == _identity(now):
+    if rows and known is not None and known.branch == _identity(now := rows[0]):
         since = yield query.entries_since(branch=now["id"], slot=known.slot)
         if not since and (known.head, known.messages) == (now["head"], now["messages"]):
             return known
         if _is_all_new(known, now, since):
             return _extended(known, now, [row for row in since if row["kind"] == message_log.MESSAGE], counter)
-    record = base if base is not None else (yield from _newest(at))
-    return (yield from _read(now, record, counter))
+    number = yield from newest_of(at)
+    record = None if number is None else (yield from compaction_records.load(at, number))
+    return (yield from read_from(at, record, counter))
 
 
 def _is_all_new(known: Logged, now: Any, since: Sequence[Any]) -> bool:
@@ -143,11 +130,6 @@ def newest_of(at: message_log.Address) -> Steps[int | None]:
     return next((header.id for header in found if not header.ahead), None)
 
 
-def _newest(at: message_log.Address) -> Steps[CompactionRecord | None]:
-    number = yield from newest_of(at)
-    return None if number is None else (yield from compaction_records.load(at, number))
-
-
 def originals(at: message_log.Address, context: Context) -> Steps[dict[str, BaseMessage]]:
     """What was said, of which a context has shortened copies, by the ids of both."""
     found: dict[str, BaseMessage] = {}
@@ -158,13 +140,12 @@ def originals(at: message_log.Address, context: Context) -> Steps[dict[str, Base
     return found
 
 
-def whole(at: message_log.Address, counter: TokenCounter) -> Steps[Logged]:
-    """The whole conversation as its context, as if it had never been compacted."""
+def read_from(at: message_log.Address, record: CompactionRecord | None, counter: TokenCounter) -> Steps[Logged]:
+    """Read the context that a compaction of a conversation gives; the whole conversation where there is none."""
     rows = yield query.branch_counts(path=at.path, kind=message_log.CONVERSATION, name=at.name)
-    return (yield from _read(rows[0], None, counter)) if rows else Logged()
-
-
-def _read(now: Any, record: CompactionRecord | None, counter: TokenCounter) -> Steps[Logged]:
+    if not rows:
+        return Logged()
+    now = rows[0]
     messages: list[BaseMessage] = []
     keys: list[str | None] = []
     places: dict[str, int] = {}
@@ -184,8 +165,8 @@ def _read(now: Any, record: CompactionRecord | None, counter: TokenCounter) -> S
     head = sum(map(counter.count_message, messages))
     reached = (record.slot or 0) if record else 0
     new = yield query.messages_between(branch=now["id"], first=reached + 1, last=message_log.ALL)
-    context = Context(messages=messages, keys=keys, record=record)
-    start = Logged(branch=_identity(now), context=context, places=places, slots=slots, tokens=head)
+    context = Context(messages=messages, keys=keys, record=record, tokens=head)
+    start = Logged(branch=_identity(now), context=context, places=places, slots=slots)
     return _extended(start, now, new, counter)
 
 
@@ -197,19 +178,23 @@ def _extended(known: Logged, now: Any, rows: Sequence[Any], counter: TokenCounte
         places[row["key"]], slots[row["key"]] = place, row["slot"]
         place += 1
     tokens = sum(map(counter.count_message, new))
-    messages = context.messages + new
-    keys = context.keys + [row["key"] for row in rows]
+    context = replace(
+        context,
+        messages=context.messages + new,
+        keys=context.keys + [row["key"] for row in rows],
+        grown=context.grown + len(new),
+        tokens=context.tokens + tokens,
+        grown_tokens=context.grown_tokens + tokens,
+    )
     return replace(
         known,
         head=now["head"],
         messages=now["messages"],
         slot=now["last"] or 0,
-        context=replace(context, messages=messages, keys=keys, grown=context.grown + len(new)),
+        context=context,
         places=places,
         slots=slots,
-        tokens=known.tokens + tokens,
-        grown=known.grown + tokens,
-        sound=sound_until(messages, known.sound),
+        sound=sound_until(context.messages, known.sound),
     )
 
 
@@ -241,6 +226,8 @@ logger = logging.getLogger(__name__)
 _MARKS = (MADE.encode(), SUMMARY.encode())
 CACHE = "contexts of conversations"
 """What the measures call them."""
+ASKED = "compact_if_needed"
+"""The event that somebody asks for a compaction."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -264,22 +251,6 @@ class ContextState:
     config: ManagedMemoryConfig
 
 
-class _Looked(NamedTuple):
-    """What a look at a context came to.
-
-    Attributes:
-        logged: The context.
-        tokens: What it costs.
-        due: Whether the configuration would compact it.
-        triggered: Whether it is to be compacted.
-    """
-
-    logged: Logged
-    tokens: int
-    due: bool
-    triggered: bool
-
-
 TriggerStrategy: TypeAlias = Callable[[ContextState], bool]
 """Says whether to compact now."""
 ProcessStrategy: TypeAlias = Processor
@@ -289,7 +260,7 @@ RetrievalStrategy: TypeAlias = Callable[[list[BaseMessage], ManagedMemoryConfig]
 
 
 class ManagedConversationMemory(ConversationMemory):
-    """A conversation whose context stays in a budget (document 003).
+    """A conversation whose context stays in a budget.
 
     Args:
         memory: An `AgentMemory`, or the path or URL of a database.
@@ -297,12 +268,12 @@ class ManagedConversationMemory(ConversationMemory):
         namespace: Whose it is. Default: the running config's, else the root.
         description: A system message to begin with, kept by `reset_memory` and by every compaction.
         retention: Which messages to keep after each addition. Default: all, for ever.
-        config: The budget, and what is done to keep it. Default: document 003's.
+        config: The budget, and what is done to keep it. Default: `ManagedMemoryConfig()`.
         model: What summarizes, see `usable_model`. Default None: what `runtime` brings, and without that summaries are
-        made
-            of what was said, without a model, until a model is there.
+            made of what was said, without a model, until a model is there.
         trigger_strategy: Says when to compact. Default: when one of the configuration's events finds the context too
-        large. process_strategy: Compacts in place of the configuration's processors. Default: those.
+            large.
+        process_strategy: Compacts in place of the configuration's processors. Default: those.
         retrieval_strategy: Says what of the context is shown. Default: all of it.
 
     Raises:
@@ -326,8 +297,7 @@ class ManagedConversationMemory(ConversationMemory):
         process_strategy: ProcessStrategy | None = None,
         retrieval_strategy: RetrievalStrategy | None = None,
     ) -> None:
-        if config is not None and not isinstance(config, ManagedMemoryConfig):
-            raise InvalidInput(f"config must be a ManagedMemoryConfig, not {type(config).__name__}.")
+        self.config = checked_config(config)
         strategies = (
             ("trigger_strategy", trigger_strategy),
             ("process_strategy", process_strategy),
@@ -337,7 +307,6 @@ class ManagedConversationMemory(ConversationMemory):
             if strategy is not None and not callable(strategy):
                 raise InvalidInput(f"{name} must be a function, not {type(strategy).__name__}.")
         super().__init__(memory, conversation_id, namespace=namespace, description=description, retention=retention)
-        self.config = config or ManagedMemoryConfig()
         self._compactor = Compactor(self._database, self.config, usable_model(model))
         self._trigger = trigger_strategy
         self._process = process_strategy
@@ -359,22 +328,20 @@ class ManagedConversationMemory(ConversationMemory):
 
     def get_messages(self) -> list[dict[str, Any]]:
         """What a model is to be shown, as dictionaries that it accepts, within the budget."""
-        return perform(self._showing_dicts(), self._database)
+        return self._do(self._showing_dicts())  # type: ignore[no-any-return]
 
     async def aget_message_dicts(self) -> list[dict[str, Any]]:
         """`get_messages`, awaited."""
-        return await aperform(self._showing_dicts(), self._database)
+        return await self._ado(self._showing_dicts())  # type: ignore[no-any-return]
 
-    def get_context(self) -> list[BaseMessage]:
+    def get_context_work(self) -> Work[list[BaseMessage]]:
         """The same as LangChain messages; those that were said keep their ids.
 
         Image files are read, as for `raw_messages`.
         """
-        return perform(self._showing(ImageFiles()), self._database)
+        return (yield from self._showing(ImageFiles()))
 
-    async def aget_context(self) -> list[BaseMessage]:
-        """`get_context`, awaited."""
-        return await aperform(self._showing(ImageFiles()), self._database)
+    get_context, aget_context = both(get_context_work)
 
     def get_raw_messages(self) -> list[dict[str, Any]]:
         """Everything ever said, as dictionaries that a provider accepts; the same as `retrieve_all`."""
@@ -384,8 +351,8 @@ class ManagedConversationMemory(ConversationMemory):
         """`get_raw_messages`, awaited."""
         return await self.aretrieve_all()
 
-    def get_cache_stats(self) -> dict[str, Any]:
-        """How the context was come by (document 003).
+    def get_cache_stats_work(self) -> Work[dict[str, Any]]:
+        """How the context was come by.
 
         Returns:
             "hits": it had not changed; "extensions": only what was new was read; "misses": it was read anew;
@@ -393,16 +360,21 @@ class ManagedConversationMemory(ConversationMemory):
             "context_tokens": its size when it was last looked at; "raw_messages": how many there are in the log;
             "valid": whether it was read at all.
         """
-        return self._cached(len(self))
+        context = Context() if self._logged is None else self._logged.context
+        return {
+            **self._stats,
+            "valid": self._logged is not None,
+            "context_messages": len(context.messages),
+            "context_tokens": self._compactor.calibrated(context.tokens),
+            "raw_messages": (yield from self._count_work()),
+        }
 
-    async def aget_cache_stats(self) -> dict[str, Any]:
-        """`get_cache_stats`, awaited."""
-        return await apart(partial(self._cached, await self._ado(self._count_work())))
+    get_cache_stats, aget_cache_stats = both(get_cache_stats_work)
 
     # -- compacting --------------------------------------------------------------------------------------------
 
-    def compact_if_needed(self, runtime: Mapping[str, Any] | None = None) -> bool:
-        """Compact the context if it has outgrown its threshold (document 003).
+    def compact_if_needed_work(self, runtime: Mapping[str, Any] | None = None) -> Work[bool]:
+        """Compact the context if it has outgrown its threshold.
 
         A summary that had to be made without a model is made anew as soon as there is one.
 
@@ -415,20 +387,19 @@ class ManagedConversationMemory(ConversationMemory):
         Raises:
             InvalidInput: The runtime is no dictionary, or its model cannot be asked.
         """
-        return perform(self._compacting_if_needed(_model_in(runtime)), self._database)
+        _, compacted = yield from self._compacting(ASKED, _model_in(runtime))
+        return compacted
 
-    async def acompact_if_needed(self, runtime: Mapping[str, Any] | None = None) -> bool:
-        """`compact_if_needed`, awaited."""
-        return await aperform(self._compacting_if_needed(_model_in(runtime)), self._database)
+    compact_if_needed, acompact_if_needed = both(compact_if_needed_work)
 
-    def compact_for_payload_error(self, runtime: Mapping[str, Any] | None = None) -> bool:
-        """Make the context smaller after a provider refused it as too large (document 003).
+    def compact_for_payload_error_work(self, runtime: Mapping[str, Any] | None = None) -> Work[bool]:
+        """Make the context smaller after a provider refused it as too large.
 
         All before the protected tail is summarized, with few images: at most half of the bytes that the provider takes.
 
         Args:
             runtime: "compaction_model", and "provider": "anthropic", "openai", "openrouter", "xai", "google" or
-            another.
+                another.
 
         Returns:
             Whether it has fewer bytes now. Otherwise nothing was changed.
@@ -436,11 +407,13 @@ class ManagedConversationMemory(ConversationMemory):
         Raises:
             InvalidInput: The runtime is no dictionary, or its model cannot be asked.
         """
-        return perform(self._recovering(runtime), self._database)
+        model, provider = _model_in(runtime), str((runtime or {}).get("provider") or "")
+        report = self._report()
+        work = self._made_smaller(model, provider, report)
+        smaller: bool = yield report.step(RECOVER, work, self._at, "refused", provider=provider or None)
+        return smaller
 
-    async def acompact_for_payload_error(self, runtime: Mapping[str, Any] | None = None) -> bool:
-        """`compact_for_payload_error`, awaited."""
-        return await aperform(self._recovering(runtime), self._database)
+    compact_for_payload_error, acompact_for_payload_error = both(compact_for_payload_error_work)
 
     def forget(self) -> None:
         """Forget the context that was read; it will be read again."""
@@ -477,97 +450,67 @@ class ManagedConversationMemory(ConversationMemory):
         messages = repaired(messages) if logged.sound < len(messages) else with_distinct_calls(messages)
         if self._retrieve is not None:
             messages = repaired(checked_messages(self._retrieve(messages, self.config), "retrieval_strategy"))
-        return ContextView(messages, self._tokens(logged), compacted=compacted)
+        return ContextView(messages, self._compactor.calibrated(logged.context.tokens), compacted)
 
-    def _compacting(self, event: str) -> Work[tuple[Logged, bool]]:
+    def _compacting(self, event: str, model: Any = None) -> Work[tuple[Logged, bool]]:
         """Compact if an event calls for it, which is a step only then. Returns the context, and whether it did."""
-        looked = yield from self._looked(event, self._compactor.model)
-        if not looked.triggered:
-            return looked.logged, False
-        telling = self._telling()
-        work = self._compacted(looked, self._compactor.model, telling)
-        logged: Logged = yield telling.step(COMPACT, work, self._at, event)
-        return logged, True
-
-    def _compacting_if_needed(self, model: Any) -> Work[bool]:
-        telling = self._telling()
         model = self._compactor.model if model is None else model
-        work = self._looking_and_compacting("compact_if_needed", model, telling)
-        compacted: bool = yield telling.step(COMPACT, work, self._at, "compact_if_needed")
-        return compacted
+        while True:
+            logged = yield from self._followed()
+            tokens = self._compactor.calibrated(logged.context.tokens)
+            due = self._compactor.is_due(logged.context, tokens, model)
+            triggered = logged.branch is not None and self._is_triggered(event, logged, tokens, due=due)
+            if not triggered or not (yield from self._is_outdated(logged)):
+                break
+            self._logged = None  # another object or process has compacted it meanwhile
+        report = self._report()
+        report.sized(NOTHING, (tokens, len(logged.context.messages)))
+        if triggered:
+            work = self._compacted(logged, tokens, model, report, due=due)
+            logged = yield report.step(COMPACT, work, self._at, event)
+        elif event == ASKED:
+            yield report.step(COMPACT, _nothing(), self._at, event)
+        return logged, triggered
 
-    def _looking_and_compacting(self, event: str, model: Any, telling: Telling) -> Work[bool]:
-        looked = yield from self._looked(event, model)
-        telling.unchanged(looked.tokens, len(looked.logged.context.messages))
-        if looked.triggered:
-            yield from self._compacted(looked, model, telling)
-        return looked.triggered
-
-    def _looked(self, event: str, model: Any) -> Work[_Looked]:
-        """The context as it is, and whether to compact it now."""
-        logged = yield from self._followed()
-        looked = self._judged(event, logged, model)
-        if looked.triggered and (newer := (yield from self._compacted_elsewhere(logged))) is not None:
-            looked = self._judged(event, newer, model)
-        return looked
-
-    def _judged(self, event: str, logged: Logged, model: Any) -> _Looked:
-        tokens = self._tokens(logged)
-        due = self._compactor.is_due(logged.context, tokens, logged.grown, model)
-        triggered = logged.branch is not None and self._is_triggered(event, logged, tokens, due=due)
-        return _Looked(logged, tokens, due, triggered)
-
-    def _compacted(self, looked: _Looked, model: Any, telling: Telling) -> Work[Logged]:
+    def _compacted(
+        self, logged: Logged, tokens: int, model: Any, report: CompactionReport, *, due: bool
+    ) -> Work[Logged]:
         """The context, compacted."""
-        logged, tokens, due, _ = looked
-        images = ImageFiles()
         base = yield from self._base(logged, model)
         situation = self._compactor.situation(model=model)
         if self._process is not None:
             config = replace(situation.config, mode="compaction", processor_order=[self._process])
             situation = replace(situation, config=config)
         if not due and situation.target.tokens is not None:  # somebody else decided, so there is to be some gain
-            left = int(base.tokens * (1 - situation.config.min_reduction_ratio))
+            left = int(base.context.tokens * (1 - situation.config.min_reduction_ratio))
             situation = replace(situation, target=replace(situation.target, tokens=min(situation.target.tokens, left)))
         subject = yield from self._subject(base)
-        context = yield from _seen(base.context, images)
-        yield from self._compactor.compacted(subject, context, situation, telling, tokens=tokens)
+        context = yield from _seen(base.context, ImageFiles())
+        yield from self._compactor.compacted(subject, context, situation, report, tokens=tokens)
         return (yield from self._followed(anew=True))
 
-    def _compacted_elsewhere(self, known: Logged) -> Work[Logged | None]:
-        """The context that another object or process has compacted meanwhile, if one has."""
+    def _is_outdated(self, known: Logged) -> Work[bool]:
         newest: int | None = yield Run("compaction.find", partial(newest_of, self._at), shown=False)
         record = known.context.record
-        if newest is None or newest == (record.id if record else None):
-            return None
-        self._logged = None
-        return (yield from self._followed())
+        return newest is not None and newest != (record.id if record else None)
 
-    def _recovering(self, runtime: Mapping[str, Any] | None) -> Work[bool]:
-        model, provider = _model_in(runtime), str((runtime or {}).get("provider") or "")
-        telling = self._telling()
-        work = self._made_smaller(model, provider, telling)
-        smaller: bool = yield telling.step(RECOVER, work, self._at, "refused", provider=provider or None)
-        return smaller
-
-    def _made_smaller(self, model: Any, provider: str, telling: Telling) -> Work[bool]:
+    def _made_smaller(self, model: Any, provider: str, report: CompactionReport) -> Work[bool]:
         logged = yield from self._followed()
         if logged.branch is None:
             return False
         subject = yield from self._subject(logged)
         context = yield from _seen(logged.context, ImageFiles())
-        record = yield from recovering(self._compactor, subject, context, telling, provider=provider, model=model)
-        if record is None:
-            return False
-        yield from self._followed(anew=True)
-        return True
+        record = yield from self._compactor.recovered(subject, context, report, provider=provider, model=model)
+        if record is not None:
+            yield from self._followed(anew=True)
+        return record is not None
 
     def _subject(self, logged: Logged) -> Work[CompactedHistory]:
         said = yield Run("compaction.read", partial(originals, self._at, logged.context), shown=False)
-        return logged.subject(self._at, self._compactor.counter)._replace(originals=said)
+        return logged.subject(self._at, said)
 
     def _is_triggered(self, event: str, logged: Logged, tokens: int, *, due: bool) -> bool:
-        if event != "compact_if_needed" and event not in self.config.trigger_events:
+        if event != ASKED and event not in self.config.trigger_events:
             return False
         if self._trigger is None:
             return due
@@ -597,31 +540,12 @@ class ManagedConversationMemory(ConversationMemory):
         return logged
 
     def _base(self, logged: Logged, model: Any) -> Work[Logged]:
-        """What to go on from: where the last summary was made without a model, from before it, if there is one now."""
-        record: CompactionRecord | None = logged.context.record
-        if record is None or not record.provisional or model is None:
+        record = yield from self._compactor.base(logged.context.record, self._at, model)
+        if record is logged.context.record:
             return logged
-        while record is not None and record.provisional:
-            parent = record.parent
-            record = None
-            if parent is not None:
-                record = yield Run("compaction.read", partial(load, self._at, parent), shown=False)
-        counter = self._compactor.counter
-        make = (
-            partial(whole, self._at, counter) if record is None else partial(reading, self._at, None, counter, record)
-        )
+        make = partial(read_from, self._at, record, self._compactor.counter)
         before: Logged = yield Run("compaction.read", make, shown=False)
         return before
-
-    def _cached(self, raw: int) -> dict[str, Any]:
-        logged = self._logged
-        return {
-            **self._stats,
-            "valid": logged is not None,
-            "context_messages": len(logged.context.messages) if logged else 0,
-            "context_tokens": self._tokens(logged) if logged else 0,
-            "raw_messages": raw,
-        }
 
     def _counter_of(self, counter: Any) -> TokenCounter:
         return self._compactor.counter if counter is None else super()._counter_of(counter)
@@ -646,8 +570,10 @@ class ManagedConversationMemory(ConversationMemory):
         yield from super()._store_work(entries)
         self._invalidated("add")
         if "add" in self.config.trigger_events:
-            with _passed_over():
+            try:
                 yield from self._compacting("add")
+            except Exception:  # what was added is added
+                logger.warning("The context could not be compacted; it will be tried again.", exc_info=True)
 
     def _announce_removal(self, keys: Sequence[str]) -> None:
         super()._announce_removal(keys)
@@ -662,11 +588,12 @@ class ManagedConversationMemory(ConversationMemory):
     def _invalidated(self, *events: str) -> None:
         self._stats["invalidations"] += any(event in self.config.cache_invalidation_events for event in events)
 
-    def _tokens(self, logged: Logged) -> int:
-        return math.ceil(logged.tokens * self._compactor.counter.factor())
+    def _report(self) -> CompactionReport:
+        return CompactionReport(self._database, self.conversation_id, bus=self._event_context)
 
-    def _telling(self) -> Telling:
-        return Telling(self._database, self.conversation_id, bus=self._event_context)
+
+def _nothing() -> Work[None]:
+    yield from ()
 
 
 def _kind(known: Logged | None, logged: Logged, *, anew: bool) -> str:
@@ -709,12 +636,3 @@ def _model_in(runtime: Any) -> Any:
     if not isinstance(runtime, Mapping):
         raise InvalidInput(f"runtime is a dictionary, not {type(runtime).__name__}.")
     return usable_model(runtime.get("compaction_model"))
-
-
-@contextmanager
-def _passed_over() -> Iterator[None]:
-    """What was added is added: a compaction that fails then is tried again the next time."""
-    try:
-        yield
-    except Exception:
-        logger.warning("The context could not be compacted; it will be tried again.", exc_info=True)

@@ -18,7 +18,6 @@ valid for a provider.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import sys
 from collections.abc import Callable, Sequence
@@ -42,7 +41,7 @@ from langchain_agentmem.compaction.compaction_config import (
 )
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.language_models.model_calls import Work, aperform, perform, usable_model
-from langchain_agentmem.language_models.summarization import SummarizationConfig, summarizing
+from langchain_agentmem.language_models.summarization import SummarizationConfig, Summarized, summarizing
 from langchain_agentmem.language_models.tokens import TokenCounter, clipped
 from langchain_agentmem.messages.history_repair import repaired
 from langchain_agentmem.messages.history_shape import (
@@ -72,7 +71,7 @@ def tool_truncation(
 
     Args:
         messages: A history.
-        config: How much is kept of each. Default: document 003's.
+        config: How much is kept of each. Default: `ToolTruncationConfig()`.
         counter: Counts tokens. Default: a new one.
         everywhere: Whether the protected tail is cut too. Default False.
 
@@ -105,8 +104,7 @@ def tool_offload(
         config: What is large. Default: 4,000 tokens.
         counter: Counts tokens. Default: a new one.
         archive: Keeps a message and gives the id by which it is brought back; None where it cannot, and then the
-        message
-            stays. Default: the message's own id, for messages that a log holds already.
+            message stays. Default: the message's own id, for messages that a log holds already.
 
     Returns:
         The history; all other messages are the same objects.
@@ -144,19 +142,12 @@ def backward_packing(
     config, counter = config or BackwardPackingConfig(), counter or TokenCounter()
     valid = repaired(messages)
     shape = shape_of(valid, grace=config.grace_recent_messages, keep_first=keep_first)
-    costs = [counter.count_message(message) for message in valid]
     loose = droppable(valid, shape)
-    left = max_tokens - sum(costs) + sum(sum(costs[each.start : each.stop]) for each in loose)
-    dropped: set[int] = set()
-    for place in range(len(loose) - 1, -1, -1):
-        left -= sum(costs[loose[place].start : loose[place].stop])
-        if left < 0:
-            dropped = {each for bundle in loose[: place + 1] for each in range(bundle.start, bundle.stop)}
-            break
-    kept = [place for place in range(len(valid)) if place not in dropped]
-    begin = next((place for place in kept if role_of(valid[place]) == "user"), len(valid))
+    kept = {*range(len(valid))}.difference(*(range(each.start, each.stop) for each in loose))
+    packed = _packed(valid, kept, loose, max_tokens, counter)
+    begin = next((place for place in packed if role_of(valid[place]) == "user"), len(valid))
     begin = min(begin, shape.tail)  # no answer is left at the beginning without its question
-    return repaired([valid[place] for place in kept if place < shape.systems or place >= begin])
+    return repaired([valid[place] for place in packed if place < shape.systems or place >= begin])
 
 
 def sliding_window(
@@ -178,25 +169,33 @@ def sliding_window(
     counter = counter or TokenCounter()
     valid = repaired(messages)
     shape = shape_of(valid, grace=0, keep_first=False)
-    costs = [counter.count_message(message) for message in valid]
-    kept = {*range(shape.systems)}
-    if shape.request is not None:
-        kept.add(shape.request)
     users = [place for place, message in enumerate(valid) if role_of(message) == "user"]
-    if users:
-        kept.add(users[-1])
+    request = [] if shape.request is None else [shape.request]
+    kept = {*range(shape.systems), *users[-1:], *request}
+    packed = _packed(valid, kept, bundles(valid, shape.systems, len(valid)), max_tokens, counter, least=1)
+    begin = next((place for place in packed if role_of(valid[place]) == "user"), 0)
+    return [valid[place] for place in packed if place < shape.systems or place >= begin]
+
+
+def _packed(
+    messages: list[BaseMessage],
+    kept: set[int],
+    loose: Sequence[Bundle],
+    max_tokens: int,
+    counter: TokenCounter,
+    *,
+    least: int = 0,
+) -> list[int]:
+    """The places of what is kept, with the newest of what is loose that fit beside it, and so many in any case."""
+    costs = list(map(counter.count_message, messages))
     left = max_tokens - sum(costs[place] for place in kept)
-    pieces = bundles(valid, shape.systems, len(valid))
-    for bundle in reversed(pieces):
+    for rank, bundle in enumerate(reversed(loose)):
         new = {*range(bundle.start, bundle.stop)} - kept
         left -= sum(costs[place] for place in new)
-        if left < 0 and bundle is not pieces[-1]:
+        if left < 0 and rank >= least:
             break
-        kept |= new
-    begin = min((place for place in kept if role_of(valid[place]) == "user"), default=0)
-    return [
-        message for place, message in enumerate(valid) if place in kept and (place < shape.systems or place >= begin)
-    ]
+        kept = kept | new
+    return sorted(kept)
 
 
 def _is_tool_output(message: BaseMessage, config: ToolTruncationConfig) -> bool:
@@ -254,22 +253,6 @@ _LEAST = 64
 _SPARE = 10  # a cut may go on by a tenth of the target, to where a round begins
 
 
-class Shorter(NamedTuple):
-    """A context with a summary.
-
-    Attributes:
-        messages: The context; the same as before where there was nothing to summarize.
-        summary: The new summary, or None.
-        failure: Why the model could not be used, or None.
-        calls: How often it was asked.
-    """
-
-    messages: list[BaseMessage]
-    summary: Summary | None = None
-    failure: Exception | None = None
-    calls: int = 0
-
-
 def summarization(
     messages: Sequence[BaseMessage],
     *,
@@ -283,10 +266,9 @@ def summarization(
     Args:
         messages: A history. It may begin with a summary that this made before, which is then continued.
         model: What summarizes, see `usable_model`. Where it is None or fails, the summary is made of what was said,
-        without
-            a model.
+            without a model.
         max_tokens: What the result may cost, if that can be reached. A context that costs no more is given back.
-        config: How to summarize. Default: document 003's.
+        config: How to summarize. Default: `SummarizationConfig()`.
         counter: Counts tokens. Default: a new one.
 
     Returns:
@@ -295,7 +277,7 @@ def summarization(
     Raises:
         InvalidInput: The model cannot be asked.
     """
-    return perform(shortening(repaired(messages), _alone(model, max_tokens, config, counter))).messages
+    return perform(shortening(repaired(messages), _alone(model, max_tokens, config, counter)))[0]
 
 
 async def asummarization(
@@ -307,28 +289,31 @@ async def asummarization(
     counter: TokenCounter | None = None,
 ) -> list[BaseMessage]:
     """`summarization`, awaited."""
-    return (await aperform(shortening(repaired(messages), _alone(model, max_tokens, config, counter)))).messages
+    return (await aperform(shortening(repaired(messages), _alone(model, max_tokens, config, counter))))[0]
 
 
-def shortening(messages: list[BaseMessage], situation: Situation) -> Work[Shorter]:
+def shortening(messages: list[BaseMessage], situation: Situation) -> Work[tuple[list[BaseMessage], Summarized | None]]:
     """Summarize as much as the target needs, and no more.
 
     Args:
         messages: A valid history.
         situation: What to reach, and with what.
+
+    Returns:
+        The context, and what came of summarizing; None where there was nothing to summarize.
     """
     if situation.fits(messages) and not situation.thorough:
-        return Shorter(messages)
+        return messages, None
     config = situation.config.summarization
     shape = shape_of(messages, grace=config.grace_recent_messages, keep_first=config.include_original_instruction)
     going = _going(messages, shape, situation)
     if not going:
-        return Shorter(messages)
+        return messages, None
     dropped = [message for bundle in going for message in messages[bundle.start : bundle.stop]]
     before = None if shape.summary is None else messages[shape.summary]
     room = sum(map(situation.cost, dropped + ([before] if before else []))) - _FRAME
     if room < _LEAST and not (situation.counts_messages and len(dropped) + bool(before) > 1):
-        return Shorter(messages)
+        return messages, None
     earlier = summary_in(before) if before else None
     about = [messages[shape.first]] if earlier is None and shape.first is not None else []
     made = yield from summarizing(
@@ -345,10 +330,10 @@ def shortening(messages: list[BaseMessage], situation: Situation) -> Work[Shorte
     most = min(situation.tokens(messages) - 1, situation.target.tokens or sys.maxsize)
     room = most - situation.tokens([*kept.before, *kept.behind])
     key = _key(dropped, before.id if before else None)
-    summary = dataclasses.replace(made.summary, stands_for=stands_for)
+    summary = replace(made.summary, stands_for=stands_for)
     summary = _with_affordable_images(summary, situation, room, key)
     told = summary_message(summary, id=key)
-    return Shorter([*kept.before, told, *kept.behind], summary, made.failure, made.calls)
+    return [*kept.before, told, *kept.behind], replace(made, summary=summary)
 
 
 def _going(messages: list[BaseMessage], shape: Shape, situation: Situation) -> list[Bundle]:
@@ -409,12 +394,12 @@ def _with_affordable_images(summary: Summary, situation: Situation, tokens: int,
     images, most = summary.kept_images, situation.image_bytes
     while images:
         size = sum(len(json.dumps(image.block, default=repr)) for image in images)
-        tried = dataclasses.replace(summary, kept_images=images)
+        tried = replace(summary, kept_images=images)
         cost = situation.cost(summary_message(tried, id=key))
         if (most is None or size <= most) and cost <= tokens:
             return tried
         images = images[1:]
-    return dataclasses.replace(summary, kept_images=())
+    return replace(summary, kept_images=())
 
 
 def _key(dropped: Sequence[BaseMessage], before: str | None) -> str:
@@ -486,7 +471,8 @@ def compacting(messages: Sequence[BaseMessage], situation: Situation) -> Work[Pi
     situation = replace(situation, originals={**here, **situation.originals})
     stages: list[str] = []
     failures: list[ProcessorFailure] = []
-    summary, calls, summarized = None, 0, False
+    summary: Summary | None = None
+    calls, summarized = 0, False
     for processor in situation.config.processors:
         if situation.fits(context) and not situation.thorough:
             break
@@ -495,14 +481,15 @@ def compacting(messages: Sequence[BaseMessage], situation: Situation) -> Work[Pi
         name = processor if isinstance(processor, str) else getattr(processor, "__name__", type(processor).__name__)
         stages.append(name)
         try:
+            new: Summarized | None = None
             if processor == "summarization":
-                shorter = yield from shortening(context, situation)
+                made, new = yield from shortening(context, situation)
                 summarized = True
-                made, calls = shorter.messages, calls + shorter.calls
-                if shorter.failure is not None:
-                    failures.append(ProcessorFailure(stage=name, error=shorter.failure))
             else:
-                shorter, made = None, _processed(processor, context, situation)
+                made = _processed(processor, context, situation)
+            if new is not None:
+                calls += new.calls
+                failures += [] if new.failure is None else [ProcessorFailure(stage=name, error=new.failure)]
         except Exception as error:  # noqa: BLE001 - a processor that fails is passed over
             failures.append(ProcessorFailure(stage=name, error=error))
             continue
@@ -510,7 +497,7 @@ def compacting(messages: Sequence[BaseMessage], situation: Situation) -> Work[Pi
             len(made) < len(context) and situation.counts_messages
         ):
             context = made
-            summary = shorter.summary if shorter else summary
+            summary = new.summary if new else summary
     return PipelineOutcome(
         messages=context,
         tokens=situation.tokens(context),

@@ -1,4 +1,4 @@
-"""`ContextCompactor`: a role's old rounds are summarized in the background, ahead of need (document 000).
+"""`ContextCompactor`: a role's old rounds are summarized in the background, ahead of need, as in TaskWeaver.
 
     compactor = ContextCompactor(session, "Planner", model, CompactorConfig(threshold=10, retain_recent=3))
     compactor.start()
@@ -17,7 +17,6 @@ import logging
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +25,7 @@ import yaml
 from langchain_agentmem.base import concurrency
 from langchain_agentmem.base.lifetime import Attendant, Looked
 from langchain_agentmem.base.namespaces import path_of
-from langchain_agentmem.compaction.compacted_context import COMPACT, Telling
+from langchain_agentmem.compaction.compacted_context import COMPACT, CompactionReport
 from langchain_agentmem.compaction.compaction_config import Size, window_of
 from langchain_agentmem.compaction.processors import PipelineOutcome
 from langchain_agentmem.conversations import message_log
@@ -40,13 +39,13 @@ from langchain_agentmem.conversations.role_context import (
     told,
 )
 from langchain_agentmem.errors import InvalidInput, MemoryClosed
-from langchain_agentmem.language_models.model_calls import Run, Shown, Work, perform, usable_model
-from langchain_agentmem.language_models.summarization import SummarizationConfig, Summarized, summarizing
+from langchain_agentmem.language_models.model_calls import Run, Shown, Work, compaction_job, perform, usable_model
+from langchain_agentmem.language_models.summarization import SummarizationConfig, summarizing
 from langchain_agentmem.language_models.tokens import TokenCounter
 from langchain_agentmem.messages.message_marks import summary_message
 from langchain_agentmem.messages.provider_content import ImageFiles
 from langchain_agentmem.storage import jobs
-from langchain_agentmem.storage.jobs import Job, WantedJob
+from langchain_agentmem.storage.jobs import Job
 
 if TYPE_CHECKING:
     from langchain_agentmem.conversations.session_memory import SessionMemory
@@ -54,9 +53,6 @@ if TYPE_CHECKING:
 __all__ = ["CompactedMessage", "CompactorConfig", "ContextCompactor"]
 
 logger = logging.getLogger(__name__)
-
-KIND = "compaction"
-"""The kind of the jobs by which one process at a time makes a summary."""
 
 _SHARE_OF_WINDOW = 0.8
 _INPUT = 100_000
@@ -75,8 +71,8 @@ class ContextCompactor:
         role: The role.
         model: What summarizes: a LangChain model, a function from messages to text, or a name such as
             "openai:gpt-5-mini". Default None: summaries are made of what was said, without a model.
-        config: When, and with which instructions. Default: document 000's.
-        summarization: How long a summary may be, how long to wait for it, and the like. Default: document 003's.
+        config: When, and with which instructions. Default: `CompactorConfig()`.
+        summarization: How long a summary may be, how long to wait for it, and so on. Default: `SummarizationConfig()`.
 
     Raises:
         InvalidInput: An argument is wrong.
@@ -107,14 +103,12 @@ class ContextCompactor:
         self.session = session
         self.role = role
         self.config = config or CompactorConfig()
-        self._lane = lane_of(role)
         self._at = message_log.Address(path_of(session.namespace), session.session_id)
         self._database = session.database
         self._model = usable_model(model)
         self._summarization = summarization or SummarizationConfig()
         self._counter = TokenCounter()
-        mark = blake2b(f"{self._lane}\x1f{self._at.name}".encode("utf-8", "surrogatepass"), digest_size=20)
-        self._wanted = WantedJob(self._at.path, KIND, mark.hexdigest())
+        self._wanted = compaction_job(self._at, lane_of(role))
         self._attendant = Attendant(self._look, "agentmem-rounds")
         self._turning = concurrency.lock()  # who stops it must not meet who has begun to start it
         self._unwatch: Callable[[], None] = lambda: None
@@ -170,8 +164,8 @@ class ContextCompactor:
         return Looked(over=True)
 
     def _summarize(self, job: Job) -> None:
-        telling = Telling(self._database, self._at.name, agent_name=self.role)
-        work = self._shown(telling.step(COMPACT, self._summarizing(job, telling), self._at, "rounds", role=self.role))
+        report = CompactionReport(self._database, self._at.name, agent_name=self.role)
+        work = self._shown(report.step(COMPACT, self._summarizing(job, report), self._at, "rounds", role=self.role))
         # In a context of its own: whoever wrote the round does not wait, and is no parent for what is done here.
         contextvars.Context().run(perform, work, self._database)
 
@@ -184,7 +178,7 @@ class ContextCompactor:
     def _shown(step: Shown) -> Work[None]:
         yield step
 
-    def _summarizing(self, job: Job, telling: Telling) -> Work[bool]:
+    def _summarizing(self, job: Job, report: CompactionReport) -> Work[bool]:
         """Summarize what is due, and keep it. Returns whether there is a new summary."""
         seen: SeenRounds = yield Run("compaction.rounds", self._seeing(), shown=False)
         going = seen.due(self.config)
@@ -197,8 +191,7 @@ class ContextCompactor:
             self._database.hooks.emit(event)
         window = window_of(self._model)
         before = sum(map(self._counter.count_message, messages))
-        telling.started(before, len(messages))
-        try:
+        with report.compacting(before, len(messages)):
             made = yield from summarizing(
                 messages,
                 earlier=seen.summary,
@@ -208,10 +201,11 @@ class ContextCompactor:
                 output_tokens=self._summarization.output_max_tokens,
                 input_tokens=self._summarization.input_max_tokens or int((window or _INPUT) * _SHARE_OF_WINDOW),
             )
-            _check(made)
+            if made.failure is not None:
+                raise made.failure
             shown = summary_message(made.summary, id=None)
             tokens = self._counter.count_message(shown)
-            earlier = [] if seen.summary is None else [summary_message(seen.summary, id=None)]
+            earlier = 0 if seen.summary is None else self._counter.count_message(summary_message(seen.summary, id=None))
             keep = partial(
                 keep_rounds,
                 self._at,
@@ -222,18 +216,11 @@ class ContextCompactor:
                 job,
                 now=self._database.now(),
                 tried=self._model is not None,
-                saved=max(0, before + sum(map(self._counter.count_message, earlier)) - tokens),
+                saved=max(0, before + earlier - tokens),
             )
             kept: bool = yield Run("compaction.keep", keep, write=True, shown=False)
-        except Exception:
-            telling.failed()
-            raise
-        telling.completed(
-            PipelineOutcome(messages=[shown], tokens=tokens, stages_run=("summarization",), summary=made.summary),
-            Size(),
-            tokens=tokens,
-            messages=1,
-        )
+        outcome = PipelineOutcome(messages=[shown], tokens=tokens, stages_run=("summarization",), summary=made.summary)
+        report.completed(outcome, Size(), tokens=tokens, messages=1)
         return kept
 
     def _prompt(self) -> str | None:
@@ -247,9 +234,3 @@ class ContextCompactor:
         except (OSError, ValueError, KeyError, TypeError, yaml.YAMLError, InvalidInput):
             logger.warning("The template %r cannot be used; our own instructions are.", path, exc_info=True)
             return self._summarization.prompt
-
-
-def _check(made: Summarized) -> None:
-    """Refuse a summary that the model has not made."""
-    if made.failure is not None:
-        raise made.failure

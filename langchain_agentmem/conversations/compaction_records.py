@@ -89,10 +89,7 @@ class CompactionRecord:
 
 def headers(at: message_log.Address, lane: str) -> Steps[list[Header]]:
     """The newest records of a lane, the newest first."""
-    branch = yield from _branch(at)
-    if branch is None:
-        return []
-    rows = yield query.compactions(branch=branch, lane=lane, before=_END, limit=PAGE)
+    rows = yield from message_log.rows_of(at, query.compactions, lane=lane, before=_END, limit=PAGE)
     return [_header(row) for row in rows]
 
 
@@ -108,8 +105,7 @@ def load(at: message_log.Address, number: int) -> Steps[CompactionRecord | None]
     Raises:
         StorageError: It is damaged.
     """
-    branch = yield from _branch(at)
-    rows = [] if branch is None else (yield query.compaction(id=number, branch=branch))
+    rows = yield from message_log.rows_of(at, query.compaction, id=number)
     return _read(rows[0]) if rows else None
 
 
@@ -136,19 +132,22 @@ def keep(
     there = None if anew else (yield from _same(branch, lane, record.digest))
     if there is not None and not there.provisional and (record.ahead or not there.ahead):
         return there
-    body = _written(record)
-    [row] = yield query.insert_compaction(
-        branch=branch,
+    number = yield from _insert(
+        branch,
+        _written(record),
         lane=lane,
         digest=record.digest,
         reached=record.reached,
         slot=record.slot,
         ahead=int(record.ahead),
         now=now,
-        checksum=zlib.crc32(body),
-        body=body,
     )
-    return replace(record, id=int(row["id"]))
+    return replace(record, id=number)
+
+
+def _insert(branch: int, body: bytes, **fields: Any) -> Steps[int]:
+    [row] = yield query.insert_compaction(branch=branch, checksum=zlib.crc32(body), body=body, **fields)
+    return int(row["id"])
 
 
 def use(number: int) -> Steps[None]:
@@ -211,7 +210,7 @@ def restore(at: message_log.Address, records: Sequence[Mapping[str, Any]]) -> St
             body["parent"] = None if body["parent"] is None else numbers[body["parent"]]
             written = write_plain(body)
             _decoded(body)
-            fields = {
+            fields: dict[str, Any] = {
                 "lane": str(each["lane"]),
                 "digest": bytes.fromhex(each["digest"]),
                 "reached": int(each["reached"]),
@@ -224,23 +223,12 @@ def restore(at: message_log.Address, records: Sequence[Mapping[str, Any]]) -> St
         slot = None if key is None else (yield query.slot_of_key(branch=branch, key=key))
         if slot is not None and not slot:
             raise InvalidInput(f"The record of a compaction reaches to {safe_repr(key)}, which is not there.")
-        [row] = yield query.insert_compaction(
-            branch=branch,
-            slot=slot[0]["slot"] if slot else None,
-            checksum=zlib.crc32(written),
-            body=written,
-            **fields,
-        )
-        numbers.append(int(row["id"]))
+        fields["slot"] = slot[0]["slot"] if slot else None
+        numbers.append((yield from _insert(branch, written, **fields)))
     return len(numbers)
 
 
 # -- the parts of the above ----------------------------------------------------------------------------------------
-
-
-def _branch(at: message_log.Address) -> Steps[int | None]:
-    rows = yield query.find_branch(path=at.path, kind=message_log.CONVERSATION, name=at.name)
-    return rows[0]["id"] if rows else None
 
 
 def _same(branch: int, lane: str, digest: bytes) -> Steps[CompactionRecord | None]:
@@ -258,10 +246,7 @@ def _header(row: Any) -> Header:
 
 def _read(row: Any) -> CompactionRecord:
     fields = _decoded(_checked(row))
-    header = _header(row)
-    return CompactionRecord(
-        **fields, id=header.id, digest=header.digest, reached=header.reached, slot=header.slot, ahead=header.ahead
-    )
+    return CompactionRecord(**fields, **_header(row)._asdict())
 
 
 def _checked(row: Any) -> dict[str, Any]:
@@ -273,16 +258,8 @@ def _checked(row: Any) -> dict[str, Any]:
 
 
 def _written(record: CompactionRecord) -> bytes:
-    return write_plain(
-        {
-            "items": [_item(each) for each in record.items],
-            "dropped": list(record.dropped),
-            "parent": record.parent,
-            "provisional": record.provisional,
-            "tried": record.tried,
-            "saved": record.saved,
-        }
-    )
+    beside = {name: getattr(record, name) for name in ("dropped", "parent", "provisional", "tried", "saved")}
+    return write_plain({"items": [_item(each) for each in record.items], **beside})
 
 
 def _decoded(body: dict[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""`ConversationMemory`: one conversation, as documents 001 and 003 use it and as LangChain uses it.
+"""`ConversationMemory`: one conversation, as MARSYS uses it and as LangChain uses it.
 
 It is LangChain's `BaseChatMessageHistory`, so it works wherever a chat history is asked for, and it has the
 methods of the documents, which give dictionaries that a provider accepts. Both see the same log. Nothing is
@@ -28,35 +28,47 @@ changes nothing, so a retried step does no harm:
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 from langchain_core.chat_history import BaseChatMessageHistory
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from langchain_agentmem.base.clock import moment
 from langchain_agentmem.base.namespaces import id_of, path_of, resolve
-from langchain_agentmem.conversations import log_entries, message_log, message_queries
-from langchain_agentmem.conversations.log_entries import brings_memory, entry_of, message_of, trace_inputs
+from langchain_agentmem.base.safe_repr import safe_repr
+from langchain_agentmem.conversations import log_entries, message_log
+from langchain_agentmem.conversations.log_entries import (
+    brings_memory,
+    edited,
+    entry_of,
+    message_of,
+    new_version,
+    trace_inputs,
+)
 from langchain_agentmem.conversations.persistence import LogMemory, checked_retention
 from langchain_agentmem.errors import DatabaseReadOnly, InvalidInput, MessageError
 from langchain_agentmem.language_models.model_calls import Do, Run, Shown, Work, both
-from langchain_agentmem.messages.message import Message, decode_body
-from langchain_agentmem.messages.provider_content import ImageFiles
+from langchain_agentmem.messages.langchain_messages import to_langchain
+from langchain_agentmem.messages.message import Message, column_role, decode_body
+from langchain_agentmem.messages.provider_content import ImageFiles, named_part
 from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.storage import Operation, Steps
 from langchain_agentmem.storage.database import Database, HasDatabase, database_of
-from langchain_agentmem.tracing import brief
+from langchain_agentmem.tracing import Thunk, brief
 
 if TYPE_CHECKING:
     from langchain_agentmem.language_models.tokens import TokenCounter
 
 T = TypeVar("T")
+_FIELDS = frozenset(each.name for each in dataclasses.fields(Message)) - {"message_id"}
+_Find: TypeAlias = Operation[list[message_log.Stored]]
 
 
 class MessageVersion(NamedTuple):
@@ -72,7 +84,7 @@ class MessageVersion(NamedTuple):
 
 
 class ConversationMemory(LogMemory, BaseChatMessageHistory):
-    """A conversation in the database (documents 001 and 003), and a LangChain chat history.
+    """A conversation in the database, and a LangChain chat history.
 
     Args:
         memory: An `AgentMemory`, or the path or URL of a database.
@@ -123,7 +135,7 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         images: Sequence[str] | None = None,
         tool_call_id: str | None = None,
     ) -> Work[str]:
-        """Add one message (documents 001 and 003).
+        """Add one message.
 
         Args:
             message: A `Message`, a LangChain message or a dictionary of `Message`'s fields. It takes precedence.
@@ -167,21 +179,13 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         """
         if not isinstance(messages, Iterable):
             raise MessageError(f"Messages come as a list, not as {type(messages).__name__}.")
-        yield from self._store_work([self._given(_not_none(message)) for message in messages])
+        yield from self._store_work([self._given(message) for message in messages])
 
     add_messages, aadd_messages = both(add_messages_work)
 
     async def aadd_message(self, message: BaseMessage) -> None:
         """`add_message`, awaited."""
         await self.aadd_messages([message])
-
-    def add_user_message(self, message: HumanMessage | str) -> None:
-        """Add what a user says: a message or its text."""
-        self.add_message(HumanMessage(message) if isinstance(message, str) else message)
-
-    def add_ai_message(self, message: AIMessage | str) -> None:
-        """Add what a model says: a message or its text."""
-        self.add_message(AIMessage(message) if isinstance(message, str) else message)
 
     async def aadd_user_message(self, message: HumanMessage | str) -> None:
         """`add_user_message`, awaited."""
@@ -203,19 +207,23 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         Raises:
             MessageError: No message has this id, or a change is malformed.
         """
-        make = message_queries.change(self._at, message_id, changes, **self._now())
+        if unknown := sorted(changes.keys() - _FIELDS):
+            raise MessageError(
+                f"A message has no field {safe_repr(unknown[0])} to change; it has {', '.join(sorted(_FIELDS))}."
+            )
+        key = id_of(message_id, "message", MessageError)
 
         def inputs() -> dict[str, Any]:
             return {"message_id": message_id, "changes": log_entries.trace_fields(changes)}
 
-        self._announce_update((yield from self._run("update", make, inputs, log_entries.trace_changed, write=True)))
+        yield from self._revise("update", inputs, lambda old: edited(old, changes), key=key)
 
     update, aupdate = both(update_work)
 
     def replace_memory_work(
         self, /, idx: int, message: Message | BaseMessage | None = None, **fields: Any
     ) -> Work[None]:
-        """Put other content in the place of the message at an index; its id stays (document 003).
+        """Put other content in the place of the message at an index; its id stays.
 
         Args:
             idx: The index in `raw_messages`; a negative one counts from the end.
@@ -226,12 +234,14 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
             MessageError: There is no such index, or neither message nor role is given.
         """
         new, _ = message_of(message, new_id=self._database.new_id, **fields)
-        make = message_queries.replace(self._at, idx, new, **self._now())
 
         def inputs() -> dict[str, Any]:
             return {"index": idx, "role": new.role, "text": brief(new.text)}
 
-        self._announce_update((yield from self._run("replace", make, inputs, log_entries.trace_changed, write=True)))
+        def moved(old: message_log.Stored) -> message_log.LogEntry:
+            return new_version(old, dataclasses.replace(new, message_id=old.key))
+
+        yield from self._revise("replace", inputs, moved, idx=idx)
 
     replace_memory, areplace_memory = both(replace_memory_work)
 
@@ -243,12 +253,12 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         Raises:
             MessageError: This cannot be the id of a message.
         """
-        return bool((yield from self._remove(message_queries.remove(self._at, message_id), message_id=message_id)))
+        return bool((yield from self._remove(self._by_id(message_id), message_id=message_id)))
 
     remove_by_id, aremove_by_id = both(remove_by_id_work)
 
     def delete_memory_work(self, idx: int) -> Work[None]:
-        """Remove the message at an index (document 003).
+        """Remove the message at an index.
 
         Args:
             idx: The index in `raw_messages`; a negative one counts from the end.
@@ -256,12 +266,12 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         Raises:
             MessageError: There is no such index.
         """
-        yield from self._remove(message_queries.delete(self._at, idx), index=idx)
+        yield from self._remove(partial(self._at_index, idx), index=idx)
 
     delete_memory, adelete_memory = both(delete_memory_work)
 
     def reset_memory_work(self) -> Work[None]:
-        """Remove everything but the description, which stays as system message (documents 001 and 003)."""
+        """Remove everything but the description, which stays as system message."""
         description, now = self._own_description, self._now()
 
         def reset() -> Steps[int]:
@@ -321,7 +331,7 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
     retrieve_all, aretrieve_all = both(retrieve_all_work)
 
     def get_messages(self) -> list[dict[str, Any]]:
-        """Give the messages for a model: the same as `retrieve_all` (document 003)."""
+        """Give the messages for a model: the same as `retrieve_all`."""
         return self.retrieve_all()
 
     async def aget_message_dicts(self) -> list[dict[str, Any]]:
@@ -338,18 +348,18 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         Raises:
             MessageError: `n` is negative or not a whole number.
         """
-        return (yield from self._dicts(message_queries.recent(self._at, n), include_ids, n=n))
+        find = partial(message_log.recent, self._at, limit=message_log.count_given("n", n, MessageError))
+        return (yield from self._dicts(find, include_ids, n=n))
 
     retrieve_recent, aretrieve_recent = both(retrieve_recent_work)
 
     def retrieve_by_id_work(self, message_id: str, *, include_ids: bool = False) -> Work[dict[str, Any] | None]:
-        """One message by its id, or None (document 003).
+        """One message by its id, or None.
 
         Raises:
             MessageError: This cannot be the id of a message.
         """
-        find = message_queries.by_id(self._at, message_id)
-        found = yield from self._dicts(find, include_ids, message_id=message_id)
+        found = yield from self._dicts(self._by_id(message_id), include_ids, message_id=message_id)
         return found[0] if found else None
 
     retrieve_by_id, aretrieve_by_id = both(retrieve_by_id_work)
@@ -367,7 +377,11 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         Raises:
             MessageError: The role is empty, or `n` is negative.
         """
-        return (yield from self._dicts(message_queries.of_role(self._at, role, n), include_ids, role=role, n=n))
+        if not isinstance(role, str) or not role:
+            raise MessageError(f"A role is a name such as 'user' or 'assistant', not {safe_repr(role)}.")
+        limit = message_log.ALL if n is None else message_log.count_given("n", n, MessageError)
+        find = partial(message_log.recent, self._at, limit=limit, role=column_role(role))
+        return (yield from self._dicts(find, include_ids, role=role, n=n))
 
     retrieve_by_role, aretrieve_by_role = both(retrieve_by_role_work)
 
@@ -385,9 +399,17 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         Raises:
             MessageError: No message has this id, or a number is negative.
         """
-        find = message_queries.around(self._at, message_id, before, after)
-        inputs = trace_inputs(message_id=message_id, before=before, after=after)
-        return (yield from self._run("retrieve", find, inputs, log_entries.trace_values))
+        given = {"before": before, "after": after}
+        asked = {name: message_log.count_given(name, number, MessageError) for name, number in given.items()}
+        if message_id is None:
+            find: _Find = partial(message_log.recent, self._at, limit=asked["before"])
+        else:
+            find = partial(message_log.around, self._at, id_of(message_id, "message", MessageError), **asked)
+
+        def show(row: message_log.Stored, _: ImageFiles) -> Message:
+            return dataclasses.replace(decode_body(row.body, row.key), created_at=moment(row.created_at))
+
+        return (yield from self._shown(find, show, message_id=message_id, **asked))
 
     around, aaround = both(around_work)
 
@@ -397,9 +419,13 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         Raises:
             MessageError: No message has this id.
         """
-        find = message_queries.versions(self._at, message_id)
+        key = id_of(message_id, "message", MessageError)
+        find = partial(message_log.history, self._at, key)
         rows = yield from self._run("history", find, trace_inputs(message_id=message_id))
-        return [MessageVersion(decode_body(row.body, row.key), moment(row.written_at)) for row in rows]
+        found = [row for row in rows if row.kind != message_log.ROUND]
+        if not found:
+            raise message_log.unknown(key, self._at)
+        return [MessageVersion(decode_body(row.body, row.key), moment(row.written_at)) for row in found]
 
     history_of, ahistory_of = both(history_of_work)
 
@@ -423,15 +449,10 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
             tools: Tool schemas that go with the prompt.
             system: A system prompt that goes with it.
         """
-        counting, kept_as = yield from self._in_thread(partial(self._counted_by, counter))
-        work = self._counting(counting, kept_as, partial(_with, counting, tools=tools, system=system))
-        counted = yield Shown(
-            "conversation.count_tokens",
-            work,
-            self._given_to(),
-            lambda counted: {"messages": counted[0], "tokens": counted[1]},
-        )
-        return int(counted[1])
+        counting = yield from self._in_thread(partial(self._counter_of, counter))
+        work = self._counting(counting, tools=tools, system=system)
+        _, tokens = yield Shown("conversation.count_tokens", work, self._given_to(), _counts)
+        return int(tokens)
 
     count_tokens, acount_tokens = both(count_tokens_work)
 
@@ -475,54 +496,94 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
             inputs, outputs = partial(log_entries.trace_entries, said), log_entries.trace_appended
             self._announce((yield from self._run("add", self._add(said), inputs, outputs, write=True)))
 
-    def _remove(self, make: Operation[list[str]], **which: Any) -> Work[list[str]]:
-        removed = yield from self._run("remove", make, trace_inputs(**which), log_entries.trace_removed, write=True)
+    def _revise(
+        self,
+        verb: str,
+        inputs: Thunk,
+        make: Callable[[message_log.Stored], message_log.LogEntry],
+        *,
+        key: str = "",
+        idx: Any = None,
+    ) -> Work[None]:
+        """Store a new version of the message of an id, or at an index."""
+        now = self._now()
+
+        def steps() -> Steps[str | None]:
+            which = key or (yield from self._at_index(idx))[0].key
+            changed = yield from message_log.update(self._at, which, make, **now)
+            if changed:
+                yield from message_log.disown(self._at, which)
+            return which if changed else None
+
+        self._announce_update((yield from self._run(verb, steps, inputs, log_entries.trace_changed, write=True)))
+
+    def _remove(self, find: _Find, **which: Any) -> Work[list[str]]:
+        def steps() -> Steps[list[str]]:
+            keys = [row.key for row in (yield from find())]
+            for key in keys:
+                yield from message_log.disown(self._at, key)
+            return (yield from message_log.remove(self._at, keys))
+
+        removed = yield from self._run("remove", steps, trace_inputs(**which), log_entries.trace_removed, write=True)
         self._announce_removal(removed)
         return removed
 
+    def _by_id(self, message_id: Any) -> _Find:
+        """The message of an id, or nothing. A round under this id is the session's affair."""
+        key = id_of(message_id, "message", MessageError)
+
+        def steps() -> Steps[list[message_log.Stored]]:
+            row = yield from message_log.get(self._at, key)
+            return [] if row is None or row.kind == message_log.ROUND else [row]
+
+        return steps
+
+    def _at_index(self, idx: Any) -> Steps[list[message_log.Stored]]:
+        if isinstance(idx, bool) or not isinstance(idx, int):
+            raise MessageError(f"An index is a whole number, not {safe_repr(idx)}.")
+        row = None if abs(idx) > message_log.ALL else (yield from message_log.at_index(self._at, idx))
+        if row is None:
+            raise MessageError(f"The conversation {safe_repr(self._at.name)} has no message at index {idx}.")
+        return [row]
+
     def _messages_work(self) -> Work[list[BaseMessage]]:
+        return (yield from self._shown(partial(message_log.messages, self._at), log_entries.langchain_of))
+
+    def _dicts(self, find: _Find, include_ids: bool, **asked: Any) -> Work[list[dict[str, Any]]]:  # noqa: FBT001
+        """What an operation finds, as dictionaries for a provider."""
+        return (yield from self._shown(find, partial(log_entries.dict_of, include_ids=include_ids), **asked))
+
+    def _shown(self, find: _Find, show: Callable[[message_log.Stored, ImageFiles], T], **asked: Any) -> Work[list[T]]:
+        """What an operation finds, in another form: image files are read where it runs, and not on an event loop."""
         images = ImageFiles()
-        make = message_queries.as_langchain(partial(message_log.messages, self._at), images)
-        found = yield from self._run("retrieve", make, outputs=log_entries.trace_messages)
+
+        def steps() -> Steps[list[T]]:
+            return [show(row, images) for row in (yield from find())]
+
+        found = yield from self._run("retrieve", steps, trace_inputs(**asked), log_entries.trace_said)
         self._announce_unread(images)
         return found
-
-    def _dicts(
-        self,
-        find: Operation[list[message_log.Stored]],
-        include_ids: bool,  # noqa: FBT001 - passed on
-        **asked: Any,
-    ) -> Work[list[dict[str, Any]]]:
-        """What an operation finds, as dictionaries for a provider."""
-        images = ImageFiles()
-        make = message_queries.as_dicts(find, images, include_ids=include_ids)
-        dicts = yield from self._run("retrieve", make, trace_inputs(**asked), log_entries.trace_dicts)
-        self._announce_unread(images)
-        return dicts
 
     def _count_work(self) -> Work[int]:
         return (yield from self._run("count", partial(message_log.count, self._at), shown=False))
 
-    def _counting(self, counting: TokenCounter, kept_as: str, whole: Callable[[int], int]) -> Work[tuple[int, int]]:
-        """How many messages there are, and their tokens with what goes around them, which `whole` counts."""
+    def _counting(self, counting: TokenCounter, **around: Any) -> Work[tuple[int, int]]:
+        """How many messages there are, and their tokens with those of what goes around them."""
+        kept_as = (yield from self._in_thread(lambda: counting.kept_as)) or ""  # it may load a vocabulary
         rows = yield from self._run("count", partial(message_log.counted, self._at, kept_as), shown=False)
-        total, new = yield from self._in_thread(partial(message_queries.count_tokens, counting, rows))
+        total, new = yield from self._in_thread(partial(_count_tokens, counting, rows))
         if new and kept_as:
             with suppress(DatabaseReadOnly):  # it is counted all the same
                 keep = partial(message_log.keep_token_counts, kept_as, new)
                 yield from self._run("count", keep, write=True, shown=False)
-        return len(rows), (yield from self._in_thread(partial(whole, total)))
+        beside = yield from self._in_thread(lambda: counting.count((), **around))
+        return len(rows), math.ceil(total * counting.factor()) + beside
 
     def _counter_of(self, counter: Any) -> TokenCounter:
         """What counts the tokens of this conversation where a caller gave this."""
         from langchain_agentmem.language_models.tokens import TokenCounter  # noqa: PLC0415 - only those who count pay for its tables
 
         return counter if isinstance(counter, TokenCounter) else TokenCounter(counter)
-
-    def _counted_by(self, counter: Any) -> tuple[TokenCounter, str]:
-        """The same, and under which name its counts are kept."""
-        counting = self._counter_of(counter)
-        return counting, counting.kept_as or ""
 
     def _given(self, message: Any, **fields: Any) -> message_log.LogEntry:
         given = {name: value for name, value in fields.items() if value is not None}
@@ -535,12 +596,23 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         return self._given(None, role="system", content=description)._replace(kind=message_log.DESCRIPTION)
 
 
-def _not_none(message: Any) -> Any:
-    if message is None:
-        raise MessageError("A message is a Message or a LangChain message, not None.")
-    return message
+def _counts(counted: tuple[int, int]) -> dict[str, Any]:
+    return {"messages": counted[0], "tokens": counted[1]}
 
 
-def _with(counting: TokenCounter, messages: int, **around: Any) -> int:
-    """The tokens of messages, with those of what goes around them."""
-    return math.ceil(messages * counting.factor()) + counting.count((), **around)
+def _count_tokens(counter: TokenCounter, rows: Sequence[message_log.Counted]) -> tuple[int, dict[bytes, int]]:
+    """The tokens of messages before calibration, and those counts that were not known yet, by digest of the body.
+
+    Args:
+        counter: How to count.
+        rows: The messages, each with the tokens that are kept for it or with its body.
+    """
+    total = 0
+    new: dict[bytes, int] = {}
+    for row in rows:
+        tokens = new.get(row.content_hash) if row.tokens is None else row.tokens
+        if tokens is None:
+            message = to_langchain(decode_body(row.body or b"", ""), read_images=named_part)
+            tokens = new[row.content_hash] = counter.count_message(message)
+        total += tokens
+    return total, new

@@ -11,6 +11,7 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 from langchain_agentmem.base import encoding
@@ -51,11 +52,7 @@ def recollections(hits: Sequence[Hit], now: int, outlook: object) -> Steps[Mappi
     del now, outlook
     rows = yield query.found_entries(owners=json.dumps([hit.owner for hit in hits]))
     found = {row["slot"]: row for row in rows}
-    return {
-        hit.document: _recollection(hit, row, "conversation")
-        for hit in hits
-        if (row := found.get(hit.owner)) is not None
-    }
+    return {hit.document: _recollection(hit, found[hit.owner], "conversation") for hit in hits if hit.owner in found}
 
 
 def rewound_recollections(hits: Sequence[Hit], now: int, outlook: Outlook | None) -> Steps[Mapping[int, Recollection]]:
@@ -86,7 +83,7 @@ def _recollection(hit: Hit, row: Row, conversation: str) -> Recollection:
     )
 
 
-_TEXTS = ("role", "sender", "recipient", "round_key")
+TEXTS = ("role", "sender", "recipient", "round_key")
 
 
 def dump(at: message_log.Address) -> Steps[list[dict[str, Any]]]:
@@ -95,26 +92,24 @@ def dump(at: message_log.Address) -> Steps[list[dict[str, Any]]]:
     Raises:
         DatabaseUnreadable: Something is damaged, so that `restore` would refuse it.
     """
-    branches = yield query.find_branch(path=at.path, kind=message_log.CONVERSATION, name=at.name)
-    if not branches:
-        return []
-    rows = yield query.dump_entries(branch=branches[0]["id"])
+    rows = yield from message_log.rows_of(at, query.dump_entries)
     for row in rows:
         _check(row, at)
-    return [
-        {
-            "call": row["position"],
-            "key": row["key"],
-            "kind": row["kind"],
-            "edit": row["replaces"] is not None,
-            **{name: row[name] for name in _TEXTS if row[name] is not None},
-            "created_at": row["created_at"],
-            "written_at": row["written_at"],
-            "body": read_plain(row["body"]),
-            **({"attachments": read_plain(row["attachments"])} if row["attachments"] is not None else {}),
-        }
-        for row in rows
-    ]
+    return [record_of(row, row["position"], edit=row["replaces"] is not None) for row in rows]
+
+
+def record_of(row: Row, call: int, *, edit: bool) -> dict[str, Any]:
+    """A version of an entry as a record.
+
+    Args:
+        row: The version.
+        call: What those that were written at once have in common.
+        edit: Whether it took the place of another one.
+    """
+    record = {"call": call, "key": row["key"], "kind": row["kind"], "edit": edit}
+    record |= {name: row[name] for name in TEXTS if row[name] is not None}
+    record |= {"created_at": row["created_at"], "written_at": row["written_at"], "body": read_plain(row["body"])}
+    return record if row["attachments"] is None else record | {"attachments": read_plain(row["attachments"])}
 
 
 def restore(
@@ -139,10 +134,14 @@ def restore(
         InvalidInput: A record is damaged.
         MessageError: The conversation holds other content under one of the ids.
     """
+    try:
+        given = [(_call(record), _entry(record)) for record in records]
+    except (AttributeError, KeyError, TypeError, ValueError, DatabaseUnreadable) as error:
+        raise InvalidInput(f"This record is damaged: {safe_repr(error)}.") from error
     written: list[str] = []
     here: dict[str, list[bytes]] = {}  # the versions of those that were here before
-    for (_, edit, written_at), group in groupby(records, key=_call):
-        entries = [_entry(record) for record in group]
+    for (_, edit, written_at), group in groupby(given, key=itemgetter(0)):
+        entries = [entry for _, entry in group]
         if edit:
             for entry in entries:
                 versions = here.get(entry.key)
@@ -176,31 +175,17 @@ def _check(row: Row, at: message_log.Address) -> None:
 
 
 def _call(record: Record) -> tuple[int, bool, int]:
-    try:
-        return _whole(record["call"]), bool(record["edit"]), _whole(record["written_at"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise InvalidInput(f"This record is damaged: {safe_repr(error)}.") from error
+    return _whole(record["call"]), bool(record["edit"]), _whole(record["written_at"])
 
 
 def _entry(record: Record) -> message_log.LogEntry:
-    try:
-        key = id_of(record["key"], "message", MessageError)
-        body = write_plain(record["body"])
-        attachments = write_plain(record["attachments"]) if "attachments" in record else None
-        return message_log.LogEntry(
-            key,
-            body,
-            _readable(record["kind"], body, attachments, key),
-            _whole(record["created_at"]),
-            kind=record["kind"],
-            attachments=attachments,
-            role=_name(record.get("role")),
-            sender=_name(record.get("sender")),
-            recipient=_name(record.get("recipient")),
-            round_key=_name(record.get("round_key")),
-        )
-    except (AttributeError, KeyError, TypeError, ValueError, DatabaseUnreadable) as error:
-        raise InvalidInput(f"This record is damaged: {safe_repr(error)}.") from error
+    key = id_of(record["key"], "message", MessageError)
+    body = write_plain(record["body"])
+    attachments = write_plain(record["attachments"]) if "attachments" in record else None
+    names: dict[str, Any] = {name: _name(record.get(name)) for name in TEXTS}
+    text = _readable(record["kind"], body, attachments, key)
+    created_at = _whole(record["created_at"])
+    return message_log.LogEntry(key, body, text, created_at, kind=record["kind"], attachments=attachments, **names)
 
 
 def _readable(kind: str, body: bytes, attachments: bytes | None, key: str) -> str:

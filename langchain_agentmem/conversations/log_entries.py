@@ -23,6 +23,7 @@ from langchain_agentmem.errors import MessageError
 from langchain_agentmem.messages.langchain_messages import from_langchain, to_langchain
 from langchain_agentmem.messages.message import LANGCHAIN_ROLES, Message, decode_body, encode_body, message_time, plain
 from langchain_agentmem.messages.message_marks import MEMORY_MARK, is_injected
+from langchain_agentmem.messages.provider_content import ImageFiles
 from langchain_agentmem.messages.role_rounds import Attachment, AttachmentType, Post, Round, SharedMemoryEntry
 from langchain_agentmem.tracing import Thunk, brief
 
@@ -103,6 +104,21 @@ def shown_message(body: bytes, key: str, attachments: bytes | None) -> Message:
     return dataclasses.replace(message, images=[*(message.images or ()), *found]) if found else message
 
 
+def langchain_of(row: message_log.Stored, images: ImageFiles) -> BaseMessage:
+    """A stored message as LangChain's, with its images."""
+    message = shown_message(row.body, row.key, row.attachments)
+    return to_langchain(message, read_images=message.images is not None and images.of(row.key))
+
+
+def dict_of(row: message_log.Stored, images: ImageFiles, *, include_ids: bool) -> dict[str, Any]:
+    """A stored message as a dictionary for a provider, with its images."""
+    try:
+        message = shown_message(row.body, row.key, row.attachments)
+        return message.to_llm_dict(include_id=include_ids, part_of=images.of(row.key))
+    except MessageError as error:
+        raise MessageError(f"The message {safe_repr(row.key)} cannot be given to a model. {error}") from error
+
+
 def brings_memory(entry: message_log.LogEntry) -> bool:
     """Whether an entry is a message by which memory was put into a context: what it tells is stored already."""
     return MEMORY_MARK.encode() in entry.body and is_injected(to_langchain(decode_body(entry.body, entry.key)))
@@ -162,10 +178,7 @@ def check_langchain(message: Message) -> None:
 
 
 def _made(fields: Mapping[str, Any]) -> Message:
-    try:
-        message = Message(**fields)
-    except TypeError as error:
-        raise MessageError(f"This does not describe a message: {error}.") from error
+    message = Message.from_dict(fields, tagged=False)
     check_langchain(message)
     return message
 
@@ -189,7 +202,7 @@ _TEMPORAL = re.compile(re.escape(TEMPORAL_START) + ".*?" + re.escape(TEMPORAL_EN
 
 
 def temporal(text: str) -> str:
-    """Mark text that only the round it is said in should show (document 000).
+    """Mark text that only the round it is said in should show.
 
     `get_role_rounds` leaves it out of all rounds but the last. Marks are obeyed in posts of agents only: what a
     user writes is never cut.
@@ -226,7 +239,7 @@ def assembled(rounds: Sequence[message_log.Stored], messages: Sequence[message_l
             made[loose] = Round.create(query, id=loose, state="created" if asks else "finished")
             began[loose] = (row.slot, order)
         elif made[loose].state == "created":
-            made[loose] = Round.create(made[loose].user_query, id=loose, state="finished")  # it has an answer
+            made[loose] = dataclasses.replace(made[loose], state="finished")  # it has an answer
         posts.setdefault(loose, []).append(post)
     in_order = sorted(made, key=began.__getitem__)
     return [made[key].with_post(*posts.get(key, ())) for key in in_order]
@@ -248,16 +261,12 @@ def _as_post(row: message_log.Stored) -> Post:
 def role_rounds(rounds: Sequence[Round], role: str, *, include_failures: bool) -> list[Round]:
     """The rounds as one role sees them, see `SessionMemory.get_role_rounds`."""
     kept = [each for each in rounds if include_failures or each.state != "failed"]
-    return [
-        Round.create(each.user_query, id=each.id, state=each.state).with_post(
-            *(
-                _without_marks(post, keep_text=each is kept[-1])
-                for post in each.post_list
-                if role in (post.send_from, post.send_to)
-            )
-        )
-        for each in kept
-    ]
+    seen = []
+    for each in kept:
+        posts = [post for post in each.post_list if role in (post.send_from, post.send_to)]
+        shown = tuple(_without_marks(post, keep_text=each is kept[-1]) for post in posts)
+        seen.append(dataclasses.replace(each, post_list=shown))
+    return seen
 
 
 def shared_entries(rounds: Sequence[Round], entry_type: str) -> list[SharedMemoryEntry]:
@@ -280,7 +289,7 @@ def _without_marks(post: Post, *, keep_text: bool) -> Post:
         return post
     text = post.message
     text = text.replace(TEMPORAL_START, "").replace(TEMPORAL_END, "") if keep_text else _TEMPORAL.sub("", text)
-    return Post.create(text, post.send_from, post.send_to, id=post.id).with_attachment(*post.attachment_list)
+    return dataclasses.replace(post, message=text)
 
 
 MOST_TRACED = 20
@@ -288,9 +297,8 @@ MOST_TRACED = 20
 
 
 def trace_entries(given: Sequence[message_log.LogEntry]) -> dict[str, Any]:
-    """Entries that are to be written."""
-    shown = [{"id": each.key, "role": each.role, "text": brief(each.text)} for each in given[:MOST_TRACED]]
-    return {"count": len(given), "messages": shown}
+    """Entries that are to be written: the first of them."""
+    return {"count": len(given), "messages": [_trace_one(each) for each in given[:MOST_TRACED]]}
 
 
 def trace_appended(added: message_log.Appended) -> dict[str, Any]:
@@ -314,21 +322,9 @@ def trace_changed(key: str | None) -> dict[str, Any]:
     return {"changed": key is not None, "message_id": key}
 
 
-def trace_dicts(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Messages as a provider takes them: the newest of them."""
-    return {"count": len(found), "messages": [_trace_dict(each) for each in found[-MOST_TRACED:]]}
-
-
-def trace_messages(found: Sequence[BaseMessage]) -> dict[str, Any]:
-    """LangChain messages: the newest of them."""
-    shown = [{"id": each.id, "type": each.type, "text": brief(str(each.text))} for each in found[-MOST_TRACED:]]
-    return {"count": len(found), "messages": shown}
-
-
-def trace_values(found: Sequence[Message]) -> dict[str, Any]:
-    """Messages as values: the newest of them."""
-    shown = [{"id": each.message_id, "role": each.role, "text": brief(each.text)} for each in found[-MOST_TRACED:]]
-    return {"count": len(found), "messages": shown}
+def trace_said(found: Sequence[Any]) -> dict[str, Any]:
+    """Messages in any form: the newest of them."""
+    return {"count": len(found), "messages": [_trace_one(each) for each in found[-MOST_TRACED:]]}
 
 
 def trace_rounds(found: tuple[Sequence[message_log.Stored], Sequence[message_log.Stored]]) -> dict[str, Any]:
@@ -349,11 +345,15 @@ def trace_inputs(**given: Any) -> Thunk:
     return lambda: trace_fields({name: value for name, value in given.items() if value is not None})
 
 
-def _trace_dict(each: Mapping[str, Any]) -> dict[str, Any]:
-    content, calls = each.get("content"), each.get("tool_calls")
-    told: dict[str, Any] = {"id": each["message_id"]} if "message_id" in each else {}
-    told |= {"role": each.get("role"), "text": brief(_content_text(content))}
-    return {**told, "tool_calls": len(calls)} if calls else told
+def _trace_one(each: Any) -> dict[str, Any]:
+    if isinstance(each, BaseMessage):
+        return {"id": each.id, "type": each.type, "text": brief(str(each.text))}
+    if not isinstance(each, Mapping):
+        key = each.message_id if isinstance(each, Message) else each.key
+        return {"id": key, "role": each.role, "text": brief(each.text)}
+    shown: dict[str, Any] = {"id": each["message_id"]} if "message_id" in each else {}
+    shown |= {"role": each.get("role"), "text": brief(_content_text(each.get("content")))}
+    return shown | {"tool_calls": len(each["tool_calls"])} if each.get("tool_calls") else shown
 
 
 def _content_text(content: Any) -> str:

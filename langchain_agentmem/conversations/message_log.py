@@ -11,16 +11,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Sequence
-from functools import partial
+from datetime import datetime
+from operator import itemgetter
 from typing import Any, NamedTuple, Protocol
 
+from langchain_agentmem.base.clock import moment
+from langchain_agentmem.base.namespaces import Namespace, namespace_of, range_of
 from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.errors import BranchMoved, MessageError
+from langchain_agentmem.errors import BranchMoved, InvalidInput, MessageError
 from langchain_agentmem.messages.message import body_text, same_body
 from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.rewinding import message_sources
 from langchain_agentmem.search import search_index
 from langchain_agentmem.storage import Steps, queries, query
+from langchain_agentmem.storage.queries import Query
+from langchain_agentmem.storage.steps import Rows
 
 CONVERSATION = "conversation"
 MESSAGE, ROUND, DESCRIPTION = "message", "round", "description"
@@ -100,27 +105,21 @@ class Log(Protocol):
         self, at: Address, entries: Sequence[LogEntry], *, now: int, tail: int, retention: Retention | None = None
     ) -> Steps[Appended]:
         """Add entries at the end, all of them or none."""
-        ...
 
     def update(self, at: Address, key: str, change: Any, *, now: int, tail: int) -> Steps[bool]:
         """Store a new version of one entry."""
-        ...
 
     def clear(self, at: Address, *, keep_description: bool) -> Steps[int]:
         """Delete everything, or everything but the description."""
-        ...
 
     def get(self, at: Address, key: str) -> Steps[Stored | None]:
         """One entry by its key, or None."""
-        ...
 
     def history(self, at: Address, key: str) -> Steps[list[Stored]]:
         """The versions of one entry, oldest first."""
-        ...
 
     def rounds(self, at: Address) -> Steps[tuple[list[Stored], list[Stored]]]:
         """The rounds and all messages, each in order."""
-        ...
 
 
 # -- writing -------------------------------------------------------------------------------------------------------
@@ -173,18 +172,17 @@ def record(
         The keys of the entries that were new or have changed.
     """
     branch, _ = yield from _open(at, now)
-    known = yield query.known_keys(branch=branch, keys=json.dumps([entry.key for entry in entries]))
-    here = {row["key"]: _row_identity(row) for row in known}
+    here = {row["key"]: _row_identity(row) for row in (yield from _known(branch, [entry.key for entry in entries]))}
     changed: list[LogEntry] = []
     for entry in entries:
         if entry.key in here and entry.key not in unless_there and here[entry.key] != _identity(entry):
             earlier = yield query.versions(branch=branch, key=entry.key)
-            if not any(_says_the_same(row, entry) for row in earlier):
+            if not any(says_the_same(_stored(row), entry) for row in earlier):
                 changed.append(entry)
     new = [entry._replace(new_key=True) for entry in entries if entry.key not in here]  # the branch is locked
     added = yield from append(at, new, now=now, tail=tail)
     for entry in changed:
-        yield from update(at, entry.key, partial(_newer, entry), now=now, tail=tail)
+        yield from update(at, entry.key, lambda _, new=entry: new, now=now, tail=tail)
     return Appended([*added.keys, *(entry.key for entry in changed)], [])
 
 
@@ -205,10 +203,7 @@ def describe(at: Address, entry: LogEntry, *, now: int, tail: int) -> Steps[None
 
 def is_described(at: Address, entry: LogEntry) -> Steps[bool]:
     """Whether `describe` would change nothing."""
-    branch = yield from _find(at)
-    if branch is None:
-        return False
-    first = yield query.messages_forward(branch=branch, limit=1, offset=0)
+    first = yield from rows_of(at, query.messages_forward, limit=1, offset=0)
     return bool(first) and (first[0]["kind"] != DESCRIPTION or bytes(first[0]["body"]) == entry.body)
 
 
@@ -307,82 +302,65 @@ def clear(at: Address, *, keep_description: bool) -> Steps[int]:
 
 def at_index(at: Address, idx: int) -> Steps[Stored | None]:
     """The message at an index, counted from the end where it is negative; the conversation is locked for a write."""
-    found = yield from locked(at)
-    if found is None:
-        return None
-    if idx >= 0:
-        rows = yield query.messages_forward(branch=found[0], limit=1, offset=idx)
-    else:
-        rows = yield query.messages_backward(branch=found[0], limit=1, offset=-idx - 1)
-    return _stored(rows[0]) if rows else None
+    yield from locked(at)
+    asked = query.messages_forward if idx >= 0 else query.messages_backward
+    found = yield from _entries(at, asked, limit=1, offset=idx if idx >= 0 else -idx - 1)
+    return found[0] if found else None
 
 
 def messages(at: Address, *, limit: int = ALL, offset: int = 0) -> Steps[list[Stored]]:
     """Messages in the order they were said."""
-    branch = yield from _find(at)
-    if branch is None:
-        return []
-    rows = yield query.messages_forward(branch=branch, limit=limit, offset=offset)
-    return [_stored(row) for row in rows]
+    return (yield from _entries(at, query.messages_forward, limit=limit, offset=offset))
 
 
 def recent(at: Address, *, limit: int = ALL, role: str | None = None) -> Steps[list[Stored]]:
     """The last messages, oldest first; only one role's when it is named."""
-    branch = yield from _find(at)
-    if branch is None:
-        return []
     if role is None:
-        rows = yield query.messages_backward(branch=branch, limit=limit, offset=0)
+        found = yield from _entries(at, query.messages_backward, limit=limit, offset=0)
     else:
-        rows = yield query.messages_of_role(branch=branch, limit=limit, role=role)
-    return [_stored(row) for row in reversed(rows)]
+        found = yield from _entries(at, query.messages_of_role, limit=limit, role=role)
+    return found[::-1]
 
 
-def around(at: Address, key: str, *, before: int, after: int) -> Steps[list[Stored] | None]:
-    """A message, with some of those before and after it, in the order they were said; None where it is not there."""
-    branch = yield from _find(at)
-    found = [] if branch is None else (yield query.where_said(branch=branch, key=key))
+def around(at: Address, key: str, *, before: int, after: int) -> Steps[list[Stored]]:
+    """A message, with some of those before and after it, in the order they were said.
+
+    Raises:
+        MessageError: Nothing has this key.
+    """
+    found = yield from rows_of(at, query.where_said, key=key)
     if not found:
-        return None
-    place = {"branch": branch, "position": found[0]["position"], "slot": found[0]["slot"]}
-    rows = yield query.messages_before(**place, limit=before + 1)
-    later = yield query.messages_after(**place, limit=after)
-    return [_stored(row) for row in (*rows, *later)]
+        raise unknown(key, at)
+    place = {"position": found[0]["position"], "slot": found[0]["slot"]}
+    earlier = yield from _entries(at, query.messages_before, **place, limit=min(before, ALL - 1) + 1)
+    return earlier + (yield from _entries(at, query.messages_after, **place, limit=after))
 
 
 def get(at: Address, key: str) -> Steps[Stored | None]:
     """One entry by its key, or None."""
-    branch = yield from _find(at)
-    row = None if branch is None else (yield from _current(branch, key))
-    return None if row is None else _stored(row)
+    found = yield from _entries(at, query.current_entry, key=key)
+    return found[0] if found else None
 
 
 def history(at: Address, key: str) -> Steps[list[Stored]]:
     """Every version of one entry, oldest first; empty when nothing has this key."""
-    branch = yield from _find(at)
-    if branch is None:
-        return []
-    rows = yield query.versions(branch=branch, key=key)
-    return [_stored(row) for row in rows]
+    return (yield from _entries(at, query.versions, key=key))
 
 
 def count(at: Address) -> Steps[int]:
     """How many messages a conversation holds."""
-    branch = yield from _find(at)
-    if branch is None:
-        return 0
-    [row] = yield query.count_messages(branch=branch)
-    return int(row["messages"])
+    rows = yield from rows_of(at, query.count_messages)
+    return int(rows[0]["messages"]) if rows else 0
 
 
 def rounds(at: Address) -> Steps[tuple[list[Stored], list[Stored]]]:
     """The rounds of a conversation and all its messages, each in order, on one snapshot."""
-    branch = yield from _find(at)
+    branch = yield from find(at)
     if branch is None:
         return [], []
-    found = yield query.rounds(branch=branch)
+    begun = yield query.rounds(branch=branch)
     said = yield query.messages_forward(branch=branch, limit=ALL, offset=0)
-    return [_stored(row) for row in found], [_stored(row) for row in said]
+    return list(map(_stored, begun)), list(map(_stored, said))
 
 
 class Counted(NamedTuple):
@@ -395,10 +373,7 @@ class Counted(NamedTuple):
 
 def counted(at: Address, counter: str) -> Steps[list[Counted]]:
     """Every message with the tokens that one way of counting has kept for it."""
-    branch = yield from _find(at)
-    if branch is None:
-        return []
-    rows = yield query.bodies_to_count(branch=branch, counter=counter)
+    rows = yield from rows_of(at, query.bodies_to_count, counter=counter)
     return [Counted(bytes(row["hash"]), row["tokens"], row["body"]) for row in rows]
 
 
@@ -411,9 +386,64 @@ def keep_token_counts(counter: str, counts: dict[bytes, int]) -> Steps[None]:
 
 def disown(at: Address, key: str) -> Steps[None]:
     """Take away the compactions that stand for a message, since it is about to be changed or removed."""
-    branch = yield from _find(at)
+    branch = yield from find(at)
     if branch is not None and (found := (yield query.slot_of_key(branch=branch, key=key))):
         yield query.delete_compactions(branch=branch, slot=found[0]["slot"])
+
+
+class ListedConversation(NamedTuple):
+    """A conversation, without what was said in it.
+
+    Attributes:
+        conversation_id: Its id.
+        namespace: Whose it is.
+        messages: How many messages it has.
+        first_at: When its first message was said, in UTC.
+        last_at: When its last message was said.
+    """
+
+    conversation_id: str
+    namespace: Namespace
+    messages: int
+    first_at: datetime
+    last_at: datetime
+
+
+def conversations(namespace: Namespace, limit: int, offset: int) -> Steps[list[ListedConversation]]:
+    """The conversations of a namespace and of all below it.
+
+    Raises:
+        InvalidInput: A number is none, or negative.
+    """
+    low, high = range_of(namespace)
+    counts = {"limit": count_given("limit", limit), "offset": count_given("offset", offset)}
+    rows = yield query.newest_conversations(low=low, high=high, kind=CONVERSATION, **counts)
+    return [
+        ListedConversation(
+            conversation_id=row["name"],
+            namespace=namespace_of(row["path"]),
+            messages=row["messages"],
+            first_at=moment(row["first_at"]),
+            last_at=moment(row["last_at"]),
+        )
+        for row in rows
+    ]
+
+
+def conversations_shown(found: list[ListedConversation]) -> dict[str, Any]:
+    """What a trace shows of a list."""
+    return {"count": len(found), "conversations": [each.conversation_id for each in found[:20]]}
+
+
+def count_given(name: str, number: Any, error: type[InvalidInput] = InvalidInput) -> int:
+    """A number of rows that somebody wants.
+
+    Raises:
+        InvalidInput: It is none, or negative.
+    """
+    if isinstance(number, bool) or not isinstance(number, int) or number < 0:
+        raise error(f"{name} must be a whole number of 0 or more, not {safe_repr(number)}.")
+    return min(number, ALL)
 
 
 # -- the parts of the above ----------------------------------------------------------------------------------------
@@ -424,7 +454,18 @@ def _own(at: Address) -> tuple[str, str]:
     return at.path, at.path + "\x01"
 
 
-def _find(at: Address) -> Steps[int | None]:
+def rows_of(at: Address, asked: Query, **given: Any) -> Steps[Rows]:
+    """What a query gives of a conversation; nothing where there is none."""
+    branch = yield from find(at)
+    return [] if branch is None else (yield asked(branch=branch, **given))
+
+
+def _entries(at: Address, asked: Query, **given: Any) -> Steps[list[Stored]]:
+    return list(map(_stored, (yield from rows_of(at, asked, **given))))
+
+
+def find(at: Address) -> Steps[int | None]:
+    """A conversation's branch; None where there is none."""
     rows = yield query.find_branch(path=at.path, kind=CONVERSATION, name=at.name)
     return rows[0]["id"] if rows else None
 
@@ -449,13 +490,7 @@ def _open(at: Address, now: int) -> Steps[tuple[int, int]]:
 def _fresh(branch: int, entries: Sequence[LogEntry]) -> Steps[list[LogEntry]]:
     """Those entries whose keys are new; a repeat is left out, a contradiction raised."""
     given = [entry.key for entry in entries if not entry.new_key]
-    known: dict[str, tuple[Any, ...]] = {}
-    if given:
-        if len(given) == 1:
-            rows = yield query.known_key(branch=branch, key=given[0])
-        else:
-            rows = yield query.known_keys(branch=branch, keys=json.dumps(given))
-        known = {row["key"]: _row_identity(row) for row in rows}
+    known = {row["key"]: _row_identity(row) for row in (yield from _known(branch, given))}
     fresh: list[LogEntry] = []
     if not known and len(set(given)) == len(given):
         return list(entries)
@@ -466,9 +501,16 @@ def _fresh(branch: int, entries: Sequence[LogEntry]) -> Steps[list[LogEntry]]:
         elif known[entry.key] != _identity(entry):
             # What was edited since is here all the same: a step that is run again repeats its first words.
             earlier = yield query.versions(branch=branch, key=entry.key)
-            if not any(_says_the_same(row, entry) for row in earlier):
+            if not any(says_the_same(_stored(row), entry) for row in earlier):
                 raise taken(entry.key)
     return fresh
+
+
+def _known(branch: int, keys: Sequence[str]) -> Steps[Rows]:
+    """The entries that hold these keys, without their bodies."""
+    if len(keys) == 1:
+        return (yield query.known_key(branch=branch, key=keys[0]))
+    return (yield query.known_keys(branch=branch, keys=json.dumps(keys))) if keys else []
 
 
 def _write(at: Address, branch: int, head: int, entries: Sequence[LogEntry], *, now: int, tail: int) -> Steps[None]:
@@ -585,30 +627,19 @@ def _hash(body: bytes | None) -> bytes | None:
 
 def _identity(entry: LogEntry) -> tuple[Any, ...]:
     """What makes two entries under one key the same."""
-    return (
-        entry.kind,
-        queries.digest(entry.body),
-        _hash(entry.attachments),
-        entry.recipient,
-        entry.round_key,
-    )
+    return entry.kind, queries.digest(entry.body), _hash(entry.attachments), entry.recipient, entry.round_key
 
 
-def _says_the_same(row: Any, entry: LogEntry) -> bool:
-    if row["kind"] == entry.kind and entry.kind != ROUND and same_body(bytes(row["body"]), entry.body):
-        entry = entry._replace(body=bytes(row["body"]))
-    return _row_identity(row) == _identity(entry)
+def says_the_same(old: Stored, entry: LogEntry) -> bool:
+    """Whether an entry is a repeat of what is stored, in whatever order the keys of its dictionaries stand."""
+    alike = old.body == entry.body or (entry.kind != ROUND and same_body(old.body, entry.body))
+    beside = (entry.kind, entry.attachments, entry.recipient, entry.round_key)
+    return alike and (old.kind, old.attachments, old.recipient, old.round_key) == beside
 
 
 def _row_identity(row: Any) -> tuple[Any, ...]:
-    attachments = row["attachments_hash"]
-    return (
-        row["kind"],
-        bytes(row["content_hash"]),
-        None if attachments is None else bytes(attachments),
-        row["recipient"],
-        row["round_key"],
-    )
+    hashes = (None if row[name] is None else bytes(row[name]) for name in ("content_hash", "attachments_hash"))
+    return row["kind"], *hashes, row["recipient"], row["round_key"]
 
 
 def _row(branch: int, position: int, entry: LogEntry, now: int, bodies: dict[bytes, bytes]) -> dict[str, Any]:
@@ -619,37 +650,22 @@ def _row(branch: int, position: int, entry: LogEntry, now: int, bodies: dict[byt
     if entry.attachments is not None and attachments is not None:
         bodies[attachments] = entry.attachments
     return {
+        **{name: getattr(entry, name) for name in _COLUMNS},
         "branch": branch,
         "position": position,
         "replaces": None,
-        "kind": entry.kind,
-        "key": entry.key,
-        "role": entry.role,
-        "sender": entry.sender,
-        "recipient": entry.recipient,
-        "round_key": entry.round_key,
         "content_hash": key,
         "attachments_hash": attachments,
-        "created_at": entry.created_at,
         "written_at": now,
     }
 
 
+_COLUMNS = ("kind", "key", "role", "sender", "recipient", "round_key", "created_at")
+_fields_of_stored = itemgetter(*Stored._fields)
+
+
 def _stored(row: Any) -> Stored:
-    return Stored(
-        row["key"],
-        row["kind"],
-        row["body"],
-        row["created_at"],
-        row["written_at"],
-        row["content_hash"],
-        row["role"],
-        row["sender"],
-        row["recipient"],
-        row["round_key"],
-        row["attachments"],
-        row["slot"],
-    )
+    return Stored._make(_fields_of_stored(row))
 
 
 def taken(key: str) -> MessageError:
@@ -658,10 +674,6 @@ def taken(key: str) -> MessageError:
         f"The conversation already holds other content under the id {safe_repr(key)}. Use update() to change a "
         "message, or another id to add one."
     )
-
-
-def _newer(new: LogEntry, _: Stored) -> LogEntry:
-    return new
 
 
 def unknown(key: str, at: Address) -> MessageError:

@@ -41,13 +41,13 @@ VERSION = 1
 
 
 class EventSource:
-    """A memory that tells an event bus what happens, and that may be asked to compact itself (document 003)."""
+    """A memory that tells an event bus what happens, and that may be asked to compact itself."""
 
     _database: Database
     _event_context: EventContext | None = None
 
     def set_event_context(self, agent_name: str, event_bus: Any, session_id: str | None = None) -> None:
-        """Have this memory's events told to an event bus (document 003).
+        """Have this memory's events told to an event bus.
 
         Args:
             agent_name: Whose memory it is; events carry it.
@@ -57,7 +57,7 @@ class EventSource:
         self._event_context = None if event_bus is None else EventContext(agent_name, event_bus, session_id)
 
     def compact_if_needed(self, runtime: Mapping[str, Any] | None = None) -> bool:
-        """Compact the context if it has outgrown its threshold (document 003).
+        """Compact the context if it has outgrown its threshold.
 
         Args:
             runtime: What compaction may use, such as a model.
@@ -73,7 +73,7 @@ class EventSource:
         return self.compact_if_needed(runtime)
 
     def compact_for_payload_error(self, runtime: Mapping[str, Any] | None = None) -> bool:
-        """Make the payload smaller after a provider refused it (document 003).
+        """Make the payload smaller after a provider refused it.
 
         Args:
             runtime: What compaction may use, such as a model.
@@ -100,7 +100,7 @@ class EventSource:
 
 
 class LogMemory(EventSource):
-    """A memory that goes to a file and comes back (document 003)."""
+    """A memory that goes to a file and comes back."""
 
     memory_type: str
     _readable: tuple[str, ...]  # the types of memories whose files it takes

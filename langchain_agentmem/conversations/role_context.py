@@ -1,4 +1,4 @@
-"""One role's rounds, and the summary that stands for the old ones (document 000).
+"""One role's rounds, and the summary that stands for the old ones.
 
 What was summarized is known by the ids of its rounds, not by their number: a round that fails, or is removed, moves no
 other. The rounds themselves stay as they are. What is kept is a compaction of the lane of the role.
@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Self
 
 from langchain_core.messages import BaseMessage, HumanMessage
 
+from langchain_agentmem.base.argument_checks import flag_fields, text_field, whole_field
 from langchain_agentmem.base.namespaces import id_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations import message_log
@@ -32,7 +33,7 @@ KEPT = 3
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CompactorConfig:
-    """When a role's rounds are summarized (document 000).
+    """When a role's rounds are summarized.
 
     Attributes:
         threshold: So many rounds without a summary are too many. Default 10.
@@ -53,23 +54,19 @@ class CompactorConfig:
 
     def __post_init__(self) -> None:
         for name in ("threshold", "retain_recent"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise InvalidInput(f"{name} must be a whole number of 1 or more, not {safe_repr(value)}.")
+            whole_field(self, name, least=1)
         if self.threshold <= self.retain_recent:
             raise InvalidInput(
                 f"threshold ({self.threshold}) must be more than retain_recent ({self.retain_recent}), or there is "
                 "nothing to summarize."
             )
-        if not isinstance(self.prompt_template_path, str):
-            raise InvalidInput(f"prompt_template_path must be a path, not {safe_repr(self.prompt_template_path)}.")
-        if not isinstance(self.enabled, bool):
-            raise InvalidInput(f"enabled must be True or False, not {safe_repr(self.enabled)}.")
+        text_field(self, "prompt_template_path")
+        flag_fields(self)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CompactedMessage(Portable):
-    """The summary that stands for a role's oldest rounds (document 000).
+    """The summary that stands for a role's oldest rounds.
 
     Attributes:
         end_index: The number of the last round that it stands for, counted from 1 without the failed ones, as they were
@@ -79,23 +76,14 @@ class CompactedMessage(Portable):
         round_ids: The ids of the rounds, without those that have come back since something was added to them.
     """
 
+    start_index: int = 1
     end_index: int
     summary: str
-    start_index: int = 1
     round_ids: tuple[str, ...] = ()
 
     def to_system_message(self) -> str:
         """The summary as a text for the system's part of a prompt."""
         return f"[Conversation History Summary (Rounds {self.start_index}-{self.end_index})]\n{self.summary}"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Give a dictionary made of JSON's own types."""
-        return {
-            "start_index": self.start_index,
-            "end_index": self.end_index,
-            "summary": self.summary,
-            "round_ids": list(self.round_ids),
-        }
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
@@ -134,7 +122,7 @@ class SeenRounds(NamedTuple):
 
     @property
     def compacted(self) -> CompactedMessage | None:
-        """The summary of the others, as document 000 has it."""
+        """The summary of the others, as a caller is given it."""
         if self.record is None:
             return None
         back = {each.id for each in self.rest}
@@ -151,19 +139,22 @@ class SeenRounds(NamedTuple):
         return self.rest[: len(self.rest) - config.retain_recent]
 
 
-def seen_by(at: message_log.Address, role: str, *, include_failures: bool = False) -> Steps[SeenRounds]:
+def seen_by(
+    at: message_log.Address, role: str, *, include_failures: bool = False, log: message_log.Log = message_log
+) -> Steps[SeenRounds]:
     """What a role has of a session.
 
     Args:
         at: The session.
         role: The role.
         include_failures: Whether failed rounds are there. Default: no.
+        log: The session's log. Only that of conversations has summaries.
 
     Raises:
         StorageError: What is kept of the compaction is damaged.
     """
-    begun, said = yield from message_log.rounds(at)
-    newest = yield from headers(at, lane_of(role))
+    begun, said = yield from log.rounds(at)
+    newest = (yield from headers(at, lane_of(role))) if log is message_log else []
     record = (yield from load(at, newest[0].id)) if newest else None
     rounds = role_rounds(assembled(begun, said), role, include_failures=include_failures)
     rows = {row.key: row.slot for row in (*begun, *said)}

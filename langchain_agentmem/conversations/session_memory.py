@@ -1,4 +1,4 @@
-"""`SessionMemory`: rounds of posts between roles (document 000), over the same log as a conversation.
+"""`SessionMemory`: rounds of posts between roles, over the same log as a conversation.
 
 A session and a conversation of one id are two views of one log. A post is a message whose name is its sender,
 with its recipient, round and attachments beside it; a plain message is a post between "User" and "Assistant",
@@ -40,16 +40,8 @@ from langchain_agentmem.base import encoding
 from langchain_agentmem.base.files import whole_file
 from langchain_agentmem.base.namespaces import id_of, path_of, resolve
 from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.conversations import log_entries, message_log, message_queries
-from langchain_agentmem.conversations.log_entries import (
-    ASSISTANT,
-    USER,
-    assembled,
-    entry_of,
-    role_rounds,
-    shared_entries,
-    trace_inputs,
-)
+from langchain_agentmem.conversations import log_entries, message_log
+from langchain_agentmem.conversations.log_entries import assembled, role_rounds, trace_inputs
 from langchain_agentmem.conversations.persistence import LogMemory, checked_retention
 from langchain_agentmem.conversations.role_context import CompactedMessage, SeenRounds, seen_by
 from langchain_agentmem.conversations.thread_session import ThreadLog, is_of_thread
@@ -74,7 +66,7 @@ from langchain_agentmem.tracing import Thunk, brief
 
 
 class SessionMemory(LogMemory):
-    """Rounds and posts of one session (document 000).
+    """Rounds and posts of one session.
 
     With the config of a node it is the session of the node's thread, which is rewound with the thread: a checkpoint
     shows it as it was, a fork goes on from there, and a node that is executed again posts once. The graph needs this
@@ -139,8 +131,8 @@ class SessionMemory(LogMemory):
             The round, in state "created" and without posts.
         """
         new = Round.create(user_query)
-        entry = self._round_entry(new)
-        yield from self._run("create_round", self._append([entry]), _begins(new), _begun, write=True)
+        entry, inputs = self._round_entry(new), trace_inputs(round_id=new.id, user_query=user_query)
+        yield from self._run("create_round", self._append([entry]), inputs, _begun, write=True)
         yield Do(self._rounds_changed, self._arounds_changed)
         return new
 
@@ -233,7 +225,7 @@ class SessionMemory(LogMemory):
         return await self._ado(self._rounds())  # type: ignore[no-any-return]
 
     def get_role_rounds_work(self, role: str, include_failure_rounds: bool = False) -> Work[list[Round]]:  # noqa: FBT001, FBT002
-        """The rounds as one role sees them (document 000).
+        """The rounds as one role sees them.
 
         Every round is there, so that rounds have the same place for all roles; of its posts, those that the role
         sent or received. Text marked by `temporal` is left out of all rounds but the last.
@@ -251,9 +243,9 @@ class SessionMemory(LogMemory):
         role: str,
         include_failure_rounds: bool = False,  # noqa: FBT001, FBT002
     ) -> Work[tuple[list[Round], CompactedMessage | None]]:
-        """The rounds as one role sees them, without those that a summary stands for, and the summary (document 000).
+        """The rounds as one role sees them, without those that a summary stands for, and the summary.
 
-        In document 000's system the caller slices the rounds by the summary's `end_index`, which goes wrong where
+        In TaskWeaver the caller slices the rounds by the summary's `end_index`, which goes wrong where
         failed rounds are counted. Here they are sliced already, by their ids: put the summary before them, and that is
         the context. A round that failed was never summarized, so it is given if it is asked for, wherever it stands;
         and so is one that was added to after it was summarized.
@@ -267,14 +259,8 @@ class SessionMemory(LogMemory):
         """
         _check_role(role)
 
-        def whole() -> Steps[SeenRounds]:
-            rounds = assembled(*(yield from self._log.rounds(self._at)))
-            return SeenRounds(role_rounds(rounds, role, include_failures=include_failure_rounds), None, {})
-
-        def part() -> Steps[SeenRounds]:
-            return seen_by(self._at, role, include_failures=include_failure_rounds)
-
-        seen = yield from self._run("read", whole if self.follows_thread else part, trace_inputs(role=role), _seen)
+        see = partial(seen_by, self._at, role, include_failures=include_failure_rounds, log=self._log)
+        seen = yield from self._run("read", see, trace_inputs(role=role), _seen)
         if seen.record is not None:
             self._database.measures.shortened(seen.record.saved)
         return seen.rest, seen.compacted
@@ -301,7 +287,7 @@ class SessionMemory(LogMemory):
         return unwatch
 
     def get_shared_memory_entries_work(self, entry_type: str) -> Work[list[SharedMemoryEntry]]:
-        """What roles share under one type (document 000).
+        """What roles share under one type.
 
         An entry of scope "conversation" counts in every round, one of scope "round" only while its round is the
         last. Of each sender the newest one that counts is given, in the order in which they were said.
@@ -309,7 +295,7 @@ class SessionMemory(LogMemory):
         Args:
             entry_type: "plan", "experience_sub_path", or any other.
         """
-        return shared_entries((yield from self._rounds(type=entry_type)), entry_type)
+        return log_entries.shared_entries((yield from self._rounds(type=entry_type)), entry_type)
 
     get_shared_memory_entries, aget_shared_memory_entries = both(get_shared_memory_entries_work)
 
@@ -335,7 +321,7 @@ class SessionMemory(LogMemory):
     # -- files -------------------------------------------------------------------------------------------------
 
     def export_work(self, path: str | os.PathLike[str] | None = None) -> Work[str]:
-        """Write the session as YAML (document 000), which holds texts and attachments.
+        """Write the session as YAML, which holds texts and attachments.
 
         What else a plain message has, such as images and tool calls, `save_to_file` keeps.
 
@@ -348,7 +334,7 @@ class SessionMemory(LogMemory):
         Raises:
             InvalidInput: The file cannot be written.
         """
-        whole = Conversation.create((yield from self._rounds()), id=self.session_id)
+        whole = yield from self.to_conversation_work()
         return (yield from self._in_thread(partial(_exported, whole, path)))
 
     export, aexport = both(export_work)
@@ -456,13 +442,13 @@ class SessionMemory(LogMemory):
 
     def _post_entry(self, post: Post, round_id: str) -> message_log.LogEntry:
         message = Message(
-            role="user" if post.send_from == USER else "assistant",
+            role="user" if post.send_from == log_entries.USER else "assistant",
             content=post.message,
             name=post.send_from,
             message_id=post.id,
         )
         attachments = [attachment.to_dict() for attachment in post.attachment_list]
-        return entry_of(message, self._database.now())._replace(
+        return log_entries.entry_of(message, self._database.now())._replace(
             sender=id_of(post.send_from, "sender", MessageError),
             recipient=id_of(post.send_to, "recipient", MessageError),
             round_key=id_of(round_id, "round", MessageError),
@@ -486,8 +472,6 @@ def _post(
         raise MessageError(f"A post is a Post, not {type(post).__name__}.")
     if not isinstance(send_from, str) or not isinstance(send_to, str) or not send_from or not send_to:
         raise MessageError("A post needs a sender and a recipient: give post=, or send_from= and send_to=.")
-    if attachments is not None and not isinstance(attachments, Iterable):
-        raise MessageError(f"Attachments come as a list, not as {type(attachments).__name__}.")
     return Post.create(message, send_from, send_to, () if attachments is None else attachments)
 
 
@@ -526,11 +510,6 @@ def _exported(whole: Conversation, path: str | os.PathLike[str] | None) -> str:
     return text
 
 
-def _begins(new: Round) -> Thunk:
-    """What a trace shows of a round that begins."""
-    return lambda: {"round_id": new.id, "user_query": brief(new.user_query)}
-
-
 def _begun(added: message_log.Appended) -> dict[str, Any]:
     return {"round_ids": added.keys}
 
@@ -559,12 +538,12 @@ def _check_role(given: Any) -> None:
 def _messages_for(
     rounds: Sequence[message_log.Stored], messages: Sequence[message_log.Stored], role: str, images: ImageFiles
 ) -> list[BaseMessage]:
-    plain = {row.key: row for row in messages if row.recipient is None} if role == ASSISTANT else {}
+    plain = {row.key: row for row in messages if row.recipient is None} if role == log_entries.ASSISTANT else {}
     found: list[BaseMessage] = []
     for each in role_rounds(assembled(rounds, messages), role, include_failures=False):
         for post in each.post_list:
             if (row := plain.get(post.id)) is not None:
-                found.append(message_queries.langchain_of(row, images))
+                found.append(log_entries.langchain_of(row, images))
                 continue
             kind = AIMessage if post.send_from == role else HumanMessage
             extra = [attachment.to_dict() for attachment in post.attachment_list]

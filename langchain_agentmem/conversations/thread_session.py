@@ -11,8 +11,8 @@ from typing import Any
 
 from langchain_agentmem.base.encoding import read_plain, write_plain
 from langchain_agentmem.conversations import message_log
-from langchain_agentmem.conversations.message_log import Address, Appended, LogEntry, Stored
-from langchain_agentmem.messages.message import same_body
+from langchain_agentmem.conversations.conversation_part import TEXTS, record_of
+from langchain_agentmem.conversations.message_log import Address, Appended, LogEntry, Stored, says_the_same
 from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.memory_rows import Kept, Place, View
@@ -22,8 +22,6 @@ from langchain_agentmem.storage import Steps, queries
 from langchain_agentmem.storage.database import Database
 
 POST_KIND, ROUND_KIND = "thread_post", "thread_round"
-
-_TEXTS = ("role", "sender", "recipient", "round_key")
 
 
 class ThreadLog:
@@ -60,7 +58,7 @@ class ThreadLog:
                 continue
             old, earlier = known[entry.key]
             # What was edited since is here all the same: a step that is run again repeats its first words.
-            if not _says_the_same(old, entry) and not (old.kind == entry.kind and _mark(entry.body) in earlier):
+            if not says_the_same(old, entry) and not (old.kind == entry.kind and _mark(entry.body) in earlier):
                 raise message_log.taken(entry.key)
         yield from self._write(place, [_draft(entry) for entry in fresh], now, tail)
         return Appended([entry.key for entry in fresh], [])
@@ -132,9 +130,10 @@ class ThreadLog:
         return _in_order(begun), _in_order(said)
 
     def dump(self) -> Steps[list[dict[str, Any]]]:
-        """Everything as records, as `transfer.dump` gives them; of each entry the newest version."""
+        """Everything as records, as `conversation_part.dump` gives them; of each entry the newest version."""
         begun, said = yield from self.rounds(Address(self._point.path, self._point.name))
-        return [_record(each) for each in sorted((*begun, *said), key=lambda each: each.slot)]
+        rows = sorted((*begun, *said), key=lambda each: each.slot)
+        return [record_of(each._asdict(), each.slot, edit=False) for each in rows]
 
     def _view(self) -> Steps[View]:
         return (yield from self._point.view(self._database.now()))
@@ -164,7 +163,7 @@ def _draft(entry: LogEntry, *, first: int | None = None, earlier: Sequence[str] 
         first: The number of its first version, which says where it stands; None for the first one.
         earlier: What marks the versions before.
     """
-    extra: dict[str, Any] = {name: value for name in _TEXTS if (value := getattr(entry, name)) is not None}
+    extra: dict[str, Any] = {name: value for name in TEXTS if (value := getattr(entry, name)) is not None}
     if entry.attachments is not None:
         extra["attachments"] = read_plain(entry.attachments)
     if first is not None:
@@ -186,7 +185,7 @@ def _draft(entry: LogEntry, *, first: int | None = None, earlier: Sequence[str] 
 
 
 def _stored(kept: Kept) -> Stored:
-    texts = {name: kept.extra.get(name) for name in _TEXTS}
+    texts = {name: kept.extra.get(name) for name in TEXTS}
     attachments = kept.extra.get("attachments")
     return Stored(
         key=kept.key,
@@ -205,34 +204,9 @@ def _as_stored(entry: LogEntry) -> Stored:
     return _stored(Kept(0, None, "", entry.key, entry.kind, entry.body, None, None, _draft(entry).extra or {}, 0, 0))
 
 
-def _says_the_same(old: Stored, entry: LogEntry) -> bool:
-    """Whether an entry is a repeat of what is stored."""
-    alike = old.body == entry.body or (entry.kind != message_log.ROUND and same_body(old.body, entry.body))
-    return alike and (old.kind, old.attachments, old.recipient, old.round_key) == (
-        entry.kind,
-        entry.attachments,
-        entry.recipient,
-        entry.round_key,
-    )
-
-
 def _mark(body: bytes) -> str:
     return queries.digest(body).hex()
 
 
 def _in_order(found: Iterable[Kept]) -> list[Stored]:
     return sorted(map(_stored, found), key=lambda each: each.slot)
-
-
-def _record(each: Stored) -> dict[str, Any]:
-    return {
-        "call": each.slot,
-        "key": each.key,
-        "kind": each.kind,
-        "edit": False,
-        **{name: value for name in _TEXTS if (value := getattr(each, name)) is not None},
-        "created_at": each.created_at,
-        "written_at": each.written_at,
-        "body": read_plain(each.body),
-        **({} if each.attachments is None else {"attachments": read_plain(each.attachments)}),
-    }

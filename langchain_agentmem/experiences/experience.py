@@ -1,10 +1,9 @@
-"""`Experience`: an instruction, with the condition under which it applies (document 000).
+"""`Experience`: an instruction, with the condition under which it applies.
 
     Experience("file-validation", ["CodeInterpreter"], "Use when files are read.", "Check that the file exists first.")
 
-Whoever selects is shown the condition, and the prompt is given the instruction.
-
-What chosen experiences say, as a section of a prompt that nothing in them can leave.
+Whoever selects is shown the condition, and the prompt is given the instruction, in a section that nothing in it can
+leave. It stands in the system's role, since handcrafted experiences are instructions.
 
     These instructions hold for what is asked now.
     <experiences>
@@ -13,16 +12,9 @@ What chosen experiences say, as a section of a prompt that nothing in them can l
     </experience>
     </experiences>
 
-It stands in the system's role, since handcrafted experiences are instructions.
-
-The files of a library: `handcrafted_exp_*.yaml` in a folder, read again when they change (document 000).
-
-A file that cannot be used is reported with its reason, and the others are loaded. Everything in a file is text, so that
-`exp_id: 1` is "1" and `exp_id: no` is "no".
-
-The folders of a library: its own, and those below it that sessions name (document 000).
-
-A new file for an experience: whole or not at all, and never in the place of another.
+Experiences are files `handcrafted_exp_*.yaml` in a `Folder`, read again when they change. A file that cannot be used is
+reported with its reason, and the others are loaded. Everything in a file is text, so that `exp_id: 1` is "1" and
+`exp_id: no` is "no". A new file is written whole or not at all, and never in the place of another.
 """
 
 from __future__ import annotations
@@ -51,7 +43,6 @@ from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.messages.history_shape import role_of
 from langchain_agentmem.messages.message_marks import block, injected, is_injected
 from langchain_agentmem.messages.role_rounds import Portable, fields_of
-from langchain_agentmem.storage.database import Database
 from langchain_agentmem.tracing.measures import Measures
 
 LONGEST = 100_000
@@ -60,7 +51,7 @@ LONGEST = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Experience(Portable):
-    """An instruction, and when it applies. The order of the fields is that of document 000.
+    """An instruction, and when it applies. The order of the fields is that of the original system.
 
     Attributes:
         exp_id: What it is known by, within a library. A number becomes text.
@@ -241,17 +232,38 @@ class Folder:
         directory: The folder.
         subfolders: Whether what lies in folders below it counts too.
         measures: Is told how many files were as they were. Default: nobody is.
+
+    Raises:
+        InvalidInput: There is no such folder.
     """
 
-    def __init__(self, directory: Path, *, subfolders: bool = False, measures: Measures | None = None) -> None:
-        self.directory = directory
+    def __init__(
+        self, directory: str | os.PathLike[str], *, subfolders: bool = False, measures: Measures | None = None
+    ) -> None:
+        self.directory = path_of_file(directory)
+        if not os.path.isdir(self.directory):  # noqa: PTH112 - the method of a path raises where it is too long
+            raise InvalidInput(
+                f"There is no folder {safe_repr(str(self.directory))} with experiences. Make it, or name another."
+            )
+        if not isinstance(subfolders, bool):
+            raise InvalidInput(f"subfolders must be True or False, not {safe_repr(subfolders)}.")
         self._measures = measures
         self._subfolders = subfolders
         self._read: dict[str, _Read] = {}
+        self._below: dict[str, Folder] = {}
         self._lock = concurrency.lock()
 
-    def look(self) -> ExperienceShelf:
-        """What it holds now. Only files that have changed since the last look are read."""
+    def look(self, sub_path: str | None = None) -> ExperienceShelf:
+        """What it holds now. Only files that have changed since the last look are read.
+
+        Args:
+            sub_path: A folder below it, which is looked at instead.
+
+        Raises:
+            InvalidInput: That is not below it, or not there.
+        """
+        if sub_path is not None:
+            return self._within(sub_path).look()
         with self._lock:
             locked: dict[str, _Read] = {}
             try:
@@ -267,6 +279,19 @@ class Folder:
                 hits = sum(read is before.get(name) for name, read in self._read.items())
                 self._measures.cache(CACHE, hits, len(names) - hits)
             return _shelf(self._read)
+
+    def look_below(self) -> ExperienceShelf:
+        """What it and any folder below it hold now."""
+        return Folder(self.directory, subfolders=True).look()
+
+    def _within(self, sub_path: Any) -> Folder:
+        path = path_of_file(sub_path)
+        inside = (self.directory / path).resolve()
+        if path.is_absolute() or not inside.is_relative_to(self.directory.resolve()):
+            raise InvalidInput(f"The folder {safe_repr(str(path))} is not below {safe_repr(str(self.directory))}.")
+        with self._lock:
+            made = Folder(inside, subfolders=self._subfolders, measures=self._measures)
+            return self._below.setdefault(str(inside), made)
 
     def _names(self, folder: Path, locked: dict[str, _Read], below: str = "") -> Iterator[str]:
         """The files that are meant to be experiences, as paths within the folder; those below it that are locked."""
@@ -360,61 +385,6 @@ _Texts.yaml_implicit_resolvers = {
     first: [(tag, pattern) for tag, pattern in resolvers if tag == "tag:yaml.org,2002:null"]
     for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
-
-
-class Folders:
-    """What a library reads from. May be used from any thread.
-
-    Args:
-        database: Where feedback is kept.
-        directory: Its own folder.
-        subfolders: Whether what lies below it counts too.
-
-    Raises:
-        InvalidInput: There is no such folder.
-    """
-
-    def __init__(self, database: Database, directory: str | os.PathLike[str], *, subfolders: bool) -> None:
-        self.database = database
-        self.directory = path_of_file(directory)
-        if not os.path.isdir(self.directory):  # noqa: PTH112 - the method of a path raises where it is too long
-            raise InvalidInput(
-                f"There is no folder {safe_repr(str(self.directory))} with experiences. Make it, or name another."
-            )
-        if not isinstance(subfolders, bool):
-            raise InvalidInput(f"subfolders must be True or False, not {safe_repr(subfolders)}.")
-        self._subfolders = subfolders
-        self._folders: dict[str, Folder] = {}
-        self._lock = concurrency.lock()
-
-    def look(self, sub_path: str | None = None) -> ExperienceShelf:
-        """What a folder holds now.
-
-        Args:
-            sub_path: Which folder below the library's own. Default: that itself.
-
-        Raises:
-            InvalidInput: It is not below the library's own, or not there.
-        """
-        path = self.directory if sub_path is None else self._below(sub_path)
-        with self._lock:
-            folder = self._folders.setdefault(
-                str(path), Folder(path, subfolders=self._subfolders, measures=self.database.measures)
-            )
-        return folder.look()
-
-    def look_below(self) -> ExperienceShelf:
-        """What any folder holds now that a session may name."""
-        return Folder(self.directory, subfolders=True).look()
-
-    def _below(self, sub_path: Any) -> Path:
-        path = path_of_file(sub_path)
-        inside = (self.directory / path).resolve()
-        if path.is_absolute() or not inside.is_relative_to(self.directory.resolve()):
-            raise InvalidInput(f"The folder {safe_repr(str(path))} is not below {safe_repr(str(self.directory))}.")
-        if not os.path.isdir(inside):  # noqa: PTH112 - see above
-            raise InvalidInput(f"There is no folder {safe_repr(str(path))} below {safe_repr(str(self.directory))}.")
-        return inside
 
 
 _LONGEST_NAME = 120

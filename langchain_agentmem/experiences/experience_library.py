@@ -1,4 +1,4 @@
-r"""`ExperienceLibrary`: a folder of handcrafted experiences, and what is known of their use (document 000).
+r"""`ExperienceLibrary`: a folder of handcrafted experiences, and what is known of their use.
 
     library = memory.experiences("experience")
     chain = library.selector(role="Planner") | prompt | model
@@ -44,32 +44,32 @@ as a file that a person has to review first.
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
+
+from langchain_core.tools import BaseTool
 
 from langchain_agentmem.base.clock import moment
 from langchain_agentmem.base.namespaces import id_of, namespace_of, path_of, range_of, resolve, running_config
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.experiences import experience_part
-from langchain_agentmem.experiences.experience import PREFIX, Experience, Folders, Problem, write_new
+from langchain_agentmem.experiences.experience import PREFIX, Experience, Folder, Problem, write_new
 from langchain_agentmem.experiences.experience_part import Feedback, Tally
-from langchain_agentmem.experiences.experience_proposals import proposing
+from langchain_agentmem.experiences.experience_proposals import experience_tools, proposing
 from langchain_agentmem.experiences.experience_selector import ExperienceSelector
-from langchain_agentmem.language_models.model_calls import aperform, perform, usable_model
+from langchain_agentmem.language_models.model_calls import Do, Run, Shown, Work, aperform, both, perform, usable_model
 from langchain_agentmem.rewinding.memory_access import listed
-from langchain_agentmem.storage.database import Database, HasDatabase, Outputs, database_of
-from langchain_agentmem.tracing import Step, brief
+from langchain_agentmem.storage import Steps
+from langchain_agentmem.storage.database import Database, HasDatabase, database_of
+from langchain_agentmem.tracing import brief
 
-if TYPE_CHECKING:
-    from langchain_core.tools import BaseTool
-
+T = TypeVar("T")
 
 NOTES = 5
 """How many of the newest notes a report shows of an experience."""
@@ -147,8 +147,8 @@ class ExperienceLibrary:
     ) -> None:
         if namespace is not None:
             path_of(namespace)
-        self._database = database_of(memory)
-        self.folders = Folders(self._database, directory, subfolders=subfolders)
+        self.database = database_of(memory)
+        self.folders = Folder(directory, subfolders=subfolders, measures=self.database.measures)
         self.namespace = namespace
 
     def __repr__(self) -> str:
@@ -176,8 +176,8 @@ class ExperienceLibrary:
 
     # -- what the folder holds ----------------------------------------------------------------------------------
 
-    def load(self, sub_path: str | None = None) -> list[Experience]:
-        """The experiences that the folder holds now (`load_experience` of document 000).
+    def load_work(self, sub_path: str | None = None) -> Work[list[Experience]]:
+        """The experiences that the folder holds now (the original system's `load_experience`).
 
         Args:
             sub_path: Only those of this folder below it. Default: its own.
@@ -185,26 +185,23 @@ class ExperienceLibrary:
         Raises:
             InvalidInput: There is no such folder below it.
         """
-        return list(self.folders.look(sub_path).experiences)
+        shelf = yield Do(partial(self.folders.look, sub_path))
+        return list(shelf.experiences)
 
-    async def aload(self, sub_path: str | None = None) -> list[Experience]:
-        """`load`, awaited."""
-        return await asyncio.to_thread(self.load, sub_path)
+    load, aload = both(load_work)
 
-    def validate(self, sub_path: str | None = None) -> LibraryCheck:
+    def validate_work(self, sub_path: str | None = None) -> Work[LibraryCheck]:
         """Look at every file, and say what is wrong.
 
         Args:
             sub_path: As for `load`.
         """
-        shelf = self.folders.look(sub_path)
+        shelf = yield Do(partial(self.folders.look, sub_path))
         return LibraryCheck(experiences=shelf.experiences, problems=shelf.problems)
 
-    async def avalidate(self, sub_path: str | None = None) -> LibraryCheck:
-        """`validate`, awaited."""
-        return await asyncio.to_thread(self.validate, sub_path)
+    validate, avalidate = both(validate_work)
 
-    def add(self, experience: Experience) -> Path:
+    def add_work(self, experience: Experience) -> Work[Path]:
         """Write an experience to a file of its own. It counts from now on.
 
         Args:
@@ -218,22 +215,24 @@ class ExperienceLibrary:
         """
         if not isinstance(experience, Experience):
             raise InvalidInput(f"A library holds experiences, not {type(experience).__name__}.")
-        with self._database.tracing.step("memory.experience.add", inputs=partial(_shown, experience)) as step:
-            if (file := self.folders.look().files.get(experience.exp_id)) is not None:
-                raise InvalidInput(
-                    f"The library has {safe_repr(experience.exp_id)} already, in {safe_repr(file)}. Change it there."
-                )
-            path = write_new(self.directory, PREFIX, experience.exp_id, experience.to_yaml())
-            step.finish(lambda: {"file": path.name})
+        path: Path = yield Shown(
+            "experience.add",
+            self._adding(experience),
+            inputs=lambda: {
+                "exp_id": experience.exp_id,
+                "roles": experience.who,
+                "when": brief(experience.when),
+                "what": brief(experience.what),
+            },
+            outputs=lambda path: {"file": path.name},
+        )
         return path
 
-    async def aadd(self, experience: Experience) -> Path:
-        """`add`, awaited."""
-        return await asyncio.to_thread(self.add, experience)
+    add, aadd = both(add_work)
 
-    def propose(
+    def propose_work(
         self, source: Any, *, exp_id: str | None = None, who: str | Iterable[str] = (), model: Any = None
-    ) -> Path:
+    ) -> Work[Path]:
         """Write what a conversation teaches to a file that a person reviews. It does not count until it is renamed.
 
         A model writes it, if one is given. Where none is, or it fails or answers nonsense, it is listed what the user
@@ -256,15 +255,9 @@ class ExperienceLibrary:
             InvalidInput: Nothing can be learned from this, the library has this `exp_id`, or an argument is wrong.
             MissingExtra: The model is a name, and langchain is not installed.
         """
-        work = proposing(self.folders, source, exp_id=exp_id, who=who, model=usable_model(model))
-        return perform(work, self._database)
+        return (yield from proposing(self, source, exp_id, who, usable_model(model)))
 
-    async def apropose(
-        self, source: Any, *, exp_id: str | None = None, who: str | Iterable[str] = (), model: Any = None
-    ) -> Path:
-        """`propose`, awaited."""
-        work = proposing(self.folders, source, exp_id=exp_id, who=who, model=usable_model(model))
-        return await aperform(work, self._database)
+    propose, apropose = both(propose_work)
 
     def tools(self, include: Iterable[str] | None = None) -> list[BaseTool]:
         """Tools by which an agent proposes an experience and says whether one helped.
@@ -276,13 +269,17 @@ class ExperienceLibrary:
         Raises:
             InvalidInput: There is no such tool.
         """
-        from langchain_agentmem.experiences.experience_proposals import experience_tools  # noqa: PLC0415 - who needs it pays
-
         return experience_tools(self, include)
 
     # -- how they fare ------------------------------------------------------------------------------------------
 
-    def feedback(self, exp_id: str, helped: bool, note: str = "", conversation_id: str | None = None) -> str:  # noqa: FBT001
+    def feedback_work(
+        self,
+        exp_id: str,
+        helped: bool,  # noqa: FBT001 - it reads well: feedback(exp_id, True)
+        note: str = "",
+        conversation_id: str | None = None,
+    ) -> Work[str]:
         """Keep whether an experience helped. Selections count it from now on.
 
         It belongs to the experience, also when that is edited later. It is not rewound with a thread.
@@ -299,60 +296,63 @@ class ExperienceLibrary:
         Raises:
             InvalidInput: The library has no such experience, or an argument is wrong.
         """
-        path, said = self._said(exp_id, helped, note, conversation_id)
-        self._check_known(said.exp_id)
-        self._database.write(
-            "experience.feedback",
-            partial(experience_part.add_feedback, path, said),
-            partial(_told, path, said),
-            _kept(said),
-        )
-        return said.feedback_id
-
-    async def afeedback(self, exp_id: str, helped: bool, note: str = "", conversation_id: str | None = None) -> str:  # noqa: FBT001
-        """`feedback`, awaited."""
-        path, said = self._said(exp_id, helped, note, conversation_id)
-        await asyncio.to_thread(self._check_known, said.exp_id)
-        await self._database.awrite(
-            "experience.feedback",
-            partial(experience_part.add_feedback, path, said),
-            partial(_told, path, said),
-            _kept(said),
-        )
-        return said.feedback_id
-
-    def report(self) -> list[Usage]:
-        """How each experience has fared: those of the library in its order, then those that it has no more."""
-        with self._reporting() as step:
-            usages = self._usages(*self._database.read("experience.feedback_of", self._reading(), shown=False))
-            step.finish(partial(_reported, usages))
-        return usages
-
-    async def areport(self) -> list[Usage]:
-        """`report`, awaited."""
-        async with self._reporting() as step:
-            found = await self._database.aread("experience.feedback_of", self._reading(), shown=False)
-            usages = await asyncio.to_thread(self._usages, *found)
-            step.finish(partial(_reported, usages))
-        return usages
-
-    # -- plumbing -----------------------------------------------------------------------------------------------
-
-    def _said(self, exp_id: Any, helped: Any, note: Any, conversation_id: Any) -> tuple[str, Feedback]:
-        if not isinstance(helped, bool):
-            raise InvalidInput(f"helped must be True or False, not {safe_repr(helped)}.")
-        if not isinstance(note, str):
-            raise InvalidInput(f"A note is a text, not {type(note).__name__}.")
         if conversation_id is None:
             conversation_id = ((running_config() or {}).get("configurable") or {}).get("thread_id")
-        return path_of(resolve(self.namespace)), Feedback(
-            feedback_id=self._database.new_id(),
+        path = path_of(resolve(self.namespace))
+        said = Feedback(
+            feedback_id=self.database.new_id(),
             exp_id=id_of(exp_id, "experience"),
             helped=helped,
             note=note,
-            conversation_id=None if conversation_id is None else id_of(conversation_id, "conversation"),
-            created_at=moment(self._database.now()),
+            conversation_id=conversation_id,
+            created_at=moment(self.database.now()),
         )
+        experience_part.stored(said)  # before the files are looked at
+        yield Do(partial(self._check_known, said.exp_id))
+        yield Run(
+            "experience.feedback",
+            partial(experience_part.add_feedback, path, said),
+            write=True,
+            inputs=lambda: {
+                "namespace": namespace_of(path),
+                "exp_id": said.exp_id,
+                "helped": said.helped,
+                "note": brief(said.note),
+                "conversation_id": said.conversation_id,
+            },
+            outputs=lambda _: {"feedback_id": said.feedback_id},
+        )
+        return said.feedback_id
+
+    feedback, afeedback = both(feedback_work)
+
+    def report_work(self) -> Work[list[Usage]]:
+        """How each experience has fared: those of the library in its order, then those that it has no more."""
+        namespace = resolve(self.namespace)
+        usages: list[Usage] = yield Shown(
+            "experience.report",
+            self._reporting(*range_of(namespace)),
+            inputs=lambda: {"namespace": namespace},
+            outputs=lambda usages: listed(
+                "experiences",
+                usages,
+                lambda each: {"exp_id": each.exp_id, "verdict": each.verdict, **each.tally._asdict()},
+            ),
+        )
+        return usages
+
+    report, areport = both(report_work)
+
+    # -- plumbing -----------------------------------------------------------------------------------------------
+
+    def _adding(self, experience: Experience) -> Work[Path]:
+        shelf = yield Do(self.folders.look)
+        if (file := shelf.files.get(experience.exp_id)) is not None:
+            raise InvalidInput(
+                f"The library has {safe_repr(experience.exp_id)} already, in {safe_repr(file)}. Change it there."
+            )
+        path: Path = yield Do(partial(write_new, self.directory, PREFIX, experience.exp_id, experience.to_yaml()))
+        return path
 
     def _check_known(self, exp_id: str) -> None:
         shelf = self.folders.look()
@@ -363,63 +363,26 @@ class ExperienceLibrary:
                 f"{known:.300}."
             )
 
-    def _reporting(self) -> Step:
-        return self._database.tracing.step(
-            "memory.experience.report", inputs=lambda: {"namespace": resolve(self.namespace)}
-        )
-
-    def _reading(self) -> Any:
-        low, high = range_of(resolve(self.namespace))
-
-        def reading() -> Any:
+    def _reporting(self, low: str, high: str) -> Work[list[Usage]]:
+        def reading() -> Steps[tuple[dict[str, Tally], list[Feedback]]]:
             tallies = yield from experience_part.counts(low, high)
-            said = yield from experience_part.feedback_of(low, high)
-            return tallies, said
+            return tallies, (yield from experience_part.feedback_of(low, high))
 
-        return reading
-
-    def _usages(self, tallies: Mapping[str, Tally], said: Iterable[Feedback]) -> list[Usage]:
+        tallies, said = yield Run("experience.feedback_of", reading, shown=False)
         notes: dict[str, list[Feedback]] = {}
         for each in said:
             notes.setdefault(each.exp_id, []).append(each)
-        here = [each.exp_id for each in self.folders.look().experiences]
+        here = [each.exp_id for each in (yield Do(self.folders.look)).experiences]
         others = sorted(set(tallies) - set(here))
-        below = self.folders.look_below().files if others else {}
+        below = (yield Do(self.folders.look_below)).files if others else {}
+        is_there = dict.fromkeys(here, True) | {each: each in below for each in others}
         return [
-            Usage(exp_id, tallies.get(exp_id, Tally()), tuple(notes.get(exp_id, ())[:NOTES]), is_there)
-            for exp_id, is_there in [*((each, True) for each in here), *((each, each in below) for each in others)]
+            Usage(exp_id, tallies.get(exp_id, Tally()), tuple(notes.get(exp_id, ())[:NOTES]), there)
+            for exp_id, there in is_there.items()
         ]
 
+    def _do(self, work: Work[T]) -> T:
+        return perform(work, self.database)
 
-def _told(path: str, said: Feedback) -> dict[str, Any]:
-    """Feedback, as a trace shows it."""
-    return {
-        "namespace": namespace_of(path),
-        "exp_id": said.exp_id,
-        "helped": said.helped,
-        "note": brief(said.note),
-        "conversation_id": said.conversation_id,
-    }
-
-
-def _kept(said: Feedback) -> Outputs:
-    return lambda _: {"feedback_id": said.feedback_id}
-
-
-def _shown(experience: Experience) -> dict[str, Any]:
-    return {
-        "exp_id": experience.exp_id,
-        "roles": experience.who,
-        "when": brief(experience.when),
-        "what": brief(experience.what),
-    }
-
-
-def _reported(usages: Sequence[Usage]) -> dict[str, Any]:
-    """How experiences have fared, as a trace shows it."""
-
-    def told(each: Usage) -> dict[str, Any]:
-        tally = each.tally._asdict()
-        return {"exp_id": each.exp_id, "verdict": each.verdict, **tally}
-
-    return listed("experiences", usages, told)
+    async def _ado(self, work: Work[T]) -> T:
+        return await aperform(work, self.database)

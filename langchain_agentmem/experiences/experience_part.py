@@ -9,11 +9,10 @@ What became of experiences leaves a database and enters another, and is looked a
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from datetime import datetime
-from functools import partial
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from langchain_agentmem.base.clock import is_time, micros, moment
 from langchain_agentmem.base.namespaces import id_of, namespace_of, path_of, range_of
@@ -96,27 +95,18 @@ def add_feedback(path: str, feedback: Feedback) -> Steps[None]:
     Raises:
         InvalidInput: A field is wrong, or other feedback has this id. Nothing was kept.
     """
-    fields = stored(feedback)
-    yield from keep((yield from queries.number_of(path)), fields)
+    kept = stored(feedback)
+    yield from _keep((yield from queries.number_of(path)), kept)
 
 
-def feedback_of(
-    low: str, high: str, exp_ids: Iterable[str] | None = None, *, limit: int = NEWEST
-) -> Steps[list[Feedback]]:
-    """What was said of experiences, the newest first.
-
-    Args:
-        low: The first path of the namespaces.
-        high: The path behind the last.
-        exp_ids: Which experiences. Default: all.
-        limit: Most of them.
+def feedback_of(low: str, high: str, *, limit: int = NEWEST) -> Steps[list[Feedback]]:
+    """What was said of experiences in a range of paths, the newest first, and no more than so much.
 
     Raises:
         DatabaseUnreadable: Some of it is damaged.
     """
-    wanted = None if exp_ids is None else json.dumps([id_of(each, "experience") for each in exp_ids])
-    rows = yield query.feedback_within(low=low, high=high, exp_ids=wanted, limit=limit)
-    return [feedback_in(row) for row in rows]
+    rows = yield query.feedback_within(low=low, high=high, limit=limit)
+    return [_sound(_read_row, row) for row in rows]
 
 
 def counts(low: str, high: str) -> Steps[dict[str, Tally]]:
@@ -134,80 +124,23 @@ def counts(low: str, high: str) -> Steps[dict[str, Tally]]:
     }
 
 
-def erase(low: str, high: str, name: str | None = None) -> Steps[int]:
-    """Delete all that is known of experiences in the namespaces of a range of paths.
-
-    Args:
-        low: The first path.
-        high: The path behind the last.
-        name: A conversation or thread; then only the feedback that came from it goes, since a tally tells of nobody.
-
-    Returns:
-        How many rows there were, tallies and feedback.
-    """
-    if name is not None:
-        said = yield query.feedback_rows_from(low=low, high=high, name=name)
-        for row in said:
-            yield query.delete_feedback_from(path=row["path"], name=name)
-            yield query.delete_empty_namespaces(path=row["path"])
-        return sum(int(row["feedback"]) for row in said)
-    held = yield query.experience_rows(low=low, high=high)
-    for row in held:
-        yield query.delete_tallies(path=row["path"])
-        yield query.delete_feedback(path=row["path"])
-        yield query.delete_empty_namespaces(path=row["path"])
-    return sum(int(row["tallies"]) + int(row["feedback"]) for row in held)
-
-
-# -- the parts of the above ----------------------------------------------------------------------------------------
-
-
-def keep(namespace: int, fields: dict[str, Any]) -> Steps[bool]:
-    """Add feedback as it is stored, unless it is there. Returns whether it was added."""
-    if (yield query.add_feedback(namespace=namespace, **fields)):
-        return True
-    there = yield query.find_feedback(namespace=namespace, feedback_id=fields["feedback_id"])
-    if not there:
-        raise BranchMoved  # it was erased between the two: begin again
-    if any(there[0][name] != value for name, value in fields.items()):
-        raise InvalidInput(
-            f"There is other feedback under the id {safe_repr(fields['feedback_id'])}: give it a new one."
-        )
-    return False
-
-
-def fault_of_feedback(row: Row) -> str | None:
-    """What is wrong with a row of feedback, if anything is."""
-    about = f"the feedback {safe_repr(row['feedback_id'])}"
-    if not row["exp_id"] or not row["feedback_id"] or row["conversation_id"] == "":
-        return f"{about} has an empty id"
-    if row["helped"] not in (0, 1):
-        return f"{about} says neither that the experience helped nor that it did not"
-    if not is_time(row["created_at"]):
-        return f"{about} was given at no time that there is"
-    try:
-        bytes(row["note"]).decode("utf-8", "surrogatepass")
-    except (TypeError, ValueError):
-        return f"the note of {about} is not what was stored"
-    return None
-
-
-def feedback_in(row: Row) -> Feedback:
-    """Feedback as it was said.
-
-    Raises:
-        DatabaseUnreadable: It is damaged.
-    """
-    if fault := fault_of_feedback(row):
-        raise DatabaseUnreadable(f"What was said of an experience is damaged: {fault}. Restore it from a backup.")
-    return Feedback(
-        feedback_id=row["feedback_id"],
-        exp_id=row["exp_id"],
-        helped=bool(row["helped"]),
-        note=bytes(row["note"]).decode("utf-8", "surrogatepass"),
-        conversation_id=row["conversation_id"],
-        created_at=moment(row["created_at"]),
+def _erase(erasure: Erasure) -> Steps[None]:
+    """Delete what is known of experiences: of a conversation or thread its feedback, since a tally tells of nobody."""
+    low, high, name = erasure.low, erasure.high, erasure.name
+    held = yield (
+        query.experience_rows(low=low, high=high)
+        if name is None
+        else query.feedback_rows_from(low=low, high=high, name=name)
     )
+    for row in held:
+        if name is None:
+            yield query.delete_tallies(path=row["path"])
+            yield query.delete_feedback(path=row["path"])
+            erasure.removed["experiences"] += int(row["tallies"])
+        else:
+            yield query.delete_feedback_from(path=row["path"], name=name)
+        yield query.delete_empty_namespaces(path=row["path"])
+        erasure.removed["experiences"] += int(row["feedback"])
 
 
 def stored(feedback: Feedback) -> dict[str, Any]:
@@ -233,13 +166,28 @@ def stored(feedback: Feedback) -> dict[str, Any]:
     }
 
 
+def _keep(namespace: int, kept: dict[str, Any]) -> Steps[bool]:
+    """Add feedback as it is stored, unless it is there. Returns whether it was added."""
+    if (yield query.add_feedback(namespace=namespace, **kept)):
+        return True
+    there = yield query.find_feedback(namespace=namespace, feedback_id=kept["feedback_id"])
+    if not there:
+        raise BranchMoved  # it was erased between the two: begin again
+    if any(there[0][name] != value for name, value in kept.items()):
+        raise InvalidInput(f"There is other feedback under the id {safe_repr(kept['feedback_id'])}: give it a new one.")
+    return False
+
+
+# -- as records of an export -----------------------------------------------------------------------------------------
+
 EXPERIENCES = "experiences"
 HOLDS: Mapping[str, set[str]] = {EXPERIENCES: {"tally", "feedback"}}
 """The records of an export that hold others, and which."""
 PAGE = 100
 """Rows that go through memory together."""
 
-See: TypeAlias = Callable[[Row], object]
+R = TypeVar("R")
+See: TypeAlias = Callable[[Callable[[Row], Any], Row], object]
 
 _TALLY = ("exp_id", "considered", "chosen", "first_chosen_at", "last_chosen_at")
 _MOST = 2**53
@@ -248,150 +196,128 @@ _BEHIND = "\x01"
 """What follows on an id in the order of ids, which have no control characters."""
 
 
-def dump(low: str, high: str, tell: WriteRecord) -> Steps[int]:
-    """Tell all that is known of experiences as records that JSON can hold, a page at a time.
+def _dump(write: WriteRecord) -> Steps[Mapping[str, int]]:
+    def see(read: Callable[[Row], Any], row: Row) -> None:
+        found = _sound(read, row)
+        if isinstance(found, Feedback):
+            write({"record": "feedback"} | asdict(found) | {"created_at": micros(found.created_at)})
+        else:
+            write({"record": "tally"} | found)
 
-    Args:
-        low: The first path of the namespaces.
-        high: The path behind the last.
-        tell: Takes each record.
+    def enter(path: str) -> None:
+        write({"record": EXPERIENCES, "namespace": namespace_of(path)})
 
-    Returns:
-        How many tallies and feedback there were.
-
-    Raises:
-        DatabaseUnreadable: Some of it is damaged.
-    """
-    return (
-        yield from _walk(
-            low,
-            high,
-            lambda path: tell({"record": EXPERIENCES, "namespace": namespace_of(path)}),
-            lambda row: tell({"record": "tally"} | _sound_tally(row)),
-            lambda row: tell(_record(feedback_in(row))),
-        )
-    )
+    return {"experiences": (yield from _walk(enter, see))}
 
 
-def restore(path: str, records: Iterable[Mapping[str, Any]]) -> Steps[int]:
-    """Add what records tell of experiences. Of a tally that is here already the larger numbers count.
-
-    Args:
-        path: The path of the namespace.
-        records: What `dump` told of it.
-
-    Returns:
-        How many tallies were added or grew, and how much feedback was added.
-
-    Raises:
-        InvalidInput: A record is damaged, or other feedback has its id here.
-    """
+def _load(into: Import, head: Record, records: Sequence[Record]) -> Steps[None]:
+    """Add what records tell of experiences. Of a tally that is here already the larger numbers count."""
+    path = path_of(head.get("namespace"))
     tallies, said = [], []
     for record in records:
         try:
             if record["record"] == "tally":
                 tallies.append(_read_tally(record))
             else:
-                said.append(_read_feedback(record))
+                told = {each.name: record[each.name] for each in fields(Feedback)}
+                said.append(stored(Feedback(**told | {"created_at": _time(record)})))
         except (KeyError, TypeError, ValueError) as error:
             raise InvalidInput(f"A record of what became of experiences is damaged: {safe_repr(error)}.") from error
     if not tallies and not said:
-        return 0
+        return
     namespace = yield from queries.number_of(path)
-    added = 0
     for tally in sorted(tallies, key=lambda each: str(each["exp_id"])):  # in the order in which `count` has them
-        added += len((yield query.merge_tally(namespace=namespace, **tally)))
+        into.added["experiences"] += len((yield query.merge_tally(namespace=namespace, **tally)))
     for each in said:
-        added += yield from keep(namespace, each)
-    return added
+        into.added["experiences"] += yield from _keep(namespace, each)
 
 
-def problems(low: str, high: str) -> Steps[list[str]]:
-    """What is wrong with the rows of the namespaces in a range of paths, in sentences."""
-    found: list[str | None] = []
-    yield from _walk(
-        low,
-        high,
-        lambda _: None,
-        lambda row: found.append(_fault_of_tally(row)),
-        lambda row: found.append(fault_of_feedback(row)),
-    )
-    return [fault for fault in found if fault is not None]
+def _verify() -> Steps[list[str]]:
+    """What is wrong with any row, in sentences."""
+    found: list[str] = []
+
+    def see(read: Callable[[Row], Any], row: Row) -> None:
+        try:
+            _sound(read, row)
+        except DatabaseUnreadable as error:
+            found.append(str(error))
+
+    yield from _walk(lambda _: None, see)
+    return found
 
 
-# -- the parts of the above ------------------------------------------------------------------------------------------
-
-
-def _walk(low: str, high: str, enter: Callable[[str], object], tally: See, feedback: See) -> Steps[int]:
+def _walk(enter: Callable[[str], object], see: See) -> Steps[int]:
     """Go through all rows, a page at a time, namespace by namespace. Returns how many there were."""
     seen = 0
+    low, high = range_of(())
     for held in (yield query.experience_rows(low=low, high=high)):
         path = held["path"]
         enter(path)
         start, after = "", -1
         while page := (yield query.tallies_from(path=path, start=start, limit=PAGE)):
             for row in page:
-                tally(row)
+                see(_read_tally, row)
             seen, start = seen + len(page), page[-1]["exp_id"] + _BEHIND
         while page := (yield query.feedback_after(path=path, after=after, limit=PAGE)):
             for row in page:
-                feedback(row)
+                see(_read_row, row)
             seen, after = seen + len(page), page[-1]["id"]
     return seen
 
 
-def _fault_of_tally(tally: Mapping[str, Any]) -> str | None:
-    """What is wrong with a tally, if anything is."""
-    exp_id, considered, chosen, first, last = (tally[name] for name in _TALLY)
-    if not exp_id:
-        return "the tally of an experience has an empty id"
+def _sound(read: Callable[[Row], R], row: Row) -> R:
+    """What a row tells.
+
+    Raises:
+        DatabaseUnreadable: It is damaged.
+    """
+    try:
+        return read(row)
+    except (TypeError, ValueError) as error:
+        raise DatabaseUnreadable(
+            f"What became of the experience {safe_repr(row['exp_id'])} is damaged: {error} Restore it from a backup."
+        ) from error
+
+
+def _read_tally(given: Mapping[str, Any]) -> dict[str, Any]:
+    """A tally, of a row or a record."""
+    tally = {name: given[name] for name in _TALLY}
+    exp_id, considered, chosen, first, last = tally.values()
     numbers = all(isinstance(each, int) and not isinstance(each, bool) for each in (considered, chosen))
     if not numbers or not 0 <= chosen <= considered <= _MOST:
-        times = f"{safe_repr(chosen, 20)} times of {safe_repr(considered, 20)}"
-        return f"the experience {safe_repr(exp_id)} cannot have been chosen {times}"
+        raise InvalidInput(f"It cannot have been chosen {safe_repr(chosen, 20)} times of {safe_repr(considered, 20)}.")
     if not ((is_time(first) and is_time(last) and first <= last) if chosen else first is last is None):
-        return f"the experience {safe_repr(exp_id)} cannot have been chosen when its tally says"
-    return None
+        raise InvalidInput("It cannot have been chosen when its tally says.")
+    return tally | {"exp_id": id_of(exp_id, "experience")}
 
 
-def _sound_tally(row: Row) -> dict[str, Any]:
-    if fault := _fault_of_tally(row):
-        raise DatabaseUnreadable(f"What became of an experience is damaged: {fault}. Restore it from a backup.")
-    return {name: row[name] for name in _TALLY}
+def _read_row(row: Row) -> Feedback:
+    """Feedback, of a row."""
+    helped: Any = row["helped"]
+    try:
+        said = Feedback(
+            feedback_id=row["feedback_id"],
+            exp_id=row["exp_id"],
+            helped={0: False, 1: True}.get(helped, helped),
+            note=bytes(row["note"]).decode("utf-8", "surrogatepass"),
+            conversation_id=row["conversation_id"],
+            created_at=_time(row),
+        )
+        stored(said)
+    except (TypeError, ValueError) as error:
+        raise InvalidInput(f"In the feedback {safe_repr(row['feedback_id'])}: {error}") from error
+    return said
 
 
-def _read_tally(record: Mapping[str, Any]) -> dict[str, Any]:
-    if fault := _fault_of_tally(record):
-        raise InvalidInput(f"{fault}.")
-    return {name: record[name] for name in _TALLY} | {"exp_id": id_of(record["exp_id"], "experience")}
-
-
-def _record(said: Feedback) -> dict[str, Any]:
-    return {"record": "feedback"} | asdict(said) | {"created_at": micros(said.created_at)}
-
-
-def _read_feedback(record: Mapping[str, Any]) -> dict[str, Any]:
-    if not is_time(record["created_at"]):
-        raise InvalidInput(f"{safe_repr(record['created_at'])} is not a time.")
-    told = {each.name: record[each.name] for each in fields(Feedback)}
-    return stored(Feedback(**told | {"created_at": moment(record["created_at"])}))
-
-
-def _erase(erasure: Erasure) -> Steps[None]:
-    erasure.removed["experiences"] += yield from erase(erasure.low, erasure.high, erasure.name)
-
-
-def _dump(write: WriteRecord) -> Steps[Mapping[str, int]]:
-    return {"experiences": (yield from dump(*range_of(()), write))}
-
-
-def _load(into: Import, head: Record, records: Sequence[Record]) -> Steps[None]:
-    into.added["experiences"] += yield from restore(path_of(head.get("namespace")), records)
+def _time(given: Mapping[str, Any]) -> datetime:
+    if not is_time(given["created_at"]):
+        raise InvalidInput(f"{safe_repr(given['created_at'])} is not a time.")
+    return moment(given["created_at"])
 
 
 PART = Part(
     tables={"experiences": ("experience_tally", "experience_feedback")},
-    verify={"experiences": partial(problems, *range_of(()))},
+    verify={"experiences": _verify},
     erase=_erase,
     records=HOLDS,
     dump=_dump,

@@ -1,190 +1,133 @@
-"""`ExperienceSelector`: of a library's experiences, those that apply to a query are put into its prompt (document 000).
+"""`ExperienceSelector`: of a library's experiences, those that apply to a query are put into its prompt.
 
     selector = memory.experiences("experience").selector(role="Planner", model=model)
 
     chain = selector | prompt | model              # a prompt with the variable {experiences}
     builder.add_node("experience", selector)       # a state with the key "experiences" or "llm_input_messages"
 
-It is also one of LangChain's example selectors, for few-shot prompts.
+It is also one of LangChain's example selectors, for few-shot prompts. What it notes on the side, tallies and logs of
+prompts, never fails a selection.
 
-What a selector is told when it is made, checked; and the configuration of document 000.
+The situation is what the last rounds asked, and how that went, made of the rounds of a session or of messages:
+
+    User: Load the sales of May.
+    Execution: FAILURE
+    Error: FileNotFoundError: sales.csv
+
+What a model is asked is written to a file beside the log of the main prompt: for `planner_prompt_log_0_1.json` that is
+`planner_experience_selection_log_0_1.json`, a list of messages, each with "role" and "content".
 """
 
 from __future__ import annotations
 
 import inspect
+import itertools
+import json
+import logging
 import math
 import os
 import re
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 from langchain_core.example_selectors import BaseExampleSelector
-from langchain_core.messages import BaseMessage
+from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import ensure_config
 
+from langchain_agentmem.base import concurrency
 from langchain_agentmem.base.argument_checks import check_whole
-from langchain_agentmem.base.concurrency import aside
-from langchain_agentmem.base.files import path_of_file
-from langchain_agentmem.base.namespaces import config_given, id_of, resolve
+from langchain_agentmem.base.events import ExperienceSelectionFellBack, FirstFailures
+from langchain_agentmem.base.files import path_of_file, whole_file
+from langchain_agentmem.base.namespaces import config_given, id_of, path_of, range_of, resolve
 from langchain_agentmem.base.safe_repr import safe_repr
+from langchain_agentmem.conversations.log_entries import role_rounds, shared_entries
 from langchain_agentmem.conversations.session_memory import SessionMemory
-from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.errors import AgentMemoryError, InvalidInput
+from langchain_agentmem.experiences import experience_part
 from langchain_agentmem.experiences.experience import Experience, with_section
-from langchain_agentmem.experiences.experience_selection import PromptLog, Selecting, SelectionRequest, Session, shown
-from langchain_agentmem.experiences.lexical_choice import THRESHOLD
+from langchain_agentmem.experiences.lexical_choice import THRESHOLD, UNSURE, judged
 from langchain_agentmem.experiences.model_choice import (
     DEFAULT,
     STRATEGIES,
-    Chooser,
+    AnswerReading,
     Selection,
     SelectionTemplate,
     Strategy,
+    selected,
 )
-from langchain_agentmem.language_models.model_calls import aperform, perform, usable_model
-from langchain_agentmem.messages.prompt_forms import Form, Insertion, Keys, check_keys, form_of, last_said
-from langchain_agentmem.tracing import Step, brief, within
+from langchain_agentmem.language_models.model_calls import (
+    Ask,
+    Do,
+    Run,
+    Shown,
+    Work,
+    aperform,
+    both,
+    perform,
+    usable_model,
+)
+from langchain_agentmem.messages.history_shape import is_said_by_user, role_of
+from langchain_agentmem.messages.prompt_forms import Insertion, Keys, check_keys, form_of, last_said
+from langchain_agentmem.messages.role_rounds import AttachmentType, Round
+from langchain_agentmem.storage.queries import digest
+from langchain_agentmem.tracing import brief, within
 
 if TYPE_CHECKING:
     from langchain_agentmem.experiences.experience_library import ExperienceLibrary
 
+T = TypeVar("T")
+logger = logging.getLogger(__name__)
+
 SELECTION_PROMPT, ALIAS, SWITCH = "experience.selection_prompt_path", "experience.llm_alias", "use_experience"
 _CALLED = {"code_interpreter": "code_generator"}
-"""Roles whose switch is not called after them (document 000)."""
-
-
-def check_number(name: str, value: Any, most: float = math.inf) -> None:
-    """Check an option that is a number from 0 up.
-
-    Raises:
-        InvalidInput: It is something else, or more than the most that it may be.
-    """
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= most:
-        raise InvalidInput(f"{name} must be a number from 0 to {most:g}, not {safe_repr(value)}.")
-
-
-def check_session(session: Any) -> None:
-    """Check what tells the situation.
-
-    Raises:
-        InvalidInput: It is no session, and does not name or give one.
-    """
-    if session is None or isinstance(session, SessionMemory) or callable(session):
-        return
-    if not isinstance(session, str):
-        raise InvalidInput(
-            f"session must be a SessionMemory, the id of one, or a function, not {type(session).__name__}."
-        )
-    id_of(session, "session")
-
-
-def role_of(role: Any) -> str | None:
-    """The role that asks; None for nobody in particular.
-
-    Raises:
-        InvalidInput: It is no text.
-    """
-    if role is not None and not isinstance(role, str):
-        raise InvalidInput(f"A role is named by a text, not by {safe_repr(role)}.")
-    return (role or "").strip() or None
-
-
-def is_on(enabled: Any, role: str | None) -> bool:
-    """Whether a role is given experiences.
-
-    Args:
-        enabled: Whether all roles are, or that by role, where True is the default.
-        role: Which role.
-
-    Raises:
-        InvalidInput: It is something else.
-    """
-    on = enabled.get(role, True) if isinstance(enabled, Mapping) else enabled
-    if not isinstance(on, bool):
-        raise InvalidInput(f"enabled must be True or False, or that by role, not {safe_repr(enabled)}.")
-    return on
-
-
-def model_of(model: Any, models: Mapping[str, Any] | None, alias: Any) -> Any:
-    """The model that is asked: the one that has the alias, if there is one.
-
-    Raises:
-        InvalidInput: No model has it, or the model cannot be asked.
-    """
-    if models is not None and not isinstance(models, Mapping):
-        raise InvalidInput(f"models must be a mapping of aliases to models, not {type(models).__name__}.")
-    if not alias:
-        return usable_model(model)
-    if not isinstance(alias, str) or alias not in (models or {}):
-        known = ", ".join(map(repr, models or {})) or "none"
-        raise InvalidInput(f"There is no model called {safe_repr(alias)}. models= has: {known:.200}.")
-    return usable_model((models or {})[alias])
-
-
-def strategy_of(strategy: Any, model: Any) -> Strategy:
-    """How to select, where nobody says so: with a model if there is one.
-
-    Raises:
-        InvalidInput: There is no such strategy, or it needs a model.
-    """
-    chosen: Strategy = strategy or ("lexical" if model is None else "model")
-    if chosen not in STRATEGIES:
-        raise InvalidInput(f"strategy must be one of {', '.join(STRATEGIES)}, not {safe_repr(strategy)}.")
-    if chosen != "lexical" and model is None:
-        raise InvalidInput(f"To select by the strategy {safe_repr(chosen)} a model is needed: give model=.")
-    return chosen
-
-
-def template_of(template: Any) -> SelectionTemplate:
-    """What a model is asked. Default: our own words."""
-    if template is None:
-        return DEFAULT
-    return template if isinstance(template, SelectionTemplate) else SelectionTemplate(template)
-
-
-def configured(config: Any, role: Any) -> dict[str, Any]:
-    """The options of a selector that a configuration of document 000 names.
-
-    Args:
-        config: Keys and values.
-        role: Whose selector it is.
-
-    Raises:
-        InvalidInput: A value is wrong, or the template cannot be used.
-    """
-    if not isinstance(config, Mapping):
-        raise InvalidInput(f"A configuration is a mapping of keys to values, not {type(config).__name__}.")
-    name = role_of(role)
-    if name is None:
-        raise InvalidInput('from_config needs a role, such as "Planner", to know which switch counts.')
-    switch = f"{_called(name)}.{SWITCH}"
-    path, alias = config.get(SELECTION_PROMPT) or None, config.get(ALIAS) or ""
-    if not isinstance(config.get(switch, False), bool):
-        raise InvalidInput(f"{safe_repr(switch)} must be true or false, not {safe_repr(config[switch])}.")
-    if not isinstance(alias, str):
-        raise InvalidInput(f"{safe_repr(ALIAS)} must be the alias of a model, not {safe_repr(alias)}.")
-    if path is not None and not isinstance(path, str | os.PathLike):
-        raise InvalidInput(f"{safe_repr(SELECTION_PROMPT)} must be the path of a file, not {safe_repr(path)}.")
-    return {
-        "enabled": config.get(switch, False),
-        "llm_alias": alias,
-        "template": None if path is None else SelectionTemplate.from_file(path),
-    }
-
-
-def _called(role: str) -> str:
-    """The name of a role as keys of a configuration begin: "code_generator" for "CodeGenerator"."""
-    name = re.sub(r"\W+|(?<=[a-z0-9])(?=[A-Z])", "_", role).lower()
-    return _CALLED.get(name, name)
-
-
-STEP = "memory.experience.select"
+"""Roles whose switch is not called after them in the original system."""
+STEP = "experience.select"
 ROUNDS = 3
-"""How many rounds a selection looks back on (document 000)."""
+"""How many rounds a selection looks back on, as in the original system."""
+FEEDBACK = 0.25
+"""How much of its score an experience gains or loses at most by what is said of its help."""
+LONGEST_ANSWER = 100_000
+"""Characters of a model's answer that are read."""
+_DOUBT = 4
+"""How many reports it takes until they count half."""
+_REMEMBERED = 256
+"""How many answers of a model are remembered."""
+_CONTEXT = "\n\nConversation Context:\n"
+SUB_PATH = "experience_sub_path"
+"""The type of the shared entry by which a session names the folder of its experiences."""
+
+LONGEST_LINE = 1_000
+"""Characters that are shown of a query, a status or an error: of an error its end, where it says what went wrong."""
+
+_TOLD = {AttachmentType.execution_status: "Execution", AttachmentType.code_error: "Error"}
+MAIN, OURS = "prompt_log", "experience_selection_log"
+_LONGEST_NAME = 60
+
+Session: TypeAlias = SessionMemory | str | Callable[[RunnableConfig], SessionMemory]
+PromptLog: TypeAlias = Path | Callable[[RunnableConfig], str | os.PathLike[str]]
+
+
+class SelectionRequest(NamedTuple):
+    """What is to be selected for.
+
+    Attributes:
+        query: The query; "" for what the session asked last.
+        messages: The messages that it stands among.
+        config: The run.
+        context: The situation, if whoever asks tells it.
+        log: Where it is noted what a model is asked, if whoever asks names it.
+    """
+
+    query: str
+    messages: Sequence[BaseMessage]
+    config: RunnableConfig
+    context: str | None = None
+    log: Path | None = None
 
 
 class ExperienceSelector(Runnable[Any, Any], BaseExampleSelector):
@@ -265,37 +208,42 @@ class ExperienceSelector(Runnable[Any, Any], BaseExampleSelector):
     ) -> None:
         if not hasattr(library, "folders"):
             raise InvalidInput(f"Experiences are selected from an ExperienceLibrary, not from {safe_repr(library)}.")
-        asked = model_of(model, models, llm_alias)
+        self.library = library
+        self.role = _role_of(role)
+        asked = _model_of(model, models, llm_alias)
+        self.strategy = _strategy_of(strategy, asked)
+        self.enabled = enabled.get(self.role or "", True) if isinstance(enabled, Mapping) else enabled
+        if not isinstance(self.enabled, bool):
+            raise InvalidInput(f"enabled must be True or False, or that by role, not {safe_repr(enabled)}.")
         if max_selected is not None:
             check_whole("max_selected", max_selected, 1)
         check_whole("rounds", rounds)
-        check_number("threshold", threshold, most=1)
+        _check_number("threshold", threshold, 1)
         if timeout is not None:
-            check_number("timeout", timeout, most=threading.TIMEOUT_MAX)
-        check_session(session)
+            _check_number("timeout", timeout, threading.TIMEOUT_MAX)
+        if isinstance(session, str):
+            id_of(session, "session")
+        elif session is not None and not isinstance(session, SessionMemory) and not callable(session):
+            raise InvalidInput(
+                f"session must be a SessionMemory, the id of one, or a function, not {type(session).__name__}."
+            )
         if query is not None and not callable(query):
             raise InvalidInput(f"query must be a function, not {type(query).__name__}.")
-        log: PromptLog | None = prompt_log if prompt_log is None or callable(prompt_log) else path_of_file(prompt_log)
-        self.library = library
-        self.role = role_of(role)
-        self.strategy = strategy_of(strategy, asked)
-        self.enabled = is_on(enabled, self.role)
-        self._selecting = Selecting(
-            library.folders,
-            namespace=library.namespace,
-            role=self.role,
-            chooser=Chooser(
-                self.strategy,
-                asked,
-                template_of(template),
-                max_selected=max_selected,
-                threshold=threshold,
-                timeout=timeout,
-            ),
-            session=session,
-            rounds=rounds,
-            prompt_log=log,
-        )
+        if not isinstance(template, SelectionTemplate):
+            template = DEFAULT if template is None else SelectionTemplate(template)
+        self._model = asked
+        self._template = template
+        self._max_selected = max_selected
+        self._threshold = threshold
+        self._timeout = timeout
+        self._session = session
+        self._rounds = rounds
+        self._prompt_log = prompt_log if prompt_log is None or callable(prompt_log) else path_of_file(prompt_log)
+        self._database = library.database
+        self._texts = itertools.count()
+        self._failures = FirstFailures(logger)
+        self._known: dict[bytes, AnswerReading] = {}
+        self._lock = concurrency.lock()  # guards what is known
         self._query = query
         self._alone = alone
         self._messages_key = messages_key
@@ -313,7 +261,7 @@ class ExperienceSelector(Runnable[Any, Any], BaseExampleSelector):
         models: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> ExperienceSelector:
-        """Make a selector as a configuration of document 000 says.
+        """Make a selector as a configuration of the original system says.
 
         Args:
             config: Of its keys four are read: "planner.use_experience" or "code_generator.use_experience", by the role,
@@ -329,7 +277,7 @@ class ExperienceSelector(Runnable[Any, Any], BaseExampleSelector):
         Raises:
             InvalidInput: A value is wrong, the template cannot be used, or no model has the alias.
         """
-        given = {"model": model, "models": models, **configured(config, role), **options, "role": role}
+        given = {"model": model, "models": models, **_configured(config, _role_of(role)), **options, "role": role}
         try:
             inspect.signature(cls).bind(library, **given)
         except TypeError as error:
@@ -353,7 +301,7 @@ class ExperienceSelector(Runnable[Any, Any], BaseExampleSelector):
             InvalidInput: Nothing can be put into this, or the state of the graph has no room for it.
         """
         config = config_given(config)
-        if self._selecting.database.tracing.shows_content:
+        if self._database.tracing.shows_content:
             return self._call_with_config(self._inject, input, config, **kwargs)
         with within(config) as complete:  # LangChain would show all of it
             return self._inject(input, None, complete, **kwargs)
@@ -361,33 +309,30 @@ class ExperienceSelector(Runnable[Any, Any], BaseExampleSelector):
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:  # noqa: A002
         """`invoke`, awaited."""
         config = config_given(config)
-        if self._selecting.database.tracing.shows_content:
+        if self._database.tracing.shows_content:
             return await self._acall_with_config(self._ainject, input, config, **kwargs)
         with within(config) as complete:
             return await self._ainject(input, None, complete, **kwargs)
 
     def _inject(self, given: Any, run_manager: Any, config: RunnableConfig, **kwargs: Any) -> Any:
         del run_manager, kwargs
-        form = self._form(given, config)
-        return self._closed(form, self._selected(self._request(given, form.messages, config)))
+        return self._do(self._put(given, config))
 
     async def _ainject(self, given: Any, run_manager: Any, config: RunnableConfig, **kwargs: Any) -> Any:
         del run_manager, kwargs
-        form = await aside(self._form, given, config)
-        request = await aside(self._request, given, form.messages, config)
-        return await aside(self._closed, form, await self._aselected(request))
+        return await self._ado(self._put(given, config))
 
-    # -- as what document 000 calls retrieve_experience ---------------------------------------------------------
+    # -- as the original system's retrieve_experience -----------------------------------------------------------
 
-    def select(
+    def select_work(
         self,
         query: Any,
         *,
         context: str | None = None,
         config: RunnableConfig | None = None,
         prompt_log_path: str | os.PathLike[str] | None = None,
-    ) -> Selection:
-        """Say which experiences apply, with reasons (`retrieve_experience` of document 000).
+    ) -> Work[Selection]:
+        """Say which experiences apply, with reasons (the original's `retrieve_experience`).
 
         Args:
             query: A text, or anything that `invoke` takes.
@@ -399,87 +344,56 @@ class ExperienceSelector(Runnable[Any, Any], BaseExampleSelector):
         Raises:
             InvalidInput: An argument is wrong.
         """
-        return self._selected(self._asked(query, context, config, prompt_log_path))
+        if context is not None and not isinstance(context, str):
+            raise InvalidInput(f"The context of a query is a text, not {type(context).__name__}.")
+        messages = form_of(query, {}, self._keys, self._messages_key).messages
+        request = self._request(query, messages, ensure_config(config_given(config)))
+        log = None if prompt_log_path is None else beside(path_of_file(prompt_log_path))
+        return (yield from self._selected(request._replace(context=context, log=log)))
 
-    async def aselect(
-        self,
-        query: Any,
-        *,
-        context: str | None = None,
-        config: RunnableConfig | None = None,
-        prompt_log_path: str | os.PathLike[str] | None = None,
-    ) -> Selection:
-        """`select`, awaited."""
-        return await self._aselected(await aside(self._asked, query, context, config, prompt_log_path))
+    select, aselect = both(select_work)
 
     # -- as an example selector ---------------------------------------------------------------------------------
 
-    def select_examples(self, input_variables: dict[str, str]) -> list[dict[str, Any]]:
+    def select_examples_work(self, input_variables: dict[str, str]) -> Work[list[dict[str, Any]]]:
         """The experiences that apply, as examples for a few-shot prompt: "exp_id", "who", "when" and "what".
 
         Args:
             input_variables: The variables of the prompt.
         """
-        return [each.to_dict() for each in self.select(input_variables).experiences]
+        selection = yield from self.select_work(input_variables)
+        return [each.to_dict() for each in selection.experiences]
 
-    async def aselect_examples(self, input_variables: dict[str, str]) -> list[dict[str, Any]]:
-        """`select_examples`, awaited."""
-        return [each.to_dict() for each in (await self.aselect(input_variables)).experiences]
+    select_examples, aselect_examples = both(select_examples_work)
 
-    def add_example(self, example: dict[str, str]) -> Path:
+    def add_example_work(self, example: dict[str, str]) -> Work[Path]:
         """Add an experience to the library, see `ExperienceLibrary.add`.
 
         Args:
             example: "exp_id", "when" and "what", perhaps "who".
         """
-        return self.library.add(Experience.from_dict(example))
+        return (yield from self.library.add_work(Experience.from_dict(example)))
 
-    async def aadd_example(self, example: dict[str, str]) -> Path:
-        """`add_example`, awaited."""
-        return await self.library.aadd(Experience.from_dict(example))
+    add_example, aadd_example = both(add_example_work)
 
     # -- plumbing -----------------------------------------------------------------------------------------------
 
-    def _selected(self, request: SelectionRequest) -> Selection:
+    def _selected(self, request: SelectionRequest) -> Work[Selection]:
         if not self.enabled:
-            return self._nothing(request)
-        with self._step(request) as step:
-            selection = perform(self._selecting.selecting(request), self._selecting.database)
-            step.finish(partial(shown, selection))
-        return selection
-
-    async def _aselected(self, request: SelectionRequest) -> Selection:
-        if not self.enabled:
-            return self._nothing(request)
-        async with self._step(request) as step:
-            selection = await aperform(self._selecting.selecting(request), self._selecting.database)
-            step.finish(partial(shown, selection))
-        return selection
-
-    def _nothing(self, request: SelectionRequest) -> Selection:
-        return Selection(query=request.query, role=self.role, strategy=self.strategy)
-
-    def _step(self, request: SelectionRequest) -> Step:
-        return self._selecting.database.tracing.step(
+            return Selection(query=request.query, role=self.role, strategy=self.strategy)
+        selection: Selection = yield Shown(
             STEP,
+            self._selecting(request),
             inputs=lambda: {
                 "query": brief(request.query),
                 "role": self.role,
                 "strategy": self.strategy,
                 "namespace": resolve(self.library.namespace, request.config),
             },
+            outputs=shown,
             config=request.config,
         )
-
-    def _asked(
-        self, query: Any, context: Any, config: RunnableConfig | None, main_log: str | os.PathLike[str] | None
-    ) -> SelectionRequest:
-        if context is not None and not isinstance(context, str):
-            raise InvalidInput(f"The context of a query is a text, not {type(context).__name__}.")
-        messages = form_of(query, {}, self._keys, self._messages_key).messages
-        return self._request(query, messages, ensure_config(config_given(config)))._replace(
-            context=context, main_log=None if main_log is None else path_of_file(main_log)
-        )
+        return selection
 
     def _request(self, given: Any, messages: list[BaseMessage], config: RunnableConfig) -> SelectionRequest:
         if self._query is None:
@@ -490,10 +404,322 @@ class ExperienceSelector(Runnable[Any, Any], BaseExampleSelector):
             raise InvalidInput(f"query must give a text, not {type(asked).__name__}.")
         return SelectionRequest(asked, messages, config)
 
-    def _form(self, given: Any, config: RunnableConfig) -> Form:
+    def _put(self, given: Any, config: RunnableConfig) -> Work[Any]:
+        """Put what applies into what is given."""
+        form = form_of(given, {} if self._alone else config, self._keys, self._messages_key)
+        selection = yield from self._selected(self._request(given, form.messages, config))
         if self._alone:
-            return form_of(given, {}, self._keys, self._messages_key)._replace(close=lambda put: put.text)
-        return form_of(given, config, self._keys, self._messages_key)
-
-    def _closed(self, form: Form, selection: Selection) -> Any:
+            return selection.section
         return form.close(Insertion(lambda messages: with_section(messages, selection.experiences), selection.section))
+
+    def _selecting(self, request: SelectionRequest) -> Work[Selection]:
+        """Select: what the folder holds, by words, by a model, and what feedback says."""
+        rounds = yield from self._rounds_of(request.config)
+        query = request.query.strip() or (rounds[-1].user_query.strip() if rounds else "")
+        named = shared_entries(rounds, SUB_PATH)
+        below = named[0].content.strip() if named else ""
+        shelf = yield Do(partial(self.library.folders.look, below or None))
+        candidates = [each for each in shelf.experiences if each.is_for(self.role)]
+        nothing = Selection(
+            query=query,
+            role=self.role,
+            candidates=tuple(each.exp_id for each in candidates),
+            strategy=self.strategy,
+        )
+        if not query or not candidates:
+            return nothing
+        namespace = resolve(self.library.namespace, request.config)
+        known = yield from self._on_the_side(
+            Run("experience.tallies", partial(experience_part.counts, *range_of(namespace)), shown=False),
+            "Experiences are selected without feedback.",
+        )
+        tallies: Mapping[str, experience_part.Tally] = known or {}
+        context = self._situation(request, rounds)
+        found = judged(query, context, [each.when for each in candidates])
+        scores = {
+            each.exp_id: weighed(said.score, tallies.get(each.exp_id))
+            for each, said in zip(candidates, found, strict=True)
+        }
+        applies = {exp_id for exp_id, score in scores.items() if score >= self._threshold}
+        reasons = {each.exp_id: said.reason for each, said in zip(candidates, found, strict=True)}
+        low, high = (0, math.inf) if self.strategy == "model" else UNSURE if self.strategy == "auto" else (0, 0)
+        open_ones = [each for each in candidates if low <= scores[each.exp_id] < high]
+        fell_back = ""
+        if open_ones:
+            messages = self._messages(query, context, open_ones)
+            yield Do(partial(self._log, request, rounds, messages))
+            reading = yield from self._asking(query, messages, [each.exp_id for each in open_ones])
+            if isinstance(reading, str):
+                fell_back = reading
+            else:
+                applies = (applies - {each.exp_id for each in open_ones}) | set(reading.chosen)
+                reasons |= {each: reading.reasons.get(each, "the model chose it") for each in reading.chosen}
+        chosen = sorted(
+            (each for each in candidates if each.exp_id in applies),
+            key=lambda each: (scores[each.exp_id], help_of(tallies.get(each.exp_id))),
+            reverse=True,  # sorted keeps the order of the library among equals, also in reverse
+        )[: self._max_selected]
+        ids = [each.exp_id for each in chosen]
+        make = partial(experience_part.count, path_of(namespace), nothing.candidates, ids, now=self._database.now())
+        yield from self._on_the_side(
+            Run("experience.count", make, write=True, shown=False), "Which experiences are chosen is not counted."
+        )
+        return replace(
+            nothing,
+            experiences=tuple(chosen),
+            scores=scores,
+            reasons={each.exp_id: reasons[each.exp_id] for each in chosen},
+            asked=tuple(each.exp_id for each in open_ones),
+            fell_back=fell_back,
+        )
+
+    def _messages(self, query: str, context: str, candidates: Sequence[Experience]) -> list[BaseMessage]:
+        """What a model is asked. Of the candidates it sees the conditions only."""
+        shown = "\n\n".join(
+            f"--- Experience {number} (ID: {each.exp_id}) ---\n{each.when.strip()}"
+            for number, each in enumerate(candidates, 1)
+        )
+        context = f"{_CONTEXT}{context}" if context else ""
+        system = self._template.fill(experiences=shown, user_query=query, context=context)
+        return [SystemMessage(system), HumanMessage(f"Select relevant experiences for: {query}")]
+
+    def _asking(self, query: str, messages: Sequence[BaseMessage], ids: list[str]) -> Work[AnswerReading | str]:
+        """What a model chooses, or in a sentence why it was of no use, of which hooks are told."""
+        key = digest("\x1f".join([*ids, *(str(each.content) for each in messages)]).encode("utf-8", "surrogatepass"))
+        with self._lock:
+            if (known := self._known.get(key)) is not None:
+                return known
+        failure, reason = None, "The model's answer says nothing that can be understood."
+        try:
+            answer = yield Ask(
+                self._model,
+                messages,
+                "experience.choose",
+                self._timeout,
+                inputs=lambda: {"query": brief(query), "role": self.role, "exp_ids": ids},
+            )
+            reading = selected(str(answer)[:LONGEST_ANSWER], ids)
+        except Exception as error:  # noqa: BLE001 - a model that fails must not end the run
+            failure, reading, reason = error, None, f"The model failed: {type(error).__name__}."
+        if reading is None:
+            event = partial(ExperienceSelectionFellBack, role=self.role, query=query, reason=reason, error=failure)
+            self._database.emit(event)
+            return reason
+        with self._lock:
+            self._known[key] = reading
+            if len(self._known) > _REMEMBERED:
+                del self._known[next(iter(self._known))]
+        return reading
+
+    def _rounds_of(self, config: RunnableConfig) -> Work[list[Round]]:
+        """The rounds of the session as the role sees them."""
+        session = self._session
+        if session is None:
+            return []
+        if isinstance(session, str):
+            session = SessionMemory(self._database, session, namespace=resolve(self.library.namespace, config))
+        elif not isinstance(session, SessionMemory):
+            session = session(config)
+            if not isinstance(session, SessionMemory):
+                raise InvalidInput(f"session must give a SessionMemory, not {type(session).__name__}.")
+        rounds = yield Do(session.to_conversation, session.ato_conversation)
+        return list(rounds.rounds)
+
+    def _situation(self, request: SelectionRequest, rounds: Sequence[Round]) -> str:
+        if request.context is not None:
+            return request.context
+        if self._session is None:
+            return of_messages(request.messages, self._rounds, request.query)
+        seen = [each for each in rounds if each.state != "failed"]
+        if self.role is not None:
+            seen = role_rounds(rounds, self.role, include_failures=False)
+        return of_rounds(seen, self._rounds)
+
+    def _on_the_side(self, run: Run, without: str) -> Work[Any]:
+        """What an operation gives; None where it fails, which is logged."""
+        try:
+            return (yield run)
+        except AgentMemoryError as error:
+            self._failures.report(run.name, without, error=error)
+
+    def _log_of(self, request: SelectionRequest, rounds: Sequence[Round]) -> Path | None:
+        """Where it is to be noted what a model is asked."""
+        if request.log is not None or self._prompt_log is None:
+            return request.log
+        if not isinstance(self._prompt_log, Path):
+            return beside(path_of_file(self._prompt_log(request.config)))
+        place = last_said(request.messages)
+        if rounds:
+            numbers = len(rounds) - 1, len(rounds[-1].post_list)
+        elif place is not None and len(request.messages) > 1:
+            said = sum(last_said([each]) == 0 for each in request.messages)
+            numbers = said - 1, len(request.messages) - 1 - place
+        else:
+            numbers = next(self._texts), 0
+        role = re.sub(r"[^\w-]+", "_", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", self.role or "agent")).lower()
+        return self._prompt_log / f"{role[:_LONGEST_NAME]}_{OURS}_{numbers[0]}_{numbers[1]}.json"
+
+    def _log(self, request: SelectionRequest, rounds: Sequence[Round], messages: Sequence[BaseMessage]) -> None:
+        """Write to a file what a model is asked, whole or not at all."""
+        try:
+            if (path := self._log_of(request, rounds)) is not None:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                with whole_file(path) as file:
+                    told = [{"role": role_of(each), "content": str(each.content)} for each in messages]
+                    json.dump(told, file, indent=2)
+        except Exception as error:  # noqa: BLE001 - what is noted on the side never fails a selection
+            self._failures.report("log", "What a model is asked cannot be logged.", error=error)
+
+    def _do(self, work: Work[T]) -> T:
+        return perform(work, self._database)
+
+    async def _ado(self, work: Work[T]) -> T:
+        return await aperform(work, self._database)
+
+
+# -- what it is told, checked ---------------------------------------------------------------------------------------
+
+
+def _check_number(name: str, value: Any, most: float) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= most:
+        raise InvalidInput(f"{name} must be a number from 0 to {most:g}, not {safe_repr(value)}.")
+
+
+def _role_of(role: Any) -> str | None:
+    if role is not None and not isinstance(role, str):
+        raise InvalidInput(f"A role is named by a text, not by {safe_repr(role)}.")
+    return (role or "").strip() or None
+
+
+def _model_of(model: Any, models: Any, alias: Any) -> Any:
+    """The model that is asked: the one that has the alias, if there is one."""
+    if models is not None and not isinstance(models, Mapping):
+        raise InvalidInput(f"models must be a mapping of aliases to models, not {type(models).__name__}.")
+    if not alias:
+        return usable_model(model)
+    if not isinstance(alias, str) or alias not in (models or {}):
+        known = ", ".join(map(repr, models or {})) or "none"
+        raise InvalidInput(f"There is no model called {safe_repr(alias)}. models= has: {known:.200}.")
+    return usable_model((models or {})[alias])
+
+
+def _strategy_of(strategy: Any, model: Any) -> Strategy:
+    """How to select, where nobody says so: with a model if there is one."""
+    chosen: Strategy = strategy or ("lexical" if model is None else "model")
+    if chosen not in STRATEGIES:
+        raise InvalidInput(f"strategy must be one of {', '.join(STRATEGIES)}, not {safe_repr(strategy)}.")
+    if chosen != "lexical" and model is None:
+        raise InvalidInput(f"To select by the strategy {safe_repr(chosen)} a model is needed: give model=.")
+    return chosen
+
+
+def _configured(config: Any, role: str | None) -> dict[str, Any]:
+    """The options of a selector that a configuration names."""
+    if not isinstance(config, Mapping):
+        raise InvalidInput(f"A configuration is a mapping of keys to values, not {type(config).__name__}.")
+    if role is None:
+        raise InvalidInput('from_config needs a role, such as "Planner", to know which switch counts.')
+    name = re.sub(r"\W+|(?<=[a-z0-9])(?=[A-Z])", "_", role).lower()
+    switch = f"{_CALLED.get(name, name)}.{SWITCH}"
+    enabled, path, alias = config.get(switch, False), config.get(SELECTION_PROMPT) or None, config.get(ALIAS) or ""
+    if not isinstance(enabled, bool):
+        raise InvalidInput(f"{safe_repr(switch)} must be true or false, not {safe_repr(enabled)}.")
+    if not isinstance(alias, str):
+        raise InvalidInput(f"{safe_repr(ALIAS)} must be the alias of a model, not {safe_repr(alias)}.")
+    if path is not None and not isinstance(path, str | os.PathLike):
+        raise InvalidInput(f"{safe_repr(SELECTION_PROMPT)} must be the path of a file, not {safe_repr(path)}.")
+    template = None if path is None else SelectionTemplate.from_file(path)
+    return {"enabled": enabled, "llm_alias": alias, "template": template}
+
+
+# -- the situation, and the log of what a model is asked ------------------------------------------------------------
+
+
+def of_rounds(rounds: Sequence[Round], most: int) -> str:
+    """The situation after some rounds.
+
+    Args:
+        rounds: The rounds as a role sees them.
+        most: How many count, from the end.
+    """
+    lines = []
+    for each in rounds[-most:] if most else ():
+        lines.append(_line("User", each.user_query))
+        lines += [
+            _line(_TOLD[attachment.type], attachment.content)
+            for post in each.post_list
+            for attachment in post.attachment_list
+            if attachment.type in _TOLD
+        ]
+    return "\n".join(filter(None, lines))
+
+
+def of_messages(messages: Sequence[BaseMessage], most: int, query: str) -> str:
+    """The situation after some messages: what a user said begins a round, and tools tell what failed.
+
+    What went well changes nothing, so that a model that selects need not be asked again after each call of a tool.
+
+    Args:
+        messages: A history.
+        most: How many rounds count, from the end.
+        query: What is asked now, which alone is no situation.
+    """
+    starts = [place for place, message in enumerate(messages) if is_said_by_user(message)][-most:] if most else []
+    lines = []
+    for message in messages[starts[0] :] if starts else ():
+        if isinstance(message, ToolMessage) and message.status == "error":
+            lines += [_line("Execution", "FAILURE"), _line("Error", str(message.text))]
+        elif is_said_by_user(message):
+            lines.append(_line("User", str(message.text)))
+    return "" if lines == [_line("User", query)] else "\n".join(filter(None, lines))
+
+
+def _line(name: str, text: str) -> str:
+    text = " ".join(text.split())
+    cut = text[-LONGEST_LINE:] if name == "Error" else text[:LONGEST_LINE]
+    return f"{name}: {cut}" if cut else ""
+
+
+def beside(main: Path) -> Path:
+    """The log of a selection, beside that of the main prompt.
+
+    Args:
+        main: The main prompt's: its name has "prompt_log" in it.
+
+    Raises:
+        InvalidInput: It has not, and so would be overwritten.
+    """
+    if MAIN not in main.name or OURS in main.name:
+        raise InvalidInput(
+            f"The log of a prompt is a file with {safe_repr(MAIN)} in its name, not {safe_repr(main.name)}."
+        )
+    return main.with_name(main.name.replace(MAIN, OURS))
+
+
+# -- scores, and how a trace shows a selection ----------------------------------------------------------------------
+
+
+def help_of(tally: experience_part.Tally | None) -> float:
+    """How much an experience is said to help, from -1 to 1: the more reports there are, the more they count."""
+    if tally is None:
+        return 0.0
+    return (tally.helped - tally.not_helped) / (tally.helped + tally.not_helped + _DOUBT)
+
+
+def weighed(score: float, tally: experience_part.Tally | None) -> float:
+    """A score with feedback in it, from 0 to 1."""
+    return min(1.0, score * (1 + FEEDBACK * help_of(tally)))
+
+
+def shown(selection: Selection) -> dict[str, Any]:
+    """A selection as a trace shows it."""
+    scores = {exp_id: round(score, 3) for exp_id, score in selection.scores.items()}
+    return {
+        "chosen": [
+            {"exp_id": exp_id, "score": scores[exp_id], "reason": selection.reasons[exp_id]} for exp_id in selection.ids
+        ],
+        "candidates": [{"exp_id": exp_id, "score": scores.get(exp_id)} for exp_id in selection.candidates],
+        "asked_ids": selection.asked,
+        "strategy": selection.strategy,
+        **({"fell_back": selection.fell_back} if selection.fell_back else {}),
+    }

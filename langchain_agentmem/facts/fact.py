@@ -11,7 +11,8 @@ import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import lru_cache
+from functools import cache, lru_cache
+from importlib.resources import files
 from typing import Any
 
 from langchain_agentmem.base.argument_checks import check_whole, patterns_given
@@ -323,6 +324,15 @@ class ExtractionFailure:
 def sentence(subject: str, predicate: str, obj: str) -> str:
     """A fact as a sentence."""
     return f"{subject} {predicate.replace('_', ' ')} {obj}"
+
+
+@cache
+def data_file(name: str) -> dict[str, Any]:
+    """What a YAML file of this package holds."""
+    import yaml  # noqa: PLC0415 - who extracts facts, or reads records, pays
+
+    loaded: dict[str, Any] = yaml.safe_load(files(__package__).joinpath(name).read_text("utf-8"))
+    return loaded
 
 
 def maybe_moment(at: int | None) -> datetime | None:

@@ -23,17 +23,8 @@ from langchain_agentmem.facts.fact_store import FactStatement, SpokenTurn
 from langchain_agentmem.language_models.model_calls import Work
 from langchain_agentmem.messages.message import Message
 from langchain_agentmem.rewinding import memory_rows
-from langchain_agentmem.rewinding.memory_access import Change, as_step, changing, inputs_of, looking
-from langchain_agentmem.rewinding.memory_rows import (
-    DUE,
-    FACT,
-    FAILURE,
-    FORMER,
-    TEXT,
-    RowDraft,
-    View,
-    body_of,
-)
+from langchain_agentmem.rewinding.memory_access import Change, changing, inputs_of, looking
+from langchain_agentmem.rewinding.memory_rows import DUE, FACT, FAILURE, FORMER, TEXT, RowDraft, View, body_of
 from langchain_agentmem.storage import Steps
 
 DESCRIPTION = "description"
@@ -123,29 +114,22 @@ def keep(
 ) -> Work[list[str]]:
     """Keep messages as they are, and have them wait. Returns the ids of those that were not here.
 
-    Of messages that belong elsewhere most have been read before, so it is first looked whether there is news.
-
     Raises:
         MessageError: A message cannot be stored, or the id of one that belongs here is taken by other content.
     """
-    wanted = messages
-    if not own:
-        wanted = yield from looking(
-            ground, "facts.unread", lambda view: source_texts.unread(view, messages, conversation), shown=False
-        )
-        if not wanted:
-            return []
 
     def make(change: Change) -> Steps[list[str]]:
         book = yield from ground.book(change)
         yield from describe(change, ground.description)
-        return (yield from source_texts.keep(book, wanted, path=ground.point.path, conversation=conversation, own=own))
+        path = ground.point.path
+        return (yield from source_texts.keep(book, messages, path=path, conversation=conversation, own=own))
 
-    work = changing(ground, "facts.keep", make, shown=False)
-    if not shown:
-        return (yield from work)
-    told = partial(fact_store.messages_shown, wanted)
-    return (yield from as_step(ground, "facts.add", work, outputs=lambda new: {"message_ids": new}, messages=told))
+    told = partial(fact_store.messages_shown, messages)
+    return (
+        yield from changing(
+            ground, "facts.add", make, outputs=lambda new: {"message_ids": new}, shown=shown, messages=told
+        )
+    )
 
 
 def describe(change: Change, description: str | None) -> Steps[None]:

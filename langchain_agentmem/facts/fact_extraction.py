@@ -12,10 +12,8 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import cache
-from importlib.resources import files
 from typing import Any, NamedTuple
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
@@ -26,7 +24,15 @@ from langchain_agentmem.base.redaction import redact
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.facts import fact_store, source_texts
-from langchain_agentmem.facts.fact import SINGLE_VALUED, Alias, FactsConfig, entity_key, name_of, predicate_key
+from langchain_agentmem.facts.fact import (
+    SINGLE_VALUED,
+    Alias,
+    FactsConfig,
+    data_file,
+    entity_key,
+    name_of,
+    predicate_key,
+)
 from langchain_agentmem.facts.fact_events import Rules, declared, named_alike, rules_in
 from langchain_agentmem.facts.fact_store import Book, FactStatement, SpokenTurn
 from langchain_agentmem.facts.source_texts import Due, ExtractionTrouble
@@ -38,91 +44,65 @@ from langchain_agentmem.search.dates import spans
 from langchain_agentmem.storage import Steps
 from langchain_agentmem.tracing import brief
 
-_SUBJECT, _OBJECT = ("subject", "s", "source", "head", "entity"), ("object", "obj", "o", "target", "tail", "value")
-_PREDICATE = ("predicate", "relation", "p", "rel", "relationship")
 _NAMES = {
+    "subject": ("subject", "s", "source", "head", "entity"),
+    "predicate": ("predicate", "relation", "p", "rel", "relationship"),
+    "object": ("object", "obj", "o", "target", "tail", "value"),
     "message": ("message", "message_number", "index", "source_message"),
     "start": ("valid_from", "from", "since", "start"),
     "end": ("valid_to", "to", "until", "end"),
     "sure": ("confidence", "score"),
+    "facts": ("facts", "triplets", "triples", "relations", "relationships", "knowledge"),
 }
-_TRIPLE = 3
-_PER_CENT = 100
+"""What models call the parts of an answer."""
+_TRIPLE = ("subject", "predicate", "object")
+_GONE = "The answer cannot be used. Some of the messages are gone meanwhile, so what it says is not kept."
 
-
-class ToldFact(NamedTuple):
-    """A fact as a model told it.
-
-    Attributes:
-        message: The place of the message among those it was shown.
-        subject: What it is about.
-        predicate: What it says.
-        object: Of what.
-        start: Since when, in microseconds since 1970, if it said so.
-        end: Until when, if it said so.
-        sure: How sure it is, from 0 to 1, if it said so.
-    """
-
-    message: int
-    subject: str
-    predicate: str
-    object: str
-    start: int | None
-    end: int | None
-    sure: float | None
+logger = logging.getLogger(__name__)
 
 
 class ExtractionAnswer(NamedTuple):
     """What a model answered.
 
     Attributes:
-        facts: The facts in it.
+        facts: The facts in it, each with the place of its message among those that the model was shown.
         same: Pairs of names that it takes for one, each with its reason.
         problems: What of it cannot be used, in sentences.
         unplaced: Whether some facts do not say which message they come from.
         readable: Whether it is an answer at all.
     """
 
-    facts: tuple[ToldFact, ...] = ()
+    facts: tuple[tuple[int, FactStatement], ...] = ()
     same: tuple[tuple[str, str, str], ...] = ()
     problems: tuple[str, ...] = ()
     unplaced: bool = False
     readable: bool = True
 
 
-@cache
 def asked_for() -> dict[str, Any]:
     """The instructions of the model, and the JSON schema of its answer."""
-    import yaml  # noqa: PLC0415 - who extracts pays
-
-    text = files(__package__).joinpath("extraction_prompt.yaml").read_text("utf-8")
-    loaded: dict[str, Any] = yaml.safe_load(text)
-    return loaded
+    return data_file("extraction_prompt.yaml")
 
 
-def question(
-    some: Sequence[Due], *, predicates: Sequence[str], single: Sequence[str], instructions: str, most: int
-) -> list[BaseMessage]:
+def question(some: Sequence[Due], settings: FactsConfig, single: Sequence[str]) -> list[BaseMessage]:
     """What a model is asked.
 
     Args:
         some: The messages that it is shown.
-        predicates: The predicates that it is to use where they fit.
-        single: Those that have one value at a time.
-        instructions: What it is told besides.
-        most: How many characters of a message it is shown.
+        settings: Which predicates it is to use, what it is told besides, and how much of a message it is shown.
+        single: The predicates that have one value at a time.
     """
     told = [asked_for()["instructions"]]
-    if predicates:
-        told.append(f"Use these predicates where they fit: {', '.join(predicates)}.")
+    if settings.predicates:
+        told.append(f"Use these predicates where they fit: {', '.join(settings.predicates)}.")
     if single:
         told.append(f"These have one value at a time, so a new one ends the old: {', '.join(single)}.")
-    if instructions:
-        told.append(instructions)
+    if settings.instructions:
+        told.append(settings.instructions)
     shown = [
         fenced(
             "message",
-            _clipped(harmless(due.message.text), most),
+            _clipped(harmless(due.message.text), settings.batch_chars),
             number=number,
             speaker=harmless(due.message.name or due.message.role),
             time=f"{moment(due.said_at):%A, %Y-%m-%d %H:%M} UTC",
@@ -144,46 +124,54 @@ def structured(model: Any) -> Any | None:
 
 
 def reply_of(reply: Any) -> Any:
-    """What of a model's reply its answer is read from: an object, or text."""
+    """What of a model's reply its answer is read from: an object, a list of them, or text."""
     if isinstance(reply, Mapping) and "raw" in reply and "parsed" in reply:
         raw, parsed = reply["raw"], reply["parsed"]
         several = isinstance(raw, AIMessage) and len(raw.tool_calls) > 1  # of which only the first is parsed
-        return parsed if parsed is not None and not several else _text_of(raw)
-    return _text_of(reply)
+        reply = raw if parsed is None or several else parsed
+    if isinstance(reply, AIMessage) and reply.tool_calls:
+        return [call["args"] for call in reply.tool_calls]
+    if isinstance(reply, AIMessage) and reply.invalid_tool_calls:
+        return reply.invalid_tool_calls[0]["args"] or ""
+    if isinstance(reply, BaseMessage):
+        return str(reply.text)
+    if isinstance(reply, Mapping | list | str) or hasattr(reply, "model_dump"):
+        return reply
+    content = getattr(reply, "content", reply)
+    return "" if content is None else str(content)
 
 
 def read(reply: Any, some: Sequence[Due]) -> ExtractionAnswer:
     """What a model answered.
 
     Args:
-        reply: An object, or text.
+        reply: What `reply_of` gave.
         some: The messages that it was shown.
     """
-    given = _object(reply)
+    given = _parts(reply)
     if given is None:
         return ExtractionAnswer(problems=("It is neither an object with facts nor a list of them.",), readable=False)
-    facts: list[ToldFact] = []
+    items, same = given
+    facts: list[tuple[int, FactStatement]] = []
     problems: list[str] = []
     unplaced = False
-    items = given["facts"]
-    if _is_cut_off(reply):
+    if isinstance(reply, str) and repr(_parsed(reply, complete=True)) != repr(_parsed(reply)):
         problems.append("It is cut off.")
         if len(some) > 1:  # nobody knows what else it would have said of which of them
             return ExtractionAnswer(problems=tuple(problems), readable=False)
         items = items if reply.rstrip("` \n").endswith(("}", "]")) else items[:-1]
     for number, item in enumerate(items, 1):
         try:
-            fact = _fact(item, some)
+            place, fact = _fact(item, some)
         except (InvalidInput, ValueError) as error:
             problems.append(f"Fact {number}: {error}")
             continue
-        if fact.message < 0:
+        if place < 0:
             unplaced = True
-            continue
-        facts.append(fact)
-    same = tuple(pair for item in _listed(given.get("same")) if (pair := _pair(item)) is not None)
-    readable = not problems or bool(facts)
-    return ExtractionAnswer(tuple(facts), same, tuple(problems), unplaced, readable)
+        else:
+            facts.append((place, fact))
+    pairs = tuple(pair for item in same if (pair := _pair(item)) is not None)
+    return ExtractionAnswer(tuple(facts), pairs, tuple(problems), unplaced, not problems or bool(facts))
 
 
 def times_in(start: Any, end: Any, now: int) -> tuple[int | None, int | None]:
@@ -233,67 +221,59 @@ def _clipped(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[:most]} […]"
 
 
-def _object(reply: Any) -> dict[str, Any] | None:
-    """The object that an answer is: a list of facts, or one fact, stands for one that holds them."""
+def _parts(reply: Any) -> tuple[list[Any], list[Any]] | None:
+    """The facts and the pairs of names in an answer; None if it is none.
+
+    One fact, a list of facts and a list of answers are answers, too.
+    """
     if hasattr(reply, "model_dump"):
         reply = reply.model_dump()
     if isinstance(reply, str):
         reply = _parsed(reply)
-    if isinstance(reply, list):
-        return {"facts": reply}
-    if not isinstance(reply, Mapping):
-        return None
-    if _is_fact(reply):
-        return {"facts": [reply]}
-    name = _facts_in(reply)
-    if name is None:
-        return None
-    return {**reply, "facts": _listed(reply[name])}
+    facts, same = list[Any](), list[Any]()
+    for part in reply if isinstance(reply, list) else [reply]:
+        if isinstance(part, Mapping) and isinstance(_first(part, "facts"), list):
+            facts += _first(part, "facts")
+            same += part["same"] if isinstance(part.get("same"), list) else []
+        elif isinstance(reply, list) or _is_fact(part):
+            facts.append(part)
+        else:
+            return None
+    return facts, same
 
 
 def _parsed(text: str, *, complete: bool = False) -> Any:
     """What a model meant by a text."""
     reply = read_json(text, complete=complete)
-    if not isinstance(reply, Mapping) or not (_facts_in(reply) or _is_fact(reply)):
-        listed = read_json(text, wanted=list, complete=complete)
-        return listed if listed is not None else reply
-    if not _is_fact(reply):
+    if isinstance(reply, Mapping) and isinstance(_first(reply, "facts"), list):
         return reply
-    several = read_json(text, wanted=list, complete=complete)
-    if isinstance(several, list) and len(several) > 1:
-        return several
-    row = read_row(text, complete=complete)
-    return row if len(row) > 1 else reply
+    listed = read_json(text, wanted=list, complete=complete)
+    if not _is_fact(reply):
+        return reply if listed is None else listed
+    return max([reply], listed or [], read_row(text, complete=complete), key=len)
 
 
-def _is_cut_off(reply: Any) -> bool:
-    """Whether a model stopped in the middle of what it meant."""
-    return isinstance(reply, str) and repr(_parsed(reply, complete=True)) != repr(_parsed(reply))
+def _is_fact(item: Any) -> bool:
+    return isinstance(item, Mapping) and all(any(name in item for name in _NAMES[part]) for part in _TRIPLE[:2])
 
 
-def _facts_in(reply: Mapping[str, Any]) -> str | None:
-    names = ("facts", "triplets", "triples", "relations", "relationships", "knowledge")
-    return next((name for name in names if isinstance(reply.get(name), list)), None)
-
-
-def _is_fact(item: Mapping[str, Any]) -> bool:
-    return any(name in item for name in _SUBJECT) and any(name in item for name in _PREDICATE)
-
-
-def _fact(item: Any, some: Sequence[Due]) -> ToldFact:
-    if isinstance(item, list | tuple) and len(item) == _TRIPLE:
-        item = dict(zip(("subject", "predicate", "object"), item, strict=True))
+def _fact(item: Any, some: Sequence[Due]) -> tuple[int, FactStatement]:
+    """A fact, and the place of the message that says so; -1 if that is not known."""
+    if isinstance(item, list | tuple) and len(item) == len(_TRIPLE):
+        item = dict(zip(_TRIPLE, item, strict=True))
     if not isinstance(item, Mapping):
         raise InvalidInput(f"it is no object with a subject, a predicate and an object: {safe_repr(item)}.")
-    subject = name_of(_spelled(_first(item, _SUBJECT)), "The subject")
-    predicate = name_of(_spelled(_first(item, _PREDICATE)), "The predicate")
-    obj = name_of(_spelled(_first(item, _OBJECT)), "The object")
-    place = 0 if len(some) == 1 else _place(_first(item, _NAMES["message"]), len(some))
-    now = some[max(place, 0)].said_at
-    start, end = times_in(_first(item, _NAMES["start"]), _first(item, _NAMES["end"]), now)
+    subject, predicate, obj = (name_of(_spelled(_first(item, part)), f"The {part}") for part in _TRIPLE)
+    place = 0 if len(some) == 1 else _place(_first(item, "message"), len(some))
+    due = some[max(place, 0)]
+    start, end = times_in(_first(item, "start"), _first(item, "end"), due.said_at)
     if end is not None and end <= (EARLIEST if start is None else start):
         raise InvalidInput("it ends before it begins.")
-    return ToldFact(place, subject, predicate, obj, start, end, _sure(_first(item, _NAMES["sure"])))
+    sure, message = _sure(_first(item, "sure")), due.message
+    said = FactStatement(
+        message.role, subject, predicate, obj, start, end, sure, message.message_id, due.conversation, due.said_at
+    )
+    return place, said
 
 
 def _pair(item: Any) -> tuple[str, str, str] | None:
@@ -307,8 +287,8 @@ def _pair(item: Any) -> tuple[str, str, str] | None:
     return (name, into, why if isinstance(why, str) else "") if entity_key(name) != entity_key(into) else None
 
 
-def _first(item: Mapping[str, Any], names: Sequence[str]) -> Any:
-    return next((item[name] for name in names if item.get(name) is not None), None)
+def _first(item: Mapping[str, Any], part: str) -> Any:
+    return next((item[name] for name in _NAMES[part] if item.get(name) is not None), None)
 
 
 def _spelled(value: Any) -> Any:
@@ -328,42 +308,15 @@ def _place(value: Any, count: int) -> int:
 
 
 def _sure(value: Any) -> float | None:
+    text = str(value).strip()
     try:
-        sure = float(str(value).strip().rstrip("%"))
+        sure = float(text.rstrip("%")) / (100 if text.endswith("%") else 1)
     except ValueError:
         return None
-    if isinstance(value, str) and value.strip().endswith("%"):
-        sure /= _PER_CENT
     return min(1.0, max(0.0, sure)) if math.isfinite(sure) else None
 
 
-def _listed(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
-
-
-def _text_of(reply: Any) -> Any:
-    if isinstance(reply, AIMessage):
-        if len(reply.tool_calls) > 1:
-            parts = [_object(call["args"]) or {"facts": [call["args"]]} for call in reply.tool_calls]
-            return {name: [each for part in parts for each in _listed(part.get(name))] for name in ("facts", "same")}
-        if reply.tool_calls:
-            return reply.tool_calls[0]["args"]
-        if reply.invalid_tool_calls:
-            return reply.invalid_tool_calls[0]["args"] or ""
-    if isinstance(reply, BaseMessage):
-        return str(reply.text)
-    if isinstance(reply, Mapping | list | str) or hasattr(reply, "model_dump"):
-        return reply
-    content = getattr(reply, "content", reply)
-    return "" if content is None else str(content)
-
-
-logger = logging.getLogger(__name__)
-
 _USUAL = frozenset(predicate_key(name) for name in SINGLE_VALUED)
-_LAPSES = 2
-"""After how many answers in a row that do not tell messages apart a model is shown one message at a time."""
-_GONE = "The answer cannot be used. Some of the messages are gone meanwhile, so what it says is not kept."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -395,80 +348,46 @@ class FactsGround(Footing):
         return Book(change=change, agreed=agreed, new_id=self.database.new_id)
 
 
-class Teacher:
-    """A model that is asked for facts, and what it turned out to know.
+@dataclass(slots=True)
+class Learned:
+    """What learning came to.
 
     Attributes:
-        model: The model.
-        lapses: How many answers in a row left out, or got wrong, which message some fact comes from.
-
-    Args:
-        model: Whatever `usable_model` gives, but None.
-    """
-
-    def __init__(self, model: Any) -> None:
-        self.model = model
-        self._structured = structured(model)
-        self.lapses = 0
-
-    @property
-    def names_messages(self) -> bool:
-        """Whether it says which message a fact comes from, so that it can be shown several. It may err once."""
-        return self.lapses < _LAPSES
-
-    def heard(self, answer: ExtractionAnswer) -> None:
-        """Note whether it told several messages apart."""
-        if not answer.unplaced:
-            self.lapses = 0
-        else:
-            self.lapses = self.lapses + 1 if answer.facts else _LAPSES
-
-    def asked(self, attempts: int) -> Any:
-        """What is asked: with the form of the answer, if it knows such a thing; and if that failed, without."""
-        return self._structured if self._structured is not None and attempts == 0 else self.model
-
-
-class Learned(NamedTuple):
-    """What a round of learning came to.
-
-    Attributes:
-        messages: How many messages wait no more.
+        messages: How many messages wait no more, given up or not.
         failed: Whether a model could not be asked, or its answer could not be used.
         lost: Whether somebody else has the right to extract by now.
-        unplaced: Whether the messages are to be shown one at a time, since the answer did not tell them apart.
         fact_ids: The facts that were added, or of which more is known.
     """
 
-    messages: int
-    failed: bool
+    messages: int = 0
+    failed: bool = False
     lost: bool = False
-    unplaced: bool = False
-    fact_ids: tuple[str, ...] = ()
+    fact_ids: dict[str, None] = field(default_factory=dict)
 
     def told(self) -> dict[str, Any]:
         """What a trace shows of it."""
-        return {"read": self.messages, "failed": self.failed, "fact_ids": list(dict.fromkeys(self.fact_ids))}
+        return {"read": self.messages, "failed": self.failed, "fact_ids": list(self.fact_ids)}
 
 
 class _BatchOutcome(NamedTuple):
-    """What a batch came to, and for a trace what was said in it, what was refused, and what went wrong."""
+    """What a batch came to: how many messages wait no more, what was said, what was refused, and what went wrong."""
 
-    learned: Learned
-    turns: tuple[SpokenTurn, ...] = ()
-    refused: tuple[str, ...] = ()
+    read: int
+    turns: Sequence[SpokenTurn] = ()
+    refused: Sequence[str] = ()
     failure: str | None = None
 
     def told(self) -> dict[str, Any]:
         failure = {} if self.failure is None else {"failure": brief(self.failure)}
-        return {"read": self.learned.messages, **fact_store.turns_shown(self.turns, self.refused), **failure}
+        return {"read": self.read, **fact_store.turns_shown(self.turns, self.refused), **failure}
 
 
 def learning(
     ground: FactsGround,
-    teacher: Teacher,
+    model: Any,
     *,
+    learned: Learned | None = None,
     holds: Callable[[], Steps[bool]] | None = None,
-    only: Sequence[str] | None = None,
     wanted: Callable[[Due], bool] = lambda _: True,
     patient: bool = False,
 ) -> Work[Learned]:
@@ -476,102 +395,64 @@ def learning(
 
     Args:
         ground: The memory.
-        teacher: Who extracts them.
+        model: Who extracts them: whatever `usable_model` gives, but None.
+        learned: What was learned before, to which more is added. Default: nothing.
         holds: Whether the right to do so is still held; asked in the transaction that keeps them. Default: it is.
-        only: Only these messages, by their ids. Default: all.
-        wanted: Which of them. Default: all.
+        wanted: From which messages. Default: all.
         patient: Whether to stop when something fails, and come again later. Default: try again at once.
-
-    Returns:
-        How many messages wait no more, given up or not.
     """
-    count, failed = 0, False
-    fact_ids: list[str] = []
+    learned = Learned() if learned is None else learned
     alone: set[str] = set()
     while True:
-        waits: list[Due] = yield from looking(
-            ground, "facts.due", lambda view: source_texts.waiting(view, only), shown=False
-        )
-        progress = False
+        waits: list[Due] = yield from looking(ground, "facts.due", source_texts.waiting, shown=False)
         here = [due for due in waits if wanted(due)]
-        for some in _batches(here, ground.settings, alone=None if not teacher.names_messages else alone):
-            outcome = yield from _batch(ground, teacher, some, holds)
-            if outcome is None:  # somebody else has the right now
-                return Learned(count, failed, lost=True, fact_ids=tuple(fact_ids))
-            progress = True
-            count += outcome.messages
-            failed = failed or outcome.failed
-            fact_ids += outcome.fact_ids
-            if outcome.failed and patient:
-                return Learned(count, failed, fact_ids=tuple(fact_ids))
-            if outcome.unplaced:
-                alone.update(due.key for due in some)
-            if outcome.failed or outcome.unplaced:
+        for some in _batches(here, ground.settings, alone):
+            goes_on = yield from _batch(ground, model, some, holds, learned, alone)
+            if learned.lost or (learned.failed and patient):
+                return learned
+            if not goes_on:
                 break  # what waits is shown in other batches from now on, and what failed comes before what follows it
-        if not progress:
-            return Learned(count, failed, fact_ids=tuple(fact_ids))
+        if not here:
+            return learned
 
 
 def _batch(
-    ground: FactsGround, teacher: Teacher, some: Sequence[Due], holds: Callable[[], Steps[bool]] | None
-) -> Work[Learned | None]:
-    settings = ground.settings
-    agreed: Rules = yield from looking(ground, "facts.rules", ground.rules, shown=False)
-    asked = question(
-        some,
-        predicates=settings.predicates,
-        single=sorted(agreed.single),
-        instructions=settings.instructions,
-        most=settings.batch_chars,
-    )
-    answer, failure, said = ExtractionAnswer(), None, ""
-    try:
-        reply = yield Ask(
-            teacher.asked(some[0].attempts),
-            asked,
-            "facts.extract",
-            settings.timeout,
-            reply_of,
-            inputs=lambda: whose(ground, said=fact_store.messages_shown([due.message for due in some])),
-        )
-        said = str(reply)
-        answer = read(reply, some)
-    except Exception as error:  # whatever a model raises, the messages go on waiting
-        failure = ExtractionTrouble(f"The model gave no answer: {type(error).__name__}: {error}", "")
-        logger.warning("No facts were extracted from %d messages; it will be tried again.", len(some), exc_info=True)
-    if failure is None and not answer.readable:
-        failure = ExtractionTrouble("The answer cannot be used: " + " ".join(answer.problems), said)
-    if failure is None and len(some) > 1:
-        teacher.heard(answer)
-        if answer.unplaced:  # A fact that names no message has no source. Shown one at a time, none is needed.
-            return Learned(0, failed=False, unplaced=True)
+    ground: FactsGround,
+    model: Any,
+    some: Sequence[Due],
+    holds: Callable[[], Steps[bool]] | None,
+    learned: Learned,
+    alone: set[str],
+) -> Work[bool]:
+    """Have facts extracted from some messages. Returns whether the next batch is to follow."""
+    answer, said, failure = yield from _asked(ground, model, some)
+    if failure is None and answer.unplaced:
+        # A fact that names no message has no source. Shown one at a time, none is needed.
+        alone.update(due.key for due in some)
+        return False
 
     def keep(change: Change) -> Steps[_BatchOutcome | None]:
         if holds is not None and not (yield from holds()):
             return None
         # What was changed meanwhile waits to be shown as it is now.
-        asked_of = {due.key: due.shown for due in some}
+        shown = {due.key: due.shown for due in some}
         still = [
-            due
-            for due in (yield from source_texts.waiting(change.view, list(asked_of)))
-            if due.shown == asked_of[due.key]
+            due for due in (yield from source_texts.waiting(change.view, list(shown))) if due.shown == shown[due.key]
         ]
-        known = {due.key: due for due in still}
         book = yield from ground.book(change)
         whole = len(still) == len(some)  # else the answer may quote what is gone by now, and is not kept
         if failure is not None:
             told = failure if whole else ExtractionTrouble(_GONE, "")
-            given_up = bool(still) and (yield from source_texts.failed(book, still, told, settings.max_attempts))
-            return _BatchOutcome(Learned(len(still) if given_up else 0, failed=True), failure=told.error)
+            most = ground.settings.max_attempts
+            given_up = bool(still) and (yield from source_texts.failed(book, still, told, most))
+            return _BatchOutcome(len(still) if given_up else 0, failure=told.error)
         if answer.problems and still:
             told = ExtractionTrouble(" ".join(answer.problems), said) if whole else ExtractionTrouble(_GONE, "")
             source_texts.record(book, still, told, given_up=False)
-        yield from _tell(ground, book, answer, [known.get(due.key) for due in some])
+        yield from _tell(ground, book, answer, [due.key for due in some], still)
         for due in still:
             source_texts.done(book, due)
-        changed = dict.fromkeys(turn.key for turn in book.turns if turn.changed)
-        learned = Learned(len(still), failed=False, fact_ids=tuple(changed))
-        return _BatchOutcome(learned, tuple(book.turns), answer.problems)
+        return _BatchOutcome(len(still), book.turns, answer.problems)
 
     kept: _BatchOutcome | None = yield from changing(
         ground,
@@ -580,58 +461,74 @@ def _batch(
         outputs=lambda kept: {"lost": True} if kept is None else kept.told(),
         message_ids=[due.message.message_id for due in some],
     )
-    return None if kept is None else kept.learned
+    if kept is None:
+        learned.lost = True
+        return False
+    learned.messages += kept.read
+    learned.failed = learned.failed or failure is not None
+    learned.fact_ids |= {turn.key: None for turn in kept.turns if turn.changed}
+    return failure is None
 
 
-def _tell(ground: FactsGround, book: Book, answer: ExtractionAnswer, some: Sequence[Due | None]) -> Steps[None]:
-    """Keep what a model answered about messages; those that are None wait no more."""
-    now = book.change.now
-    for fact in answer.facts:
-        due = some[fact.message]
-        if due is None:
-            continue
-        yield from book.tell(
-            FactStatement(
-                role=due.message.role,
-                subject=ground.clean(fact.subject),
-                predicate=fact.predicate,
-                object=ground.clean(fact.object),
-                start=fact.start,
-                end=fact.end,
-                sure=fact.sure,
-                message=due.message.message_id,
-                conversation=due.conversation,
-                said_at=due.said_at,
-            )
+def _asked(
+    ground: FactsGround, model: Any, some: Sequence[Due]
+) -> Work[tuple[ExtractionAnswer, str, ExtractionTrouble | None]]:
+    """What a model answers about some messages, in its words too, and what went wrong."""
+    agreed: Rules = yield from looking(ground, "facts.rules", ground.rules, shown=False)
+    try:
+        reply = yield Ask(
+            (structured(model) or model) if some[0].attempts == 0 else model,  # what failed is asked without a form
+            question(some, ground.settings, sorted(agreed.single)),
+            "facts.extract",
+            ground.settings.timeout,
+            reply_of,
+            inputs=lambda: whose(ground, said=fact_store.messages_shown([due.message for due in some])),
         )
-    there = [due for due in some if due is not None]
-    for name, into, why in answer.same if len(there) == len(some) else ():
+        answer = read(reply, some)
+    except Exception as error:  # whatever a model raises, the messages go on waiting
+        logger.warning("No facts were extracted from %d messages; it will be tried again.", len(some), exc_info=True)
+        trouble = ExtractionTrouble(f"The model gave no answer: {type(error).__name__}: {error}", "")
+        return ExtractionAnswer(), "", trouble
+    if not answer.readable:
+        trouble = ExtractionTrouble("The answer cannot be used: " + " ".join(answer.problems), str(reply))
+        return answer, str(reply), trouble
+    return answer, str(reply), None
+
+
+def _tell(
+    ground: FactsGround, book: Book, answer: ExtractionAnswer, asked: Sequence[str], still: Sequence[Due]
+) -> Steps[None]:
+    """Keep what a model answered about messages, by their keys, of which some still wait."""
+    keys = {due.key for due in still}
+    for place, fact in answer.facts:
+        if asked[place] in keys:
+            clean = fact._replace(subject=ground.clean(fact.subject), object=ground.clean(fact.object))
+            yield from book.tell(clean)
+    for name, into, why in answer.same if len(still) == len(asked) else ():
         if entity_key(name) not in book.agreed.aliases:
+            now = book.change.now
             alias = Alias(name=name, into=into, merged=False, why=why)
-            book.change.drafts.append(named_alike(alias, now, told=source_texts.resting_on(there, now)))
+            book.change.drafts.append(named_alike(alias, now, told=source_texts.resting_on(still, now)))
 
 
-def _batches(waits: Sequence[Due], settings: FactsConfig, *, alone: Collection[str] | None) -> Iterator[list[Due]]:
+def _batches(waits: Sequence[Due], settings: FactsConfig, alone: Collection[str]) -> Iterator[list[Due]]:
     """What waits, some at a time. What failed is tried alone, so that one message cannot spoil it for others.
 
     Args:
         waits: What waits.
         settings: How many at a time.
-        alone: The keys of what is to be shown alone as well; None: all.
+        alone: The keys of what is to be shown alone as well.
     """
     some: list[Due] = []
     size = 0
     for due in waits:
         length = min(len(due.message.text), settings.batch_chars)
-        single = alone is None or due.attempts > 0 or due.key in alone
+        single = due.attempts > 0 or due.key in alone
         full = len(some) >= settings.batch_messages or size + length > settings.batch_chars
         if some and (single or full):
             yield some
             some, size = [], 0
         some.append(due)
-        size += length
-        if single:
-            yield some
-            some, size = [], 0
+        size = settings.batch_chars if single else size + length
     if some:
         yield some

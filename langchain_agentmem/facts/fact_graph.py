@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from langchain_agentmem.base.argument_checks import check_whole, limit_given, text_given, texts_given
 from langchain_agentmem.base.clock import time_given
@@ -16,7 +16,6 @@ from langchain_agentmem.facts.fact import Alias, Entity, Fact, Neighbour, entity
 from langchain_agentmem.facts.fact_events import Rules
 from langchain_agentmem.facts.fact_extraction import FactsGround
 from langchain_agentmem.facts.fact_queries import matching
-from langchain_agentmem.facts.fact_store import Standing
 from langchain_agentmem.language_models.model_calls import Do, Work
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.memory_access import as_step, listed, looking
@@ -64,22 +63,17 @@ def neighbours_work(
 
     def look(view: View) -> Steps[list[Neighbour]]:
         agreed = yield from ground.rules(view)
-        here = agreed.canonical(entity)
-        seen, frontier = {here}, {here}
+        walk = _Walk(view, agreed, when, entity)
         found: list[Neighbour] = []
         for distance in range(1, most + 1):
-            beyond: dict[str, Neighbour] = {}
-            for each in (yield from _around(view, agreed, frontier, when)):
-                names = each.known.object, each.known.subject
-                keys = agreed.canonical(names[0]), agreed.canonical(names[1])
-                for name, key, near in ((names[0], keys[0], keys[1]), (names[1], keys[1], keys[0])):
-                    if key not in seen and key not in beyond and near in frontier:
-                        fact = fact_store.fact_of(*each, agreed)
-                        beyond[key] = Neighbour(name=agreed.spelled(name), distance=distance, fact=fact)
-            found += sorted(beyond.values(), key=lambda each: each.name)
-            seen |= beyond.keys()
-            frontier = set(beyond)
-            if not frontier:
+            yield from walk.step()
+            beyond = [
+                Neighbour(name=agreed.spelled(each.name), distance=distance, fact=each.fact)
+                for each in map(walk.reached.__getitem__, walk.frontier)
+                if each is not None
+            ]
+            found += sorted(beyond, key=lambda each: each.name)
+            if not beyond:
                 break
         return found
 
@@ -124,28 +118,17 @@ def path_work(
 
     def look(view: View) -> Steps[list[Fact] | None]:
         agreed = yield from ground.rules(view)
-        one, other = agreed.canonical(start), agreed.canonical(end)
-        # From both ends, always on where fewer wait. Each side knows for every entity the fact that led to it.
-        sides: list[dict[str, tuple[str, Fact] | None]] = [{one: None}, {other: None}]
-        frontiers = [{one}, {other}]
-        meeting = {one} & {other}
+        walks = [_Walk(view, agreed, when, start), _Walk(view, agreed, when, end)]  # from both ends
         for _ in range(most):
-            if meeting or not all(frontiers):
+            meeting = walks[0].reached.keys() & walks[1].reached.keys()
+            if meeting or not all(walk.frontier for walk in walks):
                 break
-            side = 0 if len(frontiers[0]) <= len(frontiers[1]) else 1
-            known, beyond = sides[side], set[str]()
-            for each in (yield from _around(view, agreed, frontiers[side], when)):
-                ends = agreed.canonical(each.known.subject), agreed.canonical(each.known.object)
-                for near, far in (ends, ends[::-1]):
-                    if near in frontiers[side] and far not in known:
-                        known[far] = (near, fact_store.fact_of(*each, agreed))
-                        beyond.add(far)
-            frontiers[side] = beyond
-            meeting = sides[0].keys() & sides[1].keys()
-        if not meeting:
+            yield from min(walks, key=lambda walk: len(walk.frontier)).step()
+        chains = [(walks[0].chain(key), walks[1].chain(key), key) for key in meeting]
+        if not chains:
             return None
-        middle = min(meeting, key=lambda key: (len(_chain(sides[0], key)) + len(_chain(sides[1], key)), key))
-        return [*reversed(_chain(sides[0], middle)), *_chain(sides[1], middle)]
+        there, back, _ = min(chains, key=lambda each: (len(each[0]) + len(each[1]), each[2]))
+        return [*reversed(there), *back]
 
     def told(found: list[Fact] | None) -> dict[str, Any]:
         return {"connected": False} if found is None else {"connected": True, **fact_store.facts_shown(found)}
@@ -196,9 +179,8 @@ def entities_work(ground: FactsGround, prefix: str = "", limit: int | None = Non
         facts = yield from memory_rows.named(view, FACT, sorted({samples[key] for key in chosen}))
         shown: list[Entity] = []
         for key in chosen:
-            extra = facts[samples[key]].extra
-            state = next(iter(fact_store.states_of({samples[key]: facts[samples[key]]}).values()), None)
-            spelled = (state.subject, state.object) if state else (extra["subject"], extra["object"])
+            state = fact_store.state_of(facts[samples[key]].extra)
+            spelled = (state.subject, state.object)
             name = next((each for each in spelled if agreed.canonical(each) == key), key)
             others = sorted({a.name for a in agreed.aliases.values() if a.merged and agreed.canonical(a.name) == key})
             shown.append(Entity(name=agreed.spelled(name), aliases=tuple(others), facts=counts[key]))
@@ -299,16 +281,12 @@ def _around_entity(
 
     def look(view: View) -> Steps[list[Fact]]:
         agreed = yield from ground.rules(view)
-        seen: set[str] = set()
-        frontier = {agreed.canonical(entity)}
+        walk = _Walk(view, agreed, when, entity)
         found: dict[str, Fact] = {}
         for _ in range(most):
-            if not frontier:
+            if not walk.frontier:
                 break
-            seen |= frontier
-            facts = [fact_store.fact_of(*each, agreed) for each in (yield from _around(view, agreed, frontier, when))]
-            found.update((fact.id, fact) for fact in facts)
-            frontier = {agreed.canonical(name) for fact in facts for name in (fact.subject, fact.object)} - seen
+            found.update((fact.id, fact) for fact in (yield from walk.step()))
         return sorted(found.values(), key=lambda fact: (fact.valid_from, fact.recorded_at, fact.id))
 
     return (yield from looking(ground, "facts.around", look, shown=False))
@@ -389,23 +367,51 @@ class _When:
         self.recorded = None if recorded is None else time_given(recorded, "recorded")
 
 
-def _around(view: View, agreed: Rules, names: Collection[str], when: _When) -> Steps[list[Standing]]:
-    """The facts that name some entities, and held then."""
-    keys = agreed.keys_of(names)
-    former = when.recorded is not None
-    found = yield from fact_store.about(view, subjects=keys, predicates=when.predicates, former=former)
-    found |= yield from fact_store.about(view, objects=keys, predicates=when.predicates, former=former)
-    every = yield from fact_store.standing(view, agreed, found, when.recorded, whole=names)
-    return [each for each in every if each.holds_at(when.at)]
+class _Reached(NamedTuple):
+    """How a walk came to an entity: by which name, from which entity, by its key, and by which fact."""
+
+    name: str
+    origin: str
+    fact: Fact
 
 
-def _chain(side: Mapping[str, tuple[str, Fact] | None], key: str) -> list[Fact]:
-    """The facts that lead from an entity back to where a side began."""
-    chain: list[Fact] = []
-    while (step := side[key]) is not None:
-        key, fact = step
-        chain.append(fact)
-    return chain
+class _Walk:
+    """A walk from an entity along the facts that held then, whichever way they point, one step at a time.
+
+    Attributes:
+        reached: The entities that it came to, by their keys; None for where it began.
+        frontier: Those that the last step came to.
+    """
+
+    def __init__(self, view: View, agreed: Rules, when: _When, start: str) -> None:
+        self._view, self._agreed, self._when = view, agreed, when
+        self.frontier = {agreed.canonical(start)}
+        self.reached: dict[str, _Reached | None] = dict.fromkeys(self.frontier)
+
+    def step(self) -> Steps[list[Fact]]:
+        """Follow the facts that name the entities of the frontier. Returns them."""
+        view, agreed, when, beyond = self._view, self._agreed, self._when, set[str]()
+        keys = agreed.keys_of(self.frontier)
+        former = when.recorded is not None
+        found = yield from fact_store.about(view, subjects=keys, predicates=when.predicates, former=former)
+        found |= yield from fact_store.about(view, objects=keys, predicates=when.predicates, former=former)
+        facts = yield from fact_store.settled(view, agreed, found, when.recorded, whole=self.frontier, at=when.at)
+        for fact in facts:
+            for name, other in ((fact.object, fact.subject), (fact.subject, fact.object)):
+                key, origin = agreed.canonical(name), agreed.canonical(other)
+                if origin in self.frontier and key not in self.reached:
+                    self.reached[key] = _Reached(name, origin, fact)
+                    beyond.add(key)
+        self.frontier = beyond
+        return facts
+
+    def chain(self, key: str) -> list[Fact]:
+        """The facts that lead from an entity back to where the walk began."""
+        chain: list[Fact] = []
+        while (reached := self.reached[key]) is not None:
+            chain.append(reached.fact)
+            key = reached.origin
+        return chain
 
 
 def _mermaid_label(text: str) -> str:

@@ -15,24 +15,17 @@ import json
 from base64 import b64decode
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Annotated, Any, NamedTuple, TypeAlias
 
-from langchain_agentmem.base.clock import NewId, is_time, moment
+from pydantic import Field, InstanceOf, TypeAdapter
+
+from langchain_agentmem.base.clock import EARLIEST, LATEST, NewId, moment
 from langchain_agentmem.base.namespaces import namespace_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput
 from langchain_agentmem.facts import fact_commands, fact_events, fact_store
-from langchain_agentmem.facts.fact import SINGLE_VALUED, Fact, predicate_key, sentence
-from langchain_agentmem.facts.fact_events import (
-    BESIDE,
-    RULE,
-    Event,
-    Rules,
-    agreement,
-    in_words,
-    rules_in,
-    state,
-)
+from langchain_agentmem.facts.fact import SINGLE_VALUED, Fact, data_file, predicate_key, sentence
+from langchain_agentmem.facts.fact_events import RULE, Event, Rules, agreement, in_words, rules_in, state
 from langchain_agentmem.facts.fact_extraction import FactsGround
 from langchain_agentmem.facts.fact_store import Book
 from langchain_agentmem.language_models.model_calls import Work
@@ -40,21 +33,7 @@ from langchain_agentmem.messages.message import decode_body
 from langchain_agentmem.rewinding import branches, memory_rows
 from langchain_agentmem.rewinding.branch_merge import Conflict, Prefer, Promoted, promoted, same
 from langchain_agentmem.rewinding.memory_access import Change, changing, looking
-from langchain_agentmem.rewinding.memory_rows import (
-    DUE,
-    FACT,
-    FAILURE,
-    FOREVER,
-    FORMER,
-    SAID,
-    TEXT,
-    Kept,
-    RowDraft,
-    View,
-    body_of,
-    kept_of,
-    text_of,
-)
+from langchain_agentmem.rewinding.memory_rows import FACT, FORMER, SAID, TEXT, Kept, RowDraft, View
 from langchain_agentmem.rewinding.message_sources import SET, UNDO
 from langchain_agentmem.rewinding.outlook import Outlook, row_texts, sighted
 from langchain_agentmem.search.memory_search import Hit, Recollection
@@ -83,7 +62,7 @@ def recollections(hits: Sequence[Hit], now: int, outlook: Outlook | None) -> Ste
             values |= yield from _values(sight.view, new)
             continue
         for branch in sorted({row["branch_id"] for row in new.values()}):  # each stands at the end of its own
-            view = yield from branches.view_of(branch, FOREVER - 1, now)
+            view = yield from branches.view_of(branch, memory_rows.FOREVER - 1, now)
             values |= yield from _values(view, {n: row for n, row in new.items() if row["branch_id"] == branch})
     return {
         hit.document: Recollection(
@@ -106,7 +85,7 @@ def _values(view: View, some: Mapping[int, Row]) -> Steps[dict[int, Fact]]:
     """Rows as they are seen from somewhere."""
     if not some:
         return {}
-    kept: dict[int, Kept] = {number: kept_of(row) for number, row in some.items()}
+    kept: dict[int, Kept] = {number: memory_rows.kept_of(row) for number, row in some.items()}
     values = {number: fact_store.raw_fact(each) for number, each in kept.items() if each.kind != FACT}
     facts = {each.key: each for each in kept.values() if each.kind == FACT}
     if facts:
@@ -116,9 +95,9 @@ def _values(view: View, some: Mapping[int, Row]) -> Steps[dict[int, Fact]]:
     return values
 
 
-KINDS = (RULE, TEXT, DUE, FACT, FORMER)
+KINDS = (RULE, TEXT, memory_rows.DUE, FACT, FORMER)
 """What is kept in a file."""
-CHECKED = (*KINDS, FAILURE)
+CHECKED = (*KINDS, memory_rows.FAILURE)
 """What can be told to be whole."""
 
 
@@ -128,7 +107,7 @@ def record_of(kept: Kept) -> dict[str, Any]:
         "kind": kept.kind,
         "id": kept.key,
         "label": kept.label,
-        "body": text_of(kept.body),
+        "body": memory_rows.text_of(kept.body),
         "created_at": kept.created_at,
         "extra": dict(kept.extra),
     }
@@ -182,12 +161,19 @@ def load(ground: FactsGround, records: list[Any]) -> Work[None]:
 
 
 def _draft(record: Any) -> RowDraft:
-    _holds(record, _RECORD)
+    forms = data_file("fact_records.yaml")
+    _holds(record, forms["record"])
     kind, key, extra, label = record["kind"], record["id"], record["extra"], record["label"]
-    _holds(extra, _RULES[label] if kind == RULE else _EXTRAS[kind])
+    _holds(extra, forms[label if kind == RULE else kind])
     if kind != RULE or "told" in extra:
-        _check_events(extra["told"], of_fact=kind in (FACT, FORMER))
-    draft = RowDraft(kind, key, body_of(record["body"]), record["created_at"], label=label, extra=extra)
+        for event in extra["told"]:
+            _holds(event, forms["event"])
+            if kind in (FACT, FORMER):
+                _holds(event, forms[event["do"]])
+            if event["do"] == SET:
+                _holds(event["fields"], {name: forms["fields"][name] for name in event["fields"]})
+        next(event for event in extra["told"] if event["do"] == SAID)
+    draft = RowDraft(kind, key, memory_rows.body_of(record["body"]), record["created_at"], label=label, extra=extra)
     if kind == TEXT:
         decode_body(draft.body or b"", extra["told"][0]["id"])
         return draft._replace(subject=extra["role"], findable=label is None)
@@ -198,94 +184,30 @@ def _draft(record: Any) -> RowDraft:
     return draft
 
 
-def _holds(given: Any, checks: Mapping[str, _Check]) -> None:
-    """Check the fields of something; those that are left out count as None where they may be left out."""
-    for name, is_right in checks.items():
-        _check(is_right(given.get(name) if name in _OPTIONAL else given[name]))
+def _holds(given: Any, form: Mapping[str, str]) -> None:
+    """Check the fields of something.
+
+    Raises:
+        KeyError: One is missing.
+        ValueError: One is of another type.
+    """
+    for name, type_name in form.items():
+        optional = type_name.startswith("maybe ")
+        value = given.get(name) if optional else given[name]
+        if not (optional and value is None):
+            _TYPES[type_name.removeprefix("maybe ")].validate_python(value, strict=True)
 
 
-def _check_events(events: Any, *, of_fact: bool) -> None:
-    """Check what something rests on, or all that was told of a fact."""
-    _check(isinstance(events, list))
-    for event in events:
-        _holds(event, _EVENT)
-        _check(all(_is_text(event[name]) for name in ("id", "in") if name in event))
-        _holds(event, _FACT_EVENTS[event["do"]] if of_fact else {})
-    _check(any(event["do"] == SAID for event in events))
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
-
-
-def _is_flag(value: Any) -> bool:
-    return isinstance(value, bool)
-
-
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63
-
-
-def _is_sure(value: Any) -> bool:
-    return value is None or (isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1)
-
-
-def _is_texts(value: Any) -> bool:
-    return isinstance(value, list | tuple) and all(map(_is_text, value))
-
-
-def _maybe(is_right: _Check) -> _Check:
-    return lambda value: value is None or is_right(value)
-
-
-def _are_fields(value: Any) -> bool:
-    """Whether this is what can be corrected of a fact."""
-    return all(_FIELDS[name](each) for name, each in value.items())
-
-
-_Check: TypeAlias = Callable[[Any], bool]
-_NAMES: Mapping[str, _Check] = dict.fromkeys(("subject", "predicate", "object", "role"), _is_text)
-_FIELDS: Mapping[str, _Check] = {
-    **_NAMES,
-    "given": _is_flag,
-    "lasting": _is_flag,
-    "start": is_time,
-    "end": _maybe(is_time),
-    "sure": _is_sure,
+_Text: TypeAlias = InstanceOf[str]  # pydantic's own refuses halves of characters
+_TYPES: Mapping[str, TypeAdapter[Any]] = {
+    "flag": TypeAdapter(bool),
+    "object": TypeAdapter(dict[_Text, Any]),
+    "sure": TypeAdapter(Annotated[float, Field(ge=0, le=1)]),
+    "text": TypeAdapter(_Text),
+    "texts": TypeAdapter(list[_Text]),
+    "time": TypeAdapter(Annotated[int, Field(ge=EARLIEST, le=LATEST)]),
+    "whole": TypeAdapter(Annotated[int, Field(ge=-(2**63), lt=2**63)]),
 }
-_OPTIONAL = {"given", "sure", "speaker"}
-_RECORD: Mapping[str, _Check] = {
-    "kind": CHECKED.__contains__,
-    "id": lambda value: _is_text(value) and bool(value),
-    "label": _maybe(_is_text),
-    "body": _is_text,
-    "created_at": is_time,
-    "extra": lambda value: isinstance(value, dict),
-}
-_RULES: Mapping[str, Mapping[str, _Check]] = {
-    "alias": {**dict.fromkeys(("name", "into", "why"), _is_text), "merged": _is_flag},
-    "single": {"single": _is_flag},
-    "description": {},
-}
-_EXTRAS: Mapping[str, Mapping[str, _Check]] = {
-    TEXT: {"words": _is_text, "role": _is_text, "speaker": _maybe(_is_text)},
-    DUE: {"attempts": _is_whole},
-    FACT: _NAMES,
-    FORMER: {"fact": _is_text, "names": _is_texts},
-    FAILURE: {"error": _is_text, "answer": _is_text, "given_up": _is_flag},
-}
-_EVENT: Mapping[str, _Check] = {"n": _is_whole, "at": is_time, "do": {SAID, SET, BESIDE, UNDO}.__contains__}
-_FACT_EVENTS: Mapping[str, Mapping[str, _Check]] = {
-    SAID: {"role": _is_text, "from": is_time, "to": _maybe(is_time), "given": _maybe(_is_flag), "sure": _is_sure},
-    SET: {"fields": _are_fields},
-    BESIDE: {"of": _is_texts},
-    UNDO: {"of": _is_whole},
-}
-
-
-def _check(right: bool) -> None:  # noqa: FBT001
-    if not right:
-        raise ValueError(right)
 
 
 PAGE = 500
@@ -303,68 +225,32 @@ def fact_problems() -> Steps[list[str]]:
     while page := (yield query.facts_after(after=after, kinds=kinds, limit=PAGE)):
         after = page[-1]["id"]
         for row in page:
-            trouble = _trouble_of(row, _text_read(row["body"]), _extra_read(row["extra"]))
-            if trouble is None and row["origin"] is None and row["document_id"] is None and _is_found(row):
-                trouble = "is not in the index"
+            indexed = row["origin"] is not None or row["document_id"] is not None
+            try:
+                trouble = _trouble_of(row, bytes(row["body"]), json.loads(row["extra"] or "{}"), indexed=indexed)
+            except (TypeError, ValueError, RecursionError):
+                trouble = "cannot be read"
             if trouble is not None:
                 found.append(f"memory {row['id']}, a {row['kind'].replace('_', ' ')}, {trouble}")
     return found
 
 
-def refuse_damaged_facts(told: Iterable[Mapping[str, Any]]) -> None:
-    """Refuse records of an export that are facts, or belong to them, and that nobody could read here.
-
-    Args:
-        told: Records of versions, as `rewinding/transfer.py` writes them.
-
-    Raises:
-        InvalidInput: One of them is damaged.
-    """
-    for record in told:
-        if record["kind"] in CHECKED and record["body"] is not None:
-            trouble = _trouble_of(record, _text_read(b64decode(record["body"])), record["extra"])
-            if trouble is not None:
-                raise InvalidInput(f"A record of what is remembered is damaged: {safe_repr(record['key'])} {trouble}.")
-
-
-def _trouble_of(row: Any, body: str | None, extra: Any) -> str | None:
+def _trouble_of(row: Any, body: bytes, extra: Any, *, indexed: bool = True) -> str | None:
     """What is wrong with something, if anything is."""
-    record = {"kind": row["kind"], "id": row["key"], "label": row["label"], "body": body,
-              "created_at": row["created_at"], "extra": {} if extra is None else extra}  # fmt: skip
+    record = {name: row[name] for name in ("kind", "label", "created_at")}
     try:
-        draft = draft_of(record)
-    except InvalidInput:
+        draft = draft_of({**record, "id": row["key"], "body": memory_rows.text_of(body), "extra": extra or {}})
+    except (InvalidInput, UnicodeDecodeError):
         return "cannot be read"
-    if row["kind"] == FACT and fact_events.state(record["extra"]) is None:
+    if row["kind"] == FACT and state(extra) is None:
         return None  # what was taken back is looked up by nobody but who knows its id
     if row["kind"] in (FACT, FORMER):
         if (row["label"], row["subject"], row["object"]) != (draft.label, draft.subject, draft.object):
             return "is not looked up by what it says"
-        names = record["extra"]["names"] if row["kind"] == FORMER else fact_store.names_of(record["extra"])
-        if body != sentence(*names):
+        names = extra["names"] if row["kind"] == FORMER else fact_store.names_of(extra)
+        if body != memory_rows.body_of(sentence(*names)):
             return "does not say what was told of it"
-    return None
-
-
-def _is_found(row: Any) -> bool:
-    """Whether a search is to find something that is whole."""
-    if row["kind"] == FACT:
-        return fact_events.state(json.loads(row["extra"])) is not None
-    return row["kind"] == memory_rows.TEXT and row["label"] is None
-
-
-def _text_read(body: Any) -> str | None:
-    try:
-        return None if body is None else memory_rows.text_of(bytes(body))
-    except ValueError:
-        return None
-
-
-def _extra_read(text: Any) -> Any:
-    try:
-        return None if text is None else json.loads(text)
-    except (ValueError, RecursionError):
-        return None
+    return "is not in the index" if draft.findable and not indexed else None
 
 
 Name = tuple[str, int]
@@ -434,15 +320,13 @@ def _sides(change: Change, base: View, child: View, kind: str) -> Steps[_Sides]:
 
 
 def _promote(
-    change: Change, kind: str, sides: _Sides, prefer: Prefer, found: PromotedFacts, say: Callable[[Kept], str]
+    change: Change, kind: str, sides: _Sides, prefer: Prefer, say: Callable[[Kept], str] = lambda kept: kept.text
 ) -> Promoted:
     """Have the parent hold what only the child changed of a kind; what both changed is a conflict."""
     news = promoted("facts", *sides, prefer, say)
     change.drafts += map(_again, news.new)
     for key in news.gone:
         change.remove(kind, key)
-    found.removed.extend(news.gone)
-    found.conflicts.extend(news.conflicts)
     return news
 
 
@@ -452,36 +336,24 @@ def _again(kept: Kept) -> RowDraft:
 
 
 def _promote_rules(change: Change, base: View, child: View, prefer: Prefer, found: PromotedFacts) -> Steps[Rules]:
-    news = _promote(change, RULE, (yield from _sides(change, base, child, RULE)), prefer, found, in_words)
+    news = _promote(change, RULE, (yield from _sides(change, base, child, RULE)), prefer, in_words)
     found.rules.extend(kept.key for kept in news.new)
+    found.removed.extend(news.gone)
+    found.conflicts.extend(news.conflicts)
     there = {kept.key: kept for kept in (yield from memory_rows.current(change.view, RULE))}
     there.update({kept.key: kept for kept in news.new})
     return agreement((kept for key, kept in there.items() if key not in news.gone), SINGLE_VALUED)
 
 
 def _promote_texts(change: Change, base: View, child: View, prefer: Prefer, found: PromotedFacts) -> Steps[None]:
-    sides = yield from _sides(change, base, child, TEXT)
-    kept_twice = {  # the same message, added on both sides
-        key
-        for key, kept in sides.child.items()
-        if key in sides.parent and (kept.body, kept.label) == (sides.parent[key].body, sides.parent[key].label)
-    }
-    new_sides = _Sides(*({key: kept for key, kept in side.items() if key not in kept_twice} for side in sides))
-    news = _promote(change, TEXT, new_sides, prefer, found, lambda kept: fact_store.message_of(kept).text)
+    texts = yield from _sides(change, base, child, TEXT)
+    news = _promote(change, TEXT, texts, prefer, lambda kept: fact_store.message_of(kept).text)
     found.texts.extend(kept.key for kept in news.new)
-    dues = yield from _sides(change, base, child, DUE)
-    come = {kept.key for kept in news.new}
-    keys = list(dict.fromkeys([*dues.base, *dues.child, *come, *news.gone]))
-    said = yield from memory_rows.named(base, TEXT, keys)
-    says = yield from memory_rows.named(change.view, TEXT, keys)
-    for key in keys:
-        waits = dues.child.get(key)
-        if key in come and waits is not None:
-            change.drafts.append(_again(waits))
-        elif waits is None and (key in come or key in news.gone or same(said.get(key), says.get(key))):
-            change.remove(DUE, key)  # the child learned what there was to learn
-    failures = yield from _sides(change, base, child, FAILURE)
-    change.drafts += map(_again, promoted("facts", *failures, prefer).new)
+    found.removed.extend(news.gone)
+    # The same message that was added on both sides is none.
+    found.conflicts.extend(each for each in news.conflicts if each.parent != each.child)
+    for kind in (memory_rows.DUE, memory_rows.FAILURE):
+        _promote(change, kind, (yield from _sides(change, base, child, kind)), prefer)
 
 
 # -- facts -----------------------------------------------------------------------------------------------------------
@@ -498,7 +370,7 @@ def _promote_facts(book: Book, base: View, child: View, found: PromotedFacts) ->
             continue
         goal = ids.get(key, key)
         mine = book.written.get(goal) or homes.get(key) or sides.parent.get(key)
-        extra = _together(was, mine, theirs, ids, joined=key in ids)
+        extra = _together(was, mine, theirs, ids)
         like = mine or theirs
         if extra is None:
             if mine is not None:
@@ -560,7 +432,7 @@ def _home(book: Book, theirs: Kept, taken: Mapping[str, Kept]) -> Steps[Kept | N
 
 
 def _together(
-    was: Kept | None, mine: Kept | None, theirs: Kept | None, ids: Mapping[str, str], *, joined: bool
+    was: Kept | None, mine: Kept | None, theirs: Kept | None, ids: Mapping[str, str]
 ) -> dict[str, Any] | None:
     """What was told of a fact in parent and child, but for what either forgot; None if nobody tells of it any more.
 
@@ -569,7 +441,6 @@ def _together(
         mine: The fact in the parent.
         theirs: The fact in the child.
         ids: What facts of the child are called here, if they are called something else.
-        joined: Whether parent and child learned it each for itself.
     """
     before, here, there = (
         _named(() if each is None else each.extra["told"], renamed)
@@ -586,10 +457,6 @@ def _together(
         if name in numbers_here:
             numbers[event["n"]] = numbers_here[name]
         elif name not in known:
-            twin = _twin(events, event) if joined else None
-            if twin is not None:
-                numbers[event["n"]] = twin
-                continue
             number = event["n"] if event["n"] not in used else max(used) + 1
             used.add(number)
             numbers[event["n"]] = number
@@ -607,22 +474,11 @@ def _together(
     return {**(like.extra if like else {}), "told": sorted(events, key=lambda event: event["at"])}
 
 
-def _twin(events: Sequence[Event], event: Event) -> int | None:
-    """The number of the event that says what another says, which somebody learned at another time."""
-    if event["do"] != SAID:
-        return None
-    for each in events:
-        if each["do"] == SAID and _says(each) == _says(event):
-            return int(each["n"])
-    return None
-
-
-def _says(event: Event) -> dict[str, Any]:
-    return {name: value for name, value in event.items() if name not in ("n", "at")}
-
-
 def _named(told: Iterable[Event], ids: Mapping[str, str]) -> list[tuple[Name, dict[str, Any]]]:
-    """Events with what tells each from others, also on another branch, where it may have another number."""
+    """Events with what tells each from others, also on another branch, where it may have another number.
+
+    Who says the same from the same message says it once, whenever it was learned.
+    """
     found: list[tuple[Name, dict[str, Any]]] = []
     names: dict[int, Name] = {}
     seen: Counter[str] = Counter()
@@ -630,7 +486,7 @@ def _named(told: Iterable[Event], ids: Mapping[str, str]) -> list[tuple[Name, di
         event = dict(each)
         if event["do"] == fact_events.BESIDE:
             event["of"] = sorted(ids.get(key, key) for key in event["of"])
-        says = {**event, "n": None}
+        says = {**event, "n": None, "at": None if event["do"] == SAID else event["at"]}
         if event["do"] == UNDO:
             says["of"] = names.get(event["of"])
         text = json.dumps(says, sort_keys=True)
@@ -654,7 +510,11 @@ def _promote_former(change: Change, kept: Kept, fact: str) -> Steps[None]:
 def _load(into: Import, head: Record, records: Sequence[Record]) -> Steps[None]:
     """Refuse damaged facts among the versions that `rewinding` takes."""
     del into, head
-    refuse_damaged_facts(records)
+    for record in records:
+        if record["kind"] in CHECKED and record["body"] is not None:
+            trouble = _trouble_of(record, b64decode(record["body"]), record["extra"])
+            if trouble is not None:
+                raise InvalidInput(f"A record of what is remembered is damaged: {safe_repr(record['key'])} {trouble}.")
     return
     yield
 

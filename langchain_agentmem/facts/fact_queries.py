@@ -126,23 +126,18 @@ def contradictions_work(
 
 def get_work(ground: FactsGround, fact_id: str) -> Work[Fact | None]:
     """A fact, or what was said, by its id; None where there is none, or it was taken back."""
-    return (yield from find(ground, fact_id))
+    look = partial(fact_in, ground, text_given(fact_id, "An id"))
+    return (yield from looking(ground, "facts.get", look, outputs=_found_shown, fact_id=fact_id))
 
 
-def find(ground: FactsGround, fact_id: str, *, shown: bool = True) -> Work[Fact | None]:
-    """A fact, or what was said, by its id; None where there is no such fact, or it was taken back."""
-    text_given(fact_id, "An id")
-
-    def look(view: View) -> Steps[Fact | None]:
-        facts = yield from fact_store.settled(
-            view, (yield from ground.rules(view)), (yield from memory_rows.named(view, FACT, [fact_id]))
-        )
-        if facts:
-            return facts[0]
-        said = yield from memory_rows.named(view, TEXT, [fact_id])
-        return fact_store.raw_fact(said[fact_id]) if fact_id in said else None
-
-    return (yield from looking(ground, "facts.get", look, outputs=_found_shown, shown=shown, fact_id=fact_id))
+def fact_in(ground: FactsGround, fact_id: str, view: View) -> Steps[Fact | None]:
+    """A fact, or what was said, that a view shows."""
+    found = yield from memory_rows.named(view, FACT, [fact_id])
+    facts = yield from fact_store.settled(view, (yield from ground.rules(view)), found)
+    if facts:
+        return facts[0]
+    said = yield from memory_rows.named(view, TEXT, [fact_id])
+    return fact_store.raw_fact(said[fact_id]) if fact_id in said else None
 
 
 def _found_shown(fact: Fact | None) -> dict[str, Any]:
@@ -159,40 +154,30 @@ def evidence_work(ground: FactsGround, fact_id: str) -> Work[list[Evidence]]:
     Returns:
         In the order in which we learned it; nothing where there is no such fact.
     """
-    work = _evidence(ground, text_given(fact_id, "An id"))
-    told = partial(listed, "sources", show=_evidence_shown)
-    return (yield from as_step(ground, "facts.evidence", work, outputs=told, fact_id=fact_id))
-
-
-def _evidence(ground: FactsGround, fact_id: str) -> Work[list[Evidence]]:
-    fact = yield from find(ground, fact_id, shown=False)
-    if fact is None:
-        return []
+    text_given(fact_id, "An id")
 
     def look(view: View) -> Steps[list[Evidence]]:
-        told = [(each.message_id, each.conversation_id) for each in fact.told if each.message_id is not None]
-        here = yield from source_texts.among(view, told)
-        found_there: list[Evidence] = []
-        for source in fact.told:
-            text, key = None, source.message_id
-            kept = None if key is None else source_texts.chosen(here, key, source.conversation_id)
+        fact = yield from fact_in(ground, fact_id, view)
+        sources = () if fact is None else fact.told
+        named = [(each.message_id, each.conversation_id) for each in sources if each.message_id is not None]
+        here = yield from source_texts.among(view, named)
+        found: list[Evidence] = []
+        for source in sources:
+            text, key, conversation = None, source.message_id, source.conversation_id
+            kept = None if key is None else source_texts.chosen(here, key, conversation)
             if kept is not None:
                 text = fact_store.message_of(kept).text
-            elif key is not None and source.conversation_id is not None:
-                entry = yield from message_log.get(message_log.Address(ground.point.path, source.conversation_id), key)
+            elif key is not None and conversation is not None:
+                entry = yield from message_log.get(message_log.Address(ground.point.path, conversation), key)
                 text = None if entry is None else body_text(entry.body)
-            found_there.append(
-                Evidence(
-                    message_id=source.message_id,
-                    conversation_id=source.conversation_id,
-                    role=source.role,
-                    recorded_at=source.recorded_at,
-                    text=text,
-                )
+            at = source.recorded_at
+            found.append(
+                Evidence(message_id=key, conversation_id=conversation, role=source.role, recorded_at=at, text=text)
             )
-        return found_there
+        return found
 
-    return (yield from looking(ground, "facts.sources", look, shown=False))
+    told = partial(listed, "sources", show=_evidence_shown)
+    return (yield from looking(ground, "facts.evidence", look, outputs=told, fact_id=fact_id))
 
 
 def from_message_work(ground: FactsGround, message_id: str) -> Work[list[Fact]]:
@@ -202,23 +187,20 @@ def from_message_work(ground: FactsGround, message_id: str) -> Work[list[Fact]]:
         ground: The facts.
         message_id: Its id.
     """
-    return (yield from facts_told_by(ground, message_id))
+    look, told = partial(facts_told_by, ground, text_given(message_id, "An id")), fact_store.facts_shown
+    return (yield from looking(ground, "facts.from_message", look, outputs=told, message_id=message_id))
 
 
-def facts_told_by(ground: FactsGround, message_id: str, *, shown: bool = True) -> Work[list[Fact]]:
-    """The facts that a message tells of."""
-    source = message_source(text_given(message_id, "An id"))
+def facts_told_by(ground: FactsGround, message_id: str, view: View) -> Steps[list[Fact]]:
+    """The facts that a view shows and that a message tells of."""
     path = ground.point.path
-
-    def look(view: View) -> Steps[list[Fact]]:
-        found_there = yield query.resting_on(keys=fact_store.as_json([source]), low=path, high=path + "\x01")
-        keys = sorted({row["key"] for row in found_there if row["kind"] == FACT})
-        facts = yield from memory_rows.named(view, FACT, keys)
-        settled = yield from fact_store.settled(view, (yield from ground.rules(view)), facts)
-        return [fact for fact in settled if message_id in fact.sources]
-
-    told = fact_store.facts_shown
-    return (yield from looking(ground, "facts.from_message", look, outputs=told, shown=shown, message_id=message_id))
+    resting = yield query.resting_on(
+        keys=fact_store.as_json([message_source(message_id)]), low=path, high=path + "\x01"
+    )
+    keys = sorted({row["key"] for row in resting if row["kind"] == FACT})
+    facts = yield from memory_rows.named(view, FACT, keys)
+    settled = yield from fact_store.settled(view, (yield from ground.rules(view)), facts)
+    return [fact for fact in settled if message_id in fact.sources]
 
 
 def search_work(
@@ -293,22 +275,17 @@ def listing(
 
     def look(view: View) -> Steps[list[Fact]]:
         agreed = yield from ground.rules(view)
-        many = most
+        many = None if limit is None else most
         while True:
-            if limit is None:
-                facts = yield from fact_store.everything(view, FACT)
-                said = yield from fact_store.everything(view, TEXT)
-            else:
-                facts = yield from fact_store.latest(view, FACT, many)
-                said = yield from fact_store.latest(view, TEXT, many)
+            facts = yield from fact_store.latest(view, FACT, many)
+            said = yield from fact_store.latest(view, TEXT, many)
             by_id = {kept.key: kept for kept in (*said, *facts)}
-            settled = yield from fact_store.settled(
-                view, agreed, {kept.key: kept for kept in facts}, whole=limit is None
-            )
+            found = {kept.key: kept for kept in facts}
+            settled = yield from fact_store.settled(view, agreed, found, whole=many is None)
             raw = [fact_store.raw_fact(kept) for kept in said if source_texts.is_listed(kept)]
             there = [[fact for fact in some if wanted(fact)] for some in (settled, raw)]
             # Of what came last, some may have been taken back, or be wanted by nobody.
-            if limit is None or all(
+            if many is None or all(
                 len(some) < many or len(left) >= most for some, left in zip((facts, said), there, strict=True)
             ):
                 break
@@ -366,7 +343,7 @@ def _rows(
     if obj is not None:
         keys = agreed.keys_of([agreed.canonical(obj)])
         return (yield from fact_store.about(view, objects=keys, predicates=predicates, former=former))
-    return {kept.key: kept for kept in (yield from fact_store.everything(view, FACT))}
+    return {kept.key: kept for kept in (yield from fact_store.latest(view, FACT))}
 
 
 def _pair(clash: Contradiction) -> dict[str, Any]:

@@ -20,23 +20,12 @@ from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import MessageError
 from langchain_agentmem.facts import fact_events
 from langchain_agentmem.facts.fact import RAW_PREDICATE, Fact, Source, entity_key, maybe_moment, predicate_key, sentence
-from langchain_agentmem.facts.fact_events import FactEnding, Rules, State
+from langchain_agentmem.facts.fact_events import Event, FactEnding, Rules, State
 from langchain_agentmem.messages.message import Message, decode_body
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.memory_access import LISTED, Change
 from langchain_agentmem.rewinding.memory_access import listed as counted
-from langchain_agentmem.rewinding.memory_rows import (
-    FACT,
-    FORMER,
-    SAID,
-    TEXT,
-    Kept,
-    RowDraft,
-    View,
-    body_of,
-    message_source,
-    version_of,
-)
+from langchain_agentmem.rewinding.memory_rows import FACT, FORMER, SAID, TEXT, Kept, RowDraft, View
 from langchain_agentmem.rewinding.message_sources import SET, UNDO, without
 from langchain_agentmem.storage import Steps, query
 from langchain_agentmem.storage.steps import Row
@@ -84,16 +73,12 @@ def about(
     return found
 
 
-def latest(view: View, kind: str, limit: int) -> Steps[list[Kept]]:
-    """The last facts, or texts, that a view shows, by when they were learned first, oldest first."""
+def latest(view: View, kind: str, limit: int | None = None) -> Steps[list[Kept]]:
+    """The last facts, or texts, that a view shows, by when they were learned first, oldest first; None for all."""
+    if limit is None:
+        return sorted((yield from memory_rows.current(view, kind)), key=lambda kept: kept.created_at)
     found = yield query.latest_facts(**view.parameters(), kind=kind, limit=limit)
     return list(reversed(_kept(found).values()))
-
-
-def everything(view: View, kind: str) -> Steps[list[Kept]]:
-    """All facts, or texts, that a view shows, in the order in which they were learned first."""
-    found = yield from memory_rows.current(view, kind)
-    return sorted(found, key=lambda kept: kept.created_at)
 
 
 def states_of(found: Mapping[str, Kept], recorded: int | None = None) -> dict[str, State]:
@@ -101,33 +86,16 @@ def states_of(found: Mapping[str, Kept], recorded: int | None = None) -> dict[st
     return {key: known for key, kept in found.items() if (known := fact_events.state(kept.extra, recorded)) is not None}
 
 
-class Standing(NamedTuple):
-    """A fact, and how it stands among others.
-
-    Attributes:
-        key: Its id.
-        known: What is known of it.
-        ending: When it ended.
-    """
-
-    key: str
-    known: State
-    ending: FactEnding
-
-    def holds_at(self, at: int) -> bool:
-        """Whether it held at a time, in microseconds since 1970."""
-        return self.known.start <= at and (self.ending.at is None or at < self.ending.at)
-
-
-def standing(
+def settled(
     view: View,
     agreed: Rules,
     found: Mapping[str, Kept],
     recorded: int | None = None,
     *,
     whole: bool | Collection[str] = False,
-) -> Steps[list[Standing]]:
-    """What rows say, with the ends that other facts gave them, in the order in which they came.
+    at: int | None = None,
+) -> Steps[list[Fact]]:
+    """What rows say as facts, with the ends that other facts gave them, in the order in which they came.
 
     Args:
         view: From where.
@@ -136,6 +104,7 @@ def standing(
         recorded: What was learned later does not count. Default: everything counts.
         whole: Whether all facts of the same subjects and predicates are among them; or the subjects, as they are
             compared, of which that is true.
+        at: Only what held then. Default: all.
     """
     states = every = states_of(found, recorded)
     if whole is not True:
@@ -148,30 +117,11 @@ def standing(
             others = yield from about(view, subjects=subjects, predicates=predicates, former=recorded is not None)
             every = {**states_of(others, recorded), **states}
     ends = fact_events.endings(every, agreed)
-    return [Standing(key, known, ends[key]) for key, known in states.items()]
-
-
-def settled(
-    view: View,
-    agreed: Rules,
-    found: Mapping[str, Kept],
-    recorded: int | None = None,
-    *,
-    whole: bool = False,
-    at: int | None = None,
-) -> Steps[list[Fact]]:
-    """The same as facts.
-
-    Args:
-        view: From where.
-        agreed: What is agreed on names.
-        found: The rows, by the ids of the facts.
-        recorded: What was learned later does not count. Default: everything counts.
-        whole: Whether all facts of the same subjects and predicates are among them.
-        at: Only what held then. Default: all.
-    """
-    every = yield from standing(view, agreed, found, recorded, whole=whole)
-    return [fact_of(*each, agreed) for each in every if at is None or each.holds_at(at)]
+    return [
+        fact_of(key, known, ends[key], agreed)
+        for key, known in states.items()
+        if at is None or fact_events.overlaps(known, ends[key].at, at, at + 1)
+    ]
 
 
 def fact_of(key: str, known: State, ending: FactEnding, agreed: Rules) -> Fact:
@@ -185,18 +135,15 @@ def fact_of(key: str, known: State, ending: FactEnding, agreed: Rules) -> Fact:
         valid_from=moment(known.start),
         valid_to=maybe_moment(ending.at),
         recorded_at=moment(known.learned),
-        told=tuple(
-            Source(
-                message_id=event.get("id"),
-                conversation_id=event.get("in"),
-                role=event["role"],
-                recorded_at=moment(event["at"]),
-            )
-            for event in known.said
-        ),
+        told=tuple(map(_source, known.said)),
         confidence=known.sure,
         ended_by=ending.by,
     )
+
+
+def _source(event: Event) -> Source:
+    message, conversation, at = event.get("id"), event.get("in"), moment(event["at"])
+    return Source(message_id=message, conversation_id=conversation, role=event["role"], recorded_at=at)
 
 
 def raw_fact(kept: Kept) -> Fact:
@@ -223,7 +170,7 @@ def message_of(kept: Kept) -> Message:
 
 def _kept(found: Sequence[Row]) -> dict[str, Kept]:
     """Rows by their keys; a version and its copies are one."""
-    return {row["key"]: version_of(row) for row in found}
+    return {row["key"]: memory_rows.version_of(row) for row in found}
 
 
 def state_of(extra: Mapping[str, Any]) -> State:
@@ -357,7 +304,7 @@ class Book:
             key = fact or min(same, key=lambda key: (states[key].start, key))
             says_more = fact_events.says_more(states[key], event)
             if says_more:
-                self.restate(found[key], _with_event(found[key].extra, event))
+                self._happens(found[key], event)
             self._note(key, states, changed=says_more)
             return key
         extra = {
@@ -379,9 +326,7 @@ class Book:
             kept: The fact.
             fields: Those of its `State` that change.
         """
-        extra = kept.extra
-        event = {"n": _next_number(extra), "at": self.change.now, "do": SET, "fields": dict(fields)}
-        self.restate(kept, _with_event(extra, event))
+        self._happens(kept, {"do": SET, "fields": dict(fields)})
 
     def undo(self, kept: Kept) -> Steps[None]:
         """Take back the last thing that happened to a fact: that another ended it, or an event of its own.
@@ -389,14 +334,11 @@ class Book:
         Args:
             kept: The fact.
         """
-        extra = kept.extra
-        event: dict[str, Any] = {"n": _next_number(extra), "at": self.change.now}
         ender = yield from self._ended_last(kept)
         if ender is None:
-            event |= {"do": UNDO, "of": fact_events.undone(extra["told"])}
+            self._happens(kept, {"do": UNDO, "of": fact_events.undone(kept.extra["told"])})
         else:
-            event |= {"do": fact_events.BESIDE, "of": [ender]}
-        self.restate(kept, _with_event(extra, event))
+            self._happens(kept, {"do": fact_events.BESIDE, "of": [ender]})
 
     def remove(self, kept: Kept) -> Steps[None]:
         """Have a fact be gone, with what it said before it was corrected."""
@@ -419,7 +361,7 @@ class Book:
         def gone(event: Mapping[str, Any]) -> bool:
             return bool(event.get("id") == name and event.get("in", conversation) == conversation)
 
-        sources = [message_source(name)]
+        sources = [memory_rows.message_source(name)]
         found = yield query.resting_on(keys=as_json(sources), low=path, high=path + "\x01")
         for kept in (yield from self._named(FACT, found)):
             extra = without(kept.extra, gone)
@@ -442,12 +384,18 @@ class Book:
         names = names_of(extra)
         if kept.extra and names_of(kept.extra) != names:
             self._write_former(kept)
-        body = body_of(sentence(*names))
+        body = memory_rows.body_of(sentence(*names))
         self.written[kept.key] = kept._replace(body=body, extra=extra)
         draft = RowDraft(FACT, kept.key, body, kept.created_at, extra=extra, findable=known is not None)
         self.change.drafts.append(looked_up_by(draft, names))
 
     # -- plumbing --------------------------------------------------------------------------------------------------
+
+    def _happens(self, kept: Kept, event: Mapping[str, Any]) -> None:
+        """Add an event to what was told of a fact."""
+        told = kept.extra["told"]
+        event = {"n": _next_number(kept.extra), "at": self.change.now, **event}
+        self.restate(kept, {**kept.extra, "told": [*told, event]})
 
     def _note(self, key: str, before: Mapping[str, State], *, changed: bool) -> None:
         known = fact_events.state(self.written[key].extra) if changed else before[key]
@@ -500,7 +448,7 @@ class Book:
         said = [event for event in kept.extra["told"] if event["do"] == SAID]
         extra = {"fact": kept.key, "names": names, "told": said}
         key = f"{kept.key} {_next_number(kept.extra)}"
-        draft = RowDraft(FORMER, key, body_of(sentence(*names)), self.change.now, extra=extra)
+        draft = RowDraft(FORMER, key, memory_rows.body_of(sentence(*names)), self.change.now, extra=extra)
         self.change.drafts.append(looked_up_by(draft, names))
 
 
@@ -532,10 +480,6 @@ def _unwritten(key: str, now: int) -> Kept:
 
 def _next_number(extra: Mapping[str, Any]) -> int:
     return 1 + max([int(event["n"]) for event in extra["told"]], default=0)
-
-
-def _with_event(extra: Mapping[str, Any], *events: Mapping[str, Any]) -> dict[str, Any]:
-    return {**extra, "told": [*extra["told"], *events]}
 
 
 def facts_shown(facts: Sequence[Fact]) -> dict[str, Any]:
@@ -577,27 +521,19 @@ def turns_shown(turns: Iterable[SpokenTurn], refused: Sequence[str] = ()) -> dic
         turns: The statements, in their order.
         refused: What was said and is no fact, in sentences.
     """
-    added: dict[str, str] = {}
-    changed: dict[str, str] = {}
-    ended: dict[str, str] = {}
-    known: list[str] = []
+    facts: dict[str, dict[str, str]] = {"added": {}, "changed": {}, "ended": {}, "known": {}}
     for turn in turns:
-        text = _text(turn.after)
-        if turn.key not in turn.before:
-            added[turn.key] = text
-        elif turn.changed:
-            changed[turn.key] = text
-        else:
-            known.append(turn.key)
-        ended.update((key, _text(turn.before[key])) for key in _ended(turn))
-    shown: dict[str, Any] = {
-        "added": _pairs(added),
+        outcome = "added" if turn.key not in turn.before else "changed" if turn.changed else "known"
         # What a batch added, and was told another source of, is shown once.
-        "changed": _pairs({key: text for key, text in changed.items() if key not in added}),
-        "ended": _pairs(ended),
-        "refused": [brief(each) for each in refused],
+        if outcome != "changed" or turn.key not in facts["added"]:
+            facts[outcome][turn.key] = _text(turn.after)
+        facts["ended"].update((key, _text(turn.before[key])) for key in _ended(turn))
+    known = list(facts.pop("known"))
+    shown: dict[str, Any] = {
+        outcome: [{"id": key, "text": text} for key, text in some.items()] for outcome, some in facts.items()
     }
-    return {**shown, "known_ids": list(dict.fromkeys(known))} if known else shown
+    shown["refused"] = [brief(each) for each in refused]
+    return {**shown, "known_ids": known} if known else shown
 
 
 def removed_shown(drafts: Iterable[RowDraft]) -> dict[str, Any]:
@@ -632,10 +568,6 @@ def _ended(turn: SpokenTurn) -> list[str]:
 def _fact(fact: Fact) -> dict[str, Any]:
     told_of: dict[str, Any] = {"id": fact.id, "text": brief(fact.text), "valid_from": fact.valid_from}
     return {**told_of, "valid_to": fact.valid_to} if fact.valid_to is not None else told_of
-
-
-def _pairs(facts: Mapping[str, str]) -> list[dict[str, str]]:
-    return [{"id": key, "text": text} for key, text in facts.items()]
 
 
 def _text(known: State) -> str:

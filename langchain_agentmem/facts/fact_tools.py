@@ -13,7 +13,7 @@ rewound with the thread, and a node that is executed again reads again and remem
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -31,8 +31,8 @@ from langchain_agentmem.base.namespaces import config_given, id_of, path_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.facts import fact_commands
-from langchain_agentmem.facts.fact import Fact, FactsConfig
-from langchain_agentmem.facts.fact_extraction import FactsGround, Learned, Teacher, learning, times_in
+from langchain_agentmem.facts.fact import Fact, FactsConfig, data_file
+from langchain_agentmem.facts.fact_extraction import FactsGround, Learned, learning, times_in
 from langchain_agentmem.facts.kg_memory import KGMemory
 from langchain_agentmem.facts.source_texts import Due
 from langchain_agentmem.language_models.model_calls import Work, aperform, perform, usable_model
@@ -160,33 +160,13 @@ def _history(facts: KGMemory, given: FactHistory) -> Calls[Any]:
     return {**read, "left_out": left_out} if left_out else read
 
 
-OPERATIONS: tuple[Operation, ...] = (
-    Operation(
-        name="fact_add",
-        about=(
-            "Keep a fact as subject, predicate and object, such as: Maya Ortiz, lives in, Lisbon. It is kept with the "
-            "time in which it holds. Where only one value can hold at a time, the value before it ends, and is kept "
-            "as what was."
-        ),
-        arguments=FactAdd,
-        do=_add,
-        adds=True,
-    ),
-    Operation(
-        name="fact_search",
-        about="Search the facts that are kept, what holds no longer included, and what was said. Gives the times, too.",
-        arguments=FactSearch,
-        do=_search,
-        reads=True,
-    ),
-    Operation(
-        name="fact_history",
-        about="Read all that ever held of somebody or something, in order, with the times and how it is known.",
-        arguments=FactHistory,
-        do=_history,
-        reads=True,
-    ),
-)
+_ABOUT = data_file("fact_operations.yaml")
+_WORK: Mapping[str, tuple[type[Arguments], Callable[[Any, Any], Calls[Any]]]] = {
+    "fact_add": (FactAdd, _add),
+    "fact_search": (FactSearch, _search),
+    "fact_history": (FactHistory, _history),
+}
+OPERATIONS = tuple(Operation(name=name, arguments=given, do=do, **_ABOUT[name]) for name, (given, do) in _WORK.items())
 """What a model can do with facts."""
 
 
@@ -262,8 +242,8 @@ class RememberFacts(Runnable[Any, dict[str, Any]]):
         messages_key: str = "messages",
         settings: FactsConfig | None = None,
     ) -> None:
-        usable = usable_model(model)
-        if usable is None:
+        self._model = usable_model(model)
+        if self._model is None:
             raise InvalidInput("To extract facts a model is needed: memory.remember_facts(model).")
         if branch is not None:
             id_of(branch, "branch")
@@ -274,7 +254,6 @@ class RememberFacts(Runnable[Any, dict[str, Any]]):
         if not isinstance(messages_key, str) or not messages_key:
             raise InvalidInput(f"messages_key must be the name of a key, not {safe_repr(messages_key)}.")
         self._database = database_of(memory)
-        self._teacher = Teacher(usable)
         self._branch = branch
         self._namespace = namespace
         self._roles = frozenset(texts_given(roles, "Roles"))
@@ -356,7 +335,7 @@ class RememberFacts(Runnable[Any, dict[str, Any]]):
             is_mine = due.conversation == conversation and due.message.message_id in mine
             return is_mine or due.listed or due.attempts > 0
 
-        return new, (yield from learning(ground, self._teacher, wanted=wanted, patient=True))
+        return new, (yield from learning(ground, self._model, wanted=wanted, patient=True))
 
     def _point(self, config: RunnableConfig) -> Standpoint:
         if self._branch is not None:

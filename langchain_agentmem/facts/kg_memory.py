@@ -39,7 +39,6 @@ until `unmerge`; `to_networkx`, `to_json` and `to_mermaid` draw it.
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import logging
 import os
@@ -67,13 +66,13 @@ from langchain_agentmem.conversations.persistence import (
 from langchain_agentmem.errors import InvalidInput, MemoryClosed, MessageError
 from langchain_agentmem.facts import fact_commands, fact_graph, fact_part, fact_queries, fact_store, source_texts
 from langchain_agentmem.facts.fact import ExtractionFailure, Fact, FactsConfig
-from langchain_agentmem.facts.fact_extraction import FactsGround, Learned, Teacher, learning
+from langchain_agentmem.facts.fact_extraction import FactsGround, Learned, learning
 from langchain_agentmem.language_models.model_calls import Do, Work, aperform, both, perform, usable_model
 from langchain_agentmem.messages.message import Message
 from langchain_agentmem.messages.provider_content import ImageFiles
 from langchain_agentmem.rewinding import branch_merge, memory_rows
 from langchain_agentmem.rewinding.branches import BranchAt, Standpoint, branch_at
-from langchain_agentmem.rewinding.memory_access import as_step, listed, looking, whose
+from langchain_agentmem.rewinding.memory_access import as_step, listed, looking
 from langchain_agentmem.rewinding.memory_rows import TEXT, View
 from langchain_agentmem.storage import Steps, jobs
 from langchain_agentmem.storage.database import Database, HasDatabase, database_of
@@ -164,7 +163,6 @@ class KGMemory(EventSource):
             text_given(description, "A description")
         self._database = database_of(memory)
         self._model = usable_model(model)
-        self._teacher = None if self._model is None else Teacher(self._model)
         self._attendant = Attendant(self._look, "agentmem-facts")
         self._asking: list[None] = []  # one for each caller who is having a text extracted just now
         point = branch_at(branch, namespace, self._database.scopes)
@@ -173,7 +171,7 @@ class KGMemory(EventSource):
             database=self._database, point=point, settings=self.settings, description=description
         )
         self._wanted = WantedJob(point.path, JOBS, point.name)
-        if self._teacher is not None and isinstance(point, BranchAt):
+        if self._model is not None and isinstance(point, BranchAt):
             self._attendant.start()
             self._attendant.notify()  # another process may have left something
 
@@ -446,7 +444,7 @@ class KGMemory(EventSource):
         Raises:
             InvalidInput: There is no model, or an argument is wrong.
         """
-        if self._teacher is None:
+        if self._model is None:
             raise InvalidInput(
                 "To extract facts a model is needed: memory.facts(…, model=…). Without one, use add_fact()."
             )
@@ -458,7 +456,7 @@ class KGMemory(EventSource):
                 yield from as_step(
                     self._ground,
                     "facts.remember",
-                    self._extracted(self._teacher, said),
+                    self._extracted(said),
                     outputs=fact_store.facts_shown,
                     messages=partial(fact_store.messages_shown, [said]),
                 )
@@ -469,7 +467,7 @@ class KGMemory(EventSource):
 
     extract_and_update_from_text, aextract_and_update_from_text = both(extract_and_update_from_text_work)
 
-    def drain(self) -> int:
+    def drain_work(self) -> Work[int]:
         """Have facts extracted from all that waits, now, and wait for it.
 
         What the model fails at is tried again at once, up to `max_attempts` of the settings; then it is given up, and
@@ -481,32 +479,16 @@ class KGMemory(EventSource):
         Returns:
             How many messages this call has settled, beside those that others did; 0 without a model.
         """
-        if self._teacher is None:
+        if self._model is None:
             return 0
-        if not isinstance(self._ground.point, BranchAt):
-            return self._do(self._draining(learning(self._ground, self._teacher))).messages
-        with self._database.tracing.step("memory.facts.drain", inputs=lambda: whose(self._ground)) as step:
-            done: list[Learned] = []
-            while True:
-                learned: list[Learned] = []
-                pause = self._database.worker.attempt(self._wanted, partial(self._learn, learned, patient=False))
-                done += learned
-                if pause is None and not any(each.lost for each in learned):
-                    break
-                time.sleep(pause or 0.0)
-            together = Learned(
-                sum(each.messages for each in done),
-                any(each.failed for each in done),
-                fact_ids=tuple(key for each in done for key in each.fact_ids),
-            )
-            step.finish(together.told)
-        return together.messages
+        learned = Learned()
+        work = learning(self._ground, self._model, learned=learned)
+        if isinstance(self._ground.point, BranchAt):
+            work = self._in_turn(learned)
+        yield from as_step(self._ground, "facts.drain", work, outputs=Learned.told)
+        return learned.messages
 
-    async def adrain(self) -> int:
-        """`drain`, awaited."""
-        if self._teacher is not None and not isinstance(self._ground.point, BranchAt):
-            return (await self._ado(self._draining(learning(self._ground, self._teacher)))).messages
-        return await asyncio.to_thread(self.drain)
+    drain, adrain = both(drain_work)
 
     def waiting_work(self) -> Work[int]:
         """How many messages wait to have facts extracted from them."""
@@ -544,7 +526,7 @@ class KGMemory(EventSource):
         """
         return self._on(BranchAt(self._ground.point.path, id_of(name, "branch"), self._ground.database.scopes))
 
-    def fork(self, name: str) -> Self:
+    def fork_work(self, name: str) -> Work[KGMemory]:
         """Begin a branch here: it sees all that this one has, and nothing of what comes later. Nothing is copied.
 
         The branch is that of `memory.layers` too.
@@ -555,11 +537,9 @@ class KGMemory(EventSource):
         Raises:
             InvalidInput: The name is taken, or this is the memory of a thread.
         """
-        return self._on(self._do(branch_merge.forking(self._ground, id_of(name, "branch"))))
+        return self._on((yield from branch_merge.forking(self._ground, id_of(name, "branch"))))
 
-    async def afork(self, name: str) -> Self:
-        """`fork`, awaited."""
-        return self._on(await self._ado(branch_merge.forking(self._ground, id_of(name, "branch"))))
+    fork, afork = both(fork_work)
 
     # -- plumbing ----------------------------------------------------------------------------------------------------
 
@@ -603,7 +583,8 @@ class KGMemory(EventSource):
         return (yield from self._items(facts if limit is None else facts[max(0, len(facts) - limit) :]))
 
     def _one(self, key: str) -> Work[list[_Item]]:
-        fact = yield from fact_queries.find(self._ground, key, shown=False)
+        look = partial(fact_queries.fact_in, self._ground, key)
+        fact = yield from looking(self._ground, "facts.get", look, shown=False)
         return (yield from self._items([] if fact is None else [fact]))
 
     def _key_at(self, idx: int) -> Work[str]:
@@ -638,17 +619,25 @@ class KGMemory(EventSource):
             self._database.hooks.emit(event)
         return found
 
-    def _extracted(self, teacher: Teacher, said: Message) -> Work[list[Fact]]:
+    def _extracted(self, said: Message) -> Work[list[Fact]]:
         yield from fact_commands.keep(self._ground, [said], shown=False)
-        yield from learning(self._ground, teacher, only=[said.message_id], patient=True)
-        return (yield from fact_queries.facts_told_by(self._ground, said.message_id, shown=False))
+        yield from learning(self._ground, self._model, wanted=lambda due: due.key == said.message_id, patient=True)
+        look = partial(fact_queries.facts_told_by, self._ground, said.message_id)
+        return (yield from looking(self._ground, "facts.from_message", look, shown=False))
 
-    def _draining(self, work: Work[Learned]) -> Work[Learned]:
-        return (yield from as_step(self._ground, "facts.drain", work, outputs=Learned.told))
+    def _in_turn(self, learned: Learned) -> Work[Learned]:
+        """Learn once it is this memory's turn, and until nobody else is at it."""
+        while True:
+            learned.lost = False
+            learn = partial(self._learn, learned, patient=False)
+            pause = yield Do(partial(self._database.worker.attempt, self._wanted, learn))
+            if pause is None and not learned.lost:
+                return learned
+            yield Do(partial(time.sleep, pause or 0.0))
 
     def _look(self) -> Looked:
         """Extract facts from what waits, in the background."""
-        learned: list[Learned] = []
+        learned = Learned()
         try:
             if not self._database.engine.read(self._is_waited_for) or self._asking:
                 return Looked()
@@ -660,21 +649,18 @@ class KGMemory(EventSource):
                 return Looked(over=True)
             logger.warning("No facts were extracted for %r; it will be tried again.", self.name, exc_info=True)
             return Looked(jobs.pause(0), failed=True)
-        failed = any(each.failed for each in learned)
-        if failed or any(each.lost for each in learned):  # whoever has the right now may die
+        if learned.failed or learned.lost:  # whoever has the right now may die
             pause = jobs.pause(0)
-        return Looked(pause, failed=failed)
+        return Looked(pause, failed=learned.failed)
 
     def _is_waited_for(self) -> Steps[bool]:
         view = yield from self._ground.point.view(self._ground.now())
         return bool((yield from source_texts.waiting(view)))
 
-    def _learn(self, learned: list[Learned], job: Job, *, patient: bool) -> None:
-        if self._teacher is not None:
-            holds = partial(jobs.holds, job)
-            work = learning(self._ground, self._teacher, holds=holds, patient=patient)
-            # `drain` is one step, however often it has to try; in the background nothing else shows what is done.
-            learned.append(self._do(self._draining(work) if patient else work))
+    def _learn(self, learned: Learned, job: Job, *, patient: bool) -> None:
+        work = learning(self._ground, self._model, learned=learned, holds=partial(jobs.holds, job), patient=patient)
+        # `drain` is one step, however often it has to try; in the background nothing else shows what is done.
+        self._do(as_step(self._ground, "facts.drain", work, outputs=Learned.told) if patient else work)
 
 
 _Item: TypeAlias = tuple[str, dict[str, Any]]

@@ -45,9 +45,9 @@ class Due(NamedTuple):
     listed: bool = True
 
     @property
-    def shown(self) -> tuple[str, str, int]:
+    def shown(self) -> tuple[str, str | None, str, int]:
         """What a model is shown of it: the speaker, the text, and the time."""
-        return self.message.name or self.message.role, self.message.text, self.said_at
+        return self.message.role, self.message.name, self.message.text, self.said_at
 
 
 class ExtractionTrouble(NamedTuple):
@@ -96,21 +96,6 @@ def keep(
         put(book, message, said_at=entry.created_at, conversation=conversation, listed=own, key=key)
         new.append(entry.key)
     return new
-
-
-def unread(view: View, messages: Sequence[Message], conversation: str | None) -> Steps[list[Message]]:
-    """Those of some messages, which belong to another part of memory, that are not here, or say something else here.
-
-    Args:
-        view: From where.
-        messages: The messages.
-        conversation: The conversation or thread that they belong to, if it is known.
-    """
-    entries = [entry_of(message, view.at) for message in messages]
-    here = yield from among(view, [(entry.key, conversation) for entry in entries])
-    known = [_kept(here, entry, conversation, own=False)[1] for entry in entries]
-    some = zip(messages, entries, known, strict=True)
-    return [message for message, entry, kept in some if kept is None or not same_body(kept.body, entry.body)]
 
 
 def put(

@@ -98,8 +98,8 @@ class MemoryInjection(Runnable[Any, Any]):
         self._keys = Keys(output_messages_key, memory_key)
         check_keys(self._keys, messages_key, ("output_messages_key", "memory_key"))
         self._bringing = Bringing(
-            memory,
-            branch_or_config,
+            memory=memory,
+            branch_or_config=branch_or_config,
             namespace=namespace,
             query=query,
             kinds=kinds,

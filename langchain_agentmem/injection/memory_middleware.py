@@ -77,8 +77,8 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         if role not in ("user", "system"):
             raise InvalidInput(f'role must be "user" or "system", not {safe_repr(role)}.')
         self._bringing = Bringing(
-            memory,
-            branch_or_config,
+            memory=memory,
+            branch_or_config=branch_or_config,
             namespace=namespace,
             query=query,
             kinds=kinds,

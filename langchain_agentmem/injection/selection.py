@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from langchain_core.messages import BaseMessage
 
-from langchain_agentmem.base.argument_checks import check_whole
+from langchain_agentmem.base.argument_checks import check_whole, listed_field
 from langchain_agentmem.base.namespaces import id_of, path_of, range_of, resolve
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
@@ -16,7 +17,7 @@ from langchain_agentmem.facts import fact_queries
 from langchain_agentmem.facts.fact import Fact
 from langchain_agentmem.language_models.model_calls import Shown, Work
 from langchain_agentmem.language_models.tokens import ARCHIVAL, CORE, RECALL, SECTIONS, Budget, Measure, TokenCounter
-from langchain_agentmem.layers.layer import Record
+from langchain_agentmem.layers.layer import Event, Record
 from langchain_agentmem.layers.layered_memory import LayeredMemory
 from langchain_agentmem.layers.prompt_context import NEWEST, Composed, FoundPassage, Material, composed
 from langchain_agentmem.messages.message import Message
@@ -41,6 +42,7 @@ MOST_ASKED = 4_000
 _SPARE = 30  # some of what is found stands in the context already
 
 
+@dataclass(kw_only=True, eq=False)
 class Bringing:
     """Says what memory there is to be shown.
 
@@ -66,35 +68,28 @@ class Bringing:
         StorageError: The database cannot be opened.
     """
 
-    def __init__(
-        self,
-        memory: Any,
-        branch_or_config: str | LayeredMemory | Mapping[str, Any] | None,
-        *,
-        namespace: Sequence[str] | None,
-        query: Callable[[Any], str] | None,
-        kinds: Sequence[str] | None,
-        limit: int,
-        budget: int | Mapping[str, Any] | Budget | None,
-        sections: Sequence[str],
-        counter: TokenCounter | None,
-    ) -> None:
-        self.database: Database = database_of(memory)
-        if isinstance(branch_or_config, str):
-            id_of(branch_or_config, "branch")
-        if namespace is not None:
-            path_of(namespace)
-        if query is not None and not callable(query):
-            raise InvalidInput(f"query must be a function, not {type(query).__name__}.")
-        check_whole("limit", limit)
-        self._whose = branch_or_config
-        self._namespace = namespace
-        self._query = query
-        self._kinds = _chosen("kinds", kinds, all_parts().kinds)
-        self._limit = limit
-        self._budget = Budget.of(budget)
-        self._sections = _chosen("sections", sections, SECTIONS) or ()
-        self._counter = counter
+    memory: Any
+    branch_or_config: str | LayeredMemory | Mapping[str, Any] | None
+    namespace: Sequence[str] | None
+    query: Callable[[Any], str] | None
+    kinds: Sequence[str] | None
+    limit: int
+    budget: int | Mapping[str, Any] | Budget | None
+    sections: Sequence[str]
+    counter: TokenCounter | None
+
+    def __post_init__(self) -> None:
+        self.database: Database = database_of(self.memory)
+        if isinstance(self.branch_or_config, str):
+            id_of(self.branch_or_config, "branch")
+        if self.namespace is not None:
+            path_of(self.namespace)
+        if self.query is not None and not callable(self.query):
+            raise InvalidInput(f"query must be a function, not {type(self.query).__name__}.")
+        check_whole("limit", self.limit)
+        self.kinds = _chosen("kinds", self.kinds, all_parts().kinds)
+        self.sections = _chosen("sections", self.sections, SECTIONS) or ()
+        self._budget = Budget.of(self.budget)
         self._warned = False
 
     def bringing(self, given: Any, messages: Sequence[BaseMessage], config: Mapping[str, Any]) -> Work[Brought]:
@@ -132,25 +127,25 @@ class Bringing:
             found = yield from self._found(layers, asked, config)
             texts.add("")  # nothing is shown of what says nothing, such as a call of a tool
             new = [each for each in found if each.id not in shown and each.content.strip() not in texts]
-            material = material._replace(records=new[: self._limit])
-        return (yield from composed(material, self._budget, counter=self._counter))
+            material = material._replace(records=new[: self.limit])
+        return (yield from composed(material, self._budget, counter=self.counter))
 
     @property
     def _seeks(self) -> bool:
         """Whether anything is looked for."""
-        return ARCHIVAL in self._sections and self._limit > 0
+        return ARCHIVAL in self.sections and self.limit > 0
 
     def _inputs(
         self, layers: LayeredMemory | None, asked: str, messages: Sequence[BaseMessage], config: Mapping[str, Any]
     ) -> dict[str, Any]:
         """What a trace shows of what was asked."""
-        told: dict[str, Any] = {"query": brief(asked), "messages": len(messages), "sections": list(self._sections)}
+        told: dict[str, Any] = {"query": brief(asked), "messages": len(messages), "sections": list(self.sections)}
         if self._seeks:
-            told |= {"limit": self._limit, "kinds": None if self._kinds is None else list(self._kinds)}
+            told |= {"limit": self.limit, "kinds": None if self.kinds is None else list(self.kinds)}
         if self._budget.total is not None:
             told |= {"budget": self._budget.total, "unit": self._budget.unit}
         if layers is None:
-            return {"namespace": "/".join(resolve(self._namespace, config)), **told}
+            return {"namespace": "/".join(resolve(self.namespace, config)), **told}
         return whose(layers.facts_ground, **told)
 
     def _outputs(self, shown: Composed) -> dict[str, Any]:
@@ -162,7 +157,7 @@ class Bringing:
             "characters": sum(map(len, shown.sections.values())),
         }
         if self._budget.unit == "tokens":
-            measure = Measure(self._budget, self._counter)
+            measure = Measure(self._budget, self.counter)
             told["tokens"] = sum(map(measure.size, shown.sections.values()))
         return told
 
@@ -171,10 +166,10 @@ class Bringing:
         if layers is None:
             return None, Material()
         try:
-            core = (yield from layers.core.entries_work()) if CORE in self._sections else []
-            events = (yield from layers.recall.reading(NEWEST)) if RECALL in self._sections else []
+            core = (yield from layers.core.entries_work()) if CORE in self.sections else []
+            events = (yield from layers.recall.reading(NEWEST)) if RECALL in self.sections else []
         except InvalidInput as error:
-            if self._whose is not None:
+            if self.branch_or_config is not None:
                 raise
             if not self._warned:
                 self._warned = True
@@ -183,20 +178,20 @@ class Bringing:
         return layers, Material(core, events)
 
     def _layers(self, config: Mapping[str, Any]) -> LayeredMemory | None:
-        whose = self._whose
+        whose = self.branch_or_config
         if isinstance(whose, LayeredMemory):
             return whose
         if isinstance(whose, str):
-            return LayeredMemory(self.database, whose, namespace=resolve(self._namespace, config))
+            return LayeredMemory(self.database, whose, namespace=resolve(self.namespace, config))
         if whose is None and (config.get("configurable") or {}).get("thread_id") is None:
             return None
         return LayeredMemory(self.database, thread_point(runs_of(self.database), config if whose is None else whose))
 
     def _asked(self, given: Any, messages: Sequence[BaseMessage]) -> str:
-        if self._query is None:
+        if self.query is None:
             place = last_said(messages)
             return "" if place is None else str(messages[place].text)
-        asked = self._query(given)
+        asked = self.query(given)
         if not isinstance(asked, str):
             raise InvalidInput(f"query must give a text, not {type(asked).__name__}.")
         return asked
@@ -204,21 +199,16 @@ class Bringing:
     def _found(self, layers: LayeredMemory | None, asked: str, config: Mapping[str, Any]) -> Work[list[Any]]:
         """What fits a question: the best of each search, then the second best, and so on."""
         lists: list[list[Any]] = []
-        many = self._limit + _SPARE
-        if layers is not None and (self._kinds is None or "record" in self._kinds):
+        many = self.limit + _SPARE
+        if layers is not None and (self.kinds is None or "record" in self.kinds):
             lists.append((yield from layers.archival.search_work(asked, many)))
-        if layers is not None and (self._kinds is None or "fact" in self._kinds):
+        if layers is not None and (self.kinds is None or "fact" in self.kinds):
             facts = yield from fact_queries.find_facts(layers.facts_ground, asked, many)
             lists.append([_fact(each) for each in facts])
-        if layers is not None and self._kinds is not None and "event" in self._kinds:
+        if layers is not None and self.kinds is not None and "event" in self.kinds:
             events = yield from layers.recall.search_work(asked, many)
-            lists.append(
-                [
-                    FoundPassage(each.id, each.content, each.created_at, each.kind, (), "event", each.score, each.why)
-                    for each in events
-                ]
-            )
-        namespace = resolve(self._namespace, config)
+            lists.append([_event(each) for each in events])
+        namespace = resolve(self.namespace, config)
         kinds = self._others(namespace, layers)
         if kinds is None or kinds:
             walls = Walls(*range_of(namespace), kinds=all_parts().stored_as(kinds))
@@ -234,11 +224,11 @@ class Bringing:
             lists.append([_hit(each) for each in hits])
         return [each for rank in range(many) for found in lists for each in found[rank : rank + 1]]
 
-    def _others(self, namespace: tuple[str, ...], layers: LayeredMemory | None) -> tuple[str, ...] | None:
+    def _others(self, namespace: tuple[str, ...], layers: LayeredMemory | None) -> Sequence[str] | None:
         """The kinds that are looked for beside those of a layered memory; None for all."""
         if layers is None:
-            return self._kinds
-        kinds = self._kinds
+            return self.kinds
+        kinds = self.kinds
         if kinds is None:
             kinds = all_parts().usual_kinds if namespace else ()
         return tuple(kind for kind in kinds if kind not in LAYERED)
@@ -253,6 +243,11 @@ def _told(found: Record | FoundPassage) -> dict[str, Any]:
         "why": None if found.why is None else str(found.why),
         "text": brief(found.content),
     }
+
+
+def _event(event: Event) -> FoundPassage:
+    """An event, as its line shows it: with its kind."""
+    return FoundPassage(event.id, event.content, event.created_at, event.kind, (), "event", event.score, event.why)
 
 
 def _fact(fact: Fact, kind: str = "fact") -> FoundPassage:
@@ -272,12 +267,10 @@ def _hit(found: Recollection) -> FoundPassage:
     return FoundPassage(found.id, found.text, found.created_at, about, (), found.kind, found.score, found.why)
 
 
-def _chosen(name: str, given: Iterable[str] | None, known: Sequence[str]) -> tuple[str, ...] | None:
+def _chosen(name: str, given: Sequence[str] | None, known: Sequence[str]) -> tuple[str, ...] | None:
     if given is None:
         return None
-    if isinstance(given, str) or not isinstance(given, Iterable):
-        raise InvalidInput(f"{name} must be a list of names, not {safe_repr(given)}.")
-    chosen = tuple(dict.fromkeys(given))
+    chosen = tuple(dict.fromkeys(listed_field(name, given)))
     if unknown := [each for each in chosen if each not in known]:
         raise InvalidInput(f"There is no {safe_repr(unknown[0])} among {name}; there are {', '.join(known)}.")
     return chosen

@@ -10,9 +10,8 @@ in it, at the place where it asked.
 
     perform(haiku(model))            # or: await aperform(haiku(model))
 
-Whether a model's error says that it was given too much.
-
-Work that models do in the background, ahead of need: at most once at a time for each conversation, in threads.
+`is_too_large` says whether a model's error means that the input does not fit. `Ahead` does work in the background, in
+threads, once at a time for each conversation.
 """
 
 from __future__ import annotations
@@ -24,13 +23,14 @@ import logging
 import re
 import threading
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from functools import partial, update_wrapper
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, Protocol, TypeAlias, TypeVar, cast
 
 from langchain_core.messages import BaseMessage
-from langchain_core.runnables.config import run_in_executor
+from langchain_core.runnables.config import RunnableConfig, run_in_executor
 
 from langchain_agentmem.base import concurrency
 from langchain_agentmem.base.concurrency import led
@@ -111,6 +111,7 @@ class Shown(NamedTuple):
         inputs: What a trace shows of it.
         outputs: What it shows of its value. Default: nothing.
         run_type: What LangChain takes it for; see `Tracing.step`.
+        config: The run that it belongs to. Default: the one that it is performed in.
     """
 
     name: str
@@ -118,6 +119,7 @@ class Shown(NamedTuple):
     inputs: Thunk | None = None
     outputs: Outputs | None = None
     run_type: RunType = "chain"
+    config: RunnableConfig | None = None
 
 
 class Do(NamedTuple):
@@ -333,23 +335,20 @@ def _is_in_a_loop() -> bool:
 
 def _in_time(wish: Ask, timeout: float | None) -> Any:
     """Ask in a thread that is left to itself when time is up: nothing else can end a call that hangs."""
-    answer: list[Any] = []
-    failure: list[BaseException] = []
+    answer: Future[Any] = Future()
 
     def ask() -> None:
         try:
-            answer.append(_asked(wish))
+            answer.set_result(_asked(wish))
         except BaseException as error:  # noqa: BLE001 - it is raised where the answer is waited for
-            failure.append(error)
+            answer.set_exception(error)
 
     thread = threading.Thread(target=partial(contextvars.copy_context().run, ask), name="agentmem-ask", daemon=True)
     thread.start()
     thread.join(timeout)
-    if failure:
-        raise failure[0]
-    if not answer:
+    if not answer.done():
         raise TimeoutError(f"The model gave no answer within {timeout:g} s.")
-    return answer[0]
+    return answer.result()
 
 
 async def _awaited(reply: Any) -> Any:
@@ -359,7 +358,7 @@ async def _awaited(reply: Any) -> Any:
 def _step(wish: Ask | Shown, database: Database | None) -> Step:
     tracing, name = _tracing(database), f"memory.{wish.name}"
     if isinstance(wish, Shown):
-        return tracing.step(name, run_type=wish.run_type, inputs=wish.inputs)
+        return tracing.step(name, run_type=wish.run_type, inputs=wish.inputs, config=wish.config)
     if not wish.shown:
         return tracing.unheard(name)
     return tracing.step(name, inputs=lambda: _asks(wish))
@@ -430,14 +429,7 @@ def is_too_large(error: BaseException) -> bool:
     Args:
         error: What a model raised.
     """
-    each: BaseException | None = error
-    for _ in range(_DEEPEST):
-        if each is None:
-            return False
-        if _says_so(each):
-            return True
-        each = each.__cause__ or each.__context__
-    return False
+    return any(map(_says_so, _chain(error)))
 
 
 def is_payload(error: BaseException) -> bool:
@@ -446,15 +438,20 @@ def is_payload(error: BaseException) -> bool:
     Args:
         error: What a model raised.
     """
-    each: BaseException | None = error
-    for _ in range(_DEEPEST):
-        if each is None:
-            return False
+    for each in _chain(error):
         told = (getattr(each, "status_code", None), getattr(getattr(each, "response", None), "status_code", None))
         if _TOO_LARGE in told or type(each).__name__ == "RequestTooLargeError":
             return True
-        each = each.__cause__ or each.__context__
     return False
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    """An error, and those that it was raised from."""
+    for _ in range(_DEEPEST):
+        if error is None:
+            return
+        yield error
+        error = error.__cause__ or error.__context__
 
 
 def _says_so(error: BaseException) -> bool:
@@ -548,7 +545,7 @@ class Ahead:
                     return
                 database, at, lane, make = self._waiting.popleft()
             try:
-                database.worker.attempt(_wanted(at, lane), partial(_made, database, make))
+                database.worker.attempt(compaction_job(at, lane), partial(_made, database, make))
             except MemoryClosed:
                 pass
             except Exception:  # the turn that needs it will compact itself
@@ -565,7 +562,13 @@ def _made(database: Database, make: Callable[[], Work[object]], job: Job) -> Non
     contextvars.Context().run(perform, make(), database)
 
 
-def _wanted(at: Place, lane: str) -> WantedJob:
+def compaction_job(at: Place, lane: str) -> WantedJob:
+    """The right to compact a context: one process at a time has it.
+
+    Args:
+        at: The conversation.
+        lane: Whose context it is.
+    """
     path, name = at
     # Not the name itself: it may be of a person, and who erases a conversation does not look among the jobs.
     mark = blake2b(f"{lane}\x1f{name}".encode("utf-8", "surrogatepass"), digest_size=20)

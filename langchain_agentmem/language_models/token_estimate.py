@@ -5,10 +5,8 @@ word costs more the rarer its pairs of neighbouring letters are, which prices pr
 table; other scripts pay by the letter; digits, blanks and signs follow rules. It errs high, because a context that
 is too long fails and one that is a little short does not.
 
-tiktoken's vocabulary, where its file is on this machine already. Nothing is ever downloaded.
-
-tiktoken fetches a missing file without a timeout. So the file is found, checked and read here, and tiktoken is given
-what it holds.
+Where tiktoken's vocabulary file is on this machine already, tiktoken counts. It would download a missing file without a
+timeout, so the file is found, checked and read here, and tiktoken is given what it holds.
 """
 
 from __future__ import annotations
@@ -16,14 +14,17 @@ from __future__ import annotations
 import base64
 import hashlib
 import importlib.util
+import json
 import os
 import re
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import lru_cache
+from importlib.resources import files
 from pathlib import Path
 from types import FunctionType
+from typing import Any
 
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
@@ -69,146 +70,33 @@ _LATIN = re.compile("[A-Za-z\u00c0-\u024f\u1e00-\u1eff]")
 # program sources in five languages, documentation, JSON, logs and random identifiers, and checked on texts of the
 # same kinds that took no part in the fit.
 
+# token_estimate.json holds what comes of it. "pairs": a row for each letter, a column for the letter after it, in steps
+# of 5 from -60; first the word's edge (^), last the accents (! is ä ö ü ß, " is é ñ ç …, ~ is ł č å …). "words" are
+# dearer by their letters than they are: the vocabulary has them whole. "scripts" and
+# "symbols" have the last code point of each range.
+
+_TABLES: dict[str, Any] = json.loads(files(__package__).joinpath("token_estimate.json").read_text("utf-8"))
 _DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-_PAIR_COSTS = (  # row: a letter, column: the one after it; steps of 5 from -60; first the word's edge, last the accents
-    "0EDDCDEEEDDEEDDEEFEDFEEEIDHIIK",  # edge
-    "GIFFFQKGKHJIEGGPHNFIFHJNJGJPHM",  # a
-    "GGKMRGSRKFCNDNOHQQIGIFMNUGOHML",  # b
-    "HFRGSERSFDHDCMLDKKES9FPPRLHaKP",  # c
-    "9GMLLFOJRFBMIDIGOJLIRIMGONGKLO",  # d
-    "DHIEFJGHJIJMHGFJIIEEIHHIDJKNIM",  # e
-    "FFNOOHFISEXSHJJFPMGNGGQNMHOGFH",  # f
-    "CJMOOENJGHKLHJHHMSHHKIORNLPGNQ",  # g
-    "EFHPMGLNLGNGKHEEUJJJDIHKOIHINI",  # h
-    "JHFCGHGGKLHJJHEBFKIGFPDUKLGUCN",  # i
-    "HJMQKIKIRJO5OOLLQQRIUJGHXPNLMO",  # j
-    "EIKNGHIHBIHGIPNKJRNJHIVHVMNJNN",  # k
-    "DGLIGFFJHFKHFIKHIOJIGHKKSGUKMO",  # l
-    "GFFPODOLUFRKKGNGDKPKOHPKQOUJKN",  # m
-    "DHNCEHFDGHNKIKIINMMDCJHITNIMJO",  # n
-    "FKGHHHEGPILIHFDDHPDHICHHEEOQUK",  # o
-    "EGOHIDOTBJOPDNLDFKCKFHAQOOQNLO",  # p
-    "LNSNdUTUUNSZKQRQUJPRP9RVTTVOFO",  # q
-    "CFHFIEGGMHLHIFFFLMIEGIIGPIJMIN",  # r
-    "CITGPGKLHHGMMLLGHHMDEGOBPJNKMM",  # s
-    "DHMEMFHOBEQJIJMGIQEGHHQKTGIIHM",  # t
-    "JHFGJCJIRENKGFFOFTFHFLKJDHL0IL",  # u
-    "HHRUPEJMXHOTLQOFPNISSJLOUPOHJM",  # v
-    "CILRKEMRCEVNJNCGLOI9RSPIQJQHcR",  # w
-    "DKKEMKOZKISSPFOMFMQMGLMSMNQ0LD",  # x
-    "AFRHPNSRSISPNJMHJQNILNOQSJOJOL",  # y
-    "HISJOHSPSIRQMNJIMKRRMGPIPFIHLM",  # z
-    "DOHJUTCLHJKMNIIPTFLMKSNSZBJJBH",  # ä ö ü ß
-    "IENHMJELKOQQKJIDKJKJLVJLHMTEAM",  # é ñ ç …
-    "IOPGONWRVOOMJOHWQ6LQPNUDNOMKHK",  # ł č å …
-)
-_SYMBOLS = '^abcdefghijklmnopqrstuvwxyz!"~'
 _PAIRS = {
-    first + second: 5 * _DIGITS.index(_PAIR_COSTS[row][column]) - 60
-    for row, first in enumerate(_SYMBOLS)
-    for column, second in enumerate(_SYMBOLS)
+    first + second: 5 * _DIGITS.index(digit) - 60
+    for first, row in _TABLES["pairs"].items()
+    for second, digit in zip(_TABLES["pairs"], row, strict=True)
 }
+_COMMON_WORDS = frozenset(word for line in _TABLES["words"] for word in line.split())
+_SCRIPT_COSTS: list[tuple[int, int, int]] = [
+    (int(each["last"], 16), each["run"], each["letter"]) for each in _TABLES["scripts"]
+]
+_SYMBOL_COSTS: list[tuple[int, int]] = [(int(each["last"], 16), each["cost"]) for each in _TABLES["symbols"]]
 _LEAD_COSTS = {"": 40, " ": 27, "_": 28, ".": 33, "(": 57, '"': 117, "'": 105, "-": 77, "/": 83}
 _OTHER_LEAD_COST = 107
 _CONTRACTION_COST = 61
 _LONGEST_WORD = 32
-_COMMON_WORDS = frozenset(  # dearer by their letters than they are: the vocabulary has them whole
-    (  # noqa: SIM905 - 750 words read better as text
-        "absolutely additional address además administration affaires after again against ahora ailleurs "
-        "ainsi alguien alguna algunas algunos alguém allerdings almost already alternative always "
-        "american américain analysis anderen anni annotations année années another anymore anyone "
-        "anything anyway anywhere août api application appropriate après aquí arbeit arbeiten argument "
-        "arguments artikel artículo asked assez associated association async así attribute audience auf "
-        "aufgrund august aussi australia australian automatically avaient available avait avant avec "
-        "avoir await away ayuda año años bajo basketball beaucoup beautiful because beginning behavior "
-        "bei beiden beim beispielsweise bekannt bekommen bekommt believe bereits bestimmt better between "
-        "body break british building business california canada capital casa cause celui certain "
-        "certainly cette channel chapter chez children christian christmas ciudad classifier committee "
-        "communauté communication community companies company configuration copyright cualquier cuando "
-        "currently cómo côté dabei dafür danke darauf darüber dazu debería default definitely degli "
-        "della demasiado departamento department depuis dernière derrière desarrollo description desde "
-        "deshalb después details deutsche deutschen deuxième developers development diesem dieser "
-        "difference different direkt docs documentation drei droit durante durch dynamic début déjà "
-        "développement día días earlier ebenfalls educación education eigentlich einem einen einer "
-        "einfach einmal ejemplo embargo english enough environment environmental episode erhalten "
-        "español especially estaba established estado estamos está etwa etwas europa european "
-        "europäischen européenne everybody everyone everything evidence example experience expérience "
-        "faire familia familie families famille family façon feature features feel feeling fields "
-        "filename filesystem film finished foi follow followed following football français française "
-        "frau friends future février ganz ganze ganzen gegenüber gehört genau general gesagt geschrieben "
-        "gesellschaft getting gibt girls gleich gleichzeitig global gobierno gonna google gouvernement "
-        "government gracias grande grandes grazie great growth grundsätzlich grupo guerra général "
-        "générale había hanno happened happy hasta having hebben heeft help himself histoire historia "
-        "history história hospital however https husband hätte hätten idea idée ihre ihrem ihren iii "
-        "imagine immediately immutable implementation important importante impossible include including "
-        "independent individual individuals industrial industry información information innerhalb input "
-        "insbesondere insgesamt international internet interview intérieur intérêt investigación "
-        "involved iterator jahr jamais january jedoch jetzt job journée kann kannst keep keine keinen "
-        "keyword keywords kleine kleinen knew know knowledge known kommen kommt konnte kunnen können "
-        "könnte language languages letzte letzten libraries library liegt lieu lifetime like likely "
-        "little longtemps looking lugar lässt läuft magazine maintenant major majority making management "
-        "manière market material maximum maybe mayoría mañana meilleur mejor menschen metadata middle "
-        "milieu military millones minutes mismo module modules moi mujer mujeres multiple mundo music "
-        "mycket myself más männer même möglich música müssen nachdem nada national natural natürlich "
-        "necessary needs nella network niet niveau nobody noch nombre nosotros notamment nothing notre "
-        "nouveau nouvelle nouvelles november nuestra nueva number nunca não nächsten något número obwohl "
-        "också ohne online operating opportunity organisation organización organization original "
-        "otherwise output outside ownership palabras para parameter parameters paris parte particular "
-        "particularly particulièrement partido partie partir partner pasado passé país países película "
-        "people perché performance perhaps persona personal personas personne personnes pessoas più "
-        "played player players please plusieurs plutôt plötzlich podemos podría policía politique "
-        "política político popular population position possible pourquoi pouvoir première prendre "
-        "president presidente problem problema problems problème production professional program "
-        "programa programming programs project projet provide provided provides président public "
-        "published purpose python página période pública público quando quoi ready reason reference "
-        "references regular relationship relationships release released remember requires research "
-        "responsibility restaurant resultados results return returned returns review right running "
-        "réseau résultats safety savoir schreiben search season security seems segunda segundo seguridad "
-        "según sehr seine seinem seinen seiner selbst selbstverständlich semana separate september "
-        "septembre service services será signature significa significant similar sistema situación "
-        "situation ska skulle sleep small snapshot sobre social société software sollte solo someone "
-        "something sometimes specified spielen später standard standards start status street structure "
-        "students study style successful sujet support svenska syntax system systems système são "
-        "sécurité série sólo take taken taking talking también também target task tatsächlich team "
-        "technology tecnología temps tenemos tenía thanks their themselves think thinking three through "
-        "tiempo tiene tienen toda todas todavía today todo todos together toi tomorrow topic total "
-        "toujours towards trabajo training travail través troisième trotzdem très tudo tutti tutto two "
-        "téléphone tête understand universidad university unsafe usually variable variables "
-        "verschiedenen vida video videos vidéo viel viele vielen vielleicht village ville você voilà "
-        "voir vrai vraiment vídeo wahrscheinlich warum website week weeks weil welche werden wieder "
-        "wirklich wirtschaft wohl worden wordt working written wurde wurden während wäre würde würden "
-        "yeah year years yesterday yet yourself zeigt zeit ziemlich zijn zunächst zurück zusammen "
-        "zusätzlich zwei zweiten zwischen également étaient était état été être österreich última último "
-        "über überhaupt "
-    ).split()
-)
 _ACCENTS = (  # the vocabulary knows accents as well as the languages that write them
     (re.compile("[äöüß]"), "!"),
     (re.compile("[éèêàçôîûâíóáúñã]"), '"'),
     (re.compile('[^a-z!"]'), "~"),
 )
 
-_SCRIPT_COSTS = (  # last code point, cost of the run, cost of each letter
-    (0x03FF, 5, 38),  # Greek
-    (0x052F, 50, 18),  # Cyrillic, Russian
-    (0x058F, 5, 40),  # Armenian
-    (0x05FF, -25, 48),  # Hebrew
-    (0x07BF, -5, 34),  # Arabic
-    (0x0DFF, 15, 36),  # India
-    (0x0EFF, 30, 38),  # Thai, Lao
-    (0x109F, 40, 56),  # Tibetan, Burmese
-    (0x10FF, 45, 30),  # Georgian
-    (0x11FF, 0, 200),  # old hangul
-    (0x139F, 85, 196),  # Ethiopic
-    (0x17FF, 40, 56),  # Khmer
-    (0x1DFF, 0, 200),
-    (0x1FFF, 0, 120),  # old Greek
-    (0x309F, -5, 66),  # hiragana
-    (0x33FF, 10, 62),  # katakana
-    (0xABFF, 0, 200),
-    (0xD7FF, 55, 53),  # hangul
-    (0x10FFFF, 0, 200),
-)
 _CYRILLIC = range(0x0400, 0x0530)
 _OTHER_CYRILLIC_COST = (40, 30)  # every Cyrillic language but Russian, which the vocabulary knows best
 _NOT_RUSSIAN = re.compile("[\u0402-\u040f\u0452-\u045f\u0490-\u052f]")
@@ -349,42 +237,18 @@ def _sign_cost(signs: str) -> int:
         elif sign < "\x80":
             cost += 50 if cost < _USUAL_SIGNS_COST else 90
         else:
-            cost += _symbol_cost(ord(sign))
+            cost += _symbol_cost(sign)
         before = sign
     return cost + repeats * (8 if signs.isascii() else 40)
 
 
-def _symbol_cost(code: int) -> int:
-    if code < 0x2190:  # noqa: PLR2004 - Latin-1 signs, dashes, quotes, currencies
-        return 100
-    if code < 0x2BFF:  # noqa: PLR2004 - arrows, mathematics, box drawing, older emoji
-        return 100 if code in _COMMON_SYMBOLS else 170
-    if 0x3000 <= code <= 0x303F or 0xFE00 <= code <= 0xFF65:  # noqa: PLR2004 - East Asian punctuation
-        return 95
-    if 0x1F300 <= code <= 0x1F64F:  # noqa: PLR2004 - the emoji that everybody uses
-        return 200
-    if 0x1F650 <= code <= 0x1FAFF:  # noqa: PLR2004 - the other emoji
-        return 290
-    return 300 if code <= 0xFFFF else 350  # noqa: PLR2004 - by the byte
+def _symbol_cost(sign: str) -> int:
+    return 100 if sign in _TABLES["cheap_symbols"] else next(cost for last, cost in _SYMBOL_COSTS if ord(sign) <= last)
 
 
-_COMMON_SYMBOLS = frozenset(map(ord, "←↑→↓⇒─│├└█■□▪►●○★☆♀♂♥❤✅✓✔✨"))
-
-
-FILES = {  # encoding: the file's name (the SHA-1 of its address) and the SHA-256 of its bytes
-    "o200k_base": (
-        "fb374d419588a4632f3f557e76b4b70aebbca790",
-        "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d",
-    ),
-    "cl100k_base": (
-        "9b5ad71b2ce5302211f9c61530b329a4922fc6a4",
-        "223921b76ee99bde995b7ff738513eef100fb51d18c93597a113bcffe865b2a7",
-    ),
-}
-_SHIPPED_IN = {
-    "litellm": ("litellm_core_utils", "tokenizers"),
-    "llama_index": ("core", "_static", "tiktoken_cache"),
-}
+FILES: dict[str, tuple[str, str]] = _TABLES["vocabularies"]
+"""Of each encoding: the name of the file (the SHA-1 of its address), and the SHA-256 of its bytes."""
+_SHIPPED_IN: dict[str, list[str]] = _TABLES["shipped_in"]
 _ENCODED_AT_ONCE = 32_768
 """Characters given to tiktoken in one piece: its splitter panics on a million blanks."""
 

@@ -8,9 +8,7 @@ Counts are kept per message, under what the message says and never under which o
 place is counted anew, and a context that grew costs only what is new. What a provider reports it was sent corrects
 the counts, per model and within bounds.
 
-The beginning of a text, as much of it as a number of tokens allows.
-
-How much room memory has in a prompt, in characters or in tokens.
+`clipped` cuts a text to a number of tokens. `Budget` and `Measure` say how much room memory has in a prompt.
 """
 
 from __future__ import annotations
@@ -28,7 +26,7 @@ from typing import Any, Literal
 
 from langchain_agentmem.base import concurrency
 from langchain_agentmem.base.argument_checks import check_whole
-from langchain_agentmem.base.encoding import kind_of
+from langchain_agentmem.base.encoding import CALLS, IMAGES, MEDIA, TEXTS, THOUGHTS, kind_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput, MessageError
 from langchain_agentmem.language_models.token_estimate import (
@@ -60,13 +58,8 @@ def _counts_by_download(model: Any) -> bool:
 
 # --- What a message says -----------------------------------------------------------------------------------------
 
-_IMAGES = frozenset({"image", "image_url", "input_image"})
-_MEDIA = frozenset({"audio", "document", "file", "input_audio", "input_file", "media", "video"})
-_TEXTS = frozenset({"input_text", "output_text", "refusal", "text", "text-plain"})
-_THOUGHTS = frozenset({"reasoning", "redacted_thinking", "thinking"})
-_CALLS = frozenset(
-    {"function_call", "server_tool_call", "tool_call", "tool_use", "server_tool_use", "invalid_tool_call"}
-)
+_TEXTS = TEXTS | {"refusal", "text-plain"}
+_CALLS = CALLS | {"server_tool_call", "server_tool_use"}
 _DATA_KEYS = ("data", "base64", "file_data", "video", "audio")
 
 _CALL_OVERHEAD = 6
@@ -79,101 +72,103 @@ _OPAQUE = 1_024
 """A string without blanks longer than this, in a block of a kind we do not know, is data and not text."""
 
 
-class _Contents:
-    """What of a message costs tokens: its texts, how many images, and tokens known without reading."""
+IMAGE = object()
+"""Stands for an image among the parts of a message."""
 
-    __slots__ = ("images", "texts", "tokens")
 
-    def __init__(self) -> None:
-        self.texts: list[str] = []
-        self.images = 0
-        self.tokens = 0
+def _parts(message: Any) -> list[Any]:
+    """What of a message costs tokens: its texts, `IMAGE` for each image, and tokens known without reading."""
+    get = _fields(message)
+    parts: list[Any] = []
+    _name(parts, get("name"))
+    _name(parts, get("tool_call_id"))
+    extra = get("additional_kwargs")
+    extra = extra if isinstance(extra, Mapping) else {}
+    # LangChain keeps calls a second time, in the provider's form, beside or among the content.
+    calls = [*(get("tool_calls") or ()), *(get("invalid_tool_calls") or ())]
+    calls = calls or [*(extra.get("tool_calls") or ())]
+    if single := get("function_call") or extra.get("function_call"):
+        calls.append(single)
+    ids = {call.get("id") for call in calls if isinstance(call, Mapping)} - {None, ""}
+    _content(parts, get("content"), ids)
+    for call in calls:
+        _call(parts, call)
+    return parts
 
-    def add_message(self, message: Any) -> None:
-        get = _fields(message)
-        self.add_name(get("name"))
-        self.add_name(get("tool_call_id"))
-        extra = get("additional_kwargs")
-        extra = extra if isinstance(extra, Mapping) else {}
-        # LangChain keeps calls a second time, in the provider's form, beside or among the content.
-        calls = [*(get("tool_calls") or ()), *(get("invalid_tool_calls") or ())]
-        calls = calls or [*(extra.get("tool_calls") or ())]
-        if single := get("function_call") or extra.get("function_call"):
-            calls.append(single)
-        ids = {call.get("id") for call in calls if isinstance(call, Mapping)} - {None, ""}
-        self.add_content(get("content"), ids)
-        for call in calls:
-            self.add_call(call)
 
-    def add_name(self, name: Any) -> None:
-        if name and isinstance(name, str):
-            self.texts.append(name)
+def _name(parts: list[Any], name: Any) -> None:
+    if name and isinstance(name, str):
+        parts.append(name)
 
-    def add_content(self, content: Any, call_ids: Iterable[Any] = ()) -> None:
-        if isinstance(content, str):
-            if content:
-                self.texts.append(content)
-        elif isinstance(content, Mapping):
-            self.add_block(content, call_ids)
-        elif isinstance(content, Sequence) and not isinstance(content, bytes | bytearray):
-            for block in content:
-                self.add_content(block, call_ids)
-        elif content is not None:
-            self.texts.append(str(content))
 
-    def add_block(self, block: Mapping[str, Any], call_ids: Iterable[Any]) -> None:
-        kind = kind_of(block)
-        if kind in _IMAGES:
-            self.images += 1
-        elif kind in _TEXTS or (kind is None and isinstance(block.get("text"), str)):
-            self.add_content(block.get("text") or block.get("refusal"))
-        elif kind in _CALLS:
-            if not {block.get("id"), block.get("call_id")} & {*call_ids}:
-                self.add_call(block)
-        elif kind in _THOUGHTS:
-            # The text counts; the signature, and what is encrypted, is not text and is bounded.
-            for key in ("reasoning", "thinking", "text", "summary", "content"):
-                self.add_content(block.get(key))
-            if data := block.get("data"):
-                self.tokens += min(len(str(data)) // 4, _MOST_MEDIA_TOKENS)
-        elif kind in _MEDIA:
-            self.add_media(block)
-        elif kind == "tool_result":
-            self.add_name(block.get("tool_use_id"))
-            self.add_content(block.get("content"))
-        else:
-            self.texts.append(_json(self._readable(block)))
+def _content(parts: list[Any], content: Any, call_ids: Iterable[Any] = ()) -> None:
+    if isinstance(content, str):
+        _name(parts, content)
+    elif isinstance(content, Mapping):
+        _block(parts, content, call_ids)
+    elif isinstance(content, Sequence) and not isinstance(content, bytes | bytearray):
+        for block in content:
+            _content(parts, block, call_ids)
+    elif content is not None:
+        parts.append(str(content))
 
-    def add_call(self, call: Any) -> None:
-        if not isinstance(call, Mapping):
-            self.texts.append(str(call))
-            return
-        function = call.get("function")
-        call = function if isinstance(function, Mapping) else call
-        arguments = next((call[key] for key in ("args", "arguments", "input") if call.get(key) is not None), "")
-        self.texts.append(f"{call.get('name') or ''} {arguments if isinstance(arguments, str) else _json(arguments)}")
-        self.tokens += _CALL_OVERHEAD
 
-    def add_media(self, block: Mapping[str, Any]) -> None:
-        source = next((block[k] for k in ("source", "file", "input_audio") if isinstance(block.get(k), Mapping)), block)
-        if kind_of(source) in {"text", "content"}:  # a document that is given as text
-            self.add_content(source.get("data") or source.get("content"))
-            return
-        data = next((source[key] for key in _DATA_KEYS if isinstance(source.get(key), str | bytes)), None)
-        self.tokens += _UNKNOWN_MEDIA_TOKENS if data is None else _media_tokens(len(data))
+def _block(parts: list[Any], block: Mapping[str, Any], call_ids: Iterable[Any]) -> None:
+    kind = kind_of(block)
+    if kind in IMAGES:
+        parts.append(IMAGE)
+    elif kind in _TEXTS or (kind is None and isinstance(block.get("text"), str)):
+        _content(parts, block.get("text") or block.get("refusal"))
+    elif kind in _CALLS:
+        if not {block.get("id"), block.get("call_id")} & {*call_ids}:
+            _call(parts, block)
+    elif kind in THOUGHTS:
+        # The text counts; the signature, and what is encrypted, is not text and is bounded.
+        for key in ("reasoning", "reasoning_content", "thinking", "text", "summary", "content"):
+            _content(parts, block.get(key))
+        if data := block.get("data"):
+            parts.append(min(len(str(data)) // 4, _MOST_MEDIA_TOKENS))
+    elif kind in MEDIA:
+        _media(parts, block)
+    elif kind == "tool_result":
+        _name(parts, block.get("tool_use_id"))
+        _content(parts, block.get("content"))
+    else:
+        parts.append(_json(_readable(parts, block)))
 
-    def _readable(self, value: Any) -> Any:
-        """The value without data, whose tokens are added here."""
-        if isinstance(value, Mapping):
-            return {str(key): self._readable(item) for key, item in value.items()}
-        if isinstance(value, list | tuple):
-            return [self._readable(item) for item in value]
-        if isinstance(value, bytes | bytearray) or (
-            isinstance(value, str) and len(value) > _OPAQUE and value.isascii() and len(value.split(None, 1)) == 1
-        ):
-            self.tokens += _media_tokens(len(value))
-            return ""
-        return value
+
+def _call(parts: list[Any], call: Any) -> None:
+    if not isinstance(call, Mapping):
+        parts.append(str(call))
+        return
+    function = call.get("function")
+    call = function if isinstance(function, Mapping) else call
+    arguments = next((call[key] for key in ("args", "arguments", "input") if call.get(key) is not None), "")
+    parts.append(f"{call.get('name') or ''} {arguments if isinstance(arguments, str) else _json(arguments)}")
+    parts.append(_CALL_OVERHEAD)
+
+
+def _media(parts: list[Any], block: Mapping[str, Any]) -> None:
+    source = next((block[k] for k in ("source", "file", "input_audio") if isinstance(block.get(k), Mapping)), block)
+    if kind_of(source) in {"text", "content"}:  # a document that is given as text
+        _content(parts, source.get("data") or source.get("content"))
+        return
+    data = next((source[key] for key in _DATA_KEYS if isinstance(source.get(key), str | bytes)), None)
+    parts.append(_UNKNOWN_MEDIA_TOKENS if data is None else _media_tokens(data))
+
+
+def _readable(parts: list[Any], value: Any) -> Any:
+    """The value without data, whose tokens are among the parts."""
+    if isinstance(value, Mapping):
+        return {str(key): _readable(parts, item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_readable(parts, item) for item in value]
+    if isinstance(value, bytes | bytearray) or (
+        isinstance(value, str) and len(value) > _OPAQUE and value.isascii() and len(value.split(None, 1)) == 1
+    ):
+        parts.append(_media_tokens(value))
+        return ""
+    return value
 
 
 def _fields(message: Any) -> Callable[[str], Any]:
@@ -187,7 +182,7 @@ def _fields(message: Any) -> Callable[[str], Any]:
             return inner.get
         if "content" in message or "role" in message:
             return message.get
-    elif "content" in (fields := _attributes(message)):
+    elif "content" in (fields := getattr(message, "__dict__", None) or {}):
         return fields.get  # ten times as fast as asking pydantic for attributes that it does not have
     elif hasattr(message, "content"):
         return lambda name: getattr(message, name, None)
@@ -197,12 +192,8 @@ def _fields(message: Any) -> Callable[[str], Any]:
     )
 
 
-def _attributes(message: Any) -> dict[str, Any]:
-    return getattr(message, "__dict__", None) or {}
-
-
-def _media_tokens(length: int) -> int:
-    return min(max(length // _BASE64_PER_TOKEN, _LEAST_MEDIA_TOKENS), _MOST_MEDIA_TOKENS)
+def _media_tokens(data: str | bytes | bytearray) -> int:
+    return min(max(len(data) // _BASE64_PER_TOKEN, _LEAST_MEDIA_TOKENS), _MOST_MEDIA_TOKENS)
 
 
 def _json(value: Any) -> str:
@@ -258,15 +249,14 @@ class TokenCounter:
             ("message_overhead", message_overhead),
             ("cache_size", cache_size),
         ):
-            if not isinstance(value, int) or value < 0:
-                raise InvalidInput(f"{name} must be a whole number, 0 or more, not {safe_repr(value)}.")
+            check_whole(name, value)
         self._counter = counter
         self._image_tokens = image_tokens
         self._message_overhead = message_overhead
         self._cache_size = cache_size
         self._lock = concurrency.rlock()
         self._counts: OrderedDict[Any, int] = OrderedDict()
-        self._tools: OrderedDict[int, tuple[Any, Any, str]] = OrderedDict()
+        self._tools: OrderedDict[Any, tuple[Any, str]] = OrderedDict()
         self._factors: dict[str, tuple[float, int]] = {}
         self._observed: OrderedDict[Any, None] = OrderedDict()
         self._failed = False
@@ -324,13 +314,13 @@ class TokenCounter:
         Raises:
             MessageError: It is none of these.
         """
-        contents = _Contents()
         try:
-            contents.add_message(message)
+            parts = _parts(message)
         except RecursionError as exc:
             raise MessageError("The message is nested too deeply to be counted, or contains itself.") from exc
-        fixed = contents.tokens + contents.images * self._image_tokens + self._message_overhead
-        return fixed + self._count_texts(contents.texts)
+        texts = [part for part in parts if isinstance(part, str)]
+        fixed = sum([self._image_tokens if part is IMAGE else part for part in parts if not isinstance(part, str)])
+        return self._message_overhead + fixed + self._count_texts(texts)
 
     def count(
         self, messages: Iterable[Any], *, tools: Iterable[Any] | None = None, system: Any = None, model: str = ""
@@ -487,43 +477,37 @@ class TokenCounter:
                 self._counts.move_to_end(key)
                 return known
         count = sum(map(self.count_text, texts))
-        with self._lock:
-            self._counts[key] = count
-            while len(self._counts) > self._cache_size:
-                self._counts.popitem(last=False)
+        self._keep(self._counts, key, count, self._cache_size)
         return count
+
+    def _keep(self, kept: OrderedDict[Any, Any], key: Any, value: Any, most: int) -> None:
+        with self._lock:
+            kept[key] = value
+            while len(kept) > most:
+                kept.popitem(last=False)
 
     def _schema(self, tool: Any) -> str:
         # Making a schema takes a millisecond, so it is kept with the tool it is of (which keeps the id from being
         # reused) for as long as the tool looks the same. A dict may change inside and is cheap.
         if isinstance(tool, Mapping):
             return _schema_text(tool)
-        looks = (
-            getattr(tool, "name", None),
-            getattr(tool, "description", None),
-            id(getattr(tool, "args_schema", None)),
-        )
+        texts = [str(getattr(tool, name, "")) for name in ("name", "description")]
+        key = (id(tool), *texts, id(getattr(tool, "args_schema", None)))
         with self._lock:
-            known = self._tools.get(id(tool))
-        if known and known[0] is tool and known[1] == looks:
-            return known[2]
+            known = self._tools.get(key)
+        if known and known[0] is tool:
+            return known[1]
         text = _schema_text(tool)
-        with self._lock:
-            self._tools[id(tool)] = (tool, looks, text)
-            while len(self._tools) > min(self._cache_size, 512):
-                self._tools.popitem(last=False)
+        self._keep(self._tools, key, (tool, text), min(self._cache_size, 512))
         return text
 
     def _is_new(self, key: tuple[Any, Any]) -> bool:
         if key[0] is None:
             return True
         with self._lock:
-            if key in self._observed:
-                return False
-            self._observed[key] = None
-            while len(self._observed) > _REMEMBERED:
-                self._observed.popitem(last=False)
-        return True
+            new = key not in self._observed
+            self._keep(self._observed, key, None, _REMEMBERED)
+        return new
 
     def _learn(self, counted: int, reported: Any, model: str) -> None:
         if counted < _LEARNS_FROM or not isinstance(reported, int | float) or not 0 < reported < math.inf:
@@ -585,7 +569,7 @@ def clipped(text: str, tokens: int, counter: TokenCounter, *, marker: str = "") 
 CORE, RECALL, ARCHIVAL = SECTIONS = ("core", "recall", "archival")
 """The sections of a prompt, in their order."""
 CUT = "..."
-"""What stands where a text was cut (document 004)."""
+"""What stands where a text was cut."""
 _CHARS_PER_TOKEN = 4
 
 

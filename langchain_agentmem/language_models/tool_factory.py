@@ -1,18 +1,10 @@
 """An operation as a tool, which a model calls by its name and is answered with a text.
 
-It works on the memory of the run in which it is called. Whatever goes wrong is told to the model in a sentence.
+It works on the memory of the run in which it is called: `Whose` finds it. Errors are told to the model in a sentence.
 
-Calls of methods that have awaited twins, written once for those who wait and for those who await.
-
-Whatever calls methods of a layered memory or of a model is a generator of calls: `called` makes them, `acalled` awaits
-the twins, whose names begin with an `a`. What goes wrong is raised in the generator, at the place where it called.
-
-What a model is told of its memory: short text or JSON, in which nothing that was stored can pass for anything else.
-
-What is told is data. Characters that steer a terminal or a reader, hide text, or turn it around are written as escapes,
-and so are marks with which a model writes to its memory, so that quoting what was stored cannot do it.
-
-Whose memory a model uses, where that is known only when it does: that of the thread it runs in.
+What a model is told is short text or JSON, and data. Characters that steer a terminal or a reader, hide text, or turn
+it around are written as escapes, and so are marks with which a model writes to its memory, so that quoting what was
+stored cannot write.
 """
 
 from __future__ import annotations
@@ -20,71 +12,46 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from functools import partial
 from types import MappingProxyType
-from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool, StructuredTool, ToolException
 
-from langchain_agentmem.base.concurrency import led
 from langchain_agentmem.base.namespaces import id_of, path_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import AgentMemoryError, InvalidInput
+from langchain_agentmem.language_models.model_calls import Do, Work, aperform, perform
 from langchain_agentmem.language_models.tool_arguments import Arguments, faults, read
 from langchain_agentmem.storage.database import Database, database_of
 
 T = TypeVar("T")
 
 
-class OperationCall(NamedTuple):
-    """A method to be called, or its awaited twin.
+Calls: TypeAlias = Work[T]
+"""Work that calls methods of a memory or of a model, by `OperationCall`."""
 
-    Attributes:
-        target: What has the method, and one of the same name with an `a` before it.
+
+def OperationCall(  # noqa: N802 - it makes a wish, as `Do` does
+    target: Any, method: str, arguments: tuple[Any, ...] = (), named: Mapping[str, Any] = MappingProxyType({})
+) -> Do:
+    """A method to be called, or its awaited twin, whose name begins with an `a`.
+
+    Args:
+        target: What has both.
         method: Its name.
         arguments: What it is given by place.
         named: What it is given by name.
     """
-
-    target: Any
-    method: str
-    arguments: tuple[Any, ...] = ()
-    named: Mapping[str, Any] = MappingProxyType({})
-
-
-Calls: TypeAlias = Generator[OperationCall, Any, T]
-"""Yields calls, is sent what they return, returns a `T`."""
-
-
-def called(calls: Calls[T]) -> T:
-    """Make the calls of a generator; what they raise is raised in it."""
-    try:
-        call = next(calls)
-        while True:
-            try:
-                answer = getattr(call.target, call.method)(*call.arguments, **call.named)
-            except Exception as error:  # noqa: BLE001 - it is the generator's to handle
-                call = calls.throw(error)
-            else:
-                call = calls.send(answer)
-    except StopIteration as done:
-        return done.value  # type: ignore[no-any-return]  # StopIteration is not generic
-    finally:
-        calls.close()
-
-
-async def acalled(calls: Calls[T]) -> T:
-    """`called`, with awaited twins."""
-    return await led(calls, _acall)
-
-
-async def _acall(call: OperationCall) -> Any:
-    return await getattr(call.target, f"a{call.method}")(*call.arguments, **call.named)
+    return Do(
+        lambda: getattr(target, method)(*arguments, **named),
+        lambda: getattr(target, f"a{method}")(*arguments, **named),
+    )
 
 
 PASSAGE = 1_000
@@ -280,13 +247,13 @@ def tool_of(operation: Operation, whose: Whose[Any]) -> BaseTool:
 
     def use(*, config: RunnableConfig, **given: Any) -> str:
         try:
-            return told(called(_using(operation, whose.memory(config), given)))
+            return told(perform(_using(operation, whose.memory(config), given)))
         except Exception as error:  # the model is told, and the run goes on
             raise _refusal(operation, error) from error
 
     async def ause(*, config: RunnableConfig, **given: Any) -> str:
         try:
-            return told(await acalled(_using(operation, whose.memory(config), given)))
+            return told(await aperform(_using(operation, whose.memory(config), given)))
         except Exception as error:  # the model is told, and the run goes on
             raise _refusal(operation, error) from error
 

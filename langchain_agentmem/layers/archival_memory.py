@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from langchain_agentmem.base.argument_checks import ALL, EVERYTHING, limit_given, name_given, text_given, texts_given
+from langchain_agentmem.base.argument_checks import EVERYTHING, limit_given, name_given, text_given, texts_given
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.language_models.model_calls import Work, both
-from langchain_agentmem.layers.layer import Layer, Record, record_of, record_shown
-from langchain_agentmem.layers.layer import found_shown as seen
+from langchain_agentmem.layers.layer import Layer, Record, bounded, record_of, record_shown, redraft
 from langchain_agentmem.rewinding import memory_rows
-from langchain_agentmem.rewinding.memory_access import Change, listed, maybe
+from langchain_agentmem.rewinding.memory_access import Change, listed
 from langchain_agentmem.rewinding.memory_rows import RECORD, Kept, RowDraft, View, body_of
 from langchain_agentmem.rewinding.outlook import found
 from langchain_agentmem.storage import Steps
@@ -22,37 +21,6 @@ class ArchivalMemory(Layer):
     """The records of a layered memory. Every method has an awaited twin, with an `a` before its name."""
 
     _part = "archival"
-
-    def update_work(self, record_id: str, content: str | None = None, tags: Sequence[str] | None = None) -> Work[bool]:
-        """Change a record; what is not given stays as it is.
-
-        Args:
-            record_id: Which record.
-            content: What it says now. Default: the same.
-            tags: Its tags now; an empty list takes them all. Default: the same.
-
-        Returns:
-            Whether there is such a record.
-
-        Raises:
-            InvalidInput: Neither is given, or one is wrong.
-        """
-        return self.updating(record_id, content, tags)
-
-    update, aupdate = both(update_work)
-
-    def all_work(self, tags: Sequence[str] | None = None, limit: int | None = None) -> Work[list[Record]]:
-        """The records, in the order in which they were last written.
-
-        Args:
-            tags: Only records that have all of these tags. Default: any.
-            limit: Most records, the newest ones. Default: all.
-        """
-        return self.listing(tags, limit)
-
-    all, aall = both(all_work)
-
-    # -- the same as work ------------------------------------------------------------------------------------------
 
     def write_work(self, content: str, tags: Sequence[str] = ()) -> Work[str]:
         """Write a record.
@@ -67,17 +35,9 @@ class ArchivalMemory(Layer):
         Raises:
             InvalidInput: An argument is wrong, or the content is longer than `archival_max_chars` and is to be refused.
         """
-        clean, marks = self._clean(content), self._marks(tags)
-        return (
-            yield from self._as_step(
-                "write",
-                self.written(clean, marks),
-                content=clean,
-                characters=len(clean),
-                tags=marks,
-                outputs=lambda key: {"record_id": key},
-            )
-        )
+        clean, marks = self.checked(content, tags)
+        told = {"content": clean, "characters": len(clean), "tags": marks}
+        return self._as_step("write", self.written(clean, marks), outputs=lambda key: {"record_id": key}, **told)
 
     write, awrite = both(write_work)
 
@@ -93,60 +53,52 @@ class ArchivalMemory(Layer):
 
         return (yield from self._change("add", make, shown=False))
 
-    def updating(self, record_id: str, content: str | None, tags: Sequence[str] | None) -> Work[bool]:
-        """`update`, as work."""
+    def update_work(self, record_id: str, content: str | None = None, tags: Sequence[str] | None = None) -> Work[bool]:
+        """Change a record; what is not given stays as it is.
+
+        Args:
+            record_id: Which record.
+            content: What it says now. Default: the same.
+            tags: Its tags now; an empty list takes them all. Default: the same.
+
+        Returns:
+            Whether there is such a record.
+
+        Raises:
+            InvalidInput: Neither is given, or one is wrong.
+        """
         if content is None and tags is None:
             raise InvalidInput("Give the new content of the record, its new tags, or both.")
         clean = None if content is None else self._clean(content)
         marks = None if tags is None else self._marks(tags)
         key = name_given(record_id, "the id of a record")
-        return (
-            yield from self._as_step(
-                "update",
-                self._updated(key, clean, marks),
-                record_id=key,
-                content=clean,
-                tags=marks,
-                outputs=lambda there: {"updated": there},
-            )
-        )
 
-    def _updated(self, key: str, clean: str | None, marks: Sequence[str] | None) -> Work[bool]:
-        text = None if clean is None else (yield from self.fitted(clean))
+        def work() -> Work[bool]:
+            text = None if clean is None else (yield from self.fitted(clean))
 
-        def make(change: Change) -> Steps[bool]:
-            there = yield from memory_rows.named(change.view, RECORD, [key])
-            if key in there:
-                change.drafts.append(_changed(there[key], text, marks))
-            return key in there
+            def make(change: Change) -> Steps[bool]:
+                there = yield from memory_rows.named(change.view, RECORD, [key])
+                if key in there:
+                    change.drafts.append(_changed(there[key], text, marks))
+                return key in there
 
-        return (yield from self._change("change", make, shown=False))
+            return (yield from self._change("change", make, shown=False))
+
+        told = {"record_id": key, "content": clean, "tags": marks}
+        return self._as_step("update", work(), outputs=lambda there: {"updated": there}, **told)
+
+    update, aupdate = both(update_work)
 
     def get_work(self, record_id: str) -> Work[Record | None]:
         """One record by its id, or None."""
-        key = name_given(record_id, "the id of a record")
-
-        def look(view: View) -> Steps[Record | None]:
-            there = yield from memory_rows.named(view, RECORD, [key])
-            return record_of(there[key]) if key in there else None
-
-        return (
-            yield from self._look("get", look, record_id=key, outputs=lambda each: maybe("record", each, record_shown))
-        )
+        return self._one(RECORD, "record", name_given(record_id, "the id of a record"), record_of, record_shown)
 
     get, aget = both(get_work)
 
     def delete_work(self, record_id: str) -> Work[bool]:
         """Delete a record. Returns whether it was there."""
         key = name_given(record_id, "the id of a record")
-
-        def make(change: Change) -> Steps[bool]:
-            there = yield from memory_rows.named(change.view, RECORD, [key])
-            for each in there:
-                change.remove(RECORD, each)
-            return key in there
-
-        return (yield from self._change("delete", make, record_id=key, outputs=lambda there: {"deleted": there}))
+        return self._deleted(RECORD, key, record_id=key)
 
     delete, adelete = both(delete_work)
 
@@ -167,53 +119,51 @@ class ArchivalMemory(Layer):
             InvalidInput: An argument is wrong.
         """
         everything = text_given(query, "A query").strip() == EVERYTHING
-        most = self._ground.settings.retrieval_k if limit is None and not everything else limit_given(limit)
+        most = self.settings.retrieval_k if limit is None and not everything else limit_given(limit)
         marks = [] if tags is None else self._marks(tags)
-        return (
-            yield from self._as_step(
-                "search",
-                self._newest_first(marks, most) if everything else self._sought(query, most, set(marks)),
-                run_type="retriever",
-                query=query,
-                limit=None if most == ALL else most,
-                tags=marks or None,
-                outputs=seen,
-            )
-        )
+
+        def work() -> Work[list[Record]]:
+            if everything:
+                return (yield from self.listing(marks, most, shown=False))[::-1]
+            hits = yield from found(self._ground, (RECORD,), query, most, lambda kept: _has(kept, marks))
+            return [replace(record_of(hit.kept), score=hit.score, why=hit.why) for hit in hits]
+
+        return self._searched(work(), query, most, tags=marks or None)
 
     search, asearch = both(search_work)
 
-    def _newest_first(self, marks: Sequence[str], most: int) -> Work[list[Record]]:
-        return (yield from self.listing(marks, most, shown=False))[::-1]
+    def all_work(self, tags: Sequence[str] | None = None, limit: int | None = None) -> Work[list[Record]]:
+        """The records, in the order in which they were last written.
 
-    def _sought(self, query: str, most: int, wanted: set[str]) -> Work[list[Record]]:
-        hits = yield from found(
-            self._ground, (RECORD,), query, most, lambda kept: wanted <= set(kept.extra.get("tags", ()))
-        )
-        return [replace(record_of(hit.kept), score=hit.score, why=hit.why) for hit in hits]
+        Args:
+            tags: Only records that have all of these tags. Default: any.
+            limit: Most records, the newest ones. Default: all.
+        """
+        return self.listing(tags, limit)
+
+    all, aall = both(all_work)
 
     def listing(
         self, tags: Sequence[str] | None = None, limit: int | None = None, *, shown: bool = True
     ) -> Work[list[Record]]:
-        """`all`, as work."""
+        """`all`, as work that is perhaps a detail of other work."""
         most = limit_given(limit)
-        wanted = set(() if tags is None else self._marks(tags))
+        marks = [] if tags is None else self._marks(tags)
+        newest = None if marks else bounded(most)
 
         def look(view: View) -> Steps[list[Record]]:
-            kept = yield from memory_rows.newest(view, RECORD, limit=None if wanted or most == ALL else most)
-            there = [record_of(each) for each in kept if wanted <= set(each.extra.get("tags", ()))]
+            kept = yield from memory_rows.newest(view, RECORD, limit=newest)
+            there = [record_of(each) for each in kept if _has(each, marks)]
             return there[max(0, len(there) - most) :]
 
-        return (
-            yield from self._look(
-                "all",
-                look,
-                limit=None if most == ALL else most,
-                newest=None if wanted or most == ALL else most,
-                tags=sorted(wanted) or None,
-                outputs=lambda values: listed("records", values, record_shown),
-                shown=shown,
-            )
+        return self._look(
+            "all",
+            look,
+            limit=bounded(most),
+            newest=newest,
+            tags=sorted(set(marks)) or None,
+            outputs=lambda values: listed("records", values, record_shown),
+            shown=shown,
         )
 
     def checked(self, content: Any, tags: Any) -> tuple[str, list[str]]:
@@ -275,6 +225,11 @@ def record(
     )
 
 
+def _has(kept: Kept, tags: Sequence[str]) -> bool:
+    """Whether a record has all of some tags."""
+    return set(tags) <= set(kept.extra.get("tags", ()))
+
+
 def _changed(kept: Kept, content: str | None, tags: Sequence[str] | None) -> RowDraft:
     """The next version of a record, which is the same but for what is given."""
     extra = dict(kept.extra)
@@ -284,14 +239,4 @@ def _changed(kept: Kept, content: str | None, tags: Sequence[str] | None) -> Row
     if "words" in extra:  # what stands for other texts is found by them, too
         texts = [text for _, _, text in extra.get("events", ())]
         extra["words"] = "\n".join([memory_rows.text_of(body), *texts, *extra["tags"]])
-    return RowDraft(
-        RECORD,
-        kept.key,
-        body,
-        kept.created_at,
-        label=kept.label,
-        importance=kept.importance,
-        expires_at=kept.expires_at,
-        extra=extra,
-        findable=True,
-    )
+    return redraft(kept, body=body, extra=extra)

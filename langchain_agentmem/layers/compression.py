@@ -1,17 +1,15 @@
-"""A text is made to fit: as it is, as a model shortened it before, as a model shortens it now, or cut.
-
-A model that fails, hangs, says nothing, or does not stop talking never stands in the way: its shortest answer is cut,
-or the text is, and an event says so. What comes back never has more characters than were asked for.
-
-Answers that fit are remembered, by all that they depend on: the whole text, the limit, what the text is said to be, the
-model and the prompt. A text that was cut is not: the next time the model may be well again. (The document's cache was
-one for all, without bound, and did not know the model.) The layered memories of one database share what is remembered,
-since there is a new one for each step of an agent: what was shortened once stays the same bytes in its prompts.
+"""Context compression of single texts: a text is kept, shortened by a model, or cut, and always fits its limit.
 
     compressor = Compressor(model, database=database)
     short = compressor.compress(text, 300, "an archived record")
 
-The beginning of a text, never longer than was asked for, and never ending within what is read as one character.
+A model that fails, hangs, says nothing, or does not stop talking never stands in the way: its shortest answer is cut,
+or the text is, and an event says so. `truncated` cuts, and never within what is read as one character.
+
+Answers that fit are remembered, by all that they depend on: the whole text, the limit, what the text is said to be, the
+model and the prompt. A text that was cut is not: the next time the model may be well again. (The original had one cache
+for all, without bound, which did not know the model.) The layered memories of one database share what is remembered,
+since each step of an agent makes a new one: what was shortened once stays the same bytes in its prompts.
 """
 
 from __future__ import annotations
@@ -32,7 +30,7 @@ from langchain_agentmem.base.events import CompressionFellShort
 from langchain_agentmem.base.fencing import fenced, unfenced
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.language_models.model_calls import Ask, Shown, Work, aperform, perform, usable_model
+from langchain_agentmem.language_models.model_calls import Ask, Shown, Work, aperform, both, perform, usable_model
 from langchain_agentmem.tracing import brief
 
 if TYPE_CHECKING:
@@ -147,19 +145,6 @@ class _Key(NamedTuple):
     prompt: str | None
 
 
-class _Itself:
-    """A model that has no name, as part of a key: it equals nothing but itself, and stays as long as the key does."""
-
-    def __init__(self, model: Any) -> None:
-        self._model = model
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Itself) and other._model is self._model
-
-    def __hash__(self) -> int:
-        return id(self._model)
-
-
 class Answers:
     """Answers that fit, by all that they depend on, the least recently used forgotten first. Safe to share.
 
@@ -169,7 +154,7 @@ class Answers:
 
     def __init__(self, size: int = CACHE_SIZE) -> None:
         self._size = size
-        self._kept: OrderedDict[_Key, str] = OrderedDict()
+        self._kept: OrderedDict[_Key, tuple[str, Any]] = OrderedDict()
         self._lock = concurrency.lock()
         self._forgotten = 0
 
@@ -181,14 +166,17 @@ class Answers:
         with self._lock:
             if key in self._kept:
                 self._kept.move_to_end(key)
-            return self._kept.get(key), self._forgotten
+            return self._kept.get(key, (None, None))[0], self._forgotten
 
-    def keep(self, key: _Key, answer: str, since: int) -> None:
-        """Remember an answer, unless everything was forgotten since the model was asked."""
+    def keep(self, key: _Key, answer: str, model: Any, since: int) -> None:
+        """Remember an answer, unless everything was forgotten since the model was asked.
+
+        The model stays as long as its answer does, since one without a name is known by its place in memory.
+        """
         with self._lock:
             if since != self._forgotten:
                 return
-            self._kept[key] = answer
+            self._kept[key] = answer, model
             self._kept.move_to_end(key)
             while len(self._kept) > self._size:
                 self._kept.popitem(last=False)
@@ -254,7 +242,7 @@ class Compressor:
         if database is not None:
             database.remembering.add(self._answers)
 
-    def compress(self, text: str, max_chars: int, context: str = "", *, prompt: str | None = None) -> str:
+    def compress_work(self, text: str, max_chars: int, context: str = "", *, prompt: str | None = None) -> Work[str]:
         """Make a text fit.
 
         Args:
@@ -269,14 +257,6 @@ class Compressor:
         Raises:
             InvalidInput: An argument is wrong.
         """
-        return perform(self.compressing(text, max_chars, context, prompt=prompt), self._database)
-
-    async def acompress(self, text: str, max_chars: int, context: str = "", *, prompt: str | None = None) -> str:
-        """`compress`, awaited."""
-        return await aperform(self.compressing(text, max_chars, context, prompt=prompt), self._database)
-
-    def compressing(self, text: str, max_chars: int, context: str = "", *, prompt: str | None = None) -> Work[str]:
-        """`compress`, as work that is part of other work."""
         if not isinstance(text, str) or not isinstance(context, str):
             raise InvalidInput(
                 f"What is compressed is a text, with a text that says what it is, not {safe_repr(text)}."
@@ -293,15 +273,18 @@ class Compressor:
         shortened: str = yield Shown(
             NAME,
             self._shortening(key, since, text),
-            inputs=lambda: {
-                "text": brief(text),
-                "context": context,
-                "characters": len(text),
-                "max_characters": max_chars,
-            },
-            outputs=lambda answer: {"text": brief(answer), "characters": len(answer)},
+            inputs=lambda: _shown(text) | {"context": context, "max_characters": max_chars},
+            outputs=_shown,
         )
         return shortened
+
+    compress, acompress = both(compress_work)
+
+    def _do(self, work: Work[str]) -> str:
+        return perform(work, self._database)
+
+    async def _ado(self, work: Work[str]) -> str:
+        return await aperform(work, self._database)
 
     def _shortening(self, key: _Key, since: int, text: str) -> Work[str]:
         """Have a model shorten a text that is too long."""
@@ -315,7 +298,7 @@ class Compressor:
                 failure = error
                 break
             if answer and len(answer) <= max_chars:
-                self._answers.keep(key, answer, since)
+                self._answers.keep(key, answer, self.model, since)
                 return answer
             if answer and len(answer) < len(shortest):
                 shortest = answer
@@ -333,12 +316,12 @@ class Compressor:
             reason = f"The model's answers were too long, {self._attempts} times."
         else:
             reason = f"The model gave nothing shorter than the text, {self._attempts} times."
-        length = len(text)
-        self._database.emit(
-            lambda: CompressionFellShort(
-                context=context, characters=length, max_chars=max_chars, reason=reason, error=failure
-            )
-        )
+        told: dict[str, Any] = {"context": context, "characters": len(text), "max_chars": max_chars, "reason": reason}
+        self._database.emit(lambda: CompressionFellShort(**told, error=failure))
+
+
+def _shown(text: str) -> dict[str, Any]:
+    return {"text": brief(text), "characters": len(text)}
 
 
 def _question(text: str, max_chars: int, context: str, prompt: str | None) -> list[BaseMessage]:
@@ -374,12 +357,12 @@ def _digest(text: str) -> bytes:
 
 
 def _name_of(model: Any) -> Hashable:
-    """What a model is called; one that has no name is itself, and a function too."""
+    """What a model is called; one that has no name, such as a function, is known by its place."""
     bound = getattr(model, "bound", model)
     name = getattr(bound, "model_name", None) or getattr(bound, "model", None)
     if isinstance(name, str) and name:
         return type(bound).__name__, name
-    return _Itself(model)
+    return id(model)
 
 
 def _checked(prompt: Any) -> str | None:

@@ -4,13 +4,13 @@ Nothing is lost. A record that is short enough says all that the events said. El
 without one. In both cases it keeps the events with their ids and times beside it, and is found by their words. Events
 that a branch inherited are hidden on that branch alone: who else sees them, sees them still.
 
-Memory pressure: how full core and recall memory are, and what could be done about it (document 004).
+Memory pressure: how full core and recall memory are, and what could be done about it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -102,47 +102,39 @@ def consolidating(
         automatic: Whether nobody asked for it. Default: False.
         name: What the step is called in a trace.
     """
-    return (
-        yield from as_step(
-            ground,
-            name,
-            _consolidating(ground, keep, kind, automatic=automatic),
-            keep=keep,
-            event_type=kind,
-            automatic=automatic,
-            outputs=report_shown,
-        )
-    )
-
-
-def _consolidating(ground: Ground, keep: int, kind: str | None, *, automatic: bool) -> Work[ConsolidationReport]:
-    limit = room(ground.settings)
     if ground.compressor.model is None:
-        return (
-            yield from changing(
-                ground,
-                "recall.replace",
-                lambda change: at_once(ground, change, keep, kind, automatic=automatic),
-                shown=False,
-            )
-        )
-    bundles: list[EventBundle] = yield from looking(
-        ground, "recall.old", lambda view: old(view, keep, kind), shown=False
-    )
-    texts = []
-    for bundle in bundles:
-        context = f"{len(bundle.events)} events of kind {bundle.kind}, oldest first"
-        texts.append((yield from ground.compressor.compressing(bundle.text, limit, context)))
-    if not bundles:
-        return ConsolidationReport()
-    return (
-        yield from changing(
+        work = changing(
             ground,
             "recall.replace",
-            lambda change: _replaced(ground, change, list(zip(bundles, texts, strict=True)), automatic=automatic),
+            lambda change: at_once(ground, change, keep, kind, automatic=automatic),
             shown=False,
         )
-    )
+    else:
+        work = _summed_up(ground, keep, kind, automatic=automatic)
+    return as_step(ground, name, work, outputs=report_shown, keep=keep, event_type=kind, automatic=automatic)
+
+
+def _summed_up(ground: Ground, keep: int, kind: str | None, *, automatic: bool) -> Work[ConsolidationReport]:
+    """Have a model sum up old events, and put what it says in their place, as far as they are still there."""
+    limit = room(ground.settings)
+    bundles = yield from looking(ground, "recall.old", lambda view: old(view, keep, kind), shown=False)
+    if not bundles:
+        return ConsolidationReport()
+    texts: list[tuple[EventBundle, str]] = []
+    for bundle in bundles:
+        context = f"{len(bundle.events)} events of kind {bundle.kind}, oldest first"
+        text = yield from ground.compressor.compress_work(bundle.text, limit, context)
+        no_help = text == truncated(bundle.text, limit)  # it fits as it is, or the model failed
+        texts.append((bundle, digest(bundle, limit) if no_help else text))
+
+    def make(change: Change) -> Steps[ConsolidationReport]:
+        keys = [each.key for bundle, _ in texts for each in bundle.events]
+        there = yield from memory_rows.named(change.view, EVENT, keys)
+        numbers = {each.number for each in there.values()}
+        whole = [each for each in texts if numbers.issuperset(event.number for event in each[0].events)]
+        return _replace(ground, change, whole, automatic=automatic)
+
+    return (yield from changing(ground, "recall.replace", make, shown=False))
 
 
 def at_once(
@@ -150,9 +142,8 @@ def at_once(
 ) -> Steps[ConsolidationReport]:
     """The same without a model, as part of another change."""
     bundles = yield from old(change.view, keep, kind)
-    limit = room(ground.settings)
-    ids = [_consolidate(ground, change, each, digest(each, limit), automatic=automatic) for each in bundles]
-    return ConsolidationReport(events=sum(len(each.events) for each in bundles), records=tuple(ids))
+    texts = [(each, digest(each, room(ground.settings))) for each in bundles]
+    return _replace(ground, change, texts, automatic=automatic)
 
 
 def adding(ground: Ground, change: Change, new: int) -> Steps[bool]:
@@ -249,46 +240,22 @@ def room(settings: LayersConfig) -> int:
     return min(settings.section_budgets["archival_snippet"], settings.archival_max_chars or MOST_CHARS)
 
 
-def _replaced(
+def _replace(
     ground: Ground, change: Change, texts: Sequence[tuple[EventBundle, str]], *, automatic: bool
-) -> Steps[ConsolidationReport]:
-    """Write what a model made of events, of those bundles that are still whole."""
-    keys = [each.key for bundle, _ in texts for each in bundle.events]
-    there = yield from memory_rows.named(change.view, EVENT, keys)
-    whole = [
-        (bundle, text)
-        for bundle, text in texts
-        if all(each.key in there and there[each.key].number == each.number for each in bundle.events)
-    ]
-    limit = room(ground.settings)
-    ids = []
-    for bundle, text in whole:
-        no_help = text == truncated(bundle.text, limit)  # it fits as it is, or the model failed
-        said = digest(bundle, limit) if no_help else text
-        ids.append(_consolidate(ground, change, bundle, said, automatic=automatic))
-    return ConsolidationReport(events=sum(len(bundle.events) for bundle, _ in whole), records=tuple(ids))
-
-
-def _consolidate(ground: Ground, change: Change, bundle: EventBundle, text: str, *, automatic: bool) -> str:
-    """Put a record in the place of events."""
-    key = ground.database.new_id()
-    change.consolidated.append(key)
-    tags = [CONSOLIDATED, f"kind:{bundle.kind}", f"event_count:{len(bundle.events)}"]
-    if automatic:
-        tags.insert(1, AUTOMATIC)
-    change.drafts.append(
-        record(
-            key,
-            text,
-            tags,
-            change.now,
-            words="\n".join([text, *(each.text for each in bundle.events), *tags]),
-            events=[[each.key, each.created_at, each.text] for each in bundle.events],
-        )
-    )
-    for each in bundle.events:
-        change.remove(EVENT, each.key)
-    return key
+) -> ConsolidationReport:
+    """Put records in the place of events."""
+    for bundle, text in texts:
+        key = ground.database.new_id()
+        change.consolidated.append(key)
+        marks = [AUTOMATIC] if automatic else []
+        tags = [CONSOLIDATED, *marks, f"kind:{bundle.kind}", f"event_count:{len(bundle.events)}"]
+        words = "\n".join([text, *(each.text for each in bundle.events), *tags])
+        events = [[each.key, each.created_at, each.text] for each in bundle.events]
+        change.drafts.append(record(key, text, tags, change.now, words=words, events=events))
+        for each in bundle.events:
+            change.remove(EVENT, each.key)
+    records = tuple(change.consolidated)
+    return ConsolidationReport(events=sum(len(bundle.events) for bundle, _ in texts), records=records)
 
 
 def _parts(events: Sequence[Kept]) -> Iterator[list[Kept]]:
@@ -392,7 +359,7 @@ def measuring(ground: Ground, *, shown: bool = True) -> Work[Pressure]:
         records = yield from count(view, RECORD)
         return pressure_of(((each.key, each.text) for each in core), events, records, ground.settings)
 
-    return (yield from looking(ground, "layers.pressure", look, outputs=asdict, shown=shown))
+    return looking(ground, "layers.pressure", look, outputs=asdict, shown=shown)
 
 
 def relieving(ground: Ground, core: CoreMemory, level: Any = None) -> Work[ConsolidationReport]:
@@ -411,36 +378,28 @@ def relieving(ground: Ground, core: CoreMemory, level: Any = None) -> Work[Conso
     """
     if level is not None and not (isinstance(level, str) and level in LEVELS):
         raise InvalidInput(f"level must be one of {', '.join(LEVELS)}, not {safe_repr(level)}.")
-    return (
-        yield from as_step(
-            ground, "layers.consolidate", _relieving(ground, core, level), level=level, outputs=report_shown
-        )
-    )
+    return as_step(ground, "layers.consolidate", _relieving(ground, core, level), level=level, outputs=report_shown)
 
 
 def _relieving(ground: Ground, core: CoreMemory, level: str | None) -> Work[ConsolidationReport]:
+    settings = ground.settings
     if level is None:
         level = (yield from measuring(ground, shown=False)).level
     rank = LEVELS.index(level)
     report = ConsolidationReport()
     if rank >= LEVELS.index("medium"):
-        report = yield from consolidating(ground, keep=ground.settings.recall_max_events)
+        report = yield from consolidating(ground, keep=settings.recall_max_events)
+
+    def relieve(change: Change) -> Steps[tuple[str, ...]]:
+        there = yield from everything(change.view)
+        goal = int(settings.core_max_chars * settings.pressure_thresholds[0])
+        gone = leaving(there, settings, limit=goal, wanted=lambda each: (each.importance or 0) <= UNIMPORTANT)
+        if rank >= LEVELS.index("critical"):
+            gone += leaving([each for each in there if each not in gone], settings)
+        core.evict(change, gone)
+        return tuple(each.key for each in gone)
+
     evicted: tuple[str, ...] = ()
     if rank >= LEVELS.index("high"):
-        evicted = yield from changing(
-            ground,
-            "core.relieve",
-            lambda change: _relieve(core, change, ground.settings, rank),
-            outputs=lambda keys: {"evicted": keys},
-        )
-    return ConsolidationReport(level=level, events=report.events, records=report.records, evicted=evicted)
-
-
-def _relieve(core: CoreMemory, change: Change, settings: LayersConfig, rank: int) -> Steps[tuple[str, ...]]:
-    there = yield from everything(change.view)
-    goal = int(settings.core_max_chars * settings.pressure_thresholds[0])
-    gone = leaving(there, settings, limit=goal, wanted=lambda each: (each.importance or 0) <= UNIMPORTANT)
-    if rank >= LEVELS.index("critical"):
-        gone += leaving([each for each in there if each not in gone], settings)
-    core.evict(change, gone)
-    return tuple(each.key for each in gone)
+        evicted = yield from changing(ground, "core.relieve", relieve, outputs=lambda keys: {"evicted": keys})
+    return replace(report, level=level, evicted=evicted)

@@ -92,8 +92,6 @@ class CoreMemory(Layer):
 
     _part = "core"
 
-    # -- the same as work ------------------------------------------------------------------------------------------
-
     def get_work(self, keys: Iterable[str] | str | None = None) -> Work[dict[str, str]]:
         """Values by key.
 
@@ -112,7 +110,7 @@ class CoreMemory(Layer):
             there = yield from memory_rows.named(view, CORE, wanted)
             return {key: there[key].text for key in wanted if key in there}
 
-        return (yield from self._look("get", look, keys=wanted, outputs=pairs))
+        return self._look("get", look, keys=wanted, outputs=pairs)
 
     get, aget = both(get_work)
 
@@ -122,9 +120,7 @@ class CoreMemory(Layer):
         def look(view: View) -> Steps[list[CoreEntry]]:
             return [entry_of(each) for each in (yield from everything(view))]
 
-        return (
-            yield from self._look("read", look, outputs=lambda found: pairs({each.key: each.value for each in found}))
-        )
+        return self._look("read", look, outputs=lambda found: pairs({each.key: each.value for each in found}))
 
     entries, aentries = both(entries_work)
 
@@ -143,46 +139,47 @@ class CoreMemory(Layer):
         Raises:
             InvalidInput: An argument is wrong; or the value is larger than the budget and is to be refused.
         """
-        yield from self.setting([self.setting_of(key, value, importance, ttl)])
+        settings = [self.setting_of(key, value, importance, ttl)]
+        told = {"entries": lambda: [setting_shown(each) for each in settings]}
+        yield from self._as_step("set", self._put(settings), outputs=lambda done: {"evicted": done.evicted}, **told)
 
     set, aset = both(set_work)
 
-    def setting(self, settings: Sequence[Setting]) -> Work[None]:
-        """Set values that were checked, all of them or none."""
-        yield from self._as_step(
-            "set",
-            self._put(settings),
-            entries=lambda: [setting_shown(each) for each in settings],
-            outputs=lambda evicted: {"evicted": evicted},
-        )
+    def _put(self, settings: Sequence[Setting]) -> Work[Change]:
+        return (yield from self.placing(settings))[1]
 
-    def _put(self, settings: Sequence[Setting]) -> Work[list[str]]:
-        """The same; gives the keys that left."""
-        evicted: list[str] = []
+    def placing(
+        self, settings: Sequence[Setting], also: Callable[[Change], Steps[bool]] | None = None
+    ) -> Work[tuple[Sequence[Setting], Change, bool]]:
+        """Set values that were checked, all of them or none, in one change with whatever else.
 
-        def make(change: Change) -> Steps[TooLarge | None]:
-            too_large = yield from self.put(change, settings)
-            evicted[:] = change.evicted
-            return too_large
+        Args:
+            settings: The values. Those for which there is no room are compressed.
+            also: What else belongs to the change.
+
+        Returns:
+            The values as they were set, the change, and what the other returned.
+
+        Raises:
+            InvalidInput: There is no room.
+        """
+
+        def make(change: Change) -> Steps[tuple[TooLarge | None, Change, bool]]:
+            too_large = (yield from self.put(change, settings)) if settings else None
+            more = False if also is None or too_large is not None else (yield from also(change))
+            return too_large, change, more
 
         for _ in range(ATTEMPTS + len(settings)):
-            too_large = yield from self._change("put", make, shown=False)
+            too_large, change, more = yield from self._change("put", make, shown=False)
             if too_large is None:
-                return evicted
+                return settings, change, more
             settings = yield from self.smaller(settings, too_large)
         raise InvalidInput(NO_ROOM)
 
     def delete_work(self, key: str) -> Work[bool]:
         """Delete a value. Returns whether it was there."""
         wanted = self._key(key)
-
-        def make(change: Change) -> Steps[bool]:
-            there = yield from memory_rows.named(change.view, CORE, [wanted])
-            for each in there:
-                change.remove(CORE, each)
-            return wanted in there
-
-        return (yield from self._change("delete", make, key=wanted, outputs=lambda there: {"deleted": there}))
+        return self._deleted(CORE, wanted, key=wanted)
 
     delete, adelete = both(delete_work)
 
@@ -209,7 +206,7 @@ class CoreMemory(Layer):
             change.remove(RECORD, old.key)
             return True
 
-        return (yield from self._change("restore", make, key=wanted, outputs=lambda there: {"restored": there}))
+        return self._change("restore", make, key=wanted, outputs=lambda there: {"restored": there})
 
     restore, arestore = both(restore_work)
 
@@ -222,7 +219,7 @@ class CoreMemory(Layer):
         if isinstance(importance, bool) or not isinstance(importance, int) or not 1 <= importance <= MOST:
             raise InvalidInput(f"importance must be a whole number from 1 to {MOST}, not {safe_repr(importance)}.")
         name = name_given(key, "a key of core memory")
-        patterns = self._ground.settings.patterns
+        patterns = self.settings.patterns
         # A name tells what is a secret too: {"db_password": "x"}.
         [(clean, said)] = redact_value({name: text_given(value, "A value of core memory")}, patterns).items()
         return Setting(clean, said, importance, self._ending(ttl))
@@ -234,7 +231,7 @@ class CoreMemory(Layer):
             None; or, without having added anything, the value for which there is no room.
         """
         there = {each.key: each for each in (yield from everything(change.view))}
-        fit = fitting(there.values(), settings, self._ground.settings)
+        fit = fitting(there.values(), settings, self.settings)
         if isinstance(fit, TooLarge):
             return fit
         for each in settings:

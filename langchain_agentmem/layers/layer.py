@@ -1,13 +1,7 @@
-"""What the layers share: whose memory it is, how it is read and changed, and what is checked before.
+"""What the layers share: their settings, their values, whose memory they work on, and how they read and change it.
 
-A layer reads what its standpoint shows, and changes it: all that one call does is one transaction, made of *drafts*
-that are written together. What has expired is swept away with them, a little at a time.
-
-How a layered memory behaves: its budgets and windows, and what is done when they are exceeded.
-
-Everything is checked when it is built. The names are those of document 004, where it has one.
-
-What the layers give: events and records, as values.
+A layer reads what its standpoint shows. All that one call writes is one transaction, made of *drafts* that are written
+together. Expired values are swept away with them, a few at a time.
 """
 
 from __future__ import annotations
@@ -19,27 +13,36 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Any, Literal, TypeVar
 
-from langchain_agentmem.base.argument_checks import check_flag, check_whole, patterns_given
+from langchain_agentmem.base.argument_checks import (
+    ALL,
+    check_whole,
+    flag_fields,
+    listed_field,
+    patterns_given,
+    texts_given,
+    whole_field,
+)
 from langchain_agentmem.base.clock import moment
 from langchain_agentmem.base.redaction import DEFAULT, SecretPattern, redact
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.language_models.model_calls import Work, aperform, perform
 from langchain_agentmem.layers.compression import Compressor
-from langchain_agentmem.rewinding.memory_access import Change, Footing, as_step, changing, looking
-from langchain_agentmem.rewinding.memory_rows import EVENT, RECORD, Kept, View
+from langchain_agentmem.rewinding import memory_rows
+from langchain_agentmem.rewinding.memory_access import Change, Footing, as_step, changing, looking, maybe
+from langchain_agentmem.rewinding.memory_rows import CORE, EVENT, RECORD, Kept, RowDraft, View
 from langchain_agentmem.search.memory_search import Why
 from langchain_agentmem.storage import Steps
 from langchain_agentmem.tracing import brief
 
 PROTECTED_KEYS = ("RESOURCE_INDEX", "resource_digest", "idea_md_summary", "phase0_summary")
-"""Keys of core memory that never leave it by themselves (document 004)."""
+"""Keys of core memory that never leave it by themselves."""
 SECTION_BUDGETS: Mapping[str, int] = MappingProxyType({"archival_snippet": 3000})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LayersConfig:
-    """How a layered memory behaves (document 004).
+    """How a layered memory behaves.
 
     Attributes:
         enabled: Whether agents should use it; `is_enabled()` says so to them. Default: True.
@@ -90,32 +93,30 @@ class LayersConfig:
     final_memory_filename_json: str = "final_memory_for_paper.json"
 
     def __post_init__(self) -> None:
-        for name, least in (
-            ("core_max_chars", 1),
-            ("recall_max_events", 1),
-            ("retrieval_k", 1),
-            ("max_compression_iterations", 1),
-            ("max_memory_read_rounds", 0),
-        ):
-            check_whole(name, getattr(self, name), least)
-        if self.archival_max_chars is not None:
-            check_whole("archival_max_chars", self.archival_max_chars, 1)
-        for each in fields(self):
-            if each.type == "bool":
-                check_flag(each.name, getattr(self, each.name))
+        for name in ("core_max_chars", "recall_max_events", "retrieval_k", "max_compression_iterations"):
+            whole_field(self, name, least=1)
+        whole_field(self, "max_memory_read_rounds", least=0)
+        whole_field(self, "archival_max_chars", least=1, optional=True)
+        flag_fields(self)
         if self.oversize not in ("compress", "refuse"):
             raise InvalidInput(f'oversize must be "compress" or "refuse", not {safe_repr(self.oversize)}.')
-        _threshold(self.recall_consolidation_threshold)
-        object.__setattr__(self, "protected_keys", _texts("protected_keys", self.protected_keys))
+        threshold: Any = self.recall_consolidation_threshold
+        if isinstance(threshold, bool) or not isinstance(threshold, int | float) or not 1 <= threshold < math.inf:
+            fault = f"must be a number of 1 or more, not {safe_repr(threshold)}"
+            raise InvalidInput(f"recall_consolidation_threshold {fault}.")
+        protected = listed_field("protected_keys", self.protected_keys)
+        object.__setattr__(self, "protected_keys", tuple(texts_given(protected, "protected_keys")))
         object.__setattr__(self, "pressure_thresholds", _levels(self.pressure_thresholds))
         object.__setattr__(self, "section_budgets", _budgets(self.section_budgets))
         object.__setattr__(self, "secret_patterns", patterns_given(self.secret_patterns))
         for name in ("final_memory_filename_md", "final_memory_filename_json"):
-            _file_name(name, getattr(self, name))
+            value: Any = getattr(self, name)
+            if not isinstance(value, str) or value in ("", ".", "..") or any(sign in value for sign in "/\\\x00"):
+                raise InvalidInput(f"{name} must be the name of a file without a folder, not {safe_repr(value)}.")
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> LayersConfig:
-        """Take what concerns layered memory out of a configuration as document 004 has them.
+        """Take what concerns layered memory out of a configuration as the original has them.
 
         Args:
             config: Settings by name. Those that are for something else, such as `db_path`, are left alone.
@@ -139,19 +140,6 @@ class LayersConfig:
         return self.secret_patterns if self.redact_secrets else ()
 
 
-def _threshold(value: Any) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 1 <= value < math.inf:
-        raise InvalidInput(f"recall_consolidation_threshold must be a number of 1 or more, not {safe_repr(value)}.")
-
-
-def _texts(name: str, values: Any) -> tuple[str, ...]:
-    if isinstance(values, str) or not isinstance(values, Sequence | set | frozenset):
-        raise InvalidInput(f"{name} must be a list of texts, not {safe_repr(values)}.")
-    if wrong := [each for each in values if not isinstance(each, str)]:
-        raise InvalidInput(f"{name} must be a list of texts; {safe_repr(wrong[0])} is none.")
-    return tuple(values)
-
-
 def _levels(values: Any) -> tuple[float, ...]:
     if (
         isinstance(values, str | Mapping)
@@ -170,11 +158,6 @@ def _budgets(values: Any) -> Mapping[str, int]:
     for name, value in values.items():
         check_whole(f"section_budgets[{safe_repr(name)}]", value, 0)
     return MappingProxyType({**SECTION_BUDGETS, **values})
-
-
-def _file_name(name: str, value: Any) -> None:
-    if not isinstance(value, str) or not value or value in (".", "..") or any(sign in value for sign in "/\\\x00"):
-        raise InvalidInput(f"{name} must be the name of a file without a folder, not {safe_repr(value)}.")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -248,6 +231,7 @@ def record_of(kept: Kept) -> Record:
 
 
 T = TypeVar("T")
+F = TypeVar("F", bound="Event | Record")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -284,7 +268,7 @@ class Ground(Footing):
                 f"The text has {len(text)} characters, and {what} has room for {limit}. Shorten it, or set "
                 'oversize="compress".'
             )
-        return (yield from self.compressor.compressing(text, limit, what))
+        return (yield from self.compressor.compress_work(text, limit, what))
 
 
 class Layer:
@@ -322,8 +306,54 @@ class Layer:
         """Do work as one step; see `as_step`."""
         return as_step(self._ground, f"{self._part}.{verb}", work, **more)
 
+    def _one(
+        self, kind: str, what: str, key: str, value_of: Callable[[Kept], T], show: Callable[[T], Any]
+    ) -> Work[T | None]:
+        """Read one thing by its id."""
 
-# -- what is checked -----------------------------------------------------------------------------------------------
+        def look(view: View) -> Steps[T | None]:
+            there = yield from memory_rows.named(view, kind, [key])
+            return value_of(there[key]) if key in there else None
+
+        more = {f"{what}_id": key}
+        return self._look("get", look, outputs=lambda each: maybe(what, each, show), **more)
+
+    def _deleted(self, kind: str, key: str, /, **inputs: Any) -> Work[bool]:
+        """Delete one thing; gives whether it was there."""
+
+        def make(change: Change) -> Steps[bool]:
+            there = yield from memory_rows.named(change.view, kind, [key])
+            for each in there:
+                change.remove(kind, each)
+            return key in there
+
+        return self._change("delete", make, outputs=lambda there: {"deleted": there}, **inputs)
+
+    def _searched(self, work: Work[list[F]], query: str, most: int, **inputs: Any) -> Work[list[F]]:
+        """Search, as a step that LangChain takes for a retriever."""
+        inputs |= {"query": query, "limit": bounded(most)}
+        return self._as_step("search", work, run_type="retriever", outputs=found_shown, **inputs)
+
+
+def bounded(most: int) -> int | None:
+    """A limit as a trace shows it: None for all."""
+    return None if most == ALL else most
+
+
+def redraft(kept: Kept, **changes: Any) -> RowDraft:
+    """The next version of something, which is the same but for some changes."""
+    draft = RowDraft(
+        kept.kind,
+        kept.key,
+        kept.body,
+        kept.created_at,
+        label=kept.label,
+        importance=kept.importance,
+        expires_at=kept.expires_at,
+        extra=kept.extra or None,
+        findable=kept.kind != CORE,
+    )
+    return draft._replace(**changes)
 
 
 def event_shown(each: Event) -> dict[str, Any]:

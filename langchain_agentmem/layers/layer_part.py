@@ -1,16 +1,14 @@
-"""Events and records as what serves all features knows them.
+"""Layered memory as a feature (`PART`): how search finds its events and records, and how a child branch is merged.
 
-A child's memory is merged into its parent's: what it learned is promoted, and nobody's work is overwritten unseen.
-
-Three states of a thing are compared: as it was at the fork, as it is in the child, and as it is in the parent. What
+A merge compares three states of a value: as it was at the fork, as it is in the child, and as it is in the parent. What
 only the child changed is promoted. What both changed is a conflict: it is reported, and stays as the parent has it
-unless the child is preferred. What was told of a fact on both goes together (`facts/promoting.py`).
+unless the child is preferred. What was told of a fact on either is told of it then (`facts/fact_part.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from langchain_agentmem.base.clock import moment
@@ -20,7 +18,7 @@ from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.facts.fact_part import PromotedFacts, promote_facts
 from langchain_agentmem.language_models.model_calls import Work
 from langchain_agentmem.layers.core_memory import CoreMemory, leaving
-from langchain_agentmem.layers.layer import Ground, event_of, record_of
+from langchain_agentmem.layers.layer import Ground, event_of, record_of, redraft
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.branch_merge import (
     Conflict,
@@ -33,7 +31,7 @@ from langchain_agentmem.rewinding.branch_merge import (
 )
 from langchain_agentmem.rewinding.branches import Standpoint
 from langchain_agentmem.rewinding.memory_access import Change, changing
-from langchain_agentmem.rewinding.memory_rows import CORE, EVENT, RECORD, Kept, RowDraft, View, kept_of
+from langchain_agentmem.rewinding.memory_rows import CORE, EVENT, RECORD, Kept, View, kept_of
 from langchain_agentmem.rewinding.outlook import Outlook, row_texts, sighted
 from langchain_agentmem.search.memory_search import Hit, Recollection
 from langchain_agentmem.storage import Steps
@@ -140,17 +138,8 @@ def merging(
             facts = yield from promote_facts(change, base, theirs, chosen, ground.database.new_id)
         return (yield from _merge(core, change, base, theirs, keys, chosen, facts))
 
-    return (
-        yield from changing(
-            ground,
-            "layers.merge",
-            make,
-            from_branch=child.name,
-            prefer=prefer,
-            keys=None if keys is None else list(keys),
-            outputs=_report_shown,
-        )
-    )
+    told = {"from_branch": child.name, "prefer": prefer, "keys": None if keys is None else list(keys)}
+    return changing(ground, "layers.merge", make, outputs=_report_shown, **told)
 
 
 def _merge(
@@ -174,7 +163,7 @@ def _merge(
     for kind, each in found.items():
         for key in each.gone:
             change.remove(kind, key)
-        change.drafts += map(_draft, each.new)
+        change.drafts += map(redraft, each.new)
     evicted = _out_of_budget(core, change, parent[CORE].values(), found[CORE])
     return MergeReport(
         core=tuple(each.key for each in found[CORE].new if each.key not in evicted),
@@ -191,17 +180,9 @@ def _merge(
 
 def _report_shown(report: MergeReport) -> dict[str, Any]:
     """What a trace shows of a merge: what there was to do."""
-    told = {
-        "core": report.core,
-        "event_ids": report.recall,
-        "record_ids": report.archival,
-        "fact_ids": report.facts,
-        "message_ids": report.texts,
-        "rules": report.rules,
-        "removed": report.removed,
-        "evicted": report.evicted,
-        "conflicts": [{"layer": each.layer, "key": each.key} for each in report.conflicts],
-    }
+    names = {"recall": "event_ids", "archival": "record_ids", "facts": "fact_ids", "texts": "message_ids"}
+    told = {names.get(each.name, each.name): getattr(report, each.name) for each in fields(report)}
+    told["conflicts"] = [{"layer": each.layer, "key": each.key} for each in report.conflicts]
     return {name: value for name, value in told.items() if value} or {"promoted": 0}
 
 
@@ -221,17 +202,3 @@ def _at_fork(parent: View, child: View) -> View | None:
     branches = [branch for branch, _ in child.line]
     at = branches.index(parent.line[0][0]) if parent.line[0][0] in branches[1:] else 0
     return View(child.line[at:], (), child.at) if at else None
-
-
-def _draft(kept: Kept) -> RowDraft:
-    return RowDraft(
-        kept.kind,
-        kept.key,
-        kept.body,
-        kept.created_at,
-        label=kept.label,
-        importance=kept.importance,
-        expires_at=kept.expires_at,
-        extra=kept.extra or None,
-        findable=kept.kind != CORE,
-    )

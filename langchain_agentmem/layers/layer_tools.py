@@ -1,7 +1,6 @@
 """What a model can do with its memory: one table of operations, for tools and for the text protocol alike.
 
-An operation is a generator of calls, written once for those who wait and those who await (`calls.py`). It returns what
-the model is told.
+An operation is work (`language_models/model_calls.py`), which returns what the model is told.
 
 Tools by which an agent keeps its own memory: notes that it always sees, events, and records that it searches.
 
@@ -13,9 +12,11 @@ named. What they give is data. Whatever goes wrong is told to the model in a sen
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from importlib.resources import files
 from typing import Any
 
+import yaml
 from langchain_core.tools import BaseTool
 
 from langchain_agentmem.errors import InvalidInput
@@ -178,112 +179,41 @@ def _consolidate(layers: Any, given: given_as.Consolidate) -> Calls[Any]:
     return {"consolidated": report}
 
 
-_NODE = "A branch sees what its parent knew when it was forked, and nothing that came later."
+_WORK: Mapping[str, tuple[type[given_as.Arguments], Callable[[Any, Any], Calls[Any]]]] = {
+    "mem_core_set": (given_as.CoreSet, _core_set),
+    "mem_core_get": (given_as.CoreGet, _core_get),
+    "mem_core_del": (given_as.CoreDel, _core_del),
+    "mem_archival_write": (given_as.ArchivalWrite, _archival_write),
+    "mem_archival_update": (given_as.ArchivalUpdate, _archival_update),
+    "mem_archival_search": (given_as.ArchivalSearch, _archival_search),
+    "mem_archival_get": (given_as.ArchivalGet, _archival_get),
+    "mem_recall_append": (given_as.RecallAppend, _recall_append),
+    "mem_recall_search": (given_as.RecallSearch, _recall_search),
+    "mem_recall_evict": (given_as.RecallEvict, _recall_evict),
+    "mem_recall_summarize": (given_as.Nothing, _recall_summarize),
+    "consolidate": (given_as.Consolidate, _consolidate),
+    "mem_node_fork": (given_as.NodeFork, _node_fork),
+    "mem_node_write": (given_as.NodeWrite, _node_write),
+    "mem_node_read": (given_as.NodeRead, _node_read),
+}
+"""The arguments and the work of each operation, in the order in which those of one update are done."""
 
-OPERATIONS: tuple[Operation, ...] = (
-    Operation(
-        name="mem_core_set",
-        about="Keep a short note of what always matters: who the user is, what the goal is, the current plan.",
-        arguments=given_as.CoreSet,
-        do=_core_set,
-    ),
-    Operation(
-        name="mem_core_get",
-        about="Read your notes, all of them or some by their keys.",
-        arguments=given_as.CoreGet,
-        do=_core_get,
-        reads=True,
-    ),
-    Operation(
-        name="mem_core_del",
-        about="Delete a note that is no longer true or needed.",
-        arguments=given_as.CoreDel,
-        do=_core_del,
-    ),
-    Operation(
-        name="mem_archival_write",
-        about="Keep a record for good, such as a result or an insight. Records are found by search when needed.",
-        arguments=given_as.ArchivalWrite,
-        do=_archival_write,
-        adds=True,
-    ),
-    Operation(
-        name="mem_archival_update",
-        about="Correct a record: its text, its tags, or both. What you leave out stays as it is.",
-        arguments=given_as.ArchivalUpdate,
-        do=_archival_update,
-    ),
-    Operation(
-        name="mem_archival_search",
-        about="Search the records that were kept. Gives those that fit best, with their ids.",
-        arguments=given_as.ArchivalSearch,
-        do=_archival_search,
-        reads=True,
-    ),
-    Operation(
-        name="mem_archival_get",
-        about="Read one record whole, by its id.",
-        arguments=given_as.ArchivalGet,
-        do=_archival_get,
-        reads=True,
-    ),
-    Operation(
-        name="mem_recall_append",
-        about="Record something that happened: a decision, an error, a step that was done. Events are kept in order.",
-        arguments=given_as.RecallAppend,
-        do=_recall_append,
-        adds=True,
-    ),
-    Operation(
-        name="mem_recall_search",
-        about="Search the events that were recorded.",
-        arguments=given_as.RecallSearch,
-        do=_recall_search,
-        reads=True,
-    ),
-    Operation(
-        name="mem_recall_evict",
-        about="Let events that are not needed any more leave recall memory: by ids, by kind, or so many of the oldest.",
-        arguments=given_as.RecallEvict,
-        do=_recall_evict,
-        adds=True,
-    ),
-    Operation(
-        name="mem_recall_summarize",
-        about="Have older events replaced by a summary, which is kept as a record.",
-        arguments=given_as.Nothing,
-        do=_recall_summarize,
-        adds=True,
-    ),
-    Operation(
-        name="consolidate",
-        about="Tidy memory when it grows too large: sums up old events and makes room among the notes.",
-        arguments=given_as.Consolidate,
-        do=_consolidate,
-        adds=True,
-    ),
-    Operation(
-        name="mem_node_fork",
-        about=f"Begin a branch of this memory, to try something without changing it. {_NODE}",
-        arguments=given_as.NodeFork,
-        do=_node_fork,
-    ),
-    Operation(
-        name="mem_node_write",
-        about="Write notes, an event and records to a branch at once.",
-        arguments=given_as.NodeWrite,
-        do=_node_write,
-        adds=True,
-    ),
-    Operation(
-        name="mem_node_read",
-        about="Read a branch: its notes, its newest events and records.",
-        arguments=given_as.NodeRead,
-        do=_node_read,
-        reads=True,
-    ),
+NOTATION: Mapping[str, Mapping[str, Any]] = yaml.safe_load(
+    files(__package__).joinpath("layer_operations.yaml").read_text("utf-8")
 )
-"""The operations, in the order in which those of one update are done."""
+"""What models are told of each operation, and in which forms the text protocol takes it."""
+
+OPERATIONS: tuple[Operation, ...] = tuple(
+    Operation(
+        name=name,
+        about=NOTATION[name]["about"],
+        arguments=arguments,
+        do=do,
+        reads=NOTATION[name].get("reads", False),
+        adds=NOTATION[name].get("adds", False),
+    )
+    for name, (arguments, do) in _WORK.items()
+)
 
 
 def _event(event: Any) -> dict[str, Any]:
@@ -315,7 +245,7 @@ def layer_tools(
     settings: LayersConfig | None = None,
     model: Any = None,
 ) -> list[BaseTool]:
-    """The tools `mem_core_get`, `mem_core_set`, `mem_recall_append`, … and `consolidate` (document 004).
+    """The tools `mem_core_get`, `mem_core_set`, `mem_recall_append`, … and `consolidate`.
 
     Args:
         memory: An `AgentMemory`, or the path or URL of a database; or a `LayeredMemory`, which they all work on then.

@@ -1,4 +1,4 @@
-"""`LayeredMemory`: core, recall and archival memory in one place, as document 004 has them, on a branch or a thread.
+"""`LayeredMemory`: core, recall and archival memory in one place on a branch or a thread.
 
     layers = memory.layers("user-42")
     layers.core.set("name", "Ada")
@@ -48,18 +48,16 @@ compared and merged:
         draft.core.set("name", "Ada Lovelace")
         print(layers.core.get(), draft.core.get(), draft.archival.search("sister")[0].content)
         print(draft.format_for_prompt("Where does her sister live?"))
-
-All layers of a memory at once: read and written in one transaction, and made into what a prompt shows.
 """
 
 from __future__ import annotations
 
-import asyncio
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Self, TypeVar
+from typing import Any, Literal, NamedTuple, Self
 
 from langchain_agentmem.base.argument_checks import ALL, texts_given
 from langchain_agentmem.base.namespaces import Namespace, id_of, namespace_of
@@ -67,36 +65,34 @@ from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.facts.fact import FactsConfig
 from langchain_agentmem.facts.fact_extraction import FactsGround
-from langchain_agentmem.language_models.model_calls import Work, aperform, both, perform
+from langchain_agentmem.language_models.model_calls import Do, Work, both
 from langchain_agentmem.language_models.tokens import Budget
 from langchain_agentmem.layers.archival_memory import ArchivalMemory, record
 from langchain_agentmem.layers.compression import Compressor, answers_of
 from langchain_agentmem.layers.consolidation import ConsolidationReport, Pressure, adding, asking, measuring, relieving
-from langchain_agentmem.layers.core_memory import (
-    ATTEMPTS,
-    NO_ROOM,
-    CoreMemory,
-    Setting,
-    TooLarge,
-    entry_of,
-    everything,
-    setting_shown,
-)
-from langchain_agentmem.layers.layer import Ground, LayersConfig, Record, event_of, record_of
+from langchain_agentmem.layers.core_memory import CoreMemory, Setting, entry_of, everything, setting_shown
+from langchain_agentmem.layers.layer import Ground, Layer, LayersConfig, event_of, record_of
 from langchain_agentmem.layers.layer_part import MergeReport, merging
-from langchain_agentmem.layers.prompt_context import Material, context_of, final_memory, prompt_text, write_final
+from langchain_agentmem.layers.prompt_context import (
+    Material,
+    composed,
+    event_data,
+    final_memory,
+    record_data,
+    write_final,
+)
 from langchain_agentmem.layers.recall_memory import RecallMemory, events
 from langchain_agentmem.layers.resource_memory import ResourceMemory
 from langchain_agentmem.rewinding import branch_merge, memory_rows
 from langchain_agentmem.rewinding.branch_merge import BranchDiff, BranchTree, Prefer
 from langchain_agentmem.rewinding.branches import BranchAt, Standpoint, branch_at
-from langchain_agentmem.rewinding.memory_access import Change, as_step, changing, looking
+from langchain_agentmem.rewinding.memory_access import Change
 from langchain_agentmem.rewinding.memory_rows import RECORD, RowDraft, View
 from langchain_agentmem.storage import Steps
 from langchain_agentmem.storage.database import Database, HasDatabase, database_of
 from langchain_agentmem.tracing import brief
 
-SCOPES = ("all", "core", "recall", "archival")
+LAYERS = ("core", "recall", "archival")
 NOTE = "note"
 """The kind of an event of which nothing but the text is given."""
 
@@ -115,189 +111,12 @@ class WrittenLayers(NamedTuple):
     archival: tuple[str, ...]
 
 
-def reading(ground: Ground, scope: Any) -> Work[dict[str, Any]]:
-    """Everything that a memory shows.
-
-    Args:
-        ground: The memory.
-        scope: Of which layers.
-
-    Raises:
-        InvalidInput: There is no such scope.
-    """
-    if not isinstance(scope, str) or scope not in SCOPES:
-        raise InvalidInput(f"scope must be one of {', '.join(SCOPES)}, not {safe_repr(scope)}.")
-
-    def look(view: View) -> Steps[dict[str, Any]]:
-        found: dict[str, Any] = {}
-        if scope in ("all", "core"):
-            found["core"] = {each.key: each.text for each in (yield from everything(view))}
-        if scope in ("all", "recall"):
-            found["recall"] = [
-                {
-                    "id": each.id,
-                    "type": each.kind,
-                    "content": each.content,
-                    "timestamp": each.created_at.timestamp(),
-                }
-                for each in map(event_of, (yield from events(view, ALL)))
-            ]
-        if scope in ("all", "archival"):
-            found["archival"] = [
-                {
-                    "id": each.id,
-                    "content": each.content,
-                    "tags": list(each.tags),
-                    "timestamp": each.created_at.timestamp(),
-                }
-                for each in map(record_of, (yield from memory_rows.current(view, RECORD)))
-            ]
-        return found
-
-    return (yield from looking(ground, "layers.read", look, scope=scope, outputs=_counts))
-
-
-def writing(
-    ground: Ground,
-    core: CoreMemory,
-    recall: RecallMemory,
-    archival: ArchivalMemory,
-    values: Any,
-    happened: Any,
-    records: Any,
-) -> Work[WrittenLayers]:
-    """Write to several layers, all of it or nothing.
-
-    Args:
-        ground: The memory.
-        core: Its core memory.
-        recall: Its recall memory.
-        archival: Its archival memory.
-        values: For core memory, by key.
-        happened: For recall memory.
-        records: For archival memory.
-
-    Raises:
-        InvalidInput: Something of it is wrong.
-    """
-    settings = _settings(core, values)
-    new = [_event(recall, each) for each in _listed(happened)]
-    clean = [archival.checked(*_content(each)) for each in _listed(records)]
-    return (
-        yield from as_step(
-            ground,
-            "layers.write",
-            _writing(ground, core, archival, settings, new, clean),
-            core=lambda: [setting_shown(each) for each in settings],
-            recall=lambda: [
-                {"event_type": each.label, "content": brief(memory_rows.text_of(each.body or b""))} for each in new
-            ],
-            archival=lambda: [{"content": brief(text), "tags": tags} for text, tags in clean],
-            outputs=lambda written: {"event_ids": written.recall, "record_ids": written.archival},
-        )
-    )
-
-
-def _writing(
-    ground: Ground,
-    core: CoreMemory,
-    archival: ArchivalMemory,
-    settings: Sequence[Setting],
-    new: Sequence[RowDraft],
-    clean: Sequence[tuple[str, list[str]]],
-) -> Work[WrittenLayers]:
-    kept = []
-    for text, tags in clean:
-        kept.append((ground.database.new_id(), (yield from archival.fitted(text)), tags))
-
-    def make(change: Change) -> Steps[TooLarge | bool]:
-        too_large = (yield from core.put(change, settings)) if settings else None
-        if too_large is not None:
-            return too_large
-        change.drafts += new
-        change.drafts += [record(*each, change.now) for each in kept]
-        return (yield from adding(ground, change, len(new)))
-
-    for _ in range(ATTEMPTS + len(settings)):
-        outcome = yield from changing(ground, "layers.put", make, shown=False)
-        if not isinstance(outcome, TooLarge):
-            break
-        settings = yield from core.smaller(settings, outcome)
-    else:
-        raise InvalidInput(NO_ROOM)
-    if outcome:
-        yield from asking(ground)
-    return WrittenLayers(
-        tuple(each.key for each in settings), tuple(each.key for each in new), tuple(key for key, _, _ in kept)
-    )
-
-
-def finishing(ground: Ground) -> Work[dict[str, Any]]:
-    """The final memory: everything that a memory holds, as data."""
-
-    def look(view: View) -> Steps[dict[str, Any]]:
-        core = [entry_of(each) for each in (yield from everything(view))]
-        happened = [event_of(each) for each in (yield from events(view, ALL))]
-        return final_memory(
-            core, happened, [record_of(each) for each in (yield from memory_rows.current(view, RECORD))]
-        )
-
-    return (yield from looking(ground, "layers.export_final", look, outputs=_final_counts))
-
-
-def gathering(ground: Ground, archival: ArchivalMemory, task_hint: str | None) -> Work[Material]:
-    """What there is for a prompt.
-
-    Args:
-        ground: The memory.
-        archival: Its archival memory.
-        task_hint: What records are searched for; None for no records.
-    """
-
-    def look(view: View) -> Steps[Material]:
-        core = [entry_of(each) for each in (yield from everything(view))]
-        happened = yield from events(view, ground.settings.recall_max_events)
-        return Material(core=core, events=[event_of(each) for each in happened])
-
-    material = yield from looking(ground, "layers.gather", look, shown=False)
-    found: Sequence[Record] = ()
-    if task_hint is not None:
-        found = yield from archival.search_work(task_hint, ground.settings.retrieval_k)
-    return material._replace(records=found)
-
-
-def context(ground: Ground, archival: ArchivalMemory, task_hint: str | None, budget: Any) -> Work[dict[str, Any]]:
-    """What a prompt shows, as data; see `gathering` and `Budget.of`."""
-    room = Budget.of(budget, ground.settings.section_budgets)
-
-    def work() -> Work[dict[str, Any]]:
-        material = yield from gathering(ground, archival, task_hint)
-        return context_of(material, room, protected=ground.settings.protected_keys)
-
-    return (yield from as_step(ground, "layers.context", work(), task_hint=lambda: task_hint, outputs=_counts))
-
-
-def prompt(ground: Ground, archival: ArchivalMemory, task_hint: str | None, budget: Any) -> Work[str]:
-    """What a prompt shows, as text; see `gathering` and `Budget.of`."""
-    room = Budget.of(budget, ground.settings.section_budgets)
-
-    def work() -> Work[str]:
-        material = yield from gathering(ground, archival, task_hint)
-        return (
-            yield from prompt_text(
-                material, room, ground.compressor.compressing, protected=ground.settings.protected_keys
-            )
-        )
-
-    return (
-        yield from as_step(
-            ground,
-            "layers.format_for_prompt",
-            work(),
-            task_hint=lambda: task_hint,
-            outputs=lambda text: {"text": brief(text), "characters": len(text)},
-        )
-    )
+def _held(view: View, layers: Collection[str] = LAYERS, newest: int = ALL) -> Steps[Material]:
+    """What some layers of a memory show."""
+    core = (yield from everything(view)) if "core" in layers else []
+    happened = (yield from events(view, newest)) if "recall" in layers else []
+    records = (yield from memory_rows.current(view, RECORD)) if "archival" in layers else []
+    return Material([*map(entry_of, core)], [*map(event_of, happened)], [*map(record_of, records)])
 
 
 def _settings(core: CoreMemory, values: Any) -> list[Setting]:
@@ -358,13 +177,11 @@ def _final_counts(final: Mapping[str, Any]) -> dict[str, Any]:
     return {**counts, "archival": final["archival_summary"]["count"]}
 
 
-T = TypeVar("T")
-
 Level = Literal["low", "medium", "high", "critical"]
 
 
-class LayeredMemory:
-    """Core, recall and archival memory on a branch, or of a thread (document 004).
+class LayeredMemory(Layer):
+    """Core, recall and archival memory on a branch, or of a thread.
 
     Every method that reads or writes has an awaited twin, with an `a` before its name.
 
@@ -388,6 +205,8 @@ class LayeredMemory:
         StorageError: The database cannot be opened.
     """
 
+    _part = "layers"
+
     def __init__(
         self,
         memory: HasDatabase | Database | str | os.PathLike[str],
@@ -410,8 +229,7 @@ class LayeredMemory:
         self._stand_on(Ground(database=database, point=point, settings=settings, compressor=compressor))
 
     def _stand_on(self, ground: Ground) -> None:
-        self._ground = ground
-        self.settings = ground.settings
+        super().__init__(ground)
         self.core = CoreMemory(ground)
         self.recall = RecallMemory(ground)
         self.archival = ArchivalMemory(ground)
@@ -433,7 +251,7 @@ class LayeredMemory:
         return FactsGround(database=self._ground.database, point=self._ground.point, settings=FactsConfig())
 
     def is_enabled(self) -> bool:
-        """Whether agents should use it, as its settings say (document 004)."""
+        """Whether agents should use it, as its settings say."""
         return self.settings.enabled
 
     def __repr__(self) -> str:
@@ -442,7 +260,7 @@ class LayeredMemory:
     # -- everything at once ----------------------------------------------------------------------------------------
 
     def read_work(self, scope: str = "all") -> Work[dict[str, Any]]:
-        """Everything that this memory shows (document 004's `mem_node_read`).
+        """Everything that this memory shows (the original's `mem_node_read`).
 
         Args:
             scope: "all", "core", "recall" or "archival". Default: "all".
@@ -454,7 +272,20 @@ class LayeredMemory:
         Raises:
             InvalidInput: There is no such scope.
         """
-        return reading(self._ground, scope)
+        if not isinstance(scope, str) or scope not in ("all", *LAYERS):
+            raise InvalidInput(f"scope must be one of all, {', '.join(LAYERS)}, not {safe_repr(scope)}.")
+        layers = LAYERS if scope == "all" else (scope,)
+
+        def look(view: View) -> Steps[dict[str, Any]]:
+            held = yield from _held(view, layers)
+            data = {
+                "core": {each.key: each.value for each in held.core},
+                "recall": [{"id": each.id, **event_data(each)} for each in held.events],
+                "archival": [record_data(each) for each in held.records],
+            }
+            return {name: data[name] for name in layers}
+
+        return self._look("read", look, scope=scope, outputs=_counts)
 
     read, aread = both(read_work)
 
@@ -464,7 +295,7 @@ class LayeredMemory:
         recall: Any = None,
         archival: Any = None,
     ) -> Work[WrittenLayers]:
-        """Write to several layers, all of it or nothing (document 004's `mem_node_write`).
+        """Write to several layers, all of it or nothing (the original's `mem_node_write`).
 
         Args:
             core: Values by key; a value is text, or a mapping with "value", "importance" and "ttl".
@@ -478,9 +309,40 @@ class LayeredMemory:
         Raises:
             InvalidInput: Something of it is wrong.
         """
-        return self._writing(core, recall, archival)
+        settings = _settings(self.core, core)
+        new = [_event(self.recall, each) for each in _listed(recall)]
+        clean = [self.archival.checked(*_content(each)) for each in _listed(archival)]
+        return self._as_step(
+            "write",
+            self._written(settings, new, clean),
+            core=lambda: [setting_shown(each) for each in settings],
+            recall=lambda: [
+                {"event_type": each.label, "content": brief(memory_rows.text_of(each.body or b""))} for each in new
+            ],
+            archival=lambda: [{"content": brief(text), "tags": tags} for text, tags in clean],
+            outputs=lambda written: {"event_ids": written.recall, "record_ids": written.archival},
+        )
 
     write, awrite = both(write_work)
+
+    def _written(
+        self, settings: Sequence[Setting], new: Sequence[RowDraft], clean: Sequence[tuple[str, list[str]]]
+    ) -> Work[WrittenLayers]:
+        kept = []
+        for text, tags in clean:
+            kept.append((self._ground.database.new_id(), (yield from self.archival.fitted(text)), tags))
+
+        def also(change: Change) -> Steps[bool]:
+            change.drafts += new
+            change.drafts += [record(*each, change.now) for each in kept]
+            return (yield from adding(self._ground, change, len(new)))
+
+        settings, _, too_many = yield from self.core.placing(settings, also)
+        if too_many:
+            yield from asking(self._ground)
+        return WrittenLayers(
+            tuple(each.key for each in settings), tuple(each.key for each in new), tuple(key for key, _, _ in kept)
+        )
 
     # -- branches --------------------------------------------------------------------------------------------------
 
@@ -492,7 +354,7 @@ class LayeredMemory:
         """
         return self._on(BranchAt(self._ground.point.path, id_of(name, "branch"), self._ground.database.scopes))
 
-    def fork(self, name: str) -> Self:
+    def fork_work(self, name: str) -> Work[LayeredMemory]:
         """Begin a branch here: it sees all that this one has, and nothing of what comes later. Nothing is copied.
 
         Args:
@@ -501,11 +363,9 @@ class LayeredMemory:
         Raises:
             InvalidInput: The name is taken, or this is the memory of a thread.
         """
-        return self._on(self._do(branch_merge.forking(self._ground, id_of(name, "branch"))))
+        return self._on((yield from branch_merge.forking(self._ground, id_of(name, "branch"))))
 
-    async def afork(self, name: str) -> Self:
-        """`fork`, awaited."""
-        return self._on(await self._ado(branch_merge.forking(self._ground, id_of(name, "branch"))))
+    fork, afork = both(fork_work)
 
     def ancestors_work(self) -> Work[list[str]]:
         """The names of the branches that this one was forked from, the root first, and its own at the end."""
@@ -556,7 +416,8 @@ class LayeredMemory:
         Raises:
             InvalidInput: It was not forked from this branch, or an argument is wrong.
         """
-        return self._merging(child, keys, prefer)
+        wanted = None if keys is None else texts_given(keys, "Keys")
+        return merging(self._ground, self.core, self._point_of(child), wanted, prefer)
 
     merge, amerge = both(merge_work)
 
@@ -596,14 +457,14 @@ class LayeredMemory:
         Raises:
             InvalidInput: An argument is wrong.
         """
-        return self._ground.compressor.compressing(text, max_chars, hint)
+        return self._ground.compressor.compress_work(text, max_chars, hint)
 
     compress, acompress = both(compress_work)
 
     # -- prompts ---------------------------------------------------------------------------------------------------
 
     def context_work(self, task_hint: str | None = None, budget: Any = None) -> Work[dict[str, Any]]:
-        """What belongs into a prompt, as data (document 004's `get_memory_context`).
+        """What belongs into a prompt, as data (the original's `get_memory_context`).
 
         Args:
             task_hint: What the prompt is about; records are searched for it. Default: no records.
@@ -617,12 +478,19 @@ class LayeredMemory:
         Raises:
             InvalidInput: An argument is wrong.
         """
-        return context(self._ground, self.archival, task_hint, budget)
+        room = Budget.of(budget, self.settings.section_budgets)
+
+        def work() -> Work[dict[str, Any]]:
+            material = yield from self._material(task_hint)
+            shown = yield from composed(material, room, protected=self.settings.protected_keys, whole=True)
+            return shown.data
+
+        return self._as_step("context", work(), task_hint=lambda: task_hint, outputs=_counts)
 
     context, acontext = both(context_work)
 
     def format_for_prompt_work(self, task_hint: str | None = None, budget: Any = None) -> Work[str]:
-        """The same as text, with the headings and lines of document 004 (`format_memory_for_prompt`).
+        """The same as text, with the headings and lines of the original (`format_memory_for_prompt`).
 
         As long as nothing changes it is the same, byte by byte.
 
@@ -634,12 +502,30 @@ class LayeredMemory:
         Raises:
             InvalidInput: An argument is wrong.
         """
-        return prompt(self._ground, self.archival, task_hint, budget)
+        room = Budget.of(budget, self.settings.section_budgets)
+
+        def work() -> Work[str]:
+            material = yield from self._material(task_hint)
+            shorten, protected = self._ground.compressor.compress_work, self.settings.protected_keys
+            return (yield from composed(material, room, shorten, protected=protected)).text
+
+        def show(text: str) -> dict[str, Any]:
+            return {"text": brief(text), "characters": len(text)}
+
+        return self._as_step("format_for_prompt", work(), task_hint=lambda: task_hint, outputs=show)
 
     format_for_prompt, aformat_for_prompt = both(format_for_prompt_work)
 
-    def export_final(self, output_dir: str | os.PathLike[str]) -> tuple[Path, Path]:
-        """Write the final memory as a text and as JSON, under the names of the settings (document 004).
+    def _material(self, task_hint: str | None) -> Work[Material]:
+        """What there is for a prompt: records only where they are searched for."""
+        most = self.settings.recall_max_events
+        material = yield from self._look("gather", lambda view: _held(view, ("core", "recall"), most), shown=False)
+        if task_hint is None:
+            return material
+        return material._replace(records=(yield from self.archival.search_work(task_hint, self.settings.retrieval_k)))
+
+    def export_final_work(self, output_dir: str | os.PathLike[str]) -> Work[tuple[Path, Path]]:
+        """Write the final memory as a text and as JSON, under the names of the settings.
 
         Args:
             output_dir: Where to; the folder is made if it is not there. Files of these names are replaced.
@@ -650,35 +536,20 @@ class LayeredMemory:
         Raises:
             InvalidInput: They cannot be written.
         """
-        return self._exported(self._do(finishing(self._ground)), output_dir)
 
-    async def aexport_final(self, output_dir: str | os.PathLike[str]) -> tuple[Path, Path]:
-        """`export_final`, awaited."""
-        final = await self._ado(finishing(self._ground))
-        return await asyncio.to_thread(self._exported, final, output_dir)
+        def look(view: View) -> Steps[dict[str, Any]]:
+            held = yield from _held(view)
+            return final_memory(held.core, held.events, held.records)
+
+        final = yield from self._look("export_final", look, outputs=_final_counts)
+        settings = self.settings
+        names = (settings.final_memory_filename_md, settings.final_memory_filename_json)
+        paths: tuple[Path, Path] = yield Do(partial(write_final, final, output_dir, *names))
+        return paths
+
+    export_final, aexport_final = both(export_final_work)
 
     # -- plumbing --------------------------------------------------------------------------------------------------
-
-    def _do(self, work: Work[T]) -> T:
-        return perform(work, self._ground.database)
-
-    async def _ado(self, work: Work[T]) -> T:
-        return await aperform(work, self._ground.database)
-
-    def _exported(self, final: Mapping[str, Any], output_dir: str | os.PathLike[str]) -> tuple[Path, Path]:
-        return write_final(
-            final,
-            output_dir,
-            markdown_name=self.settings.final_memory_filename_md,
-            json_name=self.settings.final_memory_filename_json,
-        )
-
-    def _writing(self, core: Any, recall: Any, archival: Any) -> Work[WrittenLayers]:
-        return writing(self._ground, self.core, self.recall, self.archival, core, recall, archival)
-
-    def _merging(self, child: str | LayeredMemory, keys: Sequence[str] | None, prefer: Prefer) -> Work[MergeReport]:
-        wanted = None if keys is None else texts_given(keys, "Keys")
-        return merging(self._ground, self.core, self._point_of(child), wanted, prefer)
 
     def _point_of(self, other: Any) -> Standpoint:
         if isinstance(other, LayeredMemory):

@@ -1,4 +1,4 @@
-"""What of a memory goes into a prompt: as data, and as text with the headings and lines of document 004.
+"""What of a memory goes into a prompt, as text and as data; and the final memory, everything that it holds.
 
     ## Core Memory
     **name**: Ada
@@ -9,15 +9,13 @@
     ## Retrieved Context
     - Guided scheduling beats dynamic by 12 %.
 
-Every line of a value but its first stands further in than a heading or an entry can, and what acts on a reader is taken
-out of it, so no value can pass for a section or an entry. The lines have an order that only changes where what they say
-does, so that a provider's cache of the prompt lives as long as possible. Everything here is pure but for whoever
-shortens a record.
+Every line of a value but its first is indented further than a heading or an entry can be, and control sequences are
+removed from it, so no value can pass for a section or an entry. The order of the lines only changes where what they say
+does, so that a provider's cache of the prompt lives as long as possible. Only whoever shortens a record asks a model;
+everything else here is pure.
 
-The final memory: everything that a memory holds at the end, as data and as a text to be read (document 004).
-
-The same memory gives the same bytes. Values may hold anything: in the text, they make no heading, list, link or tag of
-their own.
+The final memory of the same memory is the same bytes. Values may hold anything: in its text, they make no heading,
+list, link or tag of their own.
 """
 
 from __future__ import annotations
@@ -30,7 +28,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from langchain_agentmem.base.fencing import harmless, on_one_line
 from langchain_agentmem.base.files import path_of_file, whole_file
@@ -89,6 +87,9 @@ class FoundPassage(NamedTuple):
     why: Why | None = None
 
 
+AnyRecord: TypeAlias = "Record | FoundPassage"
+
+
 class Composed(NamedTuple):
     """What a prompt shows.
 
@@ -102,7 +103,26 @@ class Composed(NamedTuple):
     sections: dict[str, str]
     core: Sequence[CoreEntry] = ()
     events: Sequence[Event] = ()
-    records: Sequence[Record | FoundPassage] = ()
+    records: Sequence[AnyRecord] = ()
+
+    @property
+    def text(self) -> str:
+        """The sections, one after the other; "" where there is nothing."""
+        return "\n\n".join(self.sections.values())
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """What is shown as data.
+
+        "core" holds values by key, in the order of a prompt; "recall" events with "type", "content" and "timestamp"
+        (seconds since 1970), oldest first; "archival" records with "id", "content", "tags", "timestamp" and, where a
+        search gave one, "score", the best first.
+        """
+        return {
+            "core": {each.key: each.value for each in self.core},
+            "recall": [event_data(each) for each in self.events],
+            "archival": [record_data(each) for each in self.records],
+        }
 
 
 class Material(NamedTuple):
@@ -116,50 +136,16 @@ class Material(NamedTuple):
 
     core: Sequence[CoreEntry] = ()
     events: Sequence[Event] = ()
-    records: Sequence[Record | FoundPassage] = ()
+    records: Sequence[AnyRecord] = ()
 
 
-# -- as data -------------------------------------------------------------------------------------------------------
-
-
-def context_of(
-    material: Material,
-    budget: Budget | None = None,
-    *,
-    protected: Sequence[str] = (),
-    counter: TokenCounter | None = None,
-) -> dict[str, Any]:
-    """What is to be shown, as document 004's `get_memory_context` gives it, and as much of it as a budget allows.
-
-    Args:
-        material: What there is.
-        budget: How much room there is, for the lines that a prompt would have. Default: as much as it takes.
-        protected: Keys of core memory that leave it last.
-        counter: Counts tokens.
-
-    Returns:
-        "core": values by key, in the order of a prompt; "recall": events with "type", "content" and "timestamp"
-        (seconds since 1970), oldest first; "archival": records with "id", "content", "tags", "timestamp" and, where a
-        search gave one, "score", the best first.
-    """
-    budget = budget or Budget()
-    fit = _Fitting(budget, Measure(budget, counter))
-    core = fit.kept(CORE, *_core_lines(material.core, protected))
-    entries = in_order(material.core)
-    events = fit.kept(RECALL, [_event_line(each, None) for each in material.events], _newest_first(material.events))
-    found = fit.kept(ARCHIVAL, [_record_line(each, each.content) for each in material.records], None)
-    return {
-        "core": {entries[place].key: entries[place].value for place in core},
-        "recall": [_event(material.events[place]) for place in events],
-        "archival": [_record(material.records[place]) for place in found],
-    }
-
-
-def _event(event: Event) -> dict[str, Any]:
+def event_data(event: Event) -> dict[str, Any]:
+    """An event, as contexts and exports have it."""
     return {"type": event.kind, "content": event.content, "timestamp": event.created_at.timestamp()}
 
 
-def _record(record: Record | FoundPassage) -> dict[str, Any]:
+def record_data(record: AnyRecord) -> dict[str, Any]:
+    """A record, as contexts and exports have it."""
     told = {
         "id": record.id,
         "content": record.content,
@@ -170,26 +156,6 @@ def _record(record: Record | FoundPassage) -> dict[str, Any]:
     return told if score is None else {**told, "score": score}
 
 
-# -- as text -------------------------------------------------------------------------------------------------------
-
-
-def prompt_text(
-    material: Material,
-    budget: Budget | None = None,
-    shorten: Shorten | None = None,
-    *,
-    protected: Sequence[str] = (),
-    counter: TokenCounter | None = None,
-) -> Work[str]:
-    """What is to be shown, as text; arguments as for `composed`.
-
-    Returns:
-        The sections that say something, one after the other; "" where there is nothing.
-    """
-    shown = yield from composed(material, budget, shorten, protected=protected, counter=counter)
-    return "\n\n".join(shown.sections.values())
-
-
 def composed(
     material: Material,
     budget: Budget | None = None,
@@ -197,33 +163,34 @@ def composed(
     *,
     protected: Sequence[str] = (),
     counter: TokenCounter | None = None,
+    whole: bool = False,
 ) -> Work[Composed]:
-    """What is to be shown, as texts.
+    """What is to be shown, and as much of it as a budget allows.
 
     Args:
         material: What there is. Of the events, the newest five are shown.
-        budget: How much room there is. Default: as much as it takes.
+        budget: How much room there is, for the lines of a prompt. Default: as much as it takes.
         shorten: Shortens records that are longer than one may be. Default: they are cut.
         protected: Keys of core memory that leave it last.
         counter: Counts tokens.
-
-    Returns:
-        What fits.
+        whole: Whether every event and record is wanted, and as it is. Default: no.
     """
     budget = budget or Budget()
     measure = Measure(budget, counter)
     fit = _Fitting(budget, measure)
     entries = in_order(material.core)
     core = fit.kept(CORE, *_core_lines(entries, protected))
-    events = material.events[-NEWEST:]
-    recalled = fit.kept(RECALL, [_event_line(each, EVENT_CHARS) for each in events], _newest_first(events))
-    lines: list[str] = []
+    events = material.events if whole else material.events[-NEWEST:]
+    lines = [_event_line(each, None if whole else EVENT_CHARS) for each in events]
+    recalled = fit.kept(RECALL, lines, [*reversed(range(len(events)))])
+    lines = []
     room = fit.room(ARCHIVAL)
     for record in material.records:
         if room is not None and measure.size("\n".join(lines)) >= room:
             break  # nobody needs to shorten what is not shown
         most = budget.archival_snippet if room is None else min(budget.archival_snippet, room)
-        lines.append(_record_line(record, (yield from _shortened(record.content, most, measure, shorten))))
+        text = record.content if whole else (yield from _shortened(record.content, most, measure, shorten))
+        lines.append(_record_line(record, text))
     found = fit.kept(ARCHIVAL, lines, None)
     return Composed(
         fit.sections,
@@ -307,22 +274,12 @@ def in_order(entries: Sequence[CoreEntry]) -> list[CoreEntry]:
 
 
 def _core_lines(entries: Sequence[CoreEntry], protected: Sequence[str]) -> tuple[list[str], list[int]]:
-    entries = in_order(entries)
-    worth = sorted(
-        range(len(entries)),
-        key=lambda place: (
-            entries[place].key in protected,
-            entries[place].importance,
-            entries[place].updated_at,
-            place,
-        ),
-        reverse=True,
-    )
-    return [f"**{_label(each.key)}**: {_value(each.value, _WITHIN_LINE)}" for each in entries], worth
+    def worth_of(place: int) -> tuple[Any, ...]:
+        entry = entries[place]
+        return entry.key in protected, entry.importance, entry.updated_at, place
 
-
-def _newest_first(events: Sequence[Event]) -> list[int]:
-    return [*reversed(range(len(events)))]
+    worth = sorted(range(len(entries)), key=worth_of, reverse=True)
+    return [f"**{_label(each.key)}**: {_inset(harmless(each.value), _WITHIN_LINE)}" for each in entries], worth
 
 
 def _event_line(event: Event, most: int | None) -> str:
@@ -332,9 +289,9 @@ def _event_line(event: Event, most: int | None) -> str:
     return f"- {_bracketed(event.kind)} {_inset(text, _WITHIN_ITEM)}"
 
 
-def _record_line(record: Record | FoundPassage, text: str) -> str:
+def _record_line(record: AnyRecord, text: str) -> str:
     about = getattr(record, "about", "")
-    value = _value(text, _WITHIN_ITEM)
+    value = _inset(harmless(text), _WITHIN_ITEM)
     # Where nothing of ours stands before it, a text could begin a heading or a list of its own.
     return f"- {_bracketed(about)} {value}" if about else "- " + _BEGINNING.sub(r"\g<1>\\\g<2>", value)
 
@@ -348,10 +305,6 @@ def _bracketed(text: str) -> str:
     """A label in brackets, which together must not be the token of a model either."""
     label = _label(text)
     return f"[{label}]" if harmless(f"[{label}]") == f"[{label}]" else f"[\\{label}]"
-
-
-def _value(text: str, within: str) -> str:
-    return _inset(harmless(text), within)
 
 
 def _inset(text: str, within: str) -> str:
@@ -370,7 +323,7 @@ _FINAL_SIGNS = re.compile(r"[\\`*_\[\]<>|~#]")
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 
-def final_memory(core: Sequence[CoreEntry], events: Sequence[Event], records: Sequence[Record]) -> dict[str, Any]:
+def final_memory(core: Sequence[CoreEntry], events: Sequence[Event], records: Sequence[AnyRecord]) -> dict[str, Any]:
     """Everything that a memory holds, as data. Times are seconds since 1970.
 
     Args:
@@ -390,25 +343,20 @@ def final_memory(core: Sequence[CoreEntry], events: Sequence[Event], records: Se
     tags = Counter(tag for each in written for tag in each.tags)
     return {
         "core": {each.key: each.value for each in in_order(core)},
-        "recall": [
-            {"type": each.kind, "content": each.content, "timestamp": each.created_at.timestamp()} for each in events
-        ],
+        "recall": [event_data(each) for each in events],
         "archival_summary": {
             "count": len(written),
             "tags": {tag: tags[tag] for tag in sorted(tags, key=lambda tag: (-tags[tag], tag))},
-            "records": [
-                {
-                    "id": each.id,
-                    "tags": list(each.tags),
-                    "timestamp": each.created_at.timestamp(),
-                    "excerpt": _beginning(each.content, EXCERPT),
-                }
-                for each in written
-            ],
+            "records": [_excerpt_of(each) for each in written],
         },
         "resources_used": _by_resource(uses),
         "experiment_timeline": _timeline(events, written, uses),
     }
+
+
+def _excerpt_of(record: AnyRecord) -> dict[str, Any]:
+    told = {name: value for name, value in record_data(record).items() if name in ("id", "tags", "timestamp")}
+    return {**told, "excerpt": _beginning(record.content, EXCERPT)}
 
 
 def final_markdown(final: Mapping[str, Any]) -> str:
@@ -421,7 +369,7 @@ def final_markdown(final: Mapping[str, Any]) -> str:
 
 
 def write_final(
-    final: Mapping[str, Any], output_dir: str | os.PathLike[str], *, markdown_name: str, json_name: str
+    final: Mapping[str, Any], output_dir: str | os.PathLike[str], markdown_name: str, json_name: str
 ) -> tuple[Path, Path]:
     """Write the final memory to two files, each whole or not at all.
 
@@ -451,10 +399,7 @@ def write_final(
     return markdown_path, json_path
 
 
-# -- as data -------------------------------------------------------------------------------------------------------
-
-
-def _use(record: Record) -> dict[str, Any]:
+def _use(record: AnyRecord) -> dict[str, Any]:
     """What a record says of the use of a resource; whatever it does not say, its tags and its time do."""
     try:
         told = json.loads(record.content)
@@ -480,21 +425,13 @@ def _by_resource(uses: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _timeline(
-    events: Sequence[Event], records: Sequence[Record], uses: Sequence[Mapping[str, Any]]
+    events: Sequence[Event], records: Sequence[AnyRecord], uses: Sequence[Mapping[str, Any]]
 ) -> list[dict[str, Any]]:
-    happened = [
-        *((each.created_at.timestamp(), "recall", each.kind, each.content) for each in events),
-        *((each.created_at.timestamp(), "archival", ", ".join(each.tags), each.content) for each in records),
-        *(
-            (
-                use["timestamp"],
-                "resource",
-                use["usage_type"],
-                ": ".join(filter(None, (use["resource_id"], use["context"]))),
-            )
-            for use in uses
-        ),
-    ]
+    happened = [(each.created_at.timestamp(), "recall", each.kind, each.content) for each in events]
+    happened += [(each.created_at.timestamp(), "archival", ", ".join(each.tags), each.content) for each in records]
+    for use in uses:
+        text = ": ".join(filter(None, (use["resource_id"], use["context"])))
+        happened += [(use["timestamp"], "resource", use["usage_type"], text)]
     happened.sort(key=lambda each: each[0])
     return [
         {"timestamp": time, "layer": layer, "type": kind, "summary": _beginning(text, LINE)}
@@ -510,9 +447,6 @@ def _json(value: Any) -> str:
     """JSON that any reader reads: halves of characters, which UTF-8 has no bytes for, are written as escapes."""
     text = json.dumps(value, ensure_ascii=False, indent=2)
     return _SURROGATE.sub(lambda match: f"\\u{ord(match.group()):04x}", text)
-
-
-# -- as text -------------------------------------------------------------------------------------------------------
 
 
 def _lines(final: Mapping[str, Any]) -> Iterator[str]:

@@ -21,10 +21,9 @@ from langchain_agentmem.layers.consolidation import (
     consolidating,
     made_of_old_events,
 )
-from langchain_agentmem.layers.layer import Event, Layer, event_of, event_shown
-from langchain_agentmem.layers.layer import found_shown as seen
+from langchain_agentmem.layers.layer import Event, Layer, bounded, event_of, event_shown
 from langchain_agentmem.rewinding import memory_rows
-from langchain_agentmem.rewinding.memory_access import Change, listed, maybe
+from langchain_agentmem.rewinding.memory_access import Change, listed
 from langchain_agentmem.rewinding.memory_rows import EVENT, Kept, RowDraft, View, body_of, text_of
 from langchain_agentmem.rewinding.outlook import found
 from langchain_agentmem.storage import Steps
@@ -49,7 +48,7 @@ class RecallMemory(Layer):
         """Append an event.
 
         Args:
-            kind: What kind of thing happened; document 004 calls it `event_type`.
+            kind: What kind of thing happened.
             content: What happened.
             at: When it happened; without a time zone it is taken as UTC. Default: now.
             event_type: The same as `kind`.
@@ -60,7 +59,29 @@ class RecallMemory(Layer):
         Raises:
             InvalidInput: An argument is wrong.
         """
-        return self.appending(event_type if kind is None else kind, content, at)
+        new = self.event_of(event_type if kind is None else kind, content, at)
+
+        def work() -> Work[list[str]]:
+            consolidated: list[str] = []
+
+            def make(change: Change) -> Steps[bool]:
+                change.drafts.append(new)
+                too_many = yield from adding(self._ground, change, 1)
+                consolidated[:] = change.consolidated
+                return too_many
+
+            if (yield from self._change("add", make, shown=False)):
+                yield from asking(self._ground)
+            return consolidated
+
+        yield from self._as_step(
+            "append",
+            work(),
+            event_type=new.label,
+            content=lambda: text_of(new.body or b""),
+            outputs=lambda consolidated: {"event_id": new.key, **made_of_old_events(consolidated)},
+        )
+        return new.key
 
     append, aappend = both(append_work)
 
@@ -78,45 +99,9 @@ class RecallMemory(Layer):
 
     recent, arecent = both(recent_work)
 
-    # -- the same as work ------------------------------------------------------------------------------------------
-
-    def appending(self, kind: str | None, content: str | None, at: datetime | None = None) -> Work[str]:
-        """`append`, as work."""
-        new = self.event_of(kind, content, at)
-        yield from self._as_step(
-            "append",
-            self._added(new),
-            event_type=new.label,
-            content=lambda: text_of(new.body or b""),
-            outputs=lambda consolidated: {"event_id": new.key, **made_of_old_events(consolidated)},
-        )
-        return new.key
-
-    def _added(self, new: RowDraft) -> Work[list[str]]:
-        """Append an event; gives the ids of the records that old ones become with it."""
-        consolidated: list[str] = []
-
-        def make(change: Change) -> Steps[bool]:
-            change.drafts.append(new)
-            too_many = yield from adding(self._ground, change, 1)
-            consolidated[:] = change.consolidated
-            return too_many
-
-        if (yield from self._change("add", make, shown=False)):
-            yield from asking(self._ground)
-        return consolidated
-
     def get_work(self, event_id: str) -> Work[Event | None]:
         """One event by its id, or None."""
-        key = name_given(event_id, "the id of an event")
-
-        def look(view: View) -> Steps[Event | None]:
-            there = yield from memory_rows.named(view, EVENT, [key])
-            return event_of(there[key]) if key in there else None
-
-        return (
-            yield from self._look("get", look, event_id=key, outputs=lambda each: maybe("event", each, event_shown))
-        )
+        return self._one(EVENT, "event", name_given(event_id, "the id of an event"), event_of, event_shown)
 
     get, aget = both(get_work)
 
@@ -124,22 +109,20 @@ class RecallMemory(Layer):
         self, limit: int | EllipsisType | None = ..., kind: str | None = None, *, shown: bool = True
     ) -> Work[list[Event]]:
         """`recent`, as work."""
-        most = self._ground.settings.recall_max_events if limit is ... else limit_given(limit)
+        most = self.settings.recall_max_events if limit is ... else limit_given(limit)
         label = None if kind is None else self._kind(kind)
 
         def look(view: View) -> Steps[list[Event]]:
             return [event_of(each) for each in (yield from events(view, most, label))]
 
-        return (
-            yield from self._look(
-                "recent",
-                look,
-                limit=None if most == ALL else most,
-                newest=None if most == ALL else most,
-                event_type=label,
-                outputs=lambda values: listed("events", values, event_shown),
-                shown=shown,
-            )
+        return self._look(
+            "recent",
+            look,
+            limit=bounded(most),
+            newest=bounded(most),
+            event_type=label,
+            outputs=lambda values: listed("events", values, event_shown),
+            shown=shown,
         )
 
     def search_work(self, query: str, limit: int | None = 10) -> Work[list[Event]]:
@@ -155,26 +138,18 @@ class RecallMemory(Layer):
         Raises:
             InvalidInput: An argument is wrong.
         """
-        text_given(query, "A query")
+        everything = text_given(query, "A query").strip() == EVERYTHING
         most = limit_given(limit)
-        return (
-            yield from self._as_step(
-                "search",
-                self._sought(query, most),
-                run_type="retriever",
-                query=query,
-                limit=None if most == ALL else most,
-                outputs=seen,
-            )
-        )
+
+        def work() -> Work[list[Event]]:
+            if everything:
+                return (yield from self.reading(most, shown=False))[::-1]
+            hits = yield from found(self._ground, (EVENT,), query, most)
+            return [event_of(hit.kept, hit.score, hit.why) for hit in hits]
+
+        return self._searched(work(), query, most)
 
     search, asearch = both(search_work)
-
-    def _sought(self, query: str, most: int) -> Work[list[Event]]:
-        if query.strip() == EVERYTHING:
-            return (yield from self.reading(most, shown=False))[::-1]
-        hits = yield from found(self._ground, (EVENT,), query, most)
-        return [event_of(hit.kept, hit.score, hit.why) for hit in hits]
 
     def evict_work(
         self, ids: Sequence[str] | None = None, kind: str | None = None, oldest: int | None = None
@@ -206,16 +181,8 @@ class RecallMemory(Layer):
                 change.drafts.append(self._archived(each, change.now))
             return len(gone)
 
-        return (
-            yield from self._change(
-                "evict",
-                make,
-                event_ids=None if wanted is None else sorted(wanted),
-                event_type=label,
-                oldest=oldest,
-                outputs=lambda count: {"evicted": count},
-            )
-        )
+        told = {"event_ids": None if wanted is None else sorted(wanted), "event_type": label, "oldest": oldest}
+        return self._change("evict", make, outputs=lambda count: {"evicted": count}, **told)
 
     evict, aevict = both(evict_work)
 
@@ -233,8 +200,8 @@ class RecallMemory(Layer):
             InvalidInput: An argument is wrong.
         """
         label = None if kind is None else self._kind(kind)
-        staying = self._ground.settings.recall_max_events if keep is ... else limit_given(keep)
-        return (yield from consolidating(self._ground, keep=staying, kind=label, name="recall.summarize"))
+        staying = self.settings.recall_max_events if keep is ... else limit_given(keep)
+        return consolidating(self._ground, keep=staying, kind=label, name="recall.summarize")
 
     summarize, asummarize = both(summarize_work)
 
@@ -264,4 +231,4 @@ class RecallMemory(Layer):
 
 def events(view: View, limit: int, kind: str | None = None) -> Steps[list[Kept]]:
     """The newest events that a view shows, oldest first."""
-    return (yield from memory_rows.newest(view, EVENT, limit=None if limit >= ALL else limit, label=kind))
+    return memory_rows.newest(view, EVENT, limit=bounded(limit), label=kind)

@@ -1,4 +1,4 @@
-"""The file that names an agent's resources: folders of this machine, repositories, models and data sets (document 004).
+"""The file that names an agent's resources, and what can be seen of them.
 
     local:
       - {name: data, host_path: data, mount_path: /workspace/input/data}
@@ -11,19 +11,15 @@
 
 It is YAML or JSON. An item may name its source at once (`{class: github, repo: example/solver}`,
 `{class: local_data, path: notes.md}`), and a source that no item speaks of is one itself. What a file says is checked
-before anything is looked at; keys that nobody knows are left out.
+before anything is looked at; unknown keys are ignored.
 
-A folder that nothing is read outside of, whatever paths and links say.
-
-Each step of a path is opened below the one before it, and never through a link: a link is read, and its target is
-walked in the same way. So nothing that others change meanwhile leads out either. Where the system cannot open below a
-folder (Windows), a path is resolved first and checked then.
-
-What can be seen of a file or folder: what lies in it, and how its files begin.
+Nothing is read outside of the workspace, whatever paths and links say. A path is resolved first, links included, and
+checked. Then each step of it is opened below the one before it, and never through a link, so that a link which others
+put there meanwhile does not lead out either. Systems that cannot open below a folder (Windows) open the resolved path.
 
 A folder is listed to a certain depth, a link is named and not followed, and what only tools write (`.git`,
-`node_modules`) is left out. Secrets go before anything is cut, since half a secret is not recognised; files that are
-known to hold some are named and not shown.
+`node_modules`) is left out. Secrets are removed before anything is cut, since half a secret is not recognised; files
+that are known to hold some are named and not shown.
 """
 
 from __future__ import annotations
@@ -35,11 +31,11 @@ import heapq
 import json
 import os
 import stat
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from importlib.resources import files
 from pathlib import Path, PurePosixPath
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 import yaml
 
@@ -49,6 +45,8 @@ from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import AgentMemoryError, InvalidInput
 from langchain_agentmem.layers.compression import truncated
 
+T = TypeVar("T")
+
 SourceKind: TypeAlias = Literal["local", "github", "huggingface"]
 
 CLASSES: dict[SourceKind, str] = {"local": "local_data", "github": "github", "huggingface": "huggingface"}
@@ -57,12 +55,17 @@ CLASSES: dict[SourceKind, str] = {"local": "local_data", "github": "github", "hu
 KINDS = ("template", "setup", "document", "library", "dataset", "model")
 """The classes that a file may give an item, beside those of `CLASSES`."""
 
-_SOURCE_NAMES = {"local_data": "local", "local": "local", "github": "github", "huggingface": "huggingface"}
-_KIND_OF_USE = {"library": "library", "data": "dataset", "dataset": "dataset", "model": "model"}
+_TABLES = yaml.safe_load(files(__package__).joinpath("resource_tables.yaml").read_text("utf-8"))
+SOURCE_KEYS: Mapping[SourceKind, Mapping[str, Sequence[str]]] = _TABLES["sources"]
+"""What a file calls the attributes of a `ResourceSource`; the first name is the usual one."""
+
+_SOURCE_NAMES: Mapping[str, SourceKind] = {each: each for each in CLASSES} | {"local_data": "local"}
+_KIND_OF_USE: Mapping[str, str] = _TABLES["kinds_of_use"]
 _LARGEST = 500_000
 _LONGEST = 1_000
 _LONGEST_ID = 480
 """So that a tag has room for it."""
+_WANTED = {str: "a text", bool: "true or false", int: "a whole number, 0 or more"}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -77,18 +80,14 @@ class Limits:
         max_total_chars: How many of all together; 0 for all that fits into the item.
     """
 
-    include_tree: bool
-    include_content: bool
-    max_files: int
-    max_chars: int
-    max_total_chars: int
+    include_tree: bool = False
+    include_content: bool = False
+    max_files: int = 4
+    max_chars: int = 3_000
+    max_total_chars: int = 8_000
 
 
-_DOCUMENT = Limits(include_tree=False, include_content=True, max_files=4, max_chars=3_000, max_total_chars=8_000)
-_TEMPLATE = Limits(include_tree=True, include_content=True, max_files=12, max_chars=3_500, max_total_chars=12_000)
-_SETUP = Limits(include_tree=True, include_content=True, max_files=8, max_chars=3_000, max_total_chars=8_000)
-_NOTHING = Limits(include_tree=False, include_content=False, max_files=4, max_chars=3_000, max_total_chars=8_000)
-LIMITS = {"template": _TEMPLATE, "setup": _SETUP, "document": _DOCUMENT, "": _TEMPLATE}
+LIMITS = {kind: Limits(**limits) for kind, limits in _TABLES["limits"].items()}
 """How much is shown where an item does not say; of libraries, data sets and models, nothing is."""
 
 
@@ -116,6 +115,10 @@ class ResourceSource:
     use: str = ""
     read_only: bool = True
 
+    def as_written(self) -> dict[str, Any]:
+        """What a resource file says of it, by the usual names."""
+        return {names[0]: getattr(self, key) for key, names in SOURCE_KEYS[self.source].items()}
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Item:
@@ -136,9 +139,9 @@ class Item:
     name: str
     kind: str
     source: ResourceSource
-    path: str
-    notes: str
-    include_files: tuple[str, ...]
+    path: str = "."
+    notes: str = ""
+    include_files: tuple[str, ...] = ()
     limits: Limits
 
 
@@ -147,14 +150,12 @@ class ResourceFile:
     """What a resource file says.
 
     Attributes:
-        name: Its name, without the folder.
         folder: Where it lies.
         sha: The SHA-256 of its bytes, in hexadecimal.
         sources: What it names, by kind and name.
         items: Its items, by id.
     """
 
-    name: str
     folder: str
     sha: str
     sources: tuple[ResourceSource, ...] = field(default=())
@@ -171,43 +172,31 @@ def read_resource_file(path: Any) -> ResourceFile:
         InvalidInput: It cannot be read, is neither YAML nor JSON, or says what cannot be. The message names the place.
     """
     file = path_of_file(path)
+    name = safe_repr(str(file))
     try:
         with file.open("rb") as opened:
             data = opened.read(_LARGEST + 1)
     except OSError as error:
-        raise InvalidInput(
-            f"The resource file {safe_repr(str(file))} cannot be read: {error.strerror or error}."
-        ) from error
+        raise InvalidInput(f"The resource file {name} cannot be read: {error.strerror or error}.") from error
     if len(data) > _LARGEST:
-        raise InvalidInput(f"The resource file {safe_repr(str(file))} has more than {_LARGEST:,} bytes.")
+        raise InvalidInput(f"The resource file {name} has more than {_LARGEST:,} bytes.")
     said = _parsed(data, file.name)
     if isinstance(said, list):
         said = {"items": said}
     if not isinstance(said, Mapping):
-        raise InvalidInput(
-            f"The resource file {safe_repr(str(file))} must hold an object with local, github, huggingface, items."
-        )
-    sources = [
-        _source(entry, kind, f"{kind}[{number}]")
-        for kind in CLASSES
-        for number, entry in enumerate(_entries(said, kind))
-    ]
-    named = _unique({(source.source, source.name): source for source in sources}, sources, "name")
-    key = "items" if "items" in said else "resources"
-    items = [_item(entry, named, f"{key}[{number}]") for number, entry in enumerate(_entries(said, key))]
+        raise InvalidInput(f"The resource file {name} must hold an object with local, github, huggingface, items.")
+    sources = [_source(entry, kind, where) for kind in CLASSES for where, entry in _entries(said, kind)]
+    named = _unique("name", (((each.source, each.name), each) for each in sources))
+    items = [_item(entry, named, where) for where, entry in _entries(said, "items" if "items" in said else "resources")]
     used = {(item.source.source, item.source.name) for item in items}
     items += [_whole(source) for key, source in named.items() if key not in used]
-    by_id = _unique({item.id: item for item in items}, items, "id")
-    for item in items:
-        if len(item.id) > _LONGEST_ID:
-            raise InvalidInput(
-                f"The id {safe_repr(item.id)} has more than {_LONGEST_ID} characters. Give it a shorter name."
-            )
+    by_id = _unique("id", ((item.id, item) for item in items))
+    if too_long := [key for key in by_id if len(key) > _LONGEST_ID]:
+        raise InvalidInput(f"The id {safe_repr(too_long[0])} has more than {_LONGEST_ID} characters. Shorten its name.")
     return ResourceFile(
-        name=file.name,
         folder=os.path.realpath(file.parent),
         sha=hashlib.sha256(data).hexdigest(),
-        sources=tuple(sorted(sources, key=lambda source: (source.source, source.name))),
+        sources=tuple(named[key] for key in sorted(named)),
         items=tuple(by_id[key] for key in sorted(by_id)),
     )
 
@@ -226,114 +215,77 @@ def _parsed(data: bytes, name: str) -> Any:
         raise InvalidInput(f"The resource file {safe_repr(name)} is neither JSON nor YAML: {error!s:.300}") from error
 
 
-def _entries(said: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
+def _entries(said: Mapping[str, Any], key: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The entries of a list, each with its place."""
     entries = said.get(key)
-    if entries is None:
-        return []
-    if not isinstance(entries, list):
+    if entries is not None and not isinstance(entries, list):
         raise InvalidInput(f"{key} of a resource file must be a list, not {safe_repr(entries)}.")
-    for number, entry in enumerate(entries):
+    for number, entry in enumerate(entries or ()):
         if not isinstance(entry, Mapping):
             raise InvalidInput(f"{key}[{number}] of a resource file must be an object, not {safe_repr(entry)}.")
-    return entries
+        yield f"{key}[{number}]", entry
 
 
-def _unique(found: dict[Any, Any], given: list[Any], what: str) -> dict[Any, Any]:
-    if len(found) < len(given):
-        seen: set[Any] = set()
-        for each in given:
-            name = each.id if isinstance(each, Item) else f"{each.source} {each.name}"
-            if name in seen:
-                raise InvalidInput(f"Two entries of the resource file have the {what} {safe_repr(name)}.")
-            seen.add(name)
+def _unique(what: str, given: Iterable[tuple[Any, T]]) -> dict[Any, T]:
+    found: dict[Any, T] = {}
+    for key, each in given:
+        if key in found:
+            raise InvalidInput(f"Two entries of the resource file have the {what} {safe_repr(key)}.")
+        found[key] = each
     return found
 
 
 def _source(entry: Mapping[str, Any], source: SourceKind, where: str) -> ResourceSource:
-    if source == "local":
-        made = ResourceSource(
-            source=source,
-            name=_text(entry, "name", where),
-            host_path=_text(entry, "host_path", where) or _text(entry, "path", where),
-            mount_path=_text(entry, "mount_path", where),
-            read_only=_flag(entry, "read_only", where, default=True),
-        )
-        needed = {"name": made.name, "host_path": made.host_path}
-    else:
-        github = source == "github"
-        made = ResourceSource(
-            source=source,
-            name=_text(entry, "name", where),
-            repo=_repo(entry, source, where),
-            ref=_text(entry, "ref" if github else "revision", where),
-            mount_path=_text(entry, "dest", where),
-            use=_text(entry, "as" if github else "type", where).lower(),
-        )
-        needed = {"name": made.name, "repo" if github else "repo_id": made.repo}
-        if made.use and made.use not in _KIND_OF_USE:
-            raise InvalidInput(
-                f"{where} of the resource file is used as {safe_repr(made.use, 50)}: say one of {_list(_KIND_OF_USE)}."
-            )
-    for key, value in needed.items():
-        if not value:
-            raise InvalidInput(f"{where} of the resource file has no {key}.")
+    keys, plain = SOURCE_KEYS[source], ResourceSource(source=source)
+    values = {key: _value(entry, names, where, getattr(plain, key)) for key, names in keys.items()}
+    made = ResourceSource(source=source, **values | {"use": values.get("use", "").lower()})
+    for key in ("name", "host_path", "repo"):
+        if key in keys and not values[key]:
+            raise InvalidInput(f"{where} of the resource file has no {keys[key][0]}.")
+    if made.use:
+        _one_of(made.use, _KIND_OF_USE, f"The use of {where}")
     if made.mount_path and not made.mount_path.startswith("/"):
-        raise InvalidInput(
-            f"{where} of the resource file is mounted at {safe_repr(made.mount_path)}, which is not absolute."
-        )
+        raise InvalidInput(f"{where} is mounted at {safe_repr(made.mount_path)}, which is not absolute.")
     return made
 
 
 def _item(entry: Mapping[str, Any], named: Mapping[tuple[str, str], ResourceSource], where: str) -> Item:
     written = _text(entry, "class", where).lower()
     kind = "" if written in _SOURCE_NAMES else written
-    if kind and kind not in KINDS:
-        raise InvalidInput(
-            f"The class of {where} is {safe_repr(written, 50)}: say one of {_list([*KINDS, *CLASSES.values()])}."
-        )
+    if kind:
+        _one_of(kind, KINDS, f"The class of {where}", *CLASSES.values())
     source = _source_of(entry, _SOURCE_NAMES.get(written), named, where)
     path = _text(entry, "path", where)
     if not path and source.source == "local" and not source.name:
         raise InvalidInput(f"{where} of the resource file has no path.")
     path = path or "."
-    name = (
-        _text(entry, "name", where)
-        or (path.rstrip("/") if path != "." else source.name or source.repo).rpartition("/")[2]
-    )
-    files = entry.get("include_files")
-    if files is not None and not (isinstance(files, list) and all(isinstance(each, str) for each in files)):
-        raise InvalidInput(f"include_files of {where} must be a list of paths, not {safe_repr(files)}.")
-    default = LIMITS.get(kind, _NOTHING)
-    limits = Limits(
-        include_tree=_flag(entry, "include_tree", where, default=default.include_tree),
-        include_content=_flag(entry, "include_content", where, default=default.include_content or bool(files)),
-        max_files=_whole_number(entry, "max_files", where, default.max_files),
-        max_chars=_whole_number(entry, "max_chars", where, default.max_chars),
-        max_total_chars=_whole_number(entry, "max_total_chars", where, default.max_total_chars),
-    )
+    last = path.rstrip("/") if path != "." else source.name or source.repo
+    name = _text(entry, "name", where) or last.rpartition("/")[2]
+    named_files = [] if entry.get("include_files") is None else entry["include_files"]
+    if not (isinstance(named_files, list) and all(isinstance(each, str) for each in named_files)):
+        raise InvalidInput(f"include_files of {where} must be a list of paths, not {safe_repr(named_files)}.")
+    usual = {each.name: getattr(LIMITS.get(kind, Limits()), each.name) for each in fields(Limits)}
+    usual["include_content"] |= bool(named_files)
     return Item(
         id=f"{written or CLASSES[source.source]}:{name}:{source.source}:{source.name or source.repo}:{path}",
         name=name,
         kind=kind,
         source=source,
         path=path,
-        notes=" ".join(
-            (_text(entry, "notes", where, lines=True) or _text(entry, "description", where, lines=True)).split()
-        ),
-        include_files=tuple(files or ()),
-        limits=limits,
+        notes=" ".join(_value(entry, ("notes", "description"), where, "", most=10 * _LONGEST).split()),
+        include_files=tuple(named_files),
+        limits=Limits(**{key: _value(entry, (key,), where, default) for key, default in usual.items()}),
     )
 
 
 def _source_of(
-    entry: Mapping[str, Any], told: str | None, named: Mapping[tuple[str, str], ResourceSource], where: str
+    entry: Mapping[str, Any], told: SourceKind | None, named: Mapping[tuple[str, str], ResourceSource], where: str
 ) -> ResourceSource:
     said = _text(entry, "source", where).lower()
-    if said and said not in _SOURCE_NAMES:
-        raise InvalidInput(f"The source of {where} is {safe_repr(said, 50)}: say one of {_list(CLASSES)}.")
-    kind: Any = _SOURCE_NAMES.get(said) or told
-    resource = _text(entry, "resource", where)
-    if resource:
+    if said:
+        _one_of(said, _SOURCE_NAMES, f"The source of {where}")
+    kind = _SOURCE_NAMES.get(said) or told
+    if resource := _text(entry, "resource", where):
         found = [source for (of, name), source in named.items() if name == resource and kind in (None, of)]
         if len(found) != 1:
             fault = "several" if found else "no"
@@ -342,68 +294,55 @@ def _source_of(
                 "with that name in the file. Give its name, or leave out resource and give repo or repo_id."
             )
         return found[0]
-    if kind is None:
-        kind = "huggingface" if "repo_id" in entry else "github" if "repo" in entry else "local"
+    kind = kind or ("huggingface" if "repo_id" in entry else "github" if "repo" in entry else "local")
     if kind == "local":
-        return ResourceSource(source="local")
-    repo = _repo(entry, kind, where)
+        return ResourceSource(source=kind)
+    repo = _value(entry, SOURCE_KEYS[kind]["repo"], where, "")
     if not repo:
         raise InvalidInput(f"{where} names neither a resource nor a repository.")
-    return ResourceSource(source=kind, repo=repo, ref=_text(entry, "ref", where) or _text(entry, "revision", where))
+    return ResourceSource(source=kind, repo=repo, ref=_value(entry, ("ref", "revision"), where, ""))
 
 
 def _whole(source: ResourceSource) -> Item:
     """A source that no item speaks of."""
     kind = _KIND_OF_USE.get(source.use, "")
-    return Item(
-        id=f"{kind or CLASSES[source.source]}:{source.name}:{source.source}:{source.name}:.",
-        name=source.name,
-        kind=kind,
-        source=source,
-        path=".",
-        notes="",
-        include_files=(),
-        limits=LIMITS.get(kind, _NOTHING),
-    )
+    key = f"{kind or CLASSES[source.source]}:{source.name}:{source.source}:{source.name}:."
+    return Item(id=key, name=source.name, kind=kind, source=source, limits=LIMITS.get(kind, Limits()))
 
 
-def _repo(entry: Mapping[str, Any], source: str, where: str) -> str:
-    keys = ("repo", "url") if source == "github" else ("repo_id", "repo", "url")
-    return next((said for key in keys if (said := _text(entry, key, where))), "")
+def _text(entry: Mapping[str, Any], key: str, where: str) -> str:
+    return str(_value(entry, (key,), where, ""))
 
 
-def _text(entry: Mapping[str, Any], key: str, where: str, *, lines: bool = False) -> str:
-    value = entry.get(key)
-    if value is None:
-        return ""
-    if not isinstance(value, str):
-        raise InvalidInput(f"{key} of {where} must be a text, not {safe_repr(value)}. Put it in quotes.")
-    if len(value) > _LONGEST * (10 if lines else 1) or not (lines or value.isprintable()):
-        raise InvalidInput(f"{key} of {where} is too long, or has characters that cannot be shown: {safe_repr(value)}.")
-    return value.strip()
+def _value(entry: Mapping[str, Any], names: Sequence[str], where: str, default: Any, *, most: int = _LONGEST) -> Any:
+    """A value of an entry, of the type of its default; the first that is given under one of some names."""
+    for name in names:
+        value = entry.get(name)
+        if value is None:
+            continue
+        fits = type(value) is type(default) and not (isinstance(value, int) and value < 0)
+        if not fits:
+            hint = " Put it in quotes." if isinstance(default, str) else ""
+            wanted = _WANTED[type(default)]
+            raise InvalidInput(f"{name} of {where} must be {wanted}, not {safe_repr(value)}.{hint}")
+        if not isinstance(value, str):
+            return value
+        if len(value) > most or (most == _LONGEST and not value.isprintable()):
+            fault = "is too long, or has characters that cannot be shown"
+            raise InvalidInput(f"{name} of {where} {fault}: {safe_repr(value)}.")
+        if value := value.strip():
+            return value
+    return default
 
 
-def _flag(entry: Mapping[str, Any], key: str, where: str, *, default: bool) -> bool:
-    value = entry.get(key)
-    if value is not None and not isinstance(value, bool):
-        raise InvalidInput(f"{key} of {where} must be true or false, not {safe_repr(value)}.")
-    return default if value is None else value
-
-
-def _whole_number(entry: Mapping[str, Any], key: str, where: str, default: int) -> int:
-    value = entry.get(key)
-    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
-        raise InvalidInput(f"{key} of {where} must be a whole number, 0 or more, not {safe_repr(value)}.")
-    return default if value is None else value
-
-
-def _list(names: Any) -> str:
-    return ", ".join(names)
+def _one_of(value: str, known: Iterable[str], what: str, *more: str) -> None:
+    if value not in known:
+        raise InvalidInput(f"{what} is {safe_repr(value, 50)}: say one of {', '.join([*known, *more])}.")
 
 
 Parts: TypeAlias = tuple[str, ...]
 
-OPENS_BELOW = {os.open, os.stat, os.readlink} <= os.supports_dir_fd and os.scandir in os.supports_fd
+OPENS_BELOW = {os.open, os.stat} <= os.supports_dir_fd and os.scandir in os.supports_fd
 """Whether the system can open a file below an open folder."""
 
 _FLAGS = (
@@ -412,8 +351,6 @@ _FLAGS = (
     | getattr(os, "O_NOFOLLOW", 0)
     | getattr(os, "O_NONBLOCK", 0)  # what was replaced by a pipe does not keep us waiting
 )
-_FOLDER = getattr(os, "O_DIRECTORY", 0)
-_MOST_LINKS = 40
 _CHUNK = 1 << 16
 
 
@@ -422,9 +359,9 @@ class Unreachable(AgentMemoryError):
 
 
 class FolderEntry(NamedTuple):
-    """What lies in a folder."""
+    """What lies in a folder, or below it."""
 
-    name: str
+    parts: Parts
     kind: Literal["file", "folder", "link", "other"]
     size: int
 
@@ -469,10 +406,16 @@ class Workspace:
         Raises:
             Unreachable: It leads out of the root, or goes up.
         """
-        steps = self._steps(path)
+        if Path(path).is_absolute():
+            root = next((each for each in (self.root, self._given) if Path(path).is_relative_to(each)), None)
+            if root is None:
+                raise Unreachable(f"{safe_repr(path)} is outside of the workspace.")
+            steps = Path(path).relative_to(root).parts
+        else:
+            steps = (*below, *(step for step in path.replace(os.sep, "/").split("/") if step not in ("", ".")))
         if ".." in steps or "\0" in path:
             raise Unreachable(f"{safe_repr(path)} goes up, and could lead out of the workspace.")
-        return steps if Path(path).is_absolute() else (*below, *steps)
+        return steps
 
     def kind(self, parts: Parts) -> Literal["file", "folder"]:
         """What lies at a place.
@@ -523,80 +466,29 @@ class Workspace:
                     seen += len(chunk)
             return Beginning(bytes(kept), now.st_size, digest.hexdigest())
 
-    def _steps(self, path: str) -> Parts:
-        if not Path(path).is_absolute():
-            return tuple(step for step in path.replace(os.sep, "/").split("/") if step not in ("", "."))
-        for root in (self.root, self._given):
-            with contextlib.suppress(ValueError):
-                return tuple(step for step in Path(path).relative_to(root).parts if step != ".")
-        raise Unreachable(f"{safe_repr(path)} is outside of the workspace.")
-
     @contextlib.contextmanager
     def _opened(self, parts: Parts) -> Iterator[int | str]:
         """What lies at a place: an open file or folder, or its path where nothing can be opened below a folder."""
-        try:
-            if not OPENS_BELOW:
-                yield self._resolved(parts)
-                return
-            at = self._reached(parts)
-            try:
-                yield at
-            finally:
-                os.close(at)
-        except OSError as error:
-            raise Unreachable(_why(error)) from error
-
-    def _reached(self, parts: Parts) -> int:
-        way = [os.open(self.root, _FLAGS | _FOLDER)]
-        steps, links = deque(parts), 0
-        try:
-            while steps:
-                step = steps.popleft()
-                if step in ("", "."):
-                    continue
-                if step == "..":
-                    if len(way) == 1:
-                        raise Unreachable("A link leads out of the workspace.")
-                    os.close(way.pop())
-                    continue
-                mode = os.stat(step, dir_fd=way[-1], follow_symlinks=False).st_mode
-                if stat.S_ISLNK(mode):
-                    links += 1
-                    if links > _MOST_LINKS:
-                        raise Unreachable("Links go round in a circle.")
-                    steps.extendleft(reversed(self._target(step, way)))
-                elif stat.S_ISDIR(mode) or stat.S_ISREG(mode):
-                    flags = _FLAGS | (_FOLDER if stat.S_ISDIR(mode) else 0)
-                    way.append(os.open(step, flags, dir_fd=way[-1]))
-                else:
-                    raise Unreachable("It is neither a file nor a folder.")
-            return way.pop()
-        finally:
-            for each in way:
-                os.close(each)
-
-    def _target(self, link: str, way: list[int]) -> Parts:
-        """The steps that a link stands for, from where they begin: where it lies, or the root."""
-        target = os.readlink(link, dir_fd=way[-1])
-        if not Path(target).is_absolute():
-            return tuple(target.split("/"))
-        while len(way) > 1:
-            os.close(way.pop())
-        try:
-            return self._steps(target)
-        except Unreachable:
-            raise Unreachable("A link leads out of the workspace.") from None
-
-    def _resolved(self, parts: Parts) -> str:
-        try:
-            path = self.root.joinpath(*parts).resolve(strict=True)
-        except RuntimeError as error:
-            raise Unreachable("Links go round in a circle.") from error
+        path = Path(os.path.realpath(self.root.joinpath(*parts)))
         if not path.is_relative_to(self.root):
             raise Unreachable("A link leads out of the workspace.")
-        if not (path.is_file() or path.is_dir()):
-            raise Unreachable("It is neither a file nor a folder.")
-        return str(path)
+        try:
+            if not (stat.S_ISREG(mode := path.stat().st_mode) or stat.S_ISDIR(mode)):
+                raise Unreachable("It is neither a file nor a folder.")
+            if not OPENS_BELOW:
+                yield str(path)
+                return
+            with contextlib.ExitStack() as way:
+                at = os.open(self.root, _FLAGS)
+                way.callback(os.close, at)
+                for step in path.relative_to(self.root).parts:
+                    at = os.open(step, _FLAGS, dir_fd=at)
+                    way.callback(os.close, at)
+                yield at
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise Unreachable("There is nothing at this path.") from error
+        except OSError as error:
+            raise Unreachable(f"It cannot be read: {error.strerror or error}.") from error
 
 
 def under(path: str, mount: str) -> str | None:
@@ -618,46 +510,24 @@ def shown(parts: Sequence[str]) -> str:
 
 
 def _entry(found: os.DirEntry[str]) -> FolderEntry:
-    try:
+    with contextlib.suppress(OSError):  # it may be gone
         if found.is_symlink():
-            return FolderEntry(found.name, "link", 0)
+            return FolderEntry((found.name,), "link", 0)
         if found.is_dir(follow_symlinks=False):
-            return FolderEntry(found.name, "folder", 0)
+            return FolderEntry((found.name,), "folder", 0)
         if found.is_file(follow_symlinks=False):
-            return FolderEntry(found.name, "file", found.stat(follow_symlinks=False).st_size)
-    except OSError:  # it is gone
-        pass
-    return FolderEntry(found.name, "other", 0)
-
-
-def _why(error: OSError) -> str:
-    if isinstance(error, FileNotFoundError | NotADirectoryError):
-        return "There is nothing at this path."
-    return f"It cannot be read: {error.strerror or error}."
-
-
-def _words(text: str) -> tuple[str, ...]:
-    return tuple(text.split())
+            return FolderEntry((found.name,), "file", found.stat(follow_symlinks=False).st_size)
+    return FolderEntry((found.name,), "other", 0)
 
 
 ITEM_CHARS = 6_000
 """How many characters are kept of an item in memory."""
 
-IGNORED = frozenset(
-    _words(
-        ".git .hg .svn __pycache__ node_modules .venv venv .tox .nox .mypy_cache .pytest_cache .ruff_cache .idea "
-        ".vscode .DS_Store .ipynb_checkpoints .eggs .cache"
-    )
-)
+IGNORED = frozenset(_TABLES["ignored"].split())
 """What is neither listed nor looked into."""
 
-_SECRET_FILES = (".env", ".netrc", ".npmrc", ".pypirc", "id_rsa", "id_ed25519", "id_ecdsa", "credentials")
-_SECRET_ENDS = (".pem", ".key", ".p12", ".pfx", ".keystore")
-_TEXT_ENDS = _words(
-    ".c .cc .cpp .cu .h .hpp .py .pyi .ipynb .js .ts .tsx .jsx .java .go .rs .rb .r .jl .f90 .sh .sql .md .rst .txt "
-    ".tex .json .jsonl .csv .tsv .yaml .yml .ini .cfg .toml .cmake .mk .html .xml"
-)
-_TEXT_NAMES = _words("makefile cmakelists.txt dockerfile readme license requirements.txt")
+_SECRET_FILES, _SECRET_ENDS = _TABLES["secret_files"].split(), tuple(_TABLES["secret_ends"].split())
+_TEXT_NAMES, _TEXT_ENDS = _TABLES["text_names"].split(), tuple(_TABLES["text_ends"].split())
 
 _MOST_ENTRIES = 2_000
 _MOST_IN_FOLDER = 500
@@ -667,14 +537,6 @@ _TREE_CHARS = 2_000
 _READ = 1 << 18
 _HASHED = 1 << 23
 _MORE = "\u2026 and more"
-
-
-class _Found(NamedTuple):
-    """A file or folder below an item."""
-
-    parts: Parts
-    kind: str
-    size: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -700,7 +562,6 @@ class SeenFile:
 
     Attributes:
         status: "pending", "available" or "failed".
-        path: Where the agent finds it.
         tree: What lies in it.
         excerpt: How its files begin.
         reason: Why it is not available, or not whole.
@@ -708,14 +569,13 @@ class SeenFile:
     """
 
     status: str
-    path: str
     tree: str = ""
     excerpt: str = ""
     reason: str = ""
     found: Any = None
 
 
-def look(item: Item, workspace: Workspace, parts: Parts, options: Options, path: str) -> SeenFile:
+def look(item: Item, workspace: Workspace, parts: Parts, options: Options) -> SeenFile:
     """What can be seen of an item that lies in a workspace.
 
     Args:
@@ -723,7 +583,6 @@ def look(item: Item, workspace: Workspace, parts: Parts, options: Options, path:
         workspace: Where it lies.
         parts: The steps to it.
         options: What is shown.
-        path: Where the agent finds it.
 
     Raises:
         Unreachable: It cannot be read.
@@ -732,7 +591,7 @@ def look(item: Item, workspace: Workspace, parts: Parts, options: Options, path:
     if workspace.kind(parts) == "file":
         read = workspace.beginning(parts, _READ, _HASHED)
         excerpt = _excerpt({parts[-1:]: read}, item, options) if limits.include_content else ""
-        return SeenFile(status="available", path=path, excerpt=excerpt, found={"file": [read.size, read.sha]})
+        return SeenFile(status="available", excerpt=excerpt, found={"file": [read.size, read.sha]})
     found, more = _walked(workspace, parts, options.ignored)
     reads: dict[Parts, Beginning | None] = {}
     reason = ""
@@ -748,7 +607,6 @@ def look(item: Item, workspace: Workspace, parts: Parts, options: Options, path:
     tree = _tree(found, more=more) if limits.include_tree else ""
     return SeenFile(
         status="available",
-        path=path,
         tree=tree,
         excerpt=_excerpt(reads, item, options),
         reason=reason,
@@ -759,9 +617,9 @@ def look(item: Item, workspace: Workspace, parts: Parts, options: Options, path:
     )
 
 
-def _walked(workspace: Workspace, root: Parts, ignored: frozenset[str]) -> tuple[list[_Found], bool]:
+def _walked(workspace: Workspace, root: Parts, ignored: frozenset[str]) -> tuple[list[FolderEntry], bool]:
     """What lies in a folder and below it, by path, and whether there is more. Links are named, and not followed."""
-    found: list[_Found] = []
+    found: list[FolderEntry] = []
     folders: list[Parts] = [()]
     more = False
     for folder in folders:  # which grows: those nearest to the root come first
@@ -775,23 +633,21 @@ def _walked(workspace: Workspace, root: Parts, ignored: frozenset[str]) -> tuple
             if not folder:
                 raise
             continue
-        kept = [each for each in entries if each.name not in ignored]
+        kept = [each._replace(parts=folder + each.parts) for each in entries if each.parts[0] not in ignored]
         more = more or cut or len(kept) > room
-        for each in kept[:room]:
-            found.append(_Found((*folder, each.name), each.kind, each.size))
-            if each.kind == "folder":
-                folders.append((*folder, each.name))
+        found += kept[:room]
+        folders += [each.parts for each in kept[:room] if each.kind == "folder"]
     return sorted(found), more
 
 
-def _chosen(item: Item, found: list[_Found], workspace: Workspace) -> list[Parts]:
+def _chosen(item: Item, found: list[FolderEntry], workspace: Workspace) -> list[Parts]:
     """The files whose beginnings are shown: those that the item names, else those that tell most."""
     if item.include_files:
         named = dict.fromkeys(workspace.parts_of(name) for name in item.include_files)
         return list(named)[: item.limits.max_files or None]
-    files = [each.parts for each in found if each.kind == "file" and _is_text_name(each.parts[-1].lower())]
-    files.sort(key=lambda parts: (not parts[-1].lower().startswith("readme"), len(parts), parts))
-    return files[: item.limits.max_files]
+    texts = [each.parts for each in found if each.kind == "file" and _is_text_name(each.parts[-1].lower())]
+    texts.sort(key=lambda parts: (not parts[-1].lower().startswith("readme"), len(parts), parts))
+    return texts[: item.limits.max_files]
 
 
 def _is_text_name(name: str) -> bool:
@@ -802,7 +658,7 @@ def _is_secret_name(name: str) -> bool:
     return name in _SECRET_FILES or name.startswith(".env") or name.endswith(_SECRET_ENDS)
 
 
-def _tree(found: Sequence[_Found], *, more: bool) -> str:
+def _tree(found: Sequence[FolderEntry], *, more: bool) -> str:
     """A folder as lines: a file by its path, a folder with a slash, a link with an at sign."""
     signs = {"folder": "/", "link": "@", "other": "?"}
     lines = [shown(each.parts) + signs.get(each.kind, "") for each in found[:_MOST_LINES]]

@@ -1,4 +1,4 @@
-r"""Resource memory: what an agent was given to work with, and what it used of it (document 004).
+r"""Resource memory: what an agent was given to work with, and what it used of it.
 
     layers.resources.load("resources.yaml")          # snapshots of all that the file names
     layers.resources.items()                         # what is known of each
@@ -6,17 +6,17 @@ r"""Resource memory: what an agent was given to work with, and what it used of i
     layers.resources.used()
 
 Each item is one record of archival memory, tagged so that a search finds it by id, class, name, source and path. An
-index of all items, and the digest of the last snapshot, stand in core memory. Whatever is used is noted each time.
+index of all items, and the digest of the last snapshot, are kept in core memory. Each use is recorded.
 
-What an agent's resources are at a moment: a digest that tells whether they changed, and a beginning of each.
+A snapshot has a digest that tells whether the resources changed, and the beginning of each of them:
 
     {"digest": "sha256:…", "resource_file_sha": "…", "config_normalized": {…}, "items": [
         {"id": "template:baseline:local:data:baseline", "class": "local_data", "fetch_status": "available",
          "path": "/workspace/input/data/baseline", "tree_summary": "main.c\nMakefile", "content_excerpt": "File: …"}]}
 
 Nothing is read outside of the workspace, and nothing is fetched: what lies on GitHub or Hugging Face is "pending",
-until the user gives a function that fetches it. A digest depends on what the files are called and hold, and not on
-where the workspace lies, when a file was written, or in which order things are named; the document's original did.
+until the user gives a function that fetches it. A digest depends on the names and contents of files. It does not depend
+on where the workspace lies, when a file was written, or in which order things are named, as that of the original did.
 """
 
 from __future__ import annotations
@@ -26,19 +26,20 @@ import hashlib
 import inspect
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from langchain_agentmem.base.argument_checks import text_given
+from langchain_agentmem.base.argument_checks import check_whole, listed_field, patterns_given, text_given
 from langchain_agentmem.base.clock import moment
 from langchain_agentmem.base.encoding import encode
-from langchain_agentmem.base.redaction import DEFAULT, SecretPattern, redact, redact_value
+from langchain_agentmem.base.redaction import DEFAULT, redact, redact_value
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.language_models.model_calls import Work, both
+from langchain_agentmem.language_models.model_calls import Do, Work, both
 from langchain_agentmem.layers.archival_memory import ArchivalMemory, record
 from langchain_agentmem.layers.compression import truncated
 from langchain_agentmem.layers.core_memory import NO_ROOM, CoreMemory, Setting
@@ -63,7 +64,7 @@ from langchain_agentmem.layers.resource_files import (
 )
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.memory_access import LISTED, Change, listed
-from langchain_agentmem.rewinding.memory_rows import RECORD
+from langchain_agentmem.rewinding.memory_rows import RECORD, Kept, View
 from langchain_agentmem.storage import Steps
 
 __all__ = ["ResourceMemory", "build_resource_snapshot", "usage_record"]
@@ -78,13 +79,13 @@ _REASON_CHARS = 300
 def build_resource_snapshot(
     resource_file: str | os.PathLike[str],
     config: Mapping[str, Any] | None = None,
-    resolve_paths: bool = True,  # noqa: FBT001, FBT002 - the document's signature
+    resolve_paths: bool = True,  # noqa: FBT001, FBT002 - the original's signature
     fetcher: Fetcher | None = None,
 ) -> dict[str, Any]:
-    """Take a snapshot of the resources that a file names (document 004).
+    """Take a snapshot of the resources that a file names.
 
     Args:
-        resource_file: A YAML or JSON file, see `resource_file.py`.
+        resource_file: A YAML or JSON file, see `resource_files.py`.
         config: What may be said of it; other keys are left out. Default: nothing.
 
             - "workspace_root": the folder that nothing is read outside of. Default: that of the resource file.
@@ -99,7 +100,7 @@ def build_resource_snapshot(
             None leaves the item pending. What it raises makes the item "failed".
 
     Returns:
-        "digest", "resource_file_sha", "config_normalized" and "items", as document 004 has them. An item has "id",
+        "digest", "resource_file_sha", "config_normalized" and "items", as the original has them. An item has "id",
         "class" (local_data, github, huggingface), "fetch_status" (pending, available, failed), "path", "tree_summary"
         and "content_excerpt", and beside these "name", "kind" (its class in the file), "notes", "digest" and "reason"
         (why it is not available, or not whole). What cannot be read, or lies outside of the workspace, has failed.
@@ -129,25 +130,19 @@ def build_resource_snapshot(
 
 
 def _options(config: Any) -> Options:
-    if config is None:
-        return Options()
-    if not isinstance(config, Mapping):
+    if config is not None and not isinstance(config, Mapping):
         raise InvalidInput(f"config must be a dictionary, not {safe_repr(config)}.")
+    config = config or {}
     root, chars = config.get("workspace_root"), config.get("resource_item_max_chars", ITEM_CHARS)
     ignored, hides = config.get("resource_ignore", ()), config.get("redact_secrets", True)
-    patterns = config.get("secret_patterns", DEFAULT)
-    if isinstance(patterns, str) or not all(isinstance(each, SecretPattern) for each in patterns):
-        raise InvalidInput("secret_patterns must be a list of patterns; make one with patterns_with([...]).")
+    patterns = patterns_given(config.get("secret_patterns", DEFAULT))
     if root is not None and not isinstance(root, str | os.PathLike):
         raise InvalidInput(f"workspace_root must be a path, not {safe_repr(root)}.")
-    if isinstance(chars, bool) or not isinstance(chars, int) or chars < 0:
-        raise InvalidInput(f"resource_item_max_chars must be a whole number, 0 or more, not {safe_repr(chars)}.")
-    if isinstance(ignored, str) or not isinstance(ignored, Sequence | set | frozenset):
-        raise InvalidInput(f"resource_ignore must be a list of names, not {safe_repr(ignored)}.")
+    check_whole("resource_item_max_chars", chars)
     return Options(
         workspace_root=None if root is None else os.fsdecode(root),
         item_chars=chars,
-        ignored=IGNORED | {str(name) for name in ignored},
+        ignored=IGNORED | {str(name) for name in listed_field("resource_ignore", ignored)},
         redact=partial(redact, patterns=patterns) if hides else str,
     )
 
@@ -156,22 +151,24 @@ def _snapshot(
     item: Item, file: ResourceFile, workspace: Workspace | None, fetcher: Fetcher | None, options: Options
 ) -> dict[str, Any]:
     """One item, as a snapshot has it."""
-    seen = SeenFile(status="pending", path=_mounted(item.source, item.path) or item.path)
+    path = _mounted(item.source, item.path)
     try:
+        seen = None
         if workspace is not None and item.source.source == "local":
             parts = _local_parts(item, file, workspace)
-            mounted = _mounted(item.source, item.path)
-            seen = look(item, workspace, parts, options, mounted or str(workspace.root.joinpath(*parts)))
+            seen = look(item, workspace, parts, options)
+            path = path or str(workspace.root.joinpath(*parts))
         elif workspace is not None and fetcher is not None:
-            seen = _fetched(item, fetcher, options) or seen
+            seen = _fetched(item, fetcher, options)
     except Unreachable as error:
-        seen = SeenFile(status="failed", path=seen.path, reason=str(error))
+        seen = SeenFile(status="failed", reason=str(error))
+    seen = seen or SeenFile(status="pending")
     content = {"id": item.id, "notes": item.notes, "status": seen.status, "found": seen.found}
     return {
         "id": item.id,
         "class": CLASSES[item.source.source],
         "fetch_status": seen.status,
-        "path": seen.path,
+        "path": path or item.path,
         "tree_summary": seen.tree,
         "content_excerpt": seen.excerpt,
         "name": item.name,
@@ -201,29 +198,25 @@ def _local_parts(item: Item, file: ResourceFile, workspace: Workspace) -> Parts:
 
 
 def _fetched(item: Item, fetcher: Fetcher, options: Options) -> SeenFile | None:
-    path = _mounted(item.source, item.path) or item.path
     try:
         given = fetcher(_told(item))
         if inspect.isawaitable(given):
             given = _waited_for(given)
-    except Exception as error:  # noqa: BLE001 - whatever a fetcher raises, the other items are looked at
-        return SeenFile(status="failed", path=path, reason=f"It could not be fetched: {type(error).__name__}: {error}")
+    except Exception as error:
+        raise Unreachable(f"It could not be fetched: {type(error).__name__}: {error}") from error
     if given is None:
         return None
     if isinstance(given, str):
-        data = given.encode("utf-8", "surrogatepass")
+        digest = hashlib.sha256(given.encode("utf-8", "surrogatepass")).hexdigest()
         excerpt = truncated(options.redact(plain(given)), limit_of(item, options))
-        return SeenFile(
-            status="available", path=path, excerpt=excerpt, found={"text": hashlib.sha256(data).hexdigest()}
-        )
+        return SeenFile(status="available", excerpt=excerpt, found={"text": digest})
     if not isinstance(given, os.PathLike):
-        kind = type(given).__name__
-        return SeenFile(status="failed", path=path, reason=f"The fetcher gave a {kind}, and not a Path or a text.")
+        raise Unreachable(f"The fetcher gave a {type(given).__name__}, and not a Path or a text.")
     local = Path(os.fsdecode(given))
     if local.is_file():
-        return look(item, Workspace(local.parent), (local.name,), options, path)
+        return look(item, Workspace(local.parent), (local.name,), options)
     workspace = Workspace(local)
-    return look(item, workspace, workspace.parts_of(item.path), options, path)
+    return look(item, workspace, workspace.parts_of(item.path), options)
 
 
 def _waited_for(given: Any) -> Any:
@@ -244,19 +237,14 @@ def _waited_for(given: Any) -> Any:
 
 def _told(item: Item) -> dict[str, Any]:
     """What a fetcher is told of an item."""
-    source = item.source
-    github = source.source == "github"
     return {
+        **item.source.as_written(),
         "id": item.id,
-        "class": CLASSES[source.source],
+        "class": CLASSES[item.source.source],
         "name": item.name,
         "kind": item.kind,
         "path": item.path,
         "include_files": list(item.include_files),
-        "repo" if github else "repo_id": source.repo,
-        "ref" if github else "revision": source.ref,
-        "as" if github else "type": source.use,
-        "dest": source.mount_path,
     }
 
 
@@ -265,43 +253,24 @@ def _told(item: Item) -> dict[str, Any]:
 
 def _normalized(file: ResourceFile) -> dict[str, Any]:
     """What a resource file says, whatever the order and notation."""
-    of = partial(_sources, file)
-    return {
-        "local": [
-            {"name": each.name, "host_path": each.host_path, "mount_path": each.mount_path, "read_only": each.read_only}
-            for each in of("local")
-        ],
-        "github": [
-            {"name": each.name, "repo": each.repo, "ref": each.ref, "dest": each.mount_path, "as": each.use}
-            for each in of("github")
-        ],
-        "huggingface": [
-            {"name": each.name, "type": each.use, "repo_id": each.repo, "revision": each.ref, "dest": each.mount_path}
-            for each in of("huggingface")
-        ],
-        "items": [
-            {
-                "id": each.id,
-                "name": each.name,
-                "class": each.kind,
-                "source": each.source.source,
-                "resource": each.source.name or each.source.repo,
-                "path": each.path,
-                "notes": each.notes,
-                "include_tree": each.limits.include_tree,
-                "include_content": each.limits.include_content,
-                "include_files": list(each.include_files),
-                "max_files": each.limits.max_files,
-                "max_chars": each.limits.max_chars,
-                "max_total_chars": each.limits.max_total_chars,
-            }
-            for each in file.items
-        ],
+    said: dict[str, Any] = {
+        kind: [each.as_written() for each in file.sources if each.source == kind] for kind in CLASSES
     }
-
-
-def _sources(file: ResourceFile, kind: str) -> list[ResourceSource]:
-    return [each for each in file.sources if each.source == kind]
+    said["items"] = [
+        {
+            "id": each.id,
+            "name": each.name,
+            "class": each.kind,
+            "source": each.source.source,
+            "resource": each.source.name or each.source.repo,
+            "path": each.path,
+            "notes": each.notes,
+            "include_files": list(each.include_files),
+            **asdict(each.limits),
+        }
+        for each in file.items
+    ]
+    return said
 
 
 def _digest(value: Any) -> str:
@@ -369,13 +338,13 @@ class ResourceMemory(Layer):
         self._core = core
         self._archival = archival
 
-    def load(
+    def load_work(
         self,
         resource_file: str | os.PathLike[str],
         config: Mapping[str, Any] | None = None,
-        resolve_paths: bool = True,  # noqa: FBT001, FBT002 - the document's signature
+        resolve_paths: bool = True,  # noqa: FBT001, FBT002 - the original's signature
         fetcher: Fetcher | None = None,
-    ) -> dict[str, Any]:
+    ) -> Work[dict[str, Any]]:
         """Take a snapshot of what a file names, and remember it.
 
         All is remembered, or nothing is. What the same file named before, and does not name any more, is forgotten;
@@ -393,49 +362,18 @@ class ResourceMemory(Layer):
         Raises:
             InvalidInput: The file or an argument is wrong, or core memory has no room for the index.
         """
-        return self._do(self.keeping(self._snapshot(resource_file, config, resolve_paths, fetcher), resource_file))
-
-    async def aload(
-        self,
-        resource_file: str | os.PathLike[str],
-        config: Mapping[str, Any] | None = None,
-        resolve_paths: bool = True,  # noqa: FBT001, FBT002 - the document's signature
-        fetcher: Fetcher | None = None,
-    ) -> dict[str, Any]:
-        """`load`, awaited."""
-        snapshot = await asyncio.to_thread(self._snapshot, resource_file, config, resolve_paths, fetcher)
-        return await self._ado(self.keeping(snapshot, resource_file))
-
-    def track_usage_work(self, resource_id: str, usage_type: str, context: str | None = None) -> Work[str]:
-        """Note that a resource was used.
-
-        Args:
-            resource_id: Which: the id of an item.
-            usage_type: "read", "reference" or "include".
-            context: What for. Default: nobody says.
-
-        Returns:
-            The id of the record.
-
-        Raises:
-            InvalidInput: An argument is wrong.
-        """
-        return self.tracking(resource_id, usage_type, context)
-
-    track_usage, atrack_usage = both(track_usage_work)
-
-    # -- the same as work ------------------------------------------------------------------------------------------
-
-    def keeping(self, snapshot: dict[str, Any], resource_file: str | os.PathLike[str]) -> Work[dict[str, Any]]:
-        """Remember a snapshot of a file, as work."""
+        snapshot: dict[str, Any] = yield Do(partial(self._snapshot, resource_file, config, resolve_paths, fetcher))
         name = self._ground.clean(Path(os.fsdecode(resource_file)).name)
         items = [self._kept_of(item, name) for item in snapshot["items"]]
 
         def make(change: Change) -> Steps[None]:
-            there = {each.extra["resource"]["id"]: each for each in (yield from _items(change))}
+            there = {each.extra["resource"]["id"]: each for each in (yield from _items(change.view))}
             named = {item["id"] for item in items}
+            others = []
             for key, old in there.items():
-                if old.extra["resource"]["file"] == name and key not in named:
+                if old.extra["resource"]["file"] != name and key not in named:
+                    others.append(old.extra["resource"])
+                elif key not in named:
                     change.remove(RECORD, old.key)
             for item in items:
                 known = there.get(item["id"])
@@ -443,10 +381,6 @@ class ResourceMemory(Layer):
                     key = self._ground.database.new_id() if known is None else known.key
                     body = truncated(_body(item), self._most())
                     change.drafts.append(record(key, body, _tags(item), change.now, label=_LABEL, resource=item))
-            others = [
-                each.extra["resource"] for key, each in there.items()
-                if key not in named and each.extra["resource"]["file"] != name
-            ]  # fmt: skip
             yield from self._index(change, snapshot["digest"], [*items, *others])
 
         yield from self._change(
@@ -462,69 +396,66 @@ class ResourceMemory(Layer):
         )
         return snapshot
 
+    load, aload = both(load_work)
+
+    def track_usage_work(self, resource_id: str, usage_type: str, context: str | None = None) -> Work[str]:
+        """Note that a resource was used.
+
+        Args:
+            resource_id: Which: the id of an item.
+            usage_type: "read", "reference" or "include".
+            context: What for. Default: nobody says.
+
+        Returns:
+            The id of the record.
+
+        Raises:
+            InvalidInput: An argument is wrong.
+        """
+        made = usage_record(resource_id, usage_type, context, moment(self._ground.now()))
+        clean, marks = self._archival.checked(*made)
+        work = self._archival.written(clean, marks)
+        return self._as_step("track_usage", work, content=clean, outputs=lambda key: {"record_id": key})
+
+    track_usage, atrack_usage = both(track_usage_work)
+
     def items_work(self) -> Work[list[dict[str, Any]]]:
         """What is remembered of each item, in the order of their ids: as snapshots have them."""
 
-        def look(view: memory_rows.View) -> Steps[list[dict[str, Any]]]:
-            found = yield from memory_rows.newest(view, RECORD, limit=None, label=_LABEL)
-            items = [dict(each.extra["resource"]) for each in found]
+        def look(view: View) -> Steps[list[dict[str, Any]]]:
+            items = [dict(each.extra["resource"]) for each in (yield from _items(view))]
             for item in items:
                 del item["file"]
             return sorted(items, key=lambda item: str(item["id"]))
 
-        return (
-            yield from self._look(
-                "items",
-                look,
-                outputs=lambda items: listed(
-                    "resources", items, lambda item: {"id": item["id"], "status": item["fetch_status"]}
-                ),
-            )
-        )
+        def show(item: dict[str, Any]) -> dict[str, Any]:
+            return {"id": item["id"], "status": item["fetch_status"]}
+
+        return self._look("items", look, outputs=lambda items: listed("resources", items, show))
 
     items, aitems = both(items_work)
 
-    def tracking(self, resource_id: str, usage_type: str, context: str | None) -> Work[str]:
-        """`track_usage`, as work."""
-        content, tags = usage_record(resource_id, usage_type, context, moment(self._ground.now()))
-        clean, marks = self._archival.checked(content, tags)
-        return (
-            yield from self._as_step(
-                "track_usage",
-                self._archival.written(clean, marks),
-                content=clean,
-                outputs=lambda key: {"record_id": key},
-            )
-        )
-
     def used_work(self) -> Work[list[dict[str, Any]]]:
         """What was used, oldest first, each time: "resource_id", "usage_type", "context" and "timestamp"."""
-        return (
-            yield from self._as_step(
-                "used",
-                self._using(),
-                outputs=lambda uses: listed(
-                    "uses", uses, lambda use: {name: use.get(name) for name in ("resource_id", "usage_type")}
-                ),
-            )
-        )
+
+        def using() -> Work[list[dict[str, Any]]]:
+            records = yield from self._archival.listing([RESOURCE_USED], shown=False)
+            return [used for each in records if (used := _usage(each.content)) is not None]
+
+        def show(use: dict[str, Any]) -> dict[str, Any]:
+            return {name: use.get(name) for name in ("resource_id", "usage_type")}
+
+        return self._as_step("used", using(), outputs=lambda uses: listed("uses", uses, show))
 
     used, aused = both(used_work)
-
-    def _using(self) -> Work[list[dict[str, Any]]]:
-        records = yield from self._archival.listing([RESOURCE_USED], shown=False)
-        return [used for each in records if (used := _usage(each.content)) is not None]
 
     def _snapshot(
         self, resource_file: Any, config: Mapping[str, Any] | None, resolve_paths: Any, fetcher: Fetcher | None
     ) -> dict[str, Any]:
         settings = self._ground.settings
         if config is None or isinstance(config, Mapping):
-            config = {
-                "redact_secrets": settings.redact_secrets,
-                "secret_patterns": settings.secret_patterns,
-                **(config or {}),
-            }
+            own = {"redact_secrets": settings.redact_secrets, "secret_patterns": settings.secret_patterns}
+            config = {**own, **(config or {})}
         return build_resource_snapshot(resource_file, config, resolve_paths, fetcher)
 
     def _kept_of(self, item: Mapping[str, Any], file: str) -> dict[str, Any]:
@@ -553,8 +484,8 @@ class ResourceMemory(Layer):
         raise InvalidInput(NO_ROOM)
 
 
-def _items(change: Change) -> Steps[list[memory_rows.Kept]]:
-    return (yield from memory_rows.newest(change.view, RECORD, limit=None, label=_LABEL))
+def _items(view: View) -> Steps[list[Kept]]:
+    return memory_rows.newest(view, RECORD, limit=None, label=_LABEL)
 
 
 def _tags(item: Mapping[str, Any]) -> list[str]:

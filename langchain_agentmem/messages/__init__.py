@@ -10,7 +10,7 @@ A `Message` is the value that this package stores. It goes three ways, and comes
 It may import `base` alone. Begin with `message.py`; `role_rounds.py` has posts, rounds and conversations between roles,
 `history_shape.py` and `history_repair.py` know what a history is made of and what every provider accepts.
 
-`Message` is the value of documents 001 and 003 and the only form that is stored. `encode_body` gives JSON without the
+`Message` has the fields of MARSYS's messages and is the only form that is stored. `encode_body` gives JSON without the
 id, so equal messages share one body. Keys keep their order, since prompts may depend on it; the log compares bodies
 without it. What LangChain knows and the documents do not is kept under `langchain`; what LangChain has no place for
 travels in `additional_kwargs["agentmem"]`. Both ways are the identity, by property test. NULs and lone surrogates

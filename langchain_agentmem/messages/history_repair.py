@@ -15,14 +15,12 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, RemoveMessage, ToolMessage
 
-from langchain_agentmem.base.encoding import kind_of
+from langchain_agentmem.base.encoding import CALLS, IMAGES, TEXTS, kind_of
 from langchain_agentmem.base.fencing import fenced
 from langchain_agentmem.messages.history_shape import calls_of, role_of
-from langchain_agentmem.messages.message_marks import BEGINNING, IMAGES, MADE, NO_RESULT, OPENING, RESULT, altered
+from langchain_agentmem.messages.message_marks import BEGINNING, MADE, NO_RESULT, OPENING, RESULT, altered
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-_CALL_BLOCKS = frozenset({"tool_use", "tool_call", "tool_call_chunk", "function_call", "input_json_delta"})
-_TEXT_BLOCKS = frozenset({"text", "input_text", "output_text"})
 
 
 def sound_until(messages: Sequence[BaseMessage], start: int = 0) -> int:
@@ -32,30 +30,25 @@ def sound_until(messages: Sequence[BaseMessage], start: int = 0) -> int:
         messages: The history.
         start: Where to begin: a place up to which this was found before.
     """
-    sound, place = start, start
+    sound = start
     body = start > 0 and role_of(messages[start - 1]) != "system"
     waiting: set[str] = set()
-    while place < len(messages):
+    for place in range(start, len(messages)):
         message = messages[place]
         role = role_of(message)
         if waiting:
-            if (
-                role != "tool"
-                or getattr(message, "tool_call_id", None) not in waiting
-                or _mended(message) is not message
-            ):
-                return sound
+            fits = role == "tool" and getattr(message, "tool_call_id", None) in waiting
+        else:
+            fits = role not in ("system", "tool") if body else role in ("system", "user")
+        if not fits or _mended(message) is not message:
+            return sound
+        if waiting:
             waiting.discard(message.tool_call_id)  # type: ignore[attr-defined]  # a tool message has it
         else:
-            if role == "tool" or (role == "system" and body) or (role != "system" and not body and role != "user"):
-                return sound
-            if _mended(message) is not message:
-                return sound
             body = role != "system"
             waiting = {call["id"] for call in calls_of(message)}
-        place += 1
         if not waiting:
-            sound = place
+            sound = place + 1
     return sound
 
 
@@ -162,14 +155,8 @@ def _answers(messages: Sequence[BaseMessage]) -> dict[int, dict[str, int]]:
 
 def _missing(message: BaseMessage, call: dict[str, Any]) -> ToolMessage:
     key = f"{message.id}:{call['id']}:missing" if message.id else None
-    return ToolMessage(
-        content=NO_RESULT,
-        tool_call_id=call["id"],
-        name=call["name"],
-        status="error",
-        id=key,
-        additional_kwargs={MADE: True},
-    )
+    made = {"status": "error", "additional_kwargs": {MADE: True}}
+    return ToolMessage(content=NO_RESULT, tool_call_id=call["id"], name=call["name"], id=key, **made)
 
 
 def without_stand_ins(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
@@ -229,16 +216,15 @@ def _with_usable_calls(message: AIMessage) -> dict[str, Any]:
                 kept.append(call)
     changes: dict[str, Any] = {kind: kept for kind, kept in usable.items() if len(kept) != len(getattr(message, kind))}
     if isinstance(message.content, list):
-        content = [block for block in message.content if not _is_call(block) or _call_id(block) in seen]
-        calls = [block for block in message.content if _is_call(block)]
         if not message.tool_calls and not message.invalid_tool_calls:  # the blocks are all there is of the calls
-            named = [block for block in calls if isinstance(block, dict) and block.get("id") and block.get("name")]
+            calls = [block for block in message.content if isinstance(block, dict) and _is_call(block)]
+            named = {block["id"]: block for block in calls if block.get("id") and block.get("name")}
             changes["tool_calls"] = [
-                {"name": block["name"], "args": _arguments(block), "id": block["id"], "type": "tool_call"}
-                for block in {each["id"]: each for each in named}.values()
+                {"name": block["name"], "args": _arguments(block), "id": key, "type": "tool_call"}
+                for key, block in named.items()
             ]
-            keep = {call["id"] for call in changes["tool_calls"]}
-            content = [block for block in message.content if not _is_call(block) or _call_id(block) in keep]
+            seen = {*named}
+        content = [block for block in message.content if not _is_call(block) or _call_id(block) in seen]
         if len(content) != len(message.content):
             changes["content"] = content
     return changes
@@ -248,7 +234,7 @@ def _block(block: Any, role: str) -> Any:
     """A block as a provider accepts it in this role, or None."""
     if isinstance(block, str):
         return block if block.strip() else None
-    if kind_of(block) in _TEXT_BLOCKS and not str(block.get("text") or "").strip():
+    if kind_of(block) in TEXTS and not str(block.get("text") or "").strip():
         return None
     if _is_image(block) and role not in ("user", "tool"):
         return {"type": "text", "text": "[An image was here.]"}
@@ -260,7 +246,7 @@ def _is_image(block: Any) -> bool:
 
 
 def _is_call(block: Any) -> bool:
-    return kind_of(block) in _CALL_BLOCKS
+    return kind_of(block) in CALLS
 
 
 def _call_id(block: Any) -> Any:

@@ -65,7 +65,7 @@ def bundles(messages: Sequence[BaseMessage], start: int, stop: int) -> list[Bund
 
 
 def protected_from(messages: Sequence[BaseMessage], grace: int) -> int:
-    """Where the protected tail begins: at the so-manyth last assistant message (document 003).
+    """Where the protected tail begins: at the so-manyth last assistant message.
 
     Where there are fewer, at the first of them; where there is none, at the last user message, so that there always is
     a tail; where there is no user message either, at the last message with its results.

@@ -10,46 +10,25 @@ LangChain's constructors rewrite what they are given: they parse calls, fill in 
 text. A message that comes back must be the message that went, so it is made as a copy of an empty one,
 unvalidated.
 
-Tool calls, between LangChain's dictionaries and ours.
-
-LangChain keeps arguments as a dictionary, and calls whose arguments cannot be read in a second list. Ours
-keeps the text.
+LangChain keeps the arguments of a tool call as a dictionary, and calls whose arguments cannot be read in a
+second list. Ours keeps the text.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import datetime
 from hashlib import blake2b
 from typing import Any, NoReturn
 
-from langchain_core.messages import (
-    AIMessage,
-    AIMessageChunk,
-    BaseMessage,
-    ChatMessage,
-    ChatMessageChunk,
-    FunctionMessage,
-    FunctionMessageChunk,
-    HumanMessage,
-    HumanMessageChunk,
-    RemoveMessage,
-    SystemMessage,
-    SystemMessageChunk,
-    ToolMessage,
-    ToolMessageChunk,
-)
+from langchain_core import messages as lc
+from langchain_core.messages import BaseMessage
 
 from langchain_agentmem.base.encoding import encode, is_plain
 from langchain_agentmem.errors import InvalidInput, MessageError
-from langchain_agentmem.messages.message import KEPT, Message
+from langchain_agentmem.messages.message import KEPT, Message, ToolCallMsg
 from langchain_agentmem.messages.provider_content import PartOf, image_part, is_remote, json_text, tool_result
-from langchain_agentmem.messages.tool_calls import ToolCallMsg
-
-_VALID_KEYS = {"name", "args", "id", "type"}
-_INVALID_KEYS = {"name", "args", "id", "error", "type"}
 
 
 def calls_from(
@@ -64,13 +43,28 @@ def calls_from(
     Returns:
         The calls, valid ones first, and whether `calls_to` gives back exactly what was given.
     """
-    exact = all(map(_is_exact_call, tool_calls)) and all(map(_is_exact_invalid, invalid_tool_calls))
-    write = _write if exact else _text
-    calls = [_call(call, write(call.get("args"))) for call in tool_calls]
-    for call in invalid_tool_calls:
-        args = call.get("args")
-        calls.append(_call(call, args if isinstance(args, str) else _text(args)))
-    return calls, exact
+    plain = is_plain(tool_calls) and is_plain(invalid_tool_calls)
+    calls = [
+        ToolCallMsg(id=call.get("id") or "", name=call.get("name") or "", arguments=_text(call.get("args"), plain))
+        for call in (*tool_calls, *invalid_tool_calls)
+    ]
+    valid = len(tool_calls)
+    return calls, plain and (
+        all(map(_comes_back, tool_calls, calls)) and all(map(_comes_back_invalid, invalid_tool_calls, calls[valid:]))
+    )
+
+
+def _comes_back(call: dict[str, Any], ours: ToolCallMsg) -> bool:
+    """Whether `calls_to` makes this very call of ours again."""
+    args = call.get("args")
+    same = {"name": ours.name, "args": args, "id": ours.id or None, "type": "tool_call"}
+    return type(args) is dict and call == same
+
+
+def _comes_back_invalid(call: dict[str, Any], ours: ToolCallMsg) -> bool:
+    args = call.get("args")
+    same = {"name": ours.name, "args": args, "id": ours.id or None, "error": None, "type": "invalid_tool_call"}
+    return type(args) is str and json_object(args) is None and call == same
 
 
 def calls_to(calls: Iterable[ToolCallMsg]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
@@ -86,50 +80,24 @@ def calls_to(calls: Iterable[ToolCallMsg]) -> tuple[list[dict[str, Any]], list[d
     invalid: list[dict[str, Any]] = []
     for call in calls:
         args = json_object(call.arguments)
+        same = {"name": call.name, "args": args, "id": call.id or None, "type": "tool_call"}
         if args is not None:
-            valid.append({"name": call.name, "args": args, "id": call.id or None, "type": "tool_call"})
+            valid.append(same)
         else:
-            invalid.append(
-                {
-                    "name": call.name,
-                    "args": call.arguments,
-                    "id": call.id or None,
-                    "error": None,
-                    "type": "invalid_tool_call",
-                }
-            )
+            invalid.append(same | {"args": call.arguments, "error": None, "type": "invalid_tool_call"})
     return valid, invalid
 
 
-def _is_exact_call(call: dict[str, Any]) -> bool:
-    if call.keys() != _VALID_KEYS or call["type"] != "tool_call" or not _is_named(call):
-        return False
-    args = call["args"]
-    return type(args) is dict and is_plain(args)
+def _text(args: Any, plain: bool) -> str:  # noqa: FBT001
+    """Write arguments, as well as JSON can where it cannot hold them exactly.
 
-
-def _is_exact_invalid(call: dict[str, Any]) -> bool:
-    if call.keys() != _INVALID_KEYS or call["type"] != "invalid_tool_call" or not _is_named(call):
-        return False
-    args = call["args"]
-    return call["error"] is None and type(args) is str and json_object(args) is None
-
-
-def _is_named(call: dict[str, Any]) -> bool:
-    identity = call["id"]
-    return type(call["name"]) is str and (identity is None or (type(identity) is str and identity != ""))
-
-
-def _call(call: dict[str, Any], arguments: str) -> ToolCallMsg:
-    return ToolCallMsg(id=call.get("id") or "", name=call.get("name") or "", arguments=arguments)
-
-
-def _text(args: Any) -> str:
-    """Write arguments that JSON cannot hold exactly, as well as it can.
-
-    LangChain's own are kept beside this text. The keys are sorted, as they are in a body, so that arguments
-    that were stored and read give the same text again.
+    LangChain's own are kept beside that. Its keys are sorted, as those of tagged dictionaries are in a body, so that
+    arguments that were stored and read give the same text again.
     """
+    if isinstance(args, str):
+        return args
+    if plain:
+        return _write(args)
     try:
         return json_text(args, sort_keys=True)
     except InvalidInput:
@@ -160,49 +128,33 @@ NOTE = "agentmem"
 _OPENAI_ROLE = "__openai_role__"  # how LangChain tells a developer message from a system message
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+_ELSEWHERE = frozenset(
+    {"additional_kwargs", "content", "id", "invalid_tool_calls", "name", "role", "tool_call_id", "tool_calls", "type"}
+)
+
+
 class _Kind:
     """One of LangChain's classes: what it is called, and what it has that ours have not."""
 
-    wire: str  # its `type`
-    role: str | None  # the role it stands for; None when the message says so itself
-    empty: BaseMessage  # what copies are made of
-    lists: tuple[str, ...] = ()  # fields that are empty lists by default
-    singles: tuple[str, ...] = ()  # fields that are None by default
-    has_calls: bool = False
-    foreign: tuple[str, ...] = ()  # fields that a user's subclass declares
+    def __init__(self, role: str | None, empty: BaseMessage) -> None:
+        self.wire = empty.type
+        self.role = role  # the role it stands for; None when the message says so itself
+        self.empty = empty  # what copies are made of
+        self.own = {name: value for name, value in empty.__dict__.items() if name not in _ELSEWHERE}
 
 
-_AI_SINGLES = ("usage_metadata",)
 _KINDS: dict[type[BaseMessage], _Kind] = {
-    type(kind.empty): kind
-    for kind in (
-        _Kind(wire="human", role="user", empty=HumanMessage(content="")),
-        _Kind(wire="HumanMessageChunk", role="user", empty=HumanMessageChunk(content="")),
-        _Kind(wire="ai", role="assistant", empty=AIMessage(content=""), singles=_AI_SINGLES, has_calls=True),
-        _Kind(
-            wire="AIMessageChunk",
-            role="assistant",
-            empty=AIMessageChunk(content=""),
-            lists=("tool_call_chunks",),
-            singles=(*_AI_SINGLES, "chunk_position"),
-            has_calls=True,
-        ),
-        _Kind(wire="system", role="system", empty=SystemMessage(content="")),
-        _Kind(wire="SystemMessageChunk", role="system", empty=SystemMessageChunk(content="")),
-        _Kind(wire="tool", role="tool", empty=ToolMessage(content="", tool_call_id=""), singles=("artifact",)),
-        _Kind(
-            wire="ToolMessageChunk",
-            role="tool",
-            empty=ToolMessageChunk(content="", tool_call_id=""),
-            singles=("artifact",),
-        ),
-        _Kind(wire="function", role="function", empty=FunctionMessage(content="", name="")),
-        _Kind(wire="FunctionMessageChunk", role="function", empty=FunctionMessageChunk(content="", name="")),
-        _Kind(wire="chat", role=None, empty=ChatMessage(content="", role="chat")),
-        _Kind(wire="ChatMessageChunk", role=None, empty=ChatMessageChunk(content="", role="chat")),
-        _Kind(wire="remove", role="remove", empty=RemoveMessage(id="")),
+    type(empty): _Kind(role, empty)
+    for role, *empties in (
+        ("user", lc.HumanMessage(content=""), lc.HumanMessageChunk(content="")),
+        ("assistant", lc.AIMessage(content=""), lc.AIMessageChunk(content="")),
+        ("system", lc.SystemMessage(content=""), lc.SystemMessageChunk(content="")),
+        ("tool", lc.ToolMessage(content="", tool_call_id=""), lc.ToolMessageChunk(content="", tool_call_id="")),
+        ("function", lc.FunctionMessage(content="", name=""), lc.FunctionMessageChunk(content="", name="")),
+        (None, lc.ChatMessage(content="", role="chat"), lc.ChatMessageChunk(content="", role="chat")),
+        ("remove", lc.RemoveMessage(id="")),
     )
+    for empty in empties
 }
 EXACT = frozenset(_KINDS)
 """LangChain's own classes, which come back as what they were."""
@@ -234,9 +186,14 @@ def from_langchain(message: BaseMessage) -> Message:
     Raises:
         MessageError: It is not a LangChain message, or a field was set to something no message can hold.
     """
-    kind = _KINDS.get(type(message)) or _learn(message)
+    kind = _KINDS.get(type(message)) or _nearest(message)
+    extra = message.model_extra
+    if type(message) not in _KINDS:
+        extra = {name: message.__dict__[name] for name in sorted(message.__dict__.keys() - kind.empty.__dict__)} | (
+            extra or {}
+        )
     try:
-        return _from(message.__dict__, kind, message.model_extra)
+        return _from(message.__dict__, kind, extra)
     except RecursionError:
         raise MessageError("The message is nested too deeply, or refers to itself.") from None
 
@@ -290,23 +247,13 @@ def has_images(message: BaseMessage) -> bool:
     return isinstance(note, dict) and "images" in (note.get("fields") or ())
 
 
-def _learn(message: Any) -> _Kind:
-    """Find LangChain's nearest class for a class seen for the first time."""
+def _nearest(message: Any) -> _Kind:
+    """LangChain's nearest class for a user's own."""
     if not isinstance(message, BaseMessage):
         raise MessageError(f"Expected a LangChain message, not {type(message).__name__}.")
     for parent in type(message).__mro__:
-        known = _KINDS.get(parent)
-        if known is not None:
-            own = set(type(message).model_fields) - set(type(known.empty).model_fields)
-            return _Kind(
-                wire=known.wire,
-                role=known.role,
-                empty=known.empty,
-                lists=known.lists,
-                singles=known.singles,
-                has_calls=known.has_calls,
-                foreign=tuple(sorted(own)),
-            )
+        if parent in _KINDS:
+            return _KINDS[parent]
     raise MessageError(f"{type(message).__name__} is none of LangChain's kinds of message.")
 
 
@@ -322,8 +269,8 @@ def _from(fields: dict[str, Any], kind: _Kind, extra: dict[str, Any] | None) -> 
     note = None
     if fields["additional_kwargs"]:
         note = _from_kwargs(fields["additional_kwargs"], kind, kept, values)
-    _keep(fields, kind, kept)
-    if kind.has_calls and (fields["tool_calls"] or fields["invalid_tool_calls"]):
+    _keep_own(fields, kind, kept)
+    if kind.role == "assistant" and (fields["tool_calls"] or fields["invalid_tool_calls"]):
         values["tool_calls"], exact = calls_from(fields["tool_calls"], fields["invalid_tool_calls"])
         if not exact:
             kept["tool_calls"] = _copied(fields["tool_calls"])
@@ -335,27 +282,20 @@ def _from(fields: dict[str, Any], kind: _Kind, extra: dict[str, Any] | None) -> 
         kept["role"] = ""
     if kind.wire != _BY_ROLE.get(values["role"], _CHAT).wire:
         kept["type"] = kind.wire
-    if kind.foreign or extra:
-        own = {name: fields[name] for name in kind.foreign if name in fields}
-        kept["extra"] = _copied({**own, **(extra or {})})
+    if extra:
+        kept["extra"] = _copied(extra)
     values["langchain"] = kept
     if note is not None:
         _apply(note, values)
     return Message(**values)
 
 
-def _keep(fields: dict[str, Any], kind: _Kind, kept: dict[str, Any]) -> None:
+def _keep_own(fields: dict[str, Any], kind: _Kind, kept: dict[str, Any]) -> None:
     """Keep what only LangChain has, where it is not the default."""
-    if fields["response_metadata"]:
-        kept["response_metadata"] = _copied(fields["response_metadata"])
-    for name in kind.lists:
-        if fields[name]:
-            kept[name] = _copied(fields[name])
-    for name in kind.singles:
-        if fields[name] is not None:
-            kept[name] = _copied(fields[name])
-    if kind.role == "tool" and fields["status"] != "success":
-        kept["status"] = fields["status"]
+    for name, default in kind.own.items():
+        value = fields[name]
+        if value is not default and (type(value) is not type(default) or value != default):
+            kept[name] = _copied(value)
 
 
 def _from_kwargs(
@@ -392,16 +332,12 @@ def _is_exact(message: Message) -> bool:
     """Say, at a glance, that LangChain has a place for all of a message. False: it must be tried."""
     return (
         type(message.content) is str
-        and message.tool_calls is None
-        and message.langchain is None
-        and message.images is None
-        and message.agent_calls is None
-        and message.structured_data is None
-        and message.reasoning_details is None
-        and message.created_at is None
-        and message.tool_call_id is None
         and message.role in ("user", "assistant", "system")
+        and all(getattr(message, name) is None for name in _BESIDE)
     )
+
+
+_BESIDE = [name for name in KEPT if name not in ("role", "content", "name")]
 
 
 def _fields_of(
@@ -411,26 +347,22 @@ def _fields_of(
 ) -> tuple[dict[str, Any], dict[str, Any] | None]:
     kept = message.langchain or _NONE
     fields: dict[str, Any] = {
+        **{name: _copied(kept.get(name, default)) for name, default in kind.own.items()},
         "content": message.content,
         "additional_kwargs": _kwargs_of(message, kind, kept),
-        "response_metadata": _copied(kept.get("response_metadata", _NONE)),
         "name": message.name,
         "id": message.message_id,
     }
     if kind.role == "tool":
         content, call_id = tool_result(message.content, message.tool_call_id)
-        fields |= {"content": content, "tool_call_id": call_id or "", "status": kept.get("status", "success")}
+        fields |= {"content": content, "tool_call_id": call_id or ""}
     elif kind.role is None:
         fields["role"] = kept.get("role", message.role)
     elif kind.role == "function" and message.name is None:
         fields["name"] = ""
     if type(fields["content"]) is not str or message.images:
         fields["content"] = _content(fields["content"], message.images or [], read_images)
-    for name in kind.lists:
-        fields[name] = _copied(kept.get(name, []))
-    for name in kind.singles:
-        fields[name] = _copied(kept.get(name))
-    if kind.has_calls:
+    if kind.role == "assistant":
         if "tool_calls" in kept:
             fields["tool_calls"] = _copied(kept["tool_calls"])
             fields["invalid_tool_calls"] = _copied(kept.get("invalid_tool_calls", []))

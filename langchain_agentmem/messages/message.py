@@ -1,20 +1,20 @@
-"""The message: what one speaker said, as this package stores it (documents 001 and 003).
+"""The message: what one speaker said, as this package stores it.
 
-The bytes that are stored for a message.
-
-A body holds what was said, and not what it is called: two messages that differ only in their ids have one
-body, which is stored once. Dictionaries inside keep the order of their keys, since a prompt may depend on it.
-
-Reading the replies of providers, as dictionaries and as objects, into the fields of a message.
+A `Message` is made of its fields, or of a provider's reply. `encode_body` gives the bytes that are stored for it, and
+`decode_body` reads them. A body holds what was said, and not what it is called: two messages that differ only in their
+ids have one body, which is stored once. Dictionaries inside keep the order of their keys, since a prompt may depend on
+it.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Self
 from uuid import uuid4
 
@@ -34,62 +34,41 @@ from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput, MessageError
 from langchain_agentmem.messages import provider_content
 from langchain_agentmem.messages.provider_content import PartOf, image_part
-from langchain_agentmem.messages.tool_calls import AgentCallMsg, ToolCallMsg
-
-_FIELDS = ("role", "content", "name", "structured_data", "reasoning_details", "tool_call_id")
 
 
-def fields_of_dict(reply: Mapping[str, Any]) -> dict[str, Any]:
-    """Read a reply that is a dictionary.
-
-    Args:
-        reply: A message in the form of the OpenAI API, or the whole reply with ``choices`` around it.
-
-    Returns:
-        The arguments of a message; only those that are set.
-
-    Raises:
-        MessageError: It is not a dictionary, or its ``choices`` hold no message.
-    """
+def _said_in(reply: Any) -> Any:
+    """The message in a reply of a provider."""
     if not isinstance(reply, Mapping):
         raise MessageError(f"A reply must be a dictionary, not {type(reply).__name__}.")
-    if "choices" in reply and "role" not in reply:
+    if "role" in reply:
+        return reply
+    if "choices" in reply:
         try:
-            reply = reply["choices"][0]["message"]
+            return reply["choices"][0]["message"]
         except (LookupError, TypeError) as error:
             raise MessageError("The reply's 'choices' hold no message.") from error
-    elif isinstance(reply.get("message"), Mapping) and "role" not in reply:
-        reply = reply["message"]
-    return fields_of_object(reply)
+    return reply["message"] if isinstance(reply.get("message"), Mapping) else reply
 
 
-def fields_of_object(reply: Any) -> dict[str, Any]:
-    """Read a reply that is an object, or a dictionary with the same names.
-
-    Args:
-        reply: Anything with some of ``role``, ``content``, ``tool_calls``, ``agent_calls``,
-            ``reasoning_details``, ``thinking`` and ``metadata``.
-
-    Returns:
-        The arguments of a message; only those that are set.
+def _fields_of(reply: Any) -> dict[str, Any]:
+    """The arguments of a message that a reply holds, an object or a dictionary; only those that are set.
 
     Raises:
-        MessageError: A tool call cannot be read.
+        MessageError: It is neither.
     """
     if reply is None or isinstance(reply, str | bytes | int | float | list):
         raise MessageError(f"A reply must be an object or a dictionary, not {type(reply).__name__}.")
-    found = {name: _get(reply, name) for name in _FIELDS}
-    fields = {name: value for name, value in found.items() if value is not None}
+    found = _named(reply, ("role", "content", "name", "structured_data", "reasoning_details", "tool_call_id"))
     if calls := _get(reply, "tool_calls"):
-        fields["tool_calls"] = [_call(call) for call in calls]
+        found["tool_calls"] = [_call(call) for call in calls]
     if agents := _get(reply, "agent_calls"):
-        fields["agent_calls"] = list(agents)
+        found["agent_calls"] = list(agents)
     thinking = _get(reply, "thinking") or _get(reply, "reasoning")
-    if isinstance(thinking, str) and "reasoning_details" not in fields:
-        fields["reasoning_details"] = [{"type": "reasoning.text", "text": thinking}]
+    if isinstance(thinking, str):
+        found.setdefault("reasoning_details", [{"type": "reasoning.text", "text": thinking}])
     if metadata := _plain(_get(reply, "metadata")):
-        fields["langchain"] = {"response_metadata": metadata}
-    return fields
+        found["langchain"] = {"response_metadata": metadata}
+    return found
 
 
 def _get(thing: Any, name: str) -> Any:
@@ -97,9 +76,9 @@ def _get(thing: Any, name: str) -> Any:
 
 
 def _call(call: Any) -> Any:
-    if isinstance(call, Mapping) or hasattr(call, "call_id"):
-        return call if isinstance(call, Mapping) else _named(call, ("id", "call_id", "type", "name", "arguments"))
-    data = _named(call, ("id", "type", "name", "arguments", "args"))
+    if isinstance(call, Mapping):
+        return call
+    data = _named(call, ("id", "call_id", "type", "name", "arguments", "args"))
     if (function := _get(call, "function")) is not None:
         data["function"] = _named(function, ("name", "arguments"))
     return data
@@ -116,6 +95,121 @@ def _plain(metadata: Any) -> dict[str, Any] | None:
     if hasattr(metadata, "model_dump"):
         return dict(metadata.model_dump(mode="json"))
     return dict(vars(metadata)) if hasattr(metadata, "__dict__") else None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ToolCallMsg:
+    """A request to call a tool.
+
+    Attributes:
+        id: The id that the tool's answer refers to. May be empty when the model gave none.
+        call_id: A second id that some providers keep. Default: the same as ``id``.
+        type: Default ``"function"``.
+        name: The tool's name.
+        arguments: The arguments as JSON text, exactly as the model wrote them. A dictionary is accepted and
+            becomes JSON text. Default ``"{}"``.
+    """
+
+    id: str
+    call_id: str = ""
+    type: str = "function"
+    name: str
+    arguments: str = "{}"
+
+    def __post_init__(self) -> None:
+        if not self.call_id:
+            object.__setattr__(self, "call_id", self.id)
+        if not isinstance(self.arguments, str):
+            object.__setattr__(self, "arguments", provider_content.json_text(self.arguments))
+        for name in ("id", "call_id", "type", "name"):
+            _check_text(self, "tool call", name)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the form of the OpenAI API: ``{"id", "type", "function": {"name", "arguments"}}``.
+
+        ``call_id`` is added only where it differs from ``id``.
+        """
+        data: dict[str, Any] = {
+            "id": self.id,
+            "type": self.type,
+            "function": {"name": self.name, "arguments": self.arguments},
+        }
+        if self.call_id != self.id:
+            data["call_id"] = self.call_id
+        return data
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """Build a tool call.
+
+        Args:
+            data: The form of the OpenAI API, the flat form ``{"id", "call_id", "type", "name",
+                "arguments"}``, or LangChain's ``{"name", "args", "id", "type": "tool_call"}``.
+
+        Raises:
+            MessageError: It is none of these.
+        """
+        if not isinstance(data, Mapping):
+            raise MessageError(f"A tool call must be a dictionary, not {type(data).__name__}.")
+        inner = data.get("function")
+        named = inner if isinstance(inner, Mapping) else data
+        name = named.get("name")
+        if name is None:
+            raise MessageError(f"A tool call needs a 'name'; this one has only {sorted(map(str, data))}.")
+        arguments = named.get("arguments", named.get("args"))
+        kind = data.get("type")
+        identity = data.get("id")
+        call_id = data.get("call_id")
+        identity = identity if identity is not None else call_id
+        return cls(
+            id="" if identity is None else identity,
+            call_id="" if call_id is None else call_id,
+            type="function" if kind in (None, "tool_call", "invalid_tool_call") else kind,
+            name=name,
+            arguments="{}" if arguments is None else arguments,
+        )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AgentCallMsg:
+    """A request to call another agent.
+
+    Attributes:
+        agent_name: The agent's name.
+        request: What it is asked, of any storable type. Default None.
+    """
+
+    agent_name: str
+    request: Any = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.agent_name, str) or not self.agent_name:
+            raise MessageError(f"An agent call needs the name of an agent, not {safe_repr(self.agent_name)}.")
+
+    def __hash__(self) -> int:
+        return hash(self.agent_name)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give ``{"agent_name", "request"}``; what JSON has no word for is tagged.
+
+        Raises:
+            MessageError: The request holds an object that cannot be kept as JSON.
+        """
+        try:
+            return {"agent_name": self.agent_name, "request": to_plain(self.request)}
+        except InvalidInput as error:
+            raise MessageError(f"request: {error}") from error
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """Build an agent call from what `to_dict` gave.
+
+        Raises:
+            MessageError: It is not a dictionary with an ``agent_name``.
+        """
+        if not isinstance(data, Mapping):
+            raise MessageError(f"An agent call must be a dictionary, not {type(data).__name__}.")
+        return cls(agent_name=data.get("agent_name", ""), request=from_plain(data.get("request")))
 
 
 LANGCHAIN_ROLES = {"human": "user", "ai": "assistant"}
@@ -173,9 +267,8 @@ class Message:
         if type(content) is not str and content is not None:
             self._settle_content(content)
         for name in ("message_id", "name", "tool_call_id"):
-            value = getattr(self, name)
-            if value is not None and not isinstance(value, str):
-                raise MessageError(f"A message's {safe_repr(name)} must be text, not {type(value).__name__}.")
+            if getattr(self, name) is not None:
+                _check_text(self, "message", name)
         for name, settle in _SETTLED:
             value = getattr(self, name)
             if value is not None:
@@ -242,7 +335,7 @@ class Message:
             raise MessageError(f"This does not describe a message: {error}") from error
 
     def to_llm_dict(self, *, include_id: bool = False, part_of: PartOf = image_part) -> dict[str, Any]:
-        """Give the message as a model reads it. ``Message(**d)`` accepts the result (document 001).
+        """Give the message as a model reads it. ``Message(**d)`` accepts the result.
 
         Args:
             include_id: Add ``message_id``. Default False.
@@ -251,7 +344,7 @@ class Message:
         Returns:
             ``role`` and ``content``, and, where they are set, ``name``, ``tool_calls``, ``tool_call_id`` and
             ``reasoning_details``. Structured content is JSON text, and image files are data URLs. Agent calls
-            stay inside (document 003).
+            stay inside.
 
         Raises:
             MessageError: An image file cannot be read.
@@ -320,8 +413,9 @@ class Message:
         Raises:
             MessageError: It is not a reply.
         """
-        fields = fields_of_dict(response_dict)
-        return cls._of_reply(fields, default_role, default_name, message_id)
+        return cls.from_harmonized_response(
+            _said_in(response_dict), default_role=default_role, default_name=default_name, message_id=message_id
+        )
 
     @classmethod
     def from_harmonized_response(
@@ -332,7 +426,7 @@ class Message:
         default_name: str | None = None,
         message_id: str | None = None,
     ) -> Self:
-        """Build a message from a reply that is an object (document 003).
+        """Build a message from a reply that is an object.
 
         Args:
             response: Anything with ``role``, ``content``, ``tool_calls``, ``reasoning_details``, ``thinking``
@@ -344,31 +438,16 @@ class Message:
         Raises:
             MessageError: A part of it has a type that no message can have.
         """
-        fields = fields_of_object(response)
-        return cls._of_reply(fields, default_role, default_name, message_id)
-
-    @classmethod
-    def _of_reply(cls, fields: dict[str, Any], role: str, name: str | None, message_id: str | None) -> Self:
-        fields["role"] = fields.get("role") or role
-        fields["name"] = fields.get("name") or name
+        found = _fields_of(response)
+        found["role"] = found.get("role") or default_role
+        found["name"] = found.get("name") or default_name
         if message_id is not None:
-            fields["message_id"] = message_id
-        return cls._made(fields)
+            found["message_id"] = message_id
+        return cls._made(found)
 
 
-KEPT = (
-    "role",
-    "content",
-    "name",
-    "tool_calls",
-    "agent_calls",
-    "structured_data",
-    "images",
-    "tool_call_id",
-    "reasoning_details",
-    "created_at",
-    "langchain",
-)
+KEPT = tuple(each.name for each in dataclasses.fields(Message) if each.name != "message_id")
+"""What is stored of a message: what it says, and not what it is called."""
 _REVIVED = frozenset({"content", "structured_data", "reasoning_details", "langchain"})
 
 
@@ -432,12 +511,8 @@ def _listed(name: str, value: Any) -> list[Any]:
     return list(value)
 
 
-def _tool_calls(name: str, value: Any) -> list[ToolCallMsg]:
-    return [call if isinstance(call, ToolCallMsg) else ToolCallMsg.from_dict(call) for call in _listed(name, value)]
-
-
-def _agent_calls(name: str, value: Any) -> list[AgentCallMsg]:
-    return [call if isinstance(call, AgentCallMsg) else AgentCallMsg.from_dict(call) for call in _listed(name, value)]
+def _calls(kind: type[ToolCallMsg | AgentCallMsg], name: str, value: Any) -> list[Any]:
+    return [call if isinstance(call, kind) else kind.from_dict(call) for call in _listed(name, value)]
 
 
 def _texts(name: str, value: Any) -> list[str]:
@@ -454,8 +529,8 @@ def _mapped(name: str, value: Any) -> dict[str, Any]:
 
 
 _SETTLED = (
-    ("tool_calls", _tool_calls),
-    ("agent_calls", _agent_calls),
+    ("tool_calls", partial(_calls, ToolCallMsg)),
+    ("agent_calls", partial(_calls, AgentCallMsg)),
     ("images", _texts),
     ("reasoning_details", _listed),
     ("structured_data", _mapped),
@@ -568,3 +643,9 @@ def message_time(message: Message | BaseMessage) -> datetime | None:
     else:
         told = message.additional_kwargs.get("created_at")
     return None if told is None else as_time(told)
+
+
+def _check_text(value: Any, what: str, name: str) -> None:
+    text = getattr(value, name)
+    if not isinstance(text, str):
+        raise MessageError(f"A {what}'s {safe_repr(name)} must be text, not {type(text).__name__}.")

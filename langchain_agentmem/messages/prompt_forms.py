@@ -3,8 +3,7 @@
 A text, a prompt, messages, the variables of a prompt, the state of a graph: each is messages to whoever puts something
 in, and gives back its own kind.
 
-Where memory goes among messages: what is always there into the prefix, what was recalled right before the question.
-
+`woven` puts memory among messages: what is always there into the prefix, what was recalled right before the question.
 Messages stay as every provider accepts them, and those that were said stay the same objects, in the same order.
 """
 

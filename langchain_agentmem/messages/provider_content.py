@@ -1,16 +1,8 @@
-"""The shapes that providers expect of a message's content.
+"""The content of a message as providers expect it, in the form of the OpenAI chat API, which most gateways read.
 
-Pure functions from the fields of a message to what goes over the wire in the form of the OpenAI chat API,
-which LangChain, LiteLLM and most gateways read.
-
-Images, as a provider wants them.
-
-A message keeps the path or the address of an image. Only when it is given to a provider is a file read, and
-its media type found from its first bytes, not from what it is called. Who asks for one message is told by an error what
-cannot be read (`image_part`); who reads a conversation is shown a placeholder in its place, and told afterwards
-(`ImageFiles`).
-
-Content blocks, as whoever wrote them.
+A message keeps the path or the address of an image. Only when it is given to a provider is a file read, and its media
+type found from its first bytes, not from its name. `image_part` raises an error for an image that cannot be read;
+`ImageFiles`, which reads those of a whole conversation, puts a placeholder in its place and tells afterwards.
 """
 
 from __future__ import annotations
@@ -32,7 +24,7 @@ from uuid import UUID
 
 from langchain_core.messages import convert_to_openai_data_block
 
-from langchain_agentmem.base.encoding import kind_of, to_plain
+from langchain_agentmem.base.encoding import CALLS, TEXTS, THOUGHTS, kind_of, to_plain
 from langchain_agentmem.base.events import ImageUnreadable
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput, MessageError
@@ -187,24 +179,10 @@ def _local_path(image: str) -> Path:
     return Path(image).expanduser()
 
 
-_TEXT_TYPES = frozenset({"text", "input_text", "output_text"})
 _CAPTION_KEYS = ("caption", "alt", "title")
 
-# Blocks that the chat API carries in fields of their own, or not at all.
-_NOT_CHAT_PARTS = frozenset(
-    {
-        "reasoning",
-        "thinking",
-        "redacted_thinking",
-        "reasoning_content",
-        "tool_use",
-        "tool_call",
-        "tool_call_chunk",
-        "invalid_tool_call",
-        "input_json_delta",
-        "function_call",
-    }
-)
+_NOT_CHAT_PARTS = THOUGHTS | CALLS
+"""Blocks that the chat API carries in fields of their own, or not at all."""
 
 
 def json_text(value: Any, *, sort_keys: bool = False) -> str:
@@ -235,9 +213,6 @@ def _said(value: Any) -> Any:
     raise TypeError(type(value).__name__)
 
 
-_CALL_TYPES = frozenset({"tool_use", "tool_call", "function_call"})
-
-
 def provider_content(content: Any, images: list[str] | None, part_of: PartOf = image_part) -> str | list[Any]:
     """Give content as text, or as a list of parts when there are images or parts in it.
 
@@ -254,10 +229,10 @@ def provider_content(content: Any, images: list[str] | None, part_of: PartOf = i
     """
     if isinstance(content, list):
         parts = [_part(block) for block in content]
-    elif not images:
-        return content if isinstance(content, str) else "" if content is None else json_text(content)
     else:
         text = content if isinstance(content, str) else "" if content is None else json_text(content)
+        if not images:
+            return text
         parts = [{"type": "text", "text": text}] if text else []
     return parts + [part_of(image) for image in images or ()]
 
@@ -272,7 +247,7 @@ def strict_content(content: str | list[Any] | None) -> str | list[Any] | None:
     parts = []
     for part in content:
         kind = kind_of(part)
-        if kind in _TEXT_TYPES:
+        if kind in TEXTS:
             parts.append({"type": "text", "text": part.get("text", "")})
         elif kind not in _NOT_CHAT_PARTS:
             parts.append(part)
@@ -281,7 +256,7 @@ def strict_content(content: str | list[Any] | None) -> str | list[Any] | None:
 
 def without_calls(content: list[Any]) -> list[Any]:
     """Leave out the blocks that say again which tools are called."""
-    return [block for block in content if kind_of(block) not in _CALL_TYPES]
+    return [block for block in content if kind_of(block) not in CALLS]
 
 
 def strict_name(name: str) -> str:
@@ -290,7 +265,7 @@ def strict_name(name: str) -> str:
 
 
 def tool_result(content: Any, tool_call_id: str | None) -> tuple[Any, str | None]:
-    """Take a tool's result out of its envelope (document 001).
+    """Take a tool's result out of its envelope.
 
     Args:
         content: The content of a tool message, maybe ``{"tool_call_id", "output"}``, a dictionary or JSON
@@ -361,7 +336,7 @@ def _block_lines(block: Any) -> list[str]:
     if kind in _NOT_CHAT_PARTS:
         return []
     text = block.get("text")
-    lines = [text] if isinstance(text, str) and (kind is None or kind in _TEXT_TYPES) else []
+    lines = [text] if isinstance(text, str) and (kind is None or kind in TEXTS) else []
     if kind == "tool_result":  # a provider's own form of a tool's answer holds content again
         return [readable_text(block.get("content"))]
     lines.extend(block[key] for key in _CAPTION_KEYS if isinstance(block.get(key), str))

@@ -1,4 +1,4 @@
-"""What a role-based conversation is made of (document 000).
+"""What a role-based conversation is made of.
 
 A `Conversation` is a list of `Round`s, one for each user query. A round is a list of `Post`s that roles send
 to each other, and a post may carry `Attachment`s: a plan, a thought, the result of an execution. A
@@ -18,10 +18,10 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
 from enum import Enum
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self, TypeVar
 
 from langchain_agentmem.base.encoding import is_plain
 from langchain_agentmem.base.safe_repr import safe_repr
@@ -45,7 +45,7 @@ def new_id(prefix: str) -> str:
     """Make an id such as ``"conv-20260102-030405-1a2b3c4d"``.
 
     Args:
-        prefix: What the id names. Document 000 uses ``conv``, ``round``, ``post``, ``atta`` and ``sme``.
+        prefix: What the id names. TaskWeaver uses ``conv``, ``round``, ``post``, ``atta`` and ``sme``.
 
     Returns:
         The prefix, the time in UTC to the second, and four random bytes in hexadecimal.
@@ -59,8 +59,8 @@ class Portable:
     __slots__ = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """Give a dictionary made of JSON's own types."""
-        raise NotImplementedError
+        """Give a dictionary made of JSON's own types, its keys in the order of the fields."""
+        return {each.name: json_copy(getattr(self, each.name)) for each in fields(self)}  # type: ignore[arg-type]
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self | None:
@@ -142,56 +142,12 @@ def fields_of(cls: type, data: Any, *required: str) -> dict[str, Any]:
     return dict(data)
 
 
-def id_of(cls: type, fields: Mapping[str, Any]) -> str:
-    """Give the id that data holds, or nothing."""
-    given = fields.get("id")
-    if given is not None and not isinstance(given, str):
-        raise InvalidInput(f"{cls.__name__}: 'id' must be text, not {safe_repr(given)}.")
-    return given or ""
-
-
-def list_of(cls: type, fields: Mapping[str, Any], key: str) -> list[Any]:
-    """Give a list that data holds under a key; a missing one is empty."""
-    items = fields.get(key)
-    if items is None:
-        return []
-    if not isinstance(items, list | tuple):
-        raise InvalidInput(f"{cls.__name__}: {safe_repr(key)} must be a list, not {type(items).__name__}.")
-    return list(items)
-
-
-def settle_id(value: Any, prefix: str) -> None:
-    """Give a new value an id, unless it has one."""
-    if not isinstance(value.id, str):
-        raise InvalidInput(f"{type(value).__name__}: 'id' must be text, not {safe_repr(value.id)}.")
-    if not value.id:
-        object.__setattr__(value, "id", new_id(prefix))
-
-
-def check_text(value: Any, *names: str) -> None:
-    """Check that these fields are text."""
-    for name in names:
-        text = getattr(value, name)
-        if not isinstance(text, str):
-            raise InvalidInput(f"{type(value).__name__}: {safe_repr(name)} must be text, not {type(text).__name__}.")
-
-
-def settle_tuple(value: Any, name: str, kind: type) -> None:
-    """Turn a field into a tuple, and check what it holds."""
-    try:
-        items = tuple(getattr(value, name))
-    except TypeError as error:
-        raise InvalidInput(f"{type(value).__name__}: {safe_repr(name)} must be a list of {kind.__name__}.") from error
-    for item in items:
-        if not isinstance(item, kind):
-            raise InvalidInput(
-                f"{type(value).__name__}: {safe_repr(name)} holds a {type(item).__name__}, not a {kind.__name__}."
-            )
-    object.__setattr__(value, name, items)
-
-
 def json_copy(value: Any) -> Any:
-    """Copy JSON-able data; a tuple becomes a list, as JSON would make it."""
+    """Copy a value as JSON would have it: a tuple becomes a list, and a value of this module its dictionary."""
+    if isinstance(value, Portable):
+        return value.to_dict()
+    if isinstance(value, Enum):
+        return value.value
     if isinstance(value, Mapping):
         if not all(isinstance(key, str) for key in value):
             raise InvalidInput("Attachment: the keys of 'extra' must be text.")
@@ -205,12 +161,77 @@ def json_copy(value: Any) -> Any:
     return value
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Identified(Portable):
+    """A value with an id. What a class is made of stands in its four constants.
+
+    Attributes:
+        id: Default: a new id.
+    """
+
+    _prefix: ClassVar[str]  # of its ids
+    _needed: ClassVar[tuple[str, ...]] = ()  # what a dictionary must have
+    _texts: ClassVar[tuple[str, ...]] = ()
+    _lists: ClassVar[Mapping[str, type[Identified]]] = {}  # what stands in its tuples
+
+    id: str = ""
+
+    def __post_init__(self) -> None:
+        for name in ("id", *self._texts):
+            text = getattr(self, name)
+            if not isinstance(text, str):
+                raise InvalidInput(f"{type(self).__name__}: {safe_repr(name)} must be text, not {safe_repr(text)}.")
+        if not self.id:
+            object.__setattr__(self, "id", new_id(self._prefix))
+        for name, kind in self._lists.items():
+            object.__setattr__(self, name, _tuple_of(kind, getattr(self, name), f"{type(self).__name__}: {name!r}"))
+        self._settle()
+
+    def _settle(self) -> None:
+        """Check what is of this kind alone."""
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """Build the value from what `to_dict` gave, or an older system. A missing id is made, others are kept.
+
+        Raises:
+            InvalidInput: Something is missing or has a wrong type.
+        """
+        return _read(cls, data)
+
+
+V = TypeVar("V", bound=Identified)
+
+
+def _read(cls: type[V], data: Mapping[str, Any]) -> V:
+    """Build a value from a dictionary: what it does not know is left out, and None is as good as nothing."""
+    given = fields_of(cls, data, *cls._needed)
+    for name, kind in cls._lists.items():
+        items = given.get(name) or ()
+        if not isinstance(items, list | tuple):
+            raise InvalidInput(f"{cls.__name__}: {safe_repr(name)} must be a list, not {type(items).__name__}.")
+        given[name] = [value for each in items if (value := kind.from_dict(each)) is not None]
+    known = [each.name for each in fields(cls)]
+    return cls(**{name: given[name] for name in known if given.get(name) is not None})
+
+
+def _tuple_of(kind: type, given: Any, which: str) -> tuple[Any, ...]:
+    try:
+        items = tuple(given)
+    except TypeError as error:
+        raise InvalidInput(f"{which} must be a list of {kind.__name__}.") from error
+    for item in items:
+        if not isinstance(item, kind):
+            raise InvalidInput(f"{which} holds a {type(item).__name__}, not a {kind.__name__}.")
+    return items
+
+
 RoundState = Literal["created", "finished", "failed"]
 Scope = Literal["round", "conversation"]
 
 
 class AttachmentType(Enum):
-    """What an attachment holds. The 22 types of document 000; a value is its own name."""
+    """What an attachment holds. TaskWeaver's 22 types; a value is its own name."""
 
     plan = "plan"
     current_plan_step = "current_plan_step"
@@ -247,7 +268,7 @@ def _kind(given: Any) -> AttachmentType:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class SharedMemoryEntry(Portable):
+class SharedMemoryEntry(Identified):
     """What one role shares with all others.
 
     Attributes:
@@ -257,14 +278,15 @@ class SharedMemoryEntry(Portable):
         id: Default: a new id.
     """
 
+    _prefix = "sme"
+    _needed = ("type", "scope", "content")
+    _texts = ("type", "content")
+
     type: str
     scope: Scope
     content: str
-    id: str = ""
 
-    def __post_init__(self) -> None:
-        settle_id(self, "sme")
-        check_text(self, "type", "content")
+    def _settle(self) -> None:
         if self.scope not in ("round", "conversation"):
             raise InvalidInput(f"A shared entry's scope is 'round' or 'conversation', not {safe_repr(self.scope)}.")
 
@@ -273,23 +295,9 @@ class SharedMemoryEntry(Portable):
         """Make an entry, with a new id unless one is given."""
         return cls(type=type, scope=scope, content=content, id=id or "")
 
-    def to_dict(self) -> dict[str, Any]:
-        """Give ``{"id", "type", "scope", "content"}``."""
-        return {"id": self.id, "type": self.type, "scope": self.scope, "content": self.content}
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Build an entry. A missing id is made.
-
-        Raises:
-            InvalidInput: Something is missing or has a wrong type.
-        """
-        fields = fields_of(cls, data, "type", "scope", "content")
-        return cls(type=fields["type"], scope=fields["scope"], content=fields["content"], id=id_of(cls, fields))
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Attachment(Portable):
+class Attachment(Identified):
     """Something typed that a post carries.
 
     Attributes:
@@ -300,26 +308,25 @@ class Attachment(Portable):
         id: Default: a new id.
     """
 
+    _prefix = "atta"
+    _needed = ("type",)
+    _texts = ("content",)
+
     type: AttachmentType
     content: str
     extra: Any = None
-    id: str = ""
 
-    def __post_init__(self) -> None:
-        settle_id(self, "atta")
+    def _settle(self) -> None:
         kind = _kind(self.type)
         object.__setattr__(self, "type", kind)
-        check_text(self, "content")
         extra = self.extra
         if kind is AttachmentType.shared_memory_entry and isinstance(extra, Mapping):
-            object.__setattr__(self, "extra", SharedMemoryEntry.from_dict(extra))
-        elif isinstance(extra, SharedMemoryEntry):
-            if kind is not AttachmentType.shared_memory_entry:
-                raise InvalidInput(
-                    f"A SharedMemoryEntry belongs in a shared_memory_entry, not in {safe_repr(kind.value)}."
-                )
-        else:
-            object.__setattr__(self, "extra", json_copy(extra))
+            extra = SharedMemoryEntry.from_dict(extra)
+        elif not isinstance(extra, SharedMemoryEntry):
+            extra = json_copy(extra)
+        elif kind is not AttachmentType.shared_memory_entry:
+            raise InvalidInput(f"A SharedMemoryEntry belongs in a shared_memory_entry, not in {safe_repr(kind.value)}.")
+        object.__setattr__(self, "extra", extra)
 
     def __hash__(self) -> int:
         return hash(self.id)
@@ -335,13 +342,8 @@ class Attachment(Portable):
         """Make an attachment, with a new id unless one is given."""
         return cls(type=_kind(type), content=content, extra=extra, id=id or "")
 
-    def to_dict(self) -> dict[str, Any]:
-        """Give ``{"id", "type", "content", "extra"}``."""
-        extra = self.extra.to_dict() if isinstance(self.extra, SharedMemoryEntry) else json_copy(self.extra)
-        return {"id": self.id, "type": self.type.value, "content": self.content, "extra": extra}
-
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Self | None:
+    def from_dict(cls, data: Mapping[str, Any]) -> Self | None:  # type: ignore[override]  # None for old types
         """Build an attachment.
 
         Args:
@@ -355,24 +357,19 @@ class Attachment(Portable):
         Raises:
             InvalidInput: Something is missing or has a wrong type.
         """
-        fields = fields_of(cls, data, "type")
-        if not isinstance(fields["type"], str | AttachmentType):
-            raise InvalidInput(f"Attachment: 'type' must be text, not {safe_repr(fields['type'])}.")
-        if not isinstance(fields["type"], AttachmentType) and fields["type"] not in _ATTACHMENT_TYPES:
+        given = fields_of(cls, data, "type")
+        if not isinstance(given["type"], str | AttachmentType):
+            raise InvalidInput(f"Attachment: 'type' must be text, not {safe_repr(given['type'])}.")
+        if not isinstance(given["type"], AttachmentType) and given["type"] not in _ATTACHMENT_TYPES:
             return None
-        content: Any = fields.get("content")
+        content: Any = given.get("content")
         if isinstance(content, list) and all(isinstance(line, str) for line in content):
             content = "\n".join(content)
-        return cls(
-            type=_kind(fields["type"]),
-            content="" if content is None else content,
-            extra=fields.get("extra"),
-            id=id_of(cls, fields),
-        )
+        return _read(cls, given | {"content": "" if content is None else content})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Post(Portable):
+class Post(Identified):
     """A message from one role to another.
 
     Attributes:
@@ -383,18 +380,15 @@ class Post(Portable):
         id: Default: a new id.
     """
 
+    _prefix = "post"
+    _needed = ("send_from",)
+    _texts = ("message", "send_from", "send_to")
+    _lists: ClassVar = {"attachment_list": Attachment}
+
     message: str = ""
     send_from: str
     send_to: str = "Unknown"
     attachment_list: tuple[Attachment, ...] = ()
-    id: str = ""
-
-    def __post_init__(self) -> None:
-        settle_id(self, "post")
-        if self.message is None:
-            object.__setattr__(self, "message", "")
-        check_text(self, "message", "send_from", "send_to")
-        settle_tuple(self, "attachment_list", Attachment)
 
     @classmethod
     def create(
@@ -428,36 +422,9 @@ class Post(Portable):
         kept = tuple(attachment for attachment in self.attachment_list if attachment.type not in types)
         return replace(self, attachment_list=kept)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Give ``{"id", "message", "send_from", "send_to", "attachment_list"}``."""
-        return {
-            "id": self.id,
-            "message": self.message,
-            "send_from": self.send_from,
-            "send_to": self.send_to,
-            "attachment_list": [attachment.to_dict() for attachment in self.attachment_list],
-        }
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Build a post. It keeps its id; attachments of removed types are dropped.
-
-        Raises:
-            InvalidInput: Something is missing or has a wrong type.
-        """
-        fields = fields_of(cls, data, "send_from")
-        loaded = (Attachment.from_dict(item) for item in list_of(cls, fields, "attachment_list"))
-        return cls(
-            message=fields.get("message"),  # type: ignore[arg-type]  # None becomes empty
-            send_from=fields["send_from"],
-            send_to=fields.get("send_to", "Unknown"),
-            attachment_list=tuple(attachment for attachment in loaded if attachment is not None),
-            id=id_of(cls, fields),
-        )
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Round(Portable):
+class Round(Identified):
     """One query of the user, and the posts that answer it.
 
     Attributes:
@@ -467,17 +434,18 @@ class Round(Portable):
         id: Default: a new id.
     """
 
+    _prefix = "round"
+    _needed = ("user_query",)
+    _texts = ("user_query",)
+    _lists: ClassVar = {"post_list": Post}
+
     user_query: str
     state: RoundState = "created"
     post_list: tuple[Post, ...] = ()
-    id: str = ""
 
-    def __post_init__(self) -> None:
-        settle_id(self, "round")
-        check_text(self, "user_query")
+    def _settle(self) -> None:
         if self.state not in ("created", "finished", "failed"):
             raise InvalidInput(f"A round's state is 'created', 'finished' or 'failed', not {safe_repr(self.state)}.")
-        settle_tuple(self, "post_list", Post)
 
     @classmethod
     def create(
@@ -495,33 +463,9 @@ class Round(Portable):
         """Give a copy, under the same id, with these posts at its end."""
         return replace(self, post_list=(*self.post_list, *posts))
 
-    def to_dict(self) -> dict[str, Any]:
-        """Give ``{"id", "user_query", "state", "post_list"}``."""
-        return {
-            "id": self.id,
-            "user_query": self.user_query,
-            "state": self.state,
-            "post_list": [post.to_dict() for post in self.post_list],
-        }
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Build a round. It and its posts keep their ids.
-
-        Raises:
-            InvalidInput: Something is missing or has a wrong type.
-        """
-        fields = fields_of(cls, data, "user_query")
-        return cls(
-            user_query=fields["user_query"],
-            state=fields.get("state", "created"),
-            post_list=tuple(Post.from_dict(post) for post in list_of(cls, fields, "post_list")),
-            id=id_of(cls, fields),
-        )
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Conversation(Portable):
+class Conversation(Identified):
     """An ordered run of rounds under one id.
 
     Attributes:
@@ -530,15 +474,15 @@ class Conversation(Portable):
         id: Default: a new id.
     """
 
-    rounds: tuple[Round, ...] = ()
-    enabled: bool = True
-    id: str = ""
+    _prefix = "conv"
+    _lists: ClassVar = {"rounds": Round}
 
-    def __post_init__(self) -> None:
-        settle_id(self, "conv")
+    enabled: bool = True
+    rounds: tuple[Round, ...] = ()
+
+    def _settle(self) -> None:
         if not isinstance(self.enabled, bool):
             raise InvalidInput(f"Conversation: 'enabled' must be True or False, not {safe_repr(self.enabled)}.")
-        settle_tuple(self, "rounds", Round)
 
     @classmethod
     def create(cls, rounds: Iterable[Round] = (), id: str | None = None) -> Self:  # noqa: A002
@@ -555,24 +499,6 @@ class Conversation(Portable):
     def with_round(self, *rounds: Round) -> Self:
         """Give a copy, under the same id, with these rounds at its end."""
         return replace(self, rounds=(*self.rounds, *rounds))
-
-    def to_dict(self) -> dict[str, Any]:
-        """Give ``{"id", "enabled", "rounds"}``."""
-        return {"id": self.id, "enabled": self.enabled, "rounds": [each.to_dict() for each in self.rounds]}
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Build a conversation. A dump without ``enabled`` is enabled; everything keeps its id.
-
-        Raises:
-            InvalidInput: Something has a wrong type.
-        """
-        fields = fields_of(cls, data)
-        return cls(
-            rounds=tuple(Round.from_dict(each) for each in list_of(cls, fields, "rounds")),
-            enabled=fields.get("enabled", True),
-            id=id_of(cls, fields),
-        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -616,8 +542,8 @@ class Retention(Portable):
         Raises:
             InvalidInput: A limit has a wrong type or value.
         """
-        fields = fields_of(cls, data)
-        age: Any = fields.get("max_age")
+        given = fields_of(cls, data)
+        age: Any = given.get("max_age")
         try:
             if isinstance(age, Mapping):
                 age = timedelta(**age)
@@ -625,4 +551,4 @@ class Retention(Portable):
                 age = timedelta(seconds=age)
         except (TypeError, ValueError, OverflowError) as error:
             raise InvalidInput(f"Retention: {safe_repr(age)} is not an age: {error}") from error
-        return cls(keep_last=fields.get("keep_last"), max_age=age)
+        return cls(keep_last=given.get("keep_last"), max_age=age)

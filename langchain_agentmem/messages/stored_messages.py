@@ -173,7 +173,7 @@ def _fill(own: dict[str, Any], fields: dict[str, Any], role: str) -> bool:
     own["name"] = fields.get("name")
     own.update(kept)
     if role == "tool":
-        if type(own["content"]) is str and '"tool_call_id"' in own["content"]:  # it may be an envelope (document 001)
+        if type(own["content"]) is str and '"tool_call_id"' in own["content"]:  # it may be an envelope
             return False
         own["tool_call_id"] = fields.get("tool_call_id") or ""
     elif "tool_call_id" in fields:

@@ -1,7 +1,7 @@
 """Memory that follows the thread: what lies on branches, and what a checkpoint shows of it.
 
 It may import `language_models`, `search`, `threads` and what is below. Begin with `memory_rows.py` (versions and
-views), then `graph_runs.py` and `sealing.py` (what a checkpoint shows), `thread_memory.py` and `branch_commands.py`
+views), then `graph_runs.py` and `sealing.py` (what a checkpoint shows), `thread_memory.py` and `branches.py`
 (the two standpoints).
 
 Everything that can be rewound is a row of `memory`, known by kind and key: core memory, events, records, items of a

@@ -1,7 +1,7 @@
 """Branches of a layered memory: how they descend from each other, and what tells two of them apart.
 
 A fork sees its parent up to the fork, and nothing after; siblings never see each other. What a child learned is
-promoted by a merge: see `merging.py`.
+promoted by a merge.
 
 What of one kind goes from a child to its parent: what only the child changed since the fork.
 

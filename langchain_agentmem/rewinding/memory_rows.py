@@ -491,9 +491,7 @@ def problems() -> Steps[list[str]]:
     rows = yield query.unsealed_memory()
     found += [f"memory {row['id']} lies where its group was not sealed" for row in rows]
     rows = yield query.wrong_marks()
-    found += [
-        f"memory {row['id']} counts, and no head shows it, or the reverse" for row in rows
-    ]
+    found += [f"memory {row['id']} counts, and no head shows it, or the reverse" for row in rows]
     rows = yield query.unfindable_memory()
     found += [f"memory {row['id']} is not in the index" for row in rows]
     after = 0

@@ -47,10 +47,10 @@ job survives `kill -9`, is taken over, and can then no longer be finished by its
 writes only if `jobs.holds` says in the same transaction that the lease is still its own. News that comes while a job is
 worked on marks it to be done again. What fails waits 1, 2, 4, up to 60 s. Closing gives back what is in hand.
 
-Each kind has a thread of its own in `job_worker.py`, which begins when there is something to do. A thread looks every 5
-s unasked, and only reads unless it finds something. Writing a message asks for no job: that documents wait for vectors
-is seen by whoever looks, and becomes a job then. A job's times are those of the system's clock, not of the memory's,
-since processes share them.
+Each kind has a thread of its own in the `Worker` of `jobs.py`, which begins when there is something to do. A thread
+looks every 5 s unasked, and only reads unless it finds something. Writing a message asks for no job: that documents
+wait for vectors is seen by whoever looks, and becomes a job then. A job's times are those of the system's clock, not of
+the memory's, since processes share them.
 
 An export is for people and for other programs: each conversation and thread as records, which an import adds to what is
 there. A copy is of rows: both engines have the same tables of numbers, texts and bytes, so a row is a tuple that is

@@ -5,8 +5,8 @@ Whoever works on it has a *lease*, and renews it meanwhile. When a process dies 
 its jobs over; the former owner, should it come back, can no longer finish them. News that comes while a job is being
 worked on makes it be done again afterwards, so none is lost.
 
-These are the operations; `worker.py` has the threads. Times are microseconds since 1970 by the system's clock, which
-all who share a queue go by.
+The operations come first, then the `Worker` with its threads. Times are microseconds since 1970 by the system's clock,
+which all who share a queue go by.
 
 What is asked for in the queue is done: in the background by threads of this process, or at once by whoever settles.
 

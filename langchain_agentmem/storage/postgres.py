@@ -1,7 +1,7 @@
 """PostgreSQL: the same memory for many machines. Needs the extra `[postgres]`.
 
 Everything lives in a schema of its own, `agentmem`, so that a database can be shared with an application.
-A few sessions serve all threads (`pool.py`), and send statements together (`session.py`). An operation that loses a
+A few sessions serve all threads (`postgres_session.py`), and send statements together. An operation that loses a
 race (a serialization failure, a deadlock, a branch that moved) is run again from its first line.
 """
 

@@ -25,8 +25,8 @@ from langchain_agentmem.base.clock import time_given
 from langchain_agentmem.base.events import ConversationErased, MemoryEvent, MessagesStored, listener_given
 from langchain_agentmem.base.files import path_of_file
 from langchain_agentmem.base.namespaces import namespace_of, range_of, resolve
-from langchain_agentmem.conversations import message_queries
-from langchain_agentmem.conversations.message_queries import ListedConversation
+from langchain_agentmem.conversations import message_log
+from langchain_agentmem.conversations.message_log import ListedConversation
 from langchain_agentmem.conversations.persistence import checked_retention
 from langchain_agentmem.language_models.model_calls import Do, Run, Shown, Work, aperform, both, perform
 from langchain_agentmem.messages.role_rounds import Retention
@@ -85,9 +85,9 @@ class Maintenance:
             InvalidInput: An argument is wrong.
         """
         asked = {"namespace": namespace, "limit": limit, "offset": offset}
-        make = message_queries.conversations(resolve(namespace), limit, offset)
+        make = partial(message_log.conversations, resolve(namespace), limit, offset)
         done: list[ListedConversation] = yield Run(
-            "conversation.list", make, inputs=partial(given_only, asked), outputs=message_queries.conversations_shown
+            "conversation.list", make, inputs=partial(given_only, asked), outputs=message_log.conversations_shown
         )
         return done
 

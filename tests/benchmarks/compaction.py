@@ -42,7 +42,7 @@ def messages(count: int, start: int = 0) -> list[BaseMessage]:
 
 
 def config(threshold: int) -> ManagedMemoryConfig:
-    """Document 003's, but for the threshold and the counter."""
+    """MARSYS's, but for the threshold and the counter."""
     return ManagedMemoryConfig(threshold_tokens=threshold, token_counter=COUNTER)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 
 from langchain_core.exceptions import ContextOverflowError
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
@@ -68,8 +69,43 @@ class Counting:
         return self.reply(len(self.seen)) if callable(self.reply) else self.reply
 
     @property
+    def calls(self):
+        return len(self.seen)
+
+    @property
     def text(self):
         return "\n".join(message.text for messages in self.seen for message in messages)
+
+
+LIMIT = 60
+"""Seconds in which whatever happens in the background has happened."""
+
+
+class Waiting:
+    """Answers when it is let, and remembers what it was asked, and in which threads."""
+
+    def __init__(self, *replies, usual=lambda count: REPLY):
+        self.replies = list(replies)
+        self.usual = usual
+        self.asked = []
+        self.threads = []
+        self.free = threading.Event()
+        self.free.set()
+        self.began = threading.Semaphore(0)
+
+    def __call__(self, messages):
+        self.asked.append("\n".join(message.text for message in messages))
+        self.threads.append(threading.current_thread().name)
+        self.began.release()
+        assert self.free.wait(LIMIT)
+        reply = self.replies.pop(0) if self.replies else self.usual(len(self.asked))
+        if isinstance(reply, Exception):
+            raise reply
+        return reply
+
+    @property
+    def asked_in_a_turn(self):
+        return [name for name in self.threads if name != "agentmem-ahead"]
 
 
 def image(n: int):

@@ -10,6 +10,7 @@ answers. What goes wrong in practice goes wrong here too, each in its share of t
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -87,15 +88,16 @@ def random_history(seed: int, *, size: int | None = None) -> list[BaseMessage]:
     Returns:
         New messages, at least one.
     """
-    return _Chat(seed, size).write()
+    return Chat(seed, size).write()
 
 
-class _Chat:
-    """One history while it is written."""
+class Chat:
+    """One history while it is written, and what happened in it."""
 
     def __init__(self, seed: int, size: int | None) -> None:
         self.random = random.Random(seed)
         self.size = size or self.random.randint(1, 60)
+        self.happened: Counter[str] = Counter()
         self.shape = self.random.choices([*SHAPES], [*SHAPES.values()])[0]
         self.ids = self.random.choice(("all", "all", "some", "none"))
         self.ids_of_calls = self.random.choice(("own", "own", "own", "reused"))
@@ -105,48 +107,35 @@ class _Chat:
 
     def write(self) -> list[BaseMessage]:
         for _ in range(self.random.choice((0, 1, 1, 1, 2, 3))):
-            self.add(SystemMessage(self.text()))
-        getattr(self, "write_" + self.shape.replace(" ", "_"))()
-        return self.messages
-
-    # --- Whole histories
-
-    def write_turns(self) -> None:
-        while len(self.messages) < self.size:
-            self.say_user()
+            self.say_system()
+        if self.shape == "assistant first":
             self.turn()
-            if self.chance("system in the middle"):
-                self.add(SystemMessage(self.text()))
-        if self.random.random() < 0.15:  # it ends while tools are called
+        if self.shape == "tools for ever":
+            self.say_user()
+        more = {
+            "tools for ever": self.round,
+            "users only": self.say_user,
+            "tools only": lambda: self.add(self.result(self.call())),
+            "systems only": self.say_system,
+            "no user": self.turn,
+        }.get(self.shape, self.whole_turn)
+        while len(self.messages) < (min(self.size, 6) if self.shape == "systems only" else self.size):
+            more()
+        if more == self.whole_turn and self.random.random() < 0.15:  # it ends while tools are called
             self.say_user()
             self.add(self.assistant(self.calls()))
-
-    def write_assistant_first(self) -> None:
-        self.turn()
-        self.write_turns()
-
-    def write_tools_for_ever(self) -> None:
-        self.say_user()
-        while len(self.messages) < self.size:
-            self.round()
-
-    def write_users_only(self) -> None:
-        while len(self.messages) < self.size:
-            self.say_user()
-
-    def write_tools_only(self) -> None:
-        while len(self.messages) < self.size:
-            self.add(self.result(self.call()))
-
-    def write_systems_only(self) -> None:
-        while len(self.messages) < min(self.size, 6):
-            self.add(SystemMessage(self.text()))
-
-    def write_no_user(self) -> None:
-        while len(self.messages) < self.size:
-            self.turn()
+        return self.messages
 
     # --- What they are made of
+
+    def whole_turn(self) -> None:
+        self.say_user()
+        self.turn()
+        if self.chance("system in the middle"):
+            self.say_system()
+
+    def say_system(self) -> None:
+        self.add(SystemMessage(self.text()))
 
     def say_user(self) -> None:
         name = self.random.choice(("Ada", "Dr. Who")) if self.chance("name") else None
@@ -272,7 +261,9 @@ class _Chat:
         return " ".join(self.random.choices(WORDS, k=self.random.choice((3, 8, 20, 60)))) + "."
 
     def chance(self, what: str) -> bool:
-        return self.random.random() < WEIGHTS[what]
+        happens = self.random.random() < WEIGHTS[what]
+        self.happened.update([what] * happens)
+        return happens
 
     def add(self, message: BaseMessage) -> None:
         if self.ids == "all" or (self.ids == "some" and self.random.random() < 0.5):

@@ -5,8 +5,8 @@
         model.invoke("Hi")
     assert len(server.requests) == 1
 
-It counts what it is sent, and refuses as the real API does, in the same words and forms: a context that is too large, a
-payload that is too large, and messages that OpenAI does not accept. What only other providers refuse it accepts.
+It counts what it is sent, and refuses, in the forms of the real API, a context that is too large, a payload that is too
+large, and messages that some provider does not accept.
 """
 
 from __future__ import annotations
@@ -15,30 +15,17 @@ import itertools
 import json
 import re
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from langchain_agentmem.language_models.tokens import TokenCounter
+from langchain_agentmem.testing import provider_problems
 
 Script = Callable[[dict[str, Any]], "dict[str, Any] | str"]
 """From a request to the assistant's message, or its text."""
 
-BLOCKS = {
-    "system": ("text",),
-    "developer": ("text",),
-    "user": ("text", "image_url", "input_audio", "refusal", "audio", "file"),
-    "assistant": ("text", "refusal"),
-    "tool": ("text", "image_url"),
-    "function": ("text",),
-}
-"""Roles, and the content blocks of each."""
-OVERFLOWS = {
-    "maximum": "This model's maximum context length is {limit} tokens. However, your messages resulted in {size}",
-    "configured": "Input tokens exceed the configured limit of {limit} tokens. Your messages resulted in {size}",
-}
-NAME = re.compile(r"[a-zA-Z0-9_-]+")
 TOO_LARGE = b"<html>\r\n<head><title>413 Request Entity Too Large</title></head>\r\n<body>\r\n\
 <center><h1>413 Request Entity Too Large</h1></center>\r\n<hr><center>nginx</center>\r\n</body>\r\n</html>\r\n"
 
@@ -62,10 +49,9 @@ class Loopback:
         sizes: The tokens of each request that could be counted.
     """
 
-    def __init__(self, limit_tokens: int, limit_bytes: int | None, script: Script | None, words: str) -> None:
+    def __init__(self, limit_tokens: int, limit_bytes: int | None, script: Script | None) -> None:
         self.limit_tokens = limit_tokens
         self.limit_bytes = limit_bytes
-        self.words = words
         self.script = script or (lambda request: "Well.")
         self.url = ""
         self.requests: list[dict[str, Any]] = []
@@ -94,14 +80,14 @@ class Loopback:
             if self.limit_bytes is not None and length > self.limit_bytes:
                 self.refusals.append((413, "Request Entity Too Large"))
                 return 413, TOO_LARGE
-            if error := invalid(request.get("messages") or []):
-                return self.refuse(400, error)
+            if problems := provider_problems(request.get("messages") or []):
+                return self.refuse(400, {"message": problems[0], "param": "messages"})
             tools = [tool["function"] for tool in request.get("tools") or ()]
             size = self.counter.count(request["messages"], tools=tools)
             self.sizes.append(size)
             if size > self.limit_tokens:
                 in_messages = self.counter.count(request["messages"])
-                return self.refuse(400, overflow(self.words, self.limit_tokens, in_messages, size - in_messages))
+                return self.refuse(400, overflow(self.limit_tokens, in_messages, size - in_messages))
             return 200, self.completion(request, size)
 
     def completion(self, request: dict[str, Any], size: int) -> dict[str, Any]:
@@ -127,7 +113,6 @@ def loopback(
     limit_tokens: int = 128_000,
     limit_bytes: int | None = None,
     script: Script | None = None,
-    words: str = "maximum",
 ) -> Iterator[Loopback]:
     """Serve while the block runs.
 
@@ -135,8 +120,6 @@ def loopback(
         limit_tokens: More tokens than this, of messages and tools, are refused.
         limit_bytes: A longer payload than this is refused with status 413, as a gateway in front of the API does.
         script: Answers; one request at a time. Default: says "Well.".
-        words: How a context that is too large is refused, see `OVERFLOWS`: of LangChain's client, "configured" makes a
-            `ContextOverflowError`, and "maximum" none, since it looks for the error's code in a text without it.
 
     Yields:
         The server.
@@ -144,7 +127,7 @@ def loopback(
     Raises:
         Exception: What the script raised first. The client was told status 500.
     """
-    server = Loopback(limit_tokens, limit_bytes, script, words)
+    server = Loopback(limit_tokens, limit_bytes, script)
     http = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"loopback": server}))
     http.daemon_threads = True
     server.url = f"http://127.0.0.1:{http.server_address[1]}/v1"
@@ -160,116 +143,14 @@ def loopback(
             raise server.failures[0]
 
 
-def overflow(words: str, limit: int, in_messages: int, in_functions: int) -> dict[str, Any]:
+def overflow(limit: int, in_messages: int, in_functions: int) -> dict[str, Any]:
     """OpenAI's error for a context that is too large."""
-    size = f"{in_messages + in_functions} tokens"
-    if in_functions and words == "maximum":
-        size += f" ({in_messages} in the messages, {in_functions} in the functions)"
-    whose = "messages or functions" if in_functions else "messages"
-    message = f"{OVERFLOWS[words].format(limit=limit, size=size)}. Please reduce the length of the {whose}."
+    message = (
+        f"This model's maximum context length is {limit} tokens. However, your messages resulted in "
+        f"{in_messages + in_functions} tokens ({in_messages} in the messages, {in_functions} in the functions). "
+        "Please reduce the length of the messages or functions."
+    )
     return {"message": message, "param": "messages", "code": "context_length_exceeded"}
-
-
-def invalid(messages: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
-    """OpenAI's error for the first thing in messages that it does not accept; None if it accepts them."""
-    if not messages:
-        return {
-            "message": "Invalid 'messages': empty array. Expected an array with minimum length 1, but got an empty "
-            "array instead.",
-            "param": "messages",
-            "code": "empty_array",
-        }
-    for place, message in enumerate(messages):
-        if error := _invalid_message(place, message):
-            return error
-    return _invalid_order(messages)
-
-
-def _invalid_message(place: int, message: Mapping[str, Any]) -> dict[str, Any] | None:
-    role, content, name = message.get("role"), message.get("content"), message.get("name")
-    if role not in BLOCKS:
-        known = ", ".join(f"'{each}'" for each in BLOCKS)
-        return {
-            "message": f"Invalid value: '{role}'. Supported values are: {known}.",
-            "param": f"messages[{place}].role",
-            "code": "invalid_value",
-        }
-    if content is None and not message.get("tool_calls") and not message.get("function_call"):
-        return {
-            "message": "Invalid value for 'content': expected a string, got null.",
-            "param": f"messages.[{place}].content",
-        }
-    for field, given in (("name", name), *_function_names(message)):
-        if given is not None and not NAME.fullmatch(given):
-            where = f"messages[{place}].{field}"
-            return {
-                "message": f"Invalid '{where}': string does not match pattern. Expected a string that matches the "
-                "pattern '^[a-zA-Z0-9_-]+$'.",
-                "param": where,
-                "code": "invalid_value",
-            }
-    return _invalid_block(place, role, content) if isinstance(content, list) else None
-
-
-def _invalid_block(place: int, role: str, content: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
-    for number, block in enumerate(content):
-        kind = block.get("type")
-        if kind == "image_url" and role not in {"user", "tool"}:
-            return {
-                "message": f"Invalid 'messages[{place}]'. Image URLs are only allowed for messages with role 'user', "
-                f"but this message with role '{role}' contains an image URL.",
-                "param": f"messages[{place}]",
-                "code": "invalid_value",
-            }
-        if kind not in BLOCKS[role]:
-            known = ", ".join(f"'{each}'" for each in BLOCKS[role])
-            return {
-                "message": f"Invalid value: '{kind}'. Supported values are: {known}.",
-                "param": f"messages[{place}].content[{number}].type",
-                "code": "invalid_value",
-            }
-    return None
-
-
-def _function_names(message: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    for number, call in enumerate(message.get("tool_calls") or ()):
-        yield f"tool_calls[{number}].function.name", call["function"]["name"]
-
-
-def _invalid_order(messages: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
-    """Each run of tool messages has to answer the calls before it, all of them, each once."""
-    waiting: dict[str, int | None] = {}
-    asking = 0
-    for place, message in enumerate(messages):
-        if message["role"] != "tool":
-            if open_calls := [key for key, answer in waiting.items() if answer is None]:
-                return _unanswered(asking, open_calls)
-            asking, waiting = place, {call["id"]: None for call in message.get("tool_calls") or ()}
-            continue
-        key = message.get("tool_call_id")
-        if key not in waiting:
-            return {
-                "message": "Invalid parameter: messages with role 'tool' must be a response to a preceeding message "
-                "with 'tool_calls'.",
-                "param": f"messages.[{place}].role",
-            }
-        if (answer := waiting[key]) is not None:
-            return {
-                "message": f"Invalid parameter: Duplicate value for 'tool_call_id' of '{key}', in messages[{answer}] "
-                f"and messages[{place}].",
-                "param": f"messages.[{place}].tool_call_id",
-            }
-        waiting[key] = place
-    open_calls = [key for key, answer in waiting.items() if answer is None]
-    return _unanswered(asking, open_calls) if open_calls else None
-
-
-def _unanswered(place: int, keys: Sequence[str]) -> dict[str, Any]:
-    return {
-        "message": "An assistant message with 'tool_calls' must be followed by tool messages responding to each "
-        f"'tool_call_id'. The following tool_call_ids did not have response messages: {', '.join(keys)}",
-        "param": f"messages.[{place + 1}].role",
-    }
 
 
 def chunks(completion: Mapping[str, Any], *, with_usage: bool) -> Iterator[dict[str, Any]]:

@@ -1,8 +1,32 @@
-"""Scripted models that summarize, for tests."""
+"""Scripted models that summarize, budgets, and conversations, for tests."""
 
 from __future__ import annotations
 
 import json
+
+from langchain_core.messages import AIMessage, HumanMessage
+
+from langchain_agentmem.compaction import ActiveContextPolicyConfig, ManagedMemoryConfig
+
+
+def budget(tokens, **policy):
+    """The configuration of a budget of so many estimated tokens."""
+    active = ActiveContextPolicyConfig(**policy)
+    return ManagedMemoryConfig(threshold_tokens=tokens, token_counter="estimate", active_context=active)
+
+
+def question(turn, prefix=""):
+    return HumanMessage(
+        f"{prefix}question-{turn:03} " + "how many are there in this basket " * 2, id=f"{prefix}q-{turn}"
+    )
+
+
+def talk(turns, prefix=""):
+    said = []
+    for turn in range(turns):
+        answer = f"{prefix}answer-{turn:03} " + "this many are in it " * 3
+        said += [question(turn, prefix), AIMessage(answer, id=f"{prefix}a-{turn}")]
+    return said
 
 
 class Summarizer:

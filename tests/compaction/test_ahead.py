@@ -3,61 +3,44 @@
 from __future__ import annotations
 
 import logging
-import os
-import signal
-import subprocess
-import sys
-import threading
+import textwrap
 import time
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.base.events import CompactionEvent
 from langchain_agentmem.compaction import graph_compactor as module
-from langchain_agentmem.compaction.compaction_config import ActiveContextPolicyConfig, ManagedMemoryConfig
 from langchain_agentmem.compaction.dropped_messages import messages_behind
 from langchain_agentmem.language_models.summarization import SummarizationConfig
 from langchain_agentmem.messages.message_marks import summary_in
 from langchain_agentmem.storage import jobs
 from langchain_agentmem.testing import provider_problems
+from tests.compaction.summarizers import budget
 
-from .asked import COUNTER, FILLER, REPLY
+from .asked import COUNTER, FILLER, LIMIT, Waiting
 
 CONFIG = {"configurable": {"thread_id": "t"}}
-LIMIT = 60
-"""Seconds in which whatever happens in the background has happened."""
-SETTINGS = ManagedMemoryConfig(
-    threshold_tokens=2_000,
-    token_counter="estimate",
-    # Without a timeout the model is asked in the very thread that wants to know.
-    active_context=ActiveContextPolicyConfig(summarization=SummarizationConfig(timeout=None)),
-)
+SETTINGS = budget(2_000, summarization=SummarizationConfig(timeout=None))
 
 
-class Model:
-    """Answers when it is let, and remembers in which threads it was asked."""
+# Asks a model that never answers, until it is killed.
+TALK = """
+    import sys, time
+    from langchain_core.messages import HumanMessage
+    from langchain_agentmem import AgentMemory
+    from langchain_agentmem.compaction import ManagedMemoryConfig
 
-    def __init__(self, *replies):
-        self.replies = list(replies)
-        self.threads = []
-        self.free = threading.Event()
-        self.free.set()
-        self.began = threading.Semaphore(0)
+    def model(messages):
+        print("asked", flush=True)
+        time.sleep(600)
 
-    def __call__(self, messages):
-        self.threads.append(threading.current_thread().name)
-        self.began.release()
-        assert self.free.wait(LIMIT)
-        reply = self.replies.pop(0) if self.replies else REPLY
-        if isinstance(reply, Exception):
-            raise reply
-        return reply
-
-    @property
-    def asked_in_a_turn(self):
-        return [name for name in self.threads if name != "agentmem-ahead"]
+    memory = AgentMemory(sys.argv[1])
+    settings = ManagedMemoryConfig(threshold_tokens=2_000, token_counter="estimate")
+    history = [HumanMessage("word " * 100, id=f"m{n}") for n in range(17)]
+    memory.compaction(model, settings, background=True).invoke(history, {"configurable": {"thread_id": "t"}})
+    time.sleep(600)
+"""
 
 
 def turns(first, last):
@@ -93,7 +76,7 @@ def until_passed(node, at, config=CONFIG):
 @pytest.mark.sqlite_suffices
 class TestAhead:
     def test_no_turn_waits_for_the_model(self, memory):
-        model = Model()
+        model = Waiting()
         node = node_of(memory, model)
         model.free.clear()
         at = until_near(node, model)  # and goes on while the model is at work
@@ -106,29 +89,13 @@ class TestAhead:
         assert COUNTER.count(context) < 2_000
         assert not provider_problems(context)
 
-    async def test_nor_where_it_is_awaited(self, memory):
-        model = Model()
-        node = node_of(memory, model)
-        for n in range(1, 120):
-            await node.ainvoke([*turns(0, n)], CONFIG)
-            assert node.compactor.ahead.wait(LIMIT)
-        assert len(model.threads) > 1
-        assert model.asked_in_a_turn == []
-
-    def test_as_long_as_it_is_not_needed_the_context_stays_as_it_is(self, memory):
-        model = Model()
-        node = node_of(memory, model)
-        at = until_near(node, model)
-        assert node.compactor.ahead.wait(LIMIT)
-        history = [*turns(0, at)]
-        assert node.invoke(history, CONFIG) == history
-        assert len(model.threads) == 1
-
-    def test_in_a_long_run_the_model_is_never_asked_in_a_turn(self, memory):
-        model = Model()
+    @pytest.mark.parametrize("awaited", [False, True])
+    async def test_in_a_long_run_the_model_is_never_asked_in_a_turn(self, memory, awaited):
+        model = Waiting()
         node = node_of(memory, model)
         for n in range(1, 200):
-            context = node.invoke([*turns(0, n)], CONFIG)
+            history = [*turns(0, n)]
+            context = await node.ainvoke(history, CONFIG) if awaited else node.invoke(history, CONFIG)
             assert node.compactor.ahead.wait(LIMIT)
             assert COUNTER.count(context) <= 2_000
         assert model.asked_in_a_turn == []
@@ -136,7 +103,7 @@ class TestAhead:
         assert len(model.threads) <= 1 + total / (2_000 * 0.4)
 
     def test_the_summary_lists_what_it_stands_for(self, memory):
-        model = Model()
+        model = Waiting()
         node = node_of(memory, model)
         at = until_near(node, model)
         assert node.compactor.ahead.wait(LIMIT)
@@ -146,24 +113,15 @@ class TestAhead:
         behind = [each.message_id for each in messages_behind(memory, summary, conversation_id="t")]
         assert behind == [each.id for each in turns(0, at) if each.id not in kept]
 
-    def test_hooks_are_told(self, url):
-        told = []
-        with AgentMemory(url, hooks=[told.append]) as memory:
-            model = Model()
-            node = node_of(memory, model)
-            until_near(node, model)
-            assert node.compactor.ahead.wait(LIMIT)
-        assert [each.status for each in told if isinstance(each, CompactionEvent)] == ["started", "completed"]
-
     def test_a_history_that_nobody_keeps_is_compacted_when_it_must_be(self, memory):
-        model = Model()
+        model = Waiting()
         node = node_of(memory, model)
         context, _ = until_passed(node, 1, config={})
         assert model.asked_in_a_turn == model.threads != []
         assert not provider_problems(context)
 
     def test_one_that_is_not_ready_in_time_is_not_waited_for(self, memory):
-        model = Model()
+        model = Waiting()
         node = node_of(memory, model)
         model.free.clear()
         at = until_near(node, model)
@@ -173,7 +131,7 @@ class TestAhead:
         assert node.compactor.ahead.wait(LIMIT)
 
     def test_on_another_branch_it_is_not_used(self, memory):
-        model = Model()
+        model = Waiting()
         node = node_of(memory, model)
         at = until_near(node, model)
         assert node.compactor.ahead.wait(LIMIT)
@@ -187,7 +145,7 @@ class TestAhead:
 class TestFailing:
     def test_a_model_that_fails_breaks_no_turn_and_is_asked_again(self, memory, monkeypatch, caplog):
         monkeypatch.setattr(jobs, "pause", lambda attempts: 0.0)
-        model = Model(RuntimeError("busy"), "")
+        model = Waiting(RuntimeError("busy"), "")
         node = node_of(memory, model)
         with caplog.at_level(logging.CRITICAL):
             at = until_near(node, model)
@@ -201,7 +159,7 @@ class TestFailing:
         assert not next(summary for each in context if (summary := summary_in(each))).provisional
 
     def test_what_was_deleted_meanwhile_is_not_kept(self, memory, raw):
-        model = Model()
+        model = Waiting()
         node = node_of(memory, model)
         model.free.clear()
         until_near(node, model)
@@ -211,7 +169,7 @@ class TestFailing:
         assert raw(memory, "select id from compaction") == []
 
     def test_closing_the_memory_meanwhile_breaks_nothing(self, url):
-        model = Model()
+        model = Waiting()
         with AgentMemory(url) as memory:
             node = node_of(memory, model)
             model.free.clear()
@@ -222,7 +180,7 @@ class TestFailing:
             assert memory.verify().ok
 
     def test_many_conversations_at_once(self, memory):
-        model = Model()
+        model = Waiting()
         node = node_of(memory, model)
         near = next(n for n in range(200) if COUNTER.count([*turns(0, n)]) > 1_700)
         for n in range(10):
@@ -234,7 +192,7 @@ class TestFailing:
 
 class TestOnce:
     def test_a_restart_uses_what_was_made_before(self, url):
-        model = Model()
+        model = Waiting()
         with AgentMemory(url) as memory:
             node = node_of(memory, model)
             at = until_near(node, model)
@@ -244,7 +202,7 @@ class TestOnce:
         assert model.threads == ["agentmem-ahead"]
 
     def test_two_memories_on_one_database_ask_the_model_once(self, url):
-        model = Model()
+        model = Waiting()
         with AgentMemory(url) as one, AgentMemory(url) as other:
             nodes = [node_of(each, model) for each in (one, other)]
             model.free.clear()
@@ -260,7 +218,7 @@ class TestOnce:
         assert len(model.threads) == 1
 
     def test_one_that_begins_when_another_has_just_ended_sees_it(self, url, monkeypatch):
-        model = Model()
+        model = Waiting()
         with AgentMemory(url) as one, AgentMemory(url) as other:
             late = node_of(other, model)
             begun = []
@@ -276,28 +234,10 @@ class TestOnce:
             assert late.compactor.ahead.wait(LIMIT)
         assert len(model.threads) == 1
 
-    def test_after_kill_9_the_next_process_does_it(self, url, monkeypatch, tmp_path):
-        program = (
-            "import sys, time\n"
-            "from langchain_core.messages import HumanMessage\n"
-            "from langchain_agentmem import AgentMemory\n"
-            "from langchain_agentmem.compaction.compaction_config import ManagedMemoryConfig\n"
-            "memory = AgentMemory(sys.argv[1])\n"
-            "def model(messages):\n"
-            "    print('asked', flush=True)\n"
-            "    time.sleep(600)\n"
-            "settings = ManagedMemoryConfig(threshold_tokens=2_000, token_counter='estimate')\n"
-            "node = memory.compaction(model, settings, background=True)\n"
-            "history = [HumanMessage('word ' * 100, id=f'm{n}') for n in range(17)]\n"
-            "node.invoke(history, {'configurable': {'thread_id': 't'}})\n"
-            "time.sleep(600)\n"
-        )
-        monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
-        with subprocess.Popen([sys.executable, "-c", program, url], stdout=subprocess.PIPE, text=True) as child:
-            assert child.stdout.readline() == "asked\n"
-            os.kill(child.pid, signal.SIGKILL)
+    def test_after_kill_9_the_next_process_does_it(self, url, forks):
+        assert forks.run_killed(textwrap.dedent(TALK), url, lines=1, after=0).stdout == "asked\n"
         history = [HumanMessage("word " * 100, id=f"m{n}") for n in range(18)]
-        model = Model()
+        model = Waiting()
         with AgentMemory(url) as memory:
             node = node_of(memory, model)
             node.invoke(history, CONFIG)
@@ -310,15 +250,13 @@ class TestOnce:
             assert memory.database.engine.read(jobs.waiting) == 0
 
 
-@pytest.mark.parametrize("thread", range(2))
-def test_shrinking_the_state_waits_for_no_model_either(memory, thread):
-    model = Model()
+def test_shrinking_the_state_waits_for_no_model_either(memory):
+    model = Waiting()
     node = node_of(memory, model, shrink=True)
-    config = {"configurable": {"thread_id": f"t{thread}"}}
     state = []
     for n in range(150):
         state += turns(n, n + 1)
-        update = node.invoke({"messages": list(state)}, config)
+        update = node.invoke({"messages": list(state)}, CONFIG)
         if update:
             state = list(update["messages"].value)
         assert node.compactor.ahead.wait(LIMIT)

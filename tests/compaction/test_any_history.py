@@ -124,7 +124,7 @@ def check_kept(sample, made, *, grace, keep_first=True, exactly=True):
 
 
 def tail_of(valid, grace):
-    """Where the protected tail begins, as document 003 has it."""
+    """Where the protected tail begins, as MARSYS has it."""
     assistants = [place for place, message in enumerate(valid) if isinstance(message, AIMessage)]
     if grace and assistants:
         return assistants[max(0, len(assistants) - grace)]

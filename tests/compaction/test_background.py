@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
+import textwrap
 import threading
 import time
+from functools import partial
 
 import pytest
 
@@ -20,29 +18,10 @@ from langchain_agentmem.conversations.log_entries import temporal
 from langchain_agentmem.messages.role_rounds import Attachment
 from langchain_agentmem.storage import jobs
 
+from .asked import LIMIT, Waiting
+
 SUMMARY = "The user asked about quince trees, and was told."
-LIMIT = 60
-"""Seconds in which whatever happens in the background has happened."""
-
-
-class Model:
-    """Answers when it is let, and remembers what it was asked."""
-
-    def __init__(self, *replies):
-        self.replies = list(replies)
-        self.asked = []
-        self.free = threading.Event()
-        self.free.set()
-        self.began = threading.Semaphore(0)
-
-    def __call__(self, messages):
-        self.asked.append("\n".join(message.text for message in messages))
-        self.began.release()
-        assert self.free.wait(LIMIT)
-        reply = self.replies.pop(0) if self.replies else f"{SUMMARY} ({len(self.asked)})"
-        if isinstance(reply, Exception):
-            raise reply
-        return reply
+Model = partial(Waiting, usual=lambda count: f"{SUMMARY} ({count})")
 
 
 @pytest.fixture
@@ -64,9 +43,27 @@ def started():
     yield start
     for each in all_:
         each.stop()
-        if isinstance(each._model, Model):
+        if isinstance(each._model, Waiting):
             each._model.free.set()
         assert each.wait(LIMIT)
+
+
+# Asks a model that never answers, until it is killed.
+TALK = """
+    import sys, time
+    from langchain_agentmem import AgentMemory
+    from langchain_agentmem.compaction import CompactorConfig, ContextCompactor
+
+    def model(messages):
+        print("asked", flush=True)
+        time.sleep(600)
+
+    session = AgentMemory(sys.argv[1]).session("s")
+    for n in range(4):
+        session.create_round(f"query{n:03}x of some length")
+    ContextCompactor(session, "Planner", model, CompactorConfig(threshold=3, retain_recent=1)).start()
+    time.sleep(600)
+"""
 
 
 def converse(session, *numbers, role="Planner"):
@@ -137,16 +134,13 @@ class TestConfig:
 
 
 class TestTrigger:
-    def test_below_the_threshold_nothing_happens(self, session, started):
+    def test_at_the_threshold_all_but_the_newest_are_summarized(self, session, started):
         model = Model()
         compactor = started(session, model)
         converse(session, 1, 2)
         quiet(compactor)
-        assert (model.asked, seen(session)) == ([], (names(1, 2), None))
-
-    def test_at_the_threshold_all_but_the_newest_are_summarized(self, session, started):
-        compactor = started(session, Model())
-        converse(session, 1, 2, 3)
+        assert (model.asked, seen(session)) == ([], (names(1, 2), None)), "below it nothing happens"
+        converse(session, 3)
         quiet(compactor)
         left, summary = seen(session)
         assert left == names(3)
@@ -383,11 +377,6 @@ class TestLifecycle:
         quiet(compactor)
         assert seen(session)[1] is not None
 
-    def test_it_begins_with_what_is_there(self, session, started):
-        converse(session, *range(4))
-        quiet(started(session, Model()))
-        assert seen(session)[1].end_index == 3
-
     def test_before_start_and_after_stop_nothing_happens(self, session):
         model = Model()
         compactor = ContextCompactor(session, "Planner", model, CompactorConfig(threshold=3, retain_recent=1))
@@ -403,25 +392,13 @@ class TestLifecycle:
         quiet(compactor)
         assert len(model.asked) == 1
 
-    def test_starting_twice_is_starting_once(self, session, started):
-        model = Model()
-        model.free.clear()
-        converse(session, *range(4))
-        compactor = started(session, model)
-        compactor.start()
-        assert model.began.acquire(timeout=LIMIT)
-        compactor.start()
-        assert sum(thread.name == "agentmem-rounds" for thread in threading.enumerate()) == 1
-        model.free.set()
-        quiet(compactor)
-        assert len(model.asked) == 1
-
     def test_stop_while_the_model_is_asked_neither_waits_nor_leaves_a_second_worker(self, session, started):
         model = Model()
         model.free.clear()
         converse(session, *range(4))
         compactor = started(session, model)
         assert model.began.acquire(timeout=LIMIT)
+        compactor.start()  # starting twice is starting once
         compactor.stop()
         assert not model.free.is_set()
         compactor.start()
@@ -437,54 +414,43 @@ class TestLifecycle:
         quiet(compactor)
         assert not any(thread.name == "agentmem-rounds" for thread in threading.enumerate())
 
-    def test_closing_the_memory_while_the_model_is_asked_breaks_nothing(self, url):
+    def test_closing_the_memory_while_the_model_is_asked_breaks_nothing(self, url, started):
         model = Model()
         model.free.clear()
         with AgentMemory(url) as memory:
             session = memory.session("s")
             converse(session, *range(4))
-            compactor = ContextCompactor(session, "Planner", model, CompactorConfig(threshold=3, retain_recent=1))
-            compactor.start()
+            compactor = started(session, model)
             assert model.began.acquire(timeout=LIMIT)
         model.free.set()
         quiet(compactor)
         with AgentMemory(url) as memory:
             assert memory.verify().ok
             session = memory.session("s")
-            compactor = ContextCompactor(session, "Planner", Model(), CompactorConfig(threshold=3, retain_recent=1))
-            compactor.start()
-            quiet(compactor)
+            quiet(started(session, Model()))
             assert seen(session)[1].end_index == 3
 
-    def test_a_restart_goes_on(self, url):
+    def test_a_restart_goes_on(self, url, started):
         with AgentMemory(url) as memory:
             session = memory.session("s")
             converse(session, *range(4))
-            compactor = ContextCompactor(session, "Planner", Model(), CompactorConfig(threshold=3, retain_recent=1))
-            compactor.start()
-            quiet(compactor)
+            quiet(started(session, Model()))
         with AgentMemory(url) as memory:
             model, session = Model(), memory.session("s")
             assert seen(session)[1].end_index == 3
-            compactor = ContextCompactor(session, "Planner", model, CompactorConfig(threshold=3, retain_recent=1))
-            compactor.start()
+            compactor = started(session, model)
             converse(session, 4, 5)
             quiet(compactor)
             assert len(model.asked) == 1
             assert "question001x" not in model.asked[0]
             assert seen(session)[1].end_index == 5
 
-    def test_two_memories_on_one_database_ask_the_model_once(self, url):
+    def test_two_memories_on_one_database_ask_the_model_once(self, url, started):
         model = Model()
         model.free.clear()
         with AgentMemory(url) as one, AgentMemory(url) as other:
             converse(one.session("s"), *range(4))
-            compactors = [
-                ContextCompactor(each.session("s"), "Planner", model, CompactorConfig(threshold=3, retain_recent=1))
-                for each in (one, other)
-            ]
-            for each in compactors:
-                each.start()
+            compactors = [started(each.session("s"), model) for each in (one, other)]
             assert model.began.acquire(timeout=LIMIT)
             assert not model.began.acquire(timeout=0.5)
             model.free.set()
@@ -493,33 +459,13 @@ class TestLifecycle:
             assert len(model.asked) == 1
             assert seen(other.session("s"))[1].end_index == 3
 
-    def test_after_kill_9_the_next_process_does_it(self, url, monkeypatch):
-        program = (
-            "import sys, time\n"
-            "from langchain_agentmem import AgentMemory\n"
-            "from langchain_agentmem.compaction.role_compactor import CompactorConfig, ContextCompactor\n"
-            "memory = AgentMemory(sys.argv[1])\n"
-            "session = memory.session('s')\n"
-            "for n in range(4):\n"
-            "    session.create_round(f'query{n:03}x of some length')\n"
-            "def model(messages):\n"
-            "    print('asked', flush=True)\n"
-            "    time.sleep(600)\n"
-            "compactor = ContextCompactor(session, 'Planner', model, CompactorConfig(threshold=3, retain_recent=1))\n"
-            "compactor.start()\n"
-            "time.sleep(600)\n"
-        )
-        monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
-        with subprocess.Popen([sys.executable, "-c", program, url], stdout=subprocess.PIPE, text=True) as child:
-            assert child.stdout.readline() == "asked\n"
-            os.kill(child.pid, signal.SIGKILL)
+    def test_after_kill_9_the_next_process_does_it(self, url, forks, started):
+        assert forks.run_killed(textwrap.dedent(TALK), url, lines=1, after=0).stdout == "asked\n"
         with AgentMemory(url) as memory:
             memory.database.worker._now = lambda: time.time_ns() // 1000 + 60_000_000  # its lease has run out
             session = memory.session("s")
             assert seen(session)[1] is None
-            compactor = ContextCompactor(session, "Planner", Model(), CompactorConfig(threshold=3, retain_recent=1))
-            compactor.start()
-            quiet(compactor)
+            quiet(started(session, Model()))
             assert seen(session)[1].end_index == 3
             assert memory.database.engine.read(jobs.waiting) == 0
 

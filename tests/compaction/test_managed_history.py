@@ -1,9 +1,8 @@
 """A managed conversation as LangChain's chat history: what a chain is given stays in the budget, all of it is kept."""
 
 import pytest
-from langchain_core.chat_history import BaseChatMessageHistory
 from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
-from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
 from langchain_core.runnables import RunnableLambda
 from langchain_core.runnables.history import RunnableWithMessageHistory
@@ -16,14 +15,14 @@ from langchain_agentmem.compaction import (
 )
 from langchain_agentmem.language_models.tokens import TokenCounter
 from langchain_agentmem.testing import assert_valid_for_providers
-from tests.compaction.summarizers import Summarizer
+from tests.compaction.summarizers import Summarizer, budget
 
 pytestmark = [
     pytest.mark.sqlite_suffices,
     pytest.mark.filterwarnings("ignore:.*RunnableWithMessageHistory"),  # which is used all the same
 ]
 
-SMALL = ManagedMemoryConfig(threshold_tokens=600, token_counter="estimate")
+SMALL = budget(600)
 CONFIG = {"configurable": {"session_id": "c"}}
 
 
@@ -101,30 +100,6 @@ class TestAChatHistory:
         assert_valid_for_providers(chat.messages)
         assert len(chat.raw_messages) == len(chat.get_raw_messages()) == 40
 
-    def test_of_a_plain_conversation_both_are_everything(self, memory):
-        chat = memory.conversation("c")
-        fill(chat, 3)
-        assert chat.raw_messages == chat.messages
-        assert len(chat.messages) == 6
-
-    async def test_it_keeps_the_contract_of_a_chat_history(self, memory):
-        chat = memory.managed_conversation("c")
-        assert isinstance(chat, BaseChatMessageHistory)
-        assert chat.messages == []
-        said = [SystemMessage("Be brief.", id="s"), HumanMessage("Hi", id="h"), AIMessage("Hello", id="a")]
-        chat.add_messages(said)
-        assert chat.messages == said
-        assert chat.messages is not chat.messages
-        chat.add_user_message("How are you?")
-        await chat.aadd_messages([AIMessage("Well.")])
-        assert [each.type for each in chat.messages] == ["system", "human", "ai", "human", "ai"]
-        assert str(chat).count("\n") == 4
-        chat.clear()
-        assert chat.messages == chat.raw_messages == []
-        await chat.aadd_messages(said)
-        await chat.aclear()
-        assert await chat.aget_messages() == []
-
 
 class TestHandingBack:
     """LangChain adds what it was given again where another process has compacted in between."""
@@ -183,12 +158,6 @@ class TestCounting:
         assert chat.count_tokens() == 35 + 3
         assert await chat.acount_tokens() == 35 + 3
         assert chat.count_tokens("estimate") == TokenCounter("estimate").count_message(HumanMessage("12345"))
-
-    def test_a_counter_object_of_the_configuration_is_the_one(self, memory):
-        counter = TokenCounter(len, message_overhead=100)
-        chat = memory.managed_conversation("c", config=ManagedMemoryConfig(token_counter=counter))
-        chat.add_messages([HumanMessage("12345", id="h")])
-        assert chat.count_tokens() == 105
 
 
 def test_an_experience_is_proposed_from_everything_that_was_said(memory, tmp_path):

@@ -34,18 +34,18 @@ from langchain_agentmem import AgentMemory
 from langchain_agentmem.base.events import CompactionEvent
 from langchain_agentmem.compaction.compaction_config import ManagedMemoryConfig
 from langchain_agentmem.compaction.compaction_middleware import CompactionMiddleware
-from langchain_agentmem.compaction.graph_compactor import ContextView
+from langchain_agentmem.compaction.graph_compactor import Compactor, ContextView
 from langchain_agentmem.compaction.overflow_recovery import provider_of
 from langchain_agentmem.errors import InvalidInput, StorageError
 from langchain_agentmem.language_models.tokens import TokenCounter
 from langchain_agentmem.messages.message_marks import summary_in
 from langchain_agentmem.testing import provider_problems
-from tests.compaction.summarizers import Summarizer
+from tests.compaction.summarizers import Summarizer, budget
 
 pytestmark = pytest.mark.sqlite_suffices
 
-SMALL = ManagedMemoryConfig(threshold_tokens=1_000, token_counter="estimate")
-MIDDLING = ManagedMemoryConfig(threshold_tokens=4_000, token_counter="estimate")
+SMALL = budget(1_000)
+MIDDLING = budget(4_000)
 LARGE = ManagedMemoryConfig(token_counter="estimate")
 COUNTER = TokenCounter("estimate")
 TALK = "how many apples are there in this basket and in the other one " * 4
@@ -140,40 +140,25 @@ def questions(messages):
 
 
 class TestTheView:
+    @pytest.mark.parametrize("awaited", [False, True])
     @pytest.mark.parametrize("somebody_elses", [False, True], ids=["our checkpointer", "LangGraph's"])
-    def test_is_what_the_model_is_shown_and_the_state_keeps_everything(self, memory, somebody_elses):
+    async def test_is_what_the_model_is_shown_and_the_state_keeps_everything(self, memory, somebody_elses, awaited):
         model = Scripted()
         saver = InMemorySaver() if somebody_elses else memory.checkpointer
         agent = agent_of(memory, model, checkpointer=saver)
         for turn in range(25):
-            ask(agent, turn)
+            await aask(agent, turn) if awaited else ask(agent, turn)
             shown = model.shown[-1]
             assert not provider_problems(shown)
             assert questions(shown)[0] == "question-000"
             assert questions(shown)[-1] == f"question-{turn:03}"
             assert COUNTER.count(shown) <= 1_000
         assert any(summary_in(message) for message in model.shown[-1])
-        state = agent.get_state(on()).values["messages"]
-        assert questions(state) == [f"question-{turn:03}" for turn in range(25)]
-        assert not any(summary_in(message) for message in state)
-
-    async def test_awaited_as_well(self, memory):
-        model = Scripted()
-        agent = agent_of(memory, model)
-        for turn in range(25):
-            await aask(agent, turn)
-            assert not provider_problems(model.shown[-1])
-            assert COUNTER.count(model.shown[-1]) <= 1_000
+        everything = "\n".join(model.asked) + texts(model.shown[-1])
+        assert all(f"question-{turn:03}" in everything for turn in range(25)), "whatever left it was summarized"
         state = (await agent.aget_state(on())).values["messages"]
         assert questions(state) == [f"question-{turn:03}" for turn in range(25)]
-
-    def test_whatever_left_it_was_summarized(self, memory):
-        model = Scripted()
-        agent = agent_of(memory, model)
-        for turn in range(25):
-            ask(agent, turn)
-        everything = "\n".join(model.asked) + texts(model.shown[-1])
-        assert all(f"question-{turn:03}" in everything for turn in range(25))
+        assert not any(summary_in(message) for message in state)
 
     def test_of_a_short_history_is_the_history(self, memory):
         model = Scripted()
@@ -211,20 +196,12 @@ class TestTheView:
             ask(agent, turn, on("answers"))
         assert model.asked
 
-    def test_is_made_by_the_model_that_was_given(self, memory):
-        model, summarizer = Scripted(), Summarizer()
-        agent = agent_of(memory, model, summarizer=summarizer)
-        for turn in range(15):
-            ask(agent, turn)
-        assert summarizer.asked
-        assert not model.asked
-
     def test_costs_no_second_call_after_a_restart(self, url, clock):
         with AgentMemory(url, clock=clock) as memory:
-            agent = agent_of(memory, Scripted(), summarizer=(before := Summarizer()))
-            for turn in range(12):
-                ask(agent, turn)
+            agent = agent_of(memory, model := Scripted(), summarizer=(before := Summarizer()))
+            long_talk(agent)
         assert before.asked
+        assert not model.asked, "it is made by the model that was given"
         with AgentMemory(url, clock=clock) as memory:
             model = Scripted()
             agent = agent_of(memory, model, summarizer=(after := Summarizer()))
@@ -244,18 +221,6 @@ class TestTheView:
             assert questions(memory.conversation(f"thread-{n}").messages) == [
                 f"question-{100 * n + turn:03}" for turn in range(12)
             ]
-
-    async def test_is_of_the_task(self, memory):
-        model = Scripted()
-        agent = agent_of(memory, model)
-
-        async def talk(n):
-            for turn in range(12):
-                await aask(agent, 100 * n + turn, on(f"thread-{n}"))
-
-        await asyncio.gather(*map(talk, range(4)))
-        for shown in model.shown:
-            assert len({each[:10] for each in questions(shown)}) == 1
 
     def test_without_a_thread_is_remembered_by_the_object_alone(self, memory):
         model = Scripted()
@@ -281,9 +246,10 @@ class TestTheView:
 class TestTheWindow:
     SHARE = ManagedMemoryConfig(threshold_fraction=0.5, token_counter="estimate")
 
-    def test_is_what_the_agents_model_tells(self, memory):
-        model = Scripted(profile={"max_input_tokens": 2_000})
-        agent = agent_of(memory, model, self.SHARE)
+    @pytest.mark.parametrize("given", [False, True])
+    def test_is_what_the_agents_model_tells_or_what_is_given(self, memory, given):
+        model = Scripted() if given else Scripted(profile={"max_input_tokens": 2_000})
+        agent = agent_of(memory, model, self.SHARE, window=2_000 if given else None)
         for turn in range(15):
             ask(agent, turn)
             assert COUNTER.count(model.shown[-1]) <= 1_000
@@ -313,22 +279,6 @@ class TestTheWindow:
         agent = agent_of(memory, Scripted(), self.SHARE)
         with pytest.raises(InvalidInput, match="window"):
             ask(agent, 0)
-
-    def test_may_be_given(self, memory):
-        model = Scripted()
-        agent = agent_of(memory, model, self.SHARE, window=2_000)
-        for turn in range(15):
-            ask(agent, turn)
-            assert COUNTER.count(model.shown[-1]) <= 1_000
-
-    def test_it_can_be_built_from_a_path(self, tmp_path):
-        model = Scripted()
-        own = CompactionMiddleware(tmp_path / "agent.db", config=SMALL)
-        agent = create_agent(model, [], middleware=[own], checkpointer=InMemorySaver())
-        long_talk(agent)
-        assert model.asked
-        with AgentMemory(tmp_path / "agent.db") as memory:
-            assert len(questions(memory.conversation("t").messages)) == 12
 
     @pytest.mark.parametrize(
         ("told", "known"),
@@ -376,22 +326,18 @@ def long_talk(agent, turns=12):
 
 
 class TestARefusal:
-    def test_is_answered_by_a_smaller_context(self, memory):
-        model = Scripted(limit=1_500)
-        agent = agent_of(memory, model, LARGE)
-        long_talk(agent, 20)
-        sizes = list(map(COUNTER.count, model.shown))
-        assert any(size > 1_500 for size in sizes), "or nothing was refused"
-        assert len(questions(agent.get_state(on()).values["messages"])) == 20
-        assert all(not provider_problems(shown) for shown in model.shown)
-        assert all(questions(shown)[0] == "question-000" for shown in model.shown)
-
-    async def test_is_answered_when_awaited(self, memory):
+    @pytest.mark.parametrize("awaited", [False, True])
+    async def test_is_answered_by_a_smaller_context(self, memory, awaited):
         model = Scripted(limit=1_500)
         agent = agent_of(memory, model, LARGE)
         for turn in range(20):
-            await aask(agent, turn)
+            await aask(agent, turn) if awaited else ask(agent, turn)
         assert sum(COUNTER.count(shown) > 1_500 for shown in model.shown) == 1
+        everything = "\n".join(model.asked) + texts(model.shown[-1])
+        assert all(f"question-{turn:03}" in everything for turn in range(20)), "nothing is left out of the summary"
+        assert len(questions(agent.get_state(on()).values["messages"])) == 20
+        assert all(not provider_problems(shown) for shown in model.shown)
+        assert all(questions(shown)[0] == "question-000" for shown in model.shown)
 
     def test_is_remembered_for_its_thread_alone(self, memory):
         model = Scripted(limit=1_500)
@@ -439,7 +385,7 @@ class TestARefusal:
             return ContextView(messages[:1], 100 - attempt)
             yield
 
-        monkeypatch.setattr("langchain_agentmem.compaction.compaction_middleware.recovering_state", smaller)
+        monkeypatch.setattr(Compactor, "smaller", smaller)
         errors = [ContextOverflowError(f"refusal {n}") for n in range(5)]
         errors[0].__cause__ = cause = ValueError("400")
         model = Scripted(refuse=lambda call: errors[call - 1])
@@ -451,13 +397,6 @@ class TestARefusal:
         assert attempts == [1, 2]
         assert len(model.shown) == 3
 
-    def test_of_what_cannot_be_smaller_is_raised(self, memory):
-        model = Scripted(refuse=lambda call: ContextOverflowError("refused"))
-        agent = agent_of(memory, model, LARGE)
-        with pytest.raises(ContextOverflowError, match="refused"):
-            ask(agent, 0)
-        assert len(model.shown) == 1
-
     def test_that_cannot_be_answered_is_raised_and_not_what_went_wrong_with_it(self, memory, monkeypatch):
         model = Scripted()
         agent = agent_of(memory, model, LARGE)
@@ -467,25 +406,10 @@ class TestARefusal:
             raise StorageError("The disk is full.")
             yield
 
-        monkeypatch.setattr("langchain_agentmem.compaction.compaction_middleware.recovering_state", broken)
+        monkeypatch.setattr(Compactor, "smaller", broken)
         model.refuse = lambda call: ContextOverflowError("refused")
         with pytest.raises(ContextOverflowError, match="refused"):
             ask(agent, 5)
-
-    @pytest.mark.parametrize(
-        "error",
-        [
-            Refused(413),
-            Refused(400, "This model's maximum context length is 4096 tokens."),
-            Refused(400, "prompt is too long: 213000 tokens > 200000 maximum"),
-        ],
-        ids=str,
-    )
-    def test_is_known_by_whatever_a_provider_says(self, memory, error):
-        model = Scripted(refuse=lambda call: error if call == 8 else None)
-        agent = agent_of(memory, model, LARGE)
-        long_talk(agent, 9)
-        assert len(model.shown[8]) < len(model.shown[7])
 
     @pytest.mark.parametrize("error", [Refused(429, "Too many requests"), ValueError("What?"), Refused(500)], ids=str)
     def test_of_another_kind_passes_as_it_is(self, memory, error):
@@ -507,13 +431,6 @@ class TestARefusal:
             ask(agent, 7)
         assert len(model.shown) == 9
 
-    def test_leaves_nothing_out_of_the_summary(self, memory):
-        model = Scripted(limit=1_500)
-        agent = agent_of(memory, model, LARGE)
-        long_talk(agent, 15)
-        everything = "\n".join(model.asked) + texts(model.shown[-1])
-        assert all(f"question-{turn:03}" in everything for turn in range(15))
-
 
 class TestAsAContextEdit:
     def agent(self, memory, model, config=SMALL, **options):
@@ -522,22 +439,15 @@ class TestAsAContextEdit:
             model, [], middleware=[ContextEditingMiddleware(edits=[own])], checkpointer=memory.checkpointer
         )
 
-    def test_it_puts_the_view_in_the_place_of_the_messages(self, memory):
+    @pytest.mark.parametrize("awaited", [False, True])
+    async def test_it_puts_the_view_in_the_place_of_the_messages(self, memory, awaited):
         model = Scripted()
         agent = self.agent(memory, model)
         for turn in range(20):
-            ask(agent, turn)
+            await aask(agent, turn) if awaited else ask(agent, turn)
             assert COUNTER.count(model.shown[-1]) <= 1_000
         assert len(questions(agent.get_state(on()).values["messages"])) == 20
         assert len(questions(memory.conversation("t").messages)) == 20, "the thread is that of the run"
-
-    async def test_in_an_awaited_agent(self, memory):
-        model = Scripted()
-        agent = self.agent(memory, model)
-        for turn in range(20):
-            await aask(agent, turn)
-            assert COUNTER.count(model.shown[-1]) <= 1_000
-        assert len(questions(memory.conversation("t").messages)) == 20
 
     def test_by_hand_it_changes_the_list_and_no_message(self, memory):
         history = [each for turn in range(12) for each in (question(turn), AIMessage(f"answer {TALK}", id=f"a-{turn}"))]
@@ -589,43 +499,18 @@ class TestItsTools:
 
 
 class TestWhatItTells:
-    def test_hooks_hear_of_every_compaction(self, url, clock):
+    @pytest.mark.parametrize(("config", "limit"), [(SMALL, None), (LARGE, 1_500)], ids=["budget", "refusal"])
+    def test_hooks_hear_of_every_compaction(self, url, clock, config, limit):
         events = []
         with AgentMemory(url, clock=clock, hooks=[events.append]) as memory:
-            own = CompactionMiddleware(memory, Summarizer(), SMALL, agent_name="counter", tools=False)
-            agent = create_agent(Scripted(), [], middleware=[own], checkpointer=memory.checkpointer)
-            long_talk(agent)
+            own = CompactionMiddleware(memory, Summarizer(), config, agent_name="counter", tools=False)
+            agent = create_agent(Scripted(limit=limit), [], middleware=[own], checkpointer=memory.checkpointer)
+            long_talk(agent, 15)
         told = [event for event in events if isinstance(event, CompactionEvent)]
         assert [event.status for event in told[:2]] == ["started", "completed"]
         assert {(event.session_id, event.agent_name) for event in told} == {("t", "counter")}
         assert told[1].pre_tokens > 1_000 > told[1].post_tokens > 0
         assert told[1].stages_run
-
-    def test_hooks_hear_of_a_recovery(self, url, clock):
-        events = []
-        with AgentMemory(url, clock=clock, hooks=[events.append]) as memory:
-            agent = agent_of(memory, Scripted(limit=1_500), LARGE)
-            long_talk(agent, 15)
-        told = [event.status for event in events if isinstance(event, CompactionEvent)]
-        assert told[:2] == ["started", "completed"]
-
-    def test_the_custom_stream_tells_too(self, memory):
-        agent = agent_of(memory, Scripted())
-        told = []
-        for turn in range(12):
-            told += list(agent.stream({"messages": [question(turn)]}, on(), stream_mode="custom"))
-        told = [each for each in told if each.get("type") != "agentmem"]  # those are the steps, see test_traces.py
-        assert {"started", "completed"} == {each["status"] for each in told}
-
-    def test_nothing_else_is_in_the_stream_of_messages(self, memory):
-        model = Scripted()
-        agent = agent_of(memory, model)
-        for turn in range(12):
-            streamed = [
-                message for message, _ in agent.stream({"messages": [question(turn)]}, on(), stream_mode="messages")
-            ]
-            assert "".join(message.text for message in streamed) == f"answer {turn + 1} {TALK}"
-        assert model.asked
 
 
 class TestAmongOthers:
@@ -748,10 +633,3 @@ class TestWithoutLangchain:
         )
         done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
         assert "pip install 'langchain-agentmem[agents]'" in done.stdout
-
-    def test_importing_the_package_does_not_load_langchain(self):
-        program = (
-            "import sys, langchain_agentmem, langchain_agentmem.compaction; print('langchain.agents' in sys.modules)"
-        )
-        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-        assert done.stdout.strip() == "False"

@@ -5,7 +5,6 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, Tool
 
 from langchain_agentmem.compaction import (
     BackwardPackingConfig,
-    SummarizationConfig,
     ToolOffloadConfig,
     ToolTruncationConfig,
     asummarization,
@@ -56,10 +55,6 @@ class TestToolTruncation:
         assert cut[4] is said[4], "the last assistant message and what follows is protected"
         assert [one is other for one, other in zip(cut, said, strict=True)] == [True, True, False, True, True]
         assert said[2].content == LONG
-
-    def test_doing_it_twice_is_doing_it_once(self):
-        once = tool_truncation([HumanMessage("go"), *round_of(1, LONG), *round_of(2)], counter=COUNTER)
-        assert tool_truncation(once, counter=COUNTER) == once
 
     @pytest.mark.parametrize("text", [LONG, "漢字" * 4000, "x" * 20_000, "🙂" * 5000, "\n" * 9000 + "a"])
     @pytest.mark.parametrize("most", [1, 5, 50])
@@ -123,12 +118,6 @@ class TestBackwardPacking:
         assert len(packed) > 6
         assert_valid_for_providers(packed)
 
-    def test_a_bundle_that_does_not_fit_takes_nothing_with_it(self):
-        said = [HumanMessage("goal"), *round_of(1), *round_of(2, LONG), *round_of(3)]
-        packed = backward_packing(said, max_tokens=100, counter=COUNTER)
-        assert [message.id for message in packed[1:]] == ["ai-3", "tool-3"]
-        assert_valid_for_providers(packed)
-
     def test_what_must_stay_stays_even_above_the_target(self):
         said = [HumanMessage(LONG), *round_of(1), *round_of(2)]
         packed = backward_packing(said, max_tokens=10, counter=COUNTER)
@@ -155,20 +144,6 @@ class TestSlidingWindow:
         assert_valid_for_providers(shown)
         assert sliding_window(shown, max_tokens=300, counter=COUNTER) == shown
 
-    def test_a_bundle_is_shown_whole_or_not_at_all(self):
-        calls = [call(number) for number in range(3)]
-        said = [
-            HumanMessage("go"),
-            AIMessage("", tool_calls=calls),
-            *(ToolMessage("result " * 60, tool_call_id=each["id"]) for each in calls),
-            HumanMessage("next"),
-            AIMessage("done"),
-        ]
-        for most in range(1, cost(said) + 20, 7):
-            shown = sliding_window(said, max_tokens=most, counter=COUNTER)
-            assert_valid_for_providers(shown)
-            assert sum(isinstance(message, ToolMessage) for message in shown) in (0, 3)
-
 
 class TestSummarization:
     def test_the_oldest_become_a_summary(self):
@@ -187,47 +162,12 @@ class TestSummarization:
         assert all(f"result-{number:02}" in model.everything + shown for number in range(20))
         assert "the goal" in model.everything
 
-    def test_small_enough_is_left_alone(self):
-        model = Summarizer()
-        said = [HumanMessage("goal"), *round_of(1)]
-        assert summarization(said, model=model, max_tokens=500, counter=COUNTER) == said
-        assert not model.asked
-
-    def test_it_goes_on_from_the_summary_before(self):
-        model = Summarizer()
-        said = [HumanMessage("the goal")]
-        for number in range(20):
-            said += round_of(number, "result " * 10)
-        made = summarization(said, model=model, max_tokens=400, counter=COUNTER)
-        for number in range(20, 40):
-            made += round_of(number, "result " * 10)
-        again = summarization(made, model=model, max_tokens=400, counter=COUNTER)
-        assert sum(summary_in(message) is not None for message in again) == 1
-        assert "Summary number 1" in model.asked[1]
-        assert again[0].content == "the goal"
-
-    def test_only_what_a_user_said_leaves_the_last_of_it(self):
-        said = [HumanMessage(f"wish {number} " * 20, id=f"w-{number}") for number in range(20)]
-        made = summarization(said, model=Summarizer(), max_tokens=300, counter=COUNTER)
-        assert made[0] is said[0]
-        assert made[-1] is said[-1]
-        assert cost(made) <= 300
-
     async def test_awaited(self):
         said = [HumanMessage("the goal")]
         for number in range(20):
             said += round_of(number, "result " * 10)
         made = await asummarization(said, model=Summarizer(), max_tokens=400, counter=COUNTER)
         assert made == summarization(said, model=Summarizer(), max_tokens=400, counter=COUNTER)
-
-    def test_without_a_model_it_is_made_of_what_was_said(self):
-        said = [HumanMessage("Find the kettle.")]
-        for number in range(20):
-            said += round_of(number, f"shelf {number} is empty")
-        made = summarization(said, model=None, max_tokens=300, counter=COUNTER, config=SummarizationConfig())
-        summary = next(found for message in made if (found := summary_in(message)))
-        assert summary.provisional
-        assert "look" in summary.summary
 
 
 class TestProtectedTails:
@@ -256,21 +196,11 @@ class TestProtectedTails:
 
 
 class TestRepair:
-    def test_a_sound_history_is_given_back_as_it_is(self):
-        said = [SystemMessage("sys"), HumanMessage("go"), *round_of(1), AIMessage("done")]
-        mended = repaired(said)
-        assert all(one is other for one, other in zip(mended, said, strict=True))
-
     def test_a_late_result_moves_to_its_call(self):
         ai, tool = round_of(1)
         mended = repaired([HumanMessage("go"), ai, HumanMessage("still there?"), tool])
         assert [type(message) for message in mended] == [HumanMessage, AIMessage, ToolMessage, HumanMessage]
         assert mended[2] is tool
-
-    def test_interleaved_results_move_to_their_calls(self):
-        (first, one), (second, two) = round_of(1), round_of(2)
-        mended = repaired([HumanMessage("go"), first, second, two, one])
-        assert mended[1:] == [first, one, second, two]
 
     def test_a_call_without_a_result_gets_one_that_says_so(self):
         mended = repaired([HumanMessage("go"), round_of(1)[0], HumanMessage("hm")])

@@ -1,7 +1,7 @@
 """OpenAI's real client, and a server that refuses as the real one does: an agent of 200 turns never fails.
 
-Every request that arrives is looked at: whether any provider would accept it, and whether the user's first instruction
-still stands in it, word for word.
+The server refuses what any provider would refuse, and every request that arrives is looked at: whether the user's first
+instruction still stands in it, word for word.
 """
 
 from __future__ import annotations
@@ -13,14 +13,13 @@ import re
 
 import pytest
 from langchain.agents import create_agent
-from langchain_core.messages import HumanMessage, ToolMessage, convert_to_messages
+from langchain_core.messages import HumanMessage, ToolMessage
 from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.compaction.compaction_config import ManagedMemoryConfig
 from langchain_agentmem.compaction.compaction_middleware import CompactionMiddleware
-from langchain_agentmem.testing import provider_problems
 
 from .loopback import calls, loopback
 
@@ -142,12 +141,10 @@ def asked(server):
 
 
 def check(server, turns=TURNS):
-    """Whether whatever arrived is valid for every provider and begins with what was said first."""
+    """Whether whatever arrived begins with what was said first."""
     requests = asked(server)
     assert len(requests) >= turns
     for messages in requests:
-        problems = provider_problems(convert_to_messages(messages))
-        assert not problems, problems
         assert text_of(messages[0]) == SYSTEM
         assert text_of(messages[1]) == FIRST
 
@@ -199,17 +196,6 @@ class TestAnAgentOf200Turns:
 
 
 class TestOtherRefusals:
-    @pytest.mark.parametrize("words", ["maximum", "configured"])
-    def test_each_of_the_errors_of_the_client_is_known(self, memory, words):
-        harbour = Harbour()
-        with loopback(limit_tokens=LIMIT, script=harbour, words=words) as server:
-            agent = agent_on(server, memory)
-            for turn in range(15):
-                agent.invoke({"messages": [said(turn)]}, on("harbour"))
-        assert server.refusals
-        check(server, 15)
-        check_state(agent, "harbour", 15)
-
     def test_a_payload_of_too_many_bytes_loses_images_and_no_words(self, memory):
         harbour = Harbour()
         with loopback(limit_bytes=200_000, script=harbour) as server:

@@ -21,18 +21,10 @@ from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.language_models.model_calls import Ask, perform
 from langchain_agentmem.messages.message_marks import KeptImage, summary_message
 from langchain_agentmem.testing import assert_valid_for_providers
-from tests.compaction.summarizers import Summarizer
+from tests.compaction.summarizers import Summarizer, budget, talk
 
-SMALL = ManagedMemoryConfig(threshold_tokens=600, token_counter="estimate")
+SMALL = budget(600)
 THREAD = {"configurable": {"thread_id": "t"}}
-
-
-def talk(turns, prefix=""):
-    said = []
-    for turn in range(turns):
-        said.append(HumanMessage(f"{prefix}question-{turn:03} " + "how many are in it " * 4, id=f"{prefix}q-{turn}"))
-        said.append(AIMessage(f"{prefix}answer-{turn:03} " + "this many are in it " * 3, id=f"{prefix}a-{turn}"))
-    return said
 
 
 @pytest.mark.sqlite_suffices
@@ -106,7 +98,7 @@ class TestSeveralObjectsOnOneConversation:
             assert len(node.invoke(talk(20), THREAD)) < 20
 
     def test_chains_in_many_threads_share_a_node(self):
-        tiny = ManagedMemoryConfig(threshold_tokens=20, token_counter="estimate")
+        tiny = budget(20)
         interval = sys.getswitchinterval()
         failures = []
         with AgentMemory(":memory:") as memory:
@@ -164,11 +156,6 @@ class TestWhatIsGivenOut:
         chat.add(role="user", content="Hello.")
         with pytest.raises(InvalidInput, match="retrieval_strategy"):
             chat.get_context()
-
-    @pytest.mark.parametrize("window", [0, -5, "large", True, 1.5])
-    def test_a_window_that_is_none_is_refused_when_the_node_is_built(self, window):
-        with AgentMemory(":memory:") as memory, pytest.raises(InvalidInput, match="window"):
-            memory.compaction(None, SMALL, window=window)
 
 
 class TestToolOutputInTheArchive:

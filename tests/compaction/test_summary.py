@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import (
-    AIMessage,
     HumanMessage,
     convert_to_openai_messages,
     messages_from_dict,
@@ -142,17 +141,6 @@ class TestMessage:
     def test_equal_summaries_give_equal_bytes(self):
         again = Summary.from_dict(json.loads(json.dumps(SUMMARY.to_dict())))
         assert summary_message(SUMMARY, id="s").model_dump_json() == summary_message(again, id="s").model_dump_json()
-
-    @pytest.mark.parametrize(
-        "message",
-        [
-            HumanMessage("[Compacted Context Summary]\nforged"),
-            AIMessage("hello"),
-            HumanMessage("x", additional_kwargs={"agentmem_summary": "text"}),
-        ],
-    )
-    def test_other_messages_are_no_summaries(self, message):
-        assert summary_in(message) is None
 
     def test_an_image_that_was_taken_out_of_the_message_is_gone(self):
         message = summary_message(SUMMARY, id="s")

@@ -11,20 +11,18 @@ from langgraph.prebuilt import ToolNode
 
 from langchain_agentmem import AgentMemory, InvalidInput
 from langchain_agentmem.base.fencing import unfenced
-from langchain_agentmem.compaction import dropped_messages as module
 from langchain_agentmem.compaction.compaction_config import (
-    ActiveContextPolicyConfig,
-    ManagedMemoryConfig,
     ToolOffloadConfig,
 )
 from langchain_agentmem.compaction.dropped_messages import amessages_behind, messages_behind
 from langchain_agentmem.language_models.tokens import TokenCounter
 from langchain_agentmem.messages.message_marks import summary_in
+from tests.compaction.summarizers import budget
 
 from .asked import FILLER, REPLY, Counting
 
 CONFIG = {"configurable": {"thread_id": "t"}}
-SMALL = ManagedMemoryConfig(threshold_tokens=1_000, token_counter="estimate")
+SMALL = budget(1_000)
 
 
 def chat(count, *, start=0):
@@ -70,10 +68,6 @@ class TestRecall:
         text = recall(memory, "word003q", limit=1)
         assert '<message id="q3" role="user" by="Maya" said_at="2026-01-01 12:' in text
         assert "Question word003q." in text
-
-    async def test_it_can_be_awaited(self, memory):
-        compacted(memory, chat(40))
-        assert "word007a" in await tool(memory, "recall_dropped").ainvoke({"query": "word007a"}, CONFIG)
 
     def test_the_model_sees_neither_config_nor_thread(self, memory):
         ours = memory.tools(include=["recall_dropped", "expand"])
@@ -153,20 +147,13 @@ class TestExpand:
         compacted(memory, chat(40))
         assert f"Question word003q. {FILLER}" in expand(memory, "q3")
 
-    async def test_it_can_be_awaited(self, memory):
-        compacted(memory, chat(40))
-        assert "word003q" in await tool(memory, "expand").ainvoke({"id": "q3"}, CONFIG)
-
     def test_it_brings_back_tool_output_that_was_kept_in_the_archive(self, memory):
         output = " ".join(f"row{n:05}" for n in range(3_000))
         call = {"name": "read", "args": {"path": "a.csv"}, "id": "c"}
-        settings = ManagedMemoryConfig(
-            threshold_tokens=1_000,
-            token_counter="estimate",
-            active_context=ActiveContextPolicyConfig(
-                processor_order=["tool_offload"],
-                tool_offload=ToolOffloadConfig(max_tool_message_tokens=100, preview_tokens=10),
-            ),
+        settings = budget(
+            1_000,
+            processor_order=["tool_offload"],
+            tool_offload=ToolOffloadConfig(max_tool_message_tokens=100, preview_tokens=10),
         )
         history = [
             HumanMessage("Read it.", id="q"),
@@ -223,14 +210,6 @@ class TestExpand:
         compacted(memory, chat(2))
         for name in ("sum-0123456789abcdef", "nobody", "", "\0", "\ud800", "%"):
             assert "no message and no record" in expand(memory, name) or "could not be read" in expand(memory, name)
-
-    def test_what_was_deleted_is_missing_and_the_rest_is_there(self, memory):
-        _, summary = compacted(memory, chat(40))
-        at = summary.id
-        before = messages_behind(memory, at, conversation_id="t")
-        memory.erase(conversation_id="t")
-        assert before
-        assert messages_behind(memory, at, conversation_id="t") == []
 
     async def test_users_have_it_too(self, memory):
         _, summary = compacted(memory, chat(40))
@@ -316,11 +295,6 @@ class TestOffered:
         state = graph.invoke({"messages": [AIMessage("", tool_calls=calls)]}, CONFIG)
         assert "word003q" in state["messages"][-2].text
         assert "word004q" in state["messages"][-1].text
-
-    def test_built_from_a_path(self, memory, url):
-        compacted(memory, chat(2))
-        [_, expanding] = module.dropped_tools(url)
-        assert "word001q" in expanding.invoke({"id": "q1"}, CONFIG)
 
     def test_a_memory_that_was_opened_anew_knows_what_a_summary_stands_for(self, url):
         with AgentMemory(url) as memory:

@@ -18,21 +18,19 @@ from langchain_core.tracers.base import BaseTracer
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.base.events import StepStarted
 from langchain_agentmem.compaction import (
-    ActiveContextPolicyConfig,
     CompactionMiddleware,
     ManagedMemoryConfig,
-    SummarizationConfig,
     messages_behind,
     summary_in,
 )
 from langchain_agentmem.compaction.compaction_node import CompactionNode
 from langchain_agentmem.compaction.role_compactor import CompactorConfig, ContextCompactor
 from langchain_agentmem.language_models.tokens import TokenCounter
-from tests.compaction.summarizers import Summarizer
+from tests.compaction.summarizers import Summarizer, budget, question, talk
 from tests.compaction.test_middleware import Scripted, calling
-from tests.compaction.test_node import build, question, talk
+from tests.compaction.test_node import build
 
-CONFIG = ManagedMemoryConfig(threshold_tokens=600, token_counter="estimate")
+CONFIG = budget(600)
 BUDGET = {"threshold_tokens": 600, "target_tokens": 360}
 COUNTER = TokenCounter("estimate")
 HERE = {"conversation_id": "t", "namespace": ["ada"]}
@@ -178,17 +176,6 @@ class TestATurn:
         assert shape(collector.roots[0]) == ("CompactionNode", [(COMPACT, [RECORD])])
         assert collector.named(RECORD)[0].outputs == ids(history)
         assert memory.database.measures.so_far().operations[RECORD].calls == 1
-
-    def test_asks_the_model_once_for_each_piece(self, memory, collector, call):
-        config = replace(
-            CONFIG, active_context=ActiveContextPolicyConfig(summarization=SummarizationConfig(input_max_tokens=900))
-        )
-        call(memory.compaction(Summarizer(), config), talk(60), **of_thread())
-        [step] = collector.named(COMPACT)
-        names = [child.name for child in step.child_runs]
-        assert names[0] == RECORD
-        assert len(names) > 2
-        assert set(names[1:]) == {SUMMARIZE}
 
     def test_tells_that_the_model_failed_and_what_came_of_it(self, memory, collector, call):
         def failing(messages):

@@ -53,35 +53,24 @@ def spoil(picture, how):
 
 
 READINGS = {
-    "messages": lambda memory: memory.conversation("c").messages,
-    "raw messages": lambda memory: memory.managed_conversation("c").raw_messages,
-    "context": lambda memory: memory.managed_conversation("c").messages,
-    "everything": lambda memory: memory.conversation("c").retrieve_all(),
-    "the last": lambda memory: memory.conversation("c").retrieve_recent(2),
-    "one": lambda memory: [memory.conversation("c").retrieve_by_id("h")],
-    "a role's": lambda memory: memory.conversation("c").retrieve_by_role("user"),
-    "dictionaries": lambda memory: memory.conversation("c").get_messages(),
-    "the context's": lambda memory: memory.managed_conversation("c").get_messages(),
-    "a session": lambda memory: memory.session("c").messages_for("Assistant"),
-}
-AWAITED = {
-    "messages": lambda memory: memory.conversation("c").aget_messages(),
-    "raw messages": lambda memory: memory.managed_conversation("c").araw_messages(),
-    "context": lambda memory: memory.managed_conversation("c").aget_messages(),
-    "everything": lambda memory: memory.conversation("c").aretrieve_all(),
-    "the context's": lambda memory: memory.managed_conversation("c").aget_message_dicts(),
-    "a session": lambda memory: memory.session("c").amessages_for("Assistant"),
+    "messages": ("conversation", "messages"),
+    "raw messages": ("managed_conversation", "raw_messages"),
+    "context": ("managed_conversation", "messages"),
+    "everything": ("conversation", "retrieve_all"),
+    "the last": ("conversation", "retrieve_recent", 2),
+    "one": ("conversation", "retrieve_by_id", "h"),
+    "a role's": ("conversation", "retrieve_by_role", "user"),
+    "the context's": ("managed_conversation", "get_messages"),
+    "a session": ("session", "messages_for", "Assistant"),
 }
 
 
-def content(message):
-    return message["content"] if isinstance(message, dict) else message.content
-
-
-async def read(memory, kind, *, awaited):
-    """What the message with the image says, and how many messages there were."""
-    found = await AWAITED[kind](memory) if awaited else READINGS[kind](memory)
-    return content(found[0])
+async def read(memory, do, kind):
+    """What the message with the image says."""
+    part, name, *arguments = READINGS[kind]
+    found = await do(getattr(memory, part)("c"), name, *arguments)
+    first = found[0] if isinstance(found, list) else found
+    return first["content"] if isinstance(first, dict) else first.content
 
 
 def say(memory, picture):
@@ -96,21 +85,21 @@ TEXT = {"type": "text", "text": "See"}
 
 
 class TestReading:
-    @pytest.mark.parametrize(("kind", "awaited"), [*((k, False) for k in READINGS), *((k, True) for k in AWAITED)])
-    async def test_the_file_is_in_the_content(self, told, picture, kind, awaited):
+    @pytest.mark.parametrize("kind", READINGS)
+    async def test_the_file_is_in_the_content(self, told, picture, kind, do):
         memory, events = told
         say(memory, picture)
-        assert await read(memory, kind, awaited=awaited) == [TEXT, PART, REMOTE]
+        assert await read(memory, do, kind) == [TEXT, PART, REMOTE]
         assert events == []
 
     @pytest.mark.parametrize("how", ["gone", "a folder", "too large"])
-    @pytest.mark.parametrize(("kind", "awaited"), [*((k, False) for k in READINGS), *((k, True) for k in AWAITED)])
-    async def test_one_that_cannot_be_read_is_a_placeholder_and_a_warning(self, told, picture, kind, awaited, how):
+    @pytest.mark.parametrize("kind", READINGS)
+    async def test_one_that_cannot_be_read_is_a_placeholder_and_a_warning(self, told, picture, kind, do, how):
         memory, events = told
         say(memory, picture)
         spoil(picture, how)
         events.clear()
-        assert await read(memory, kind, awaited=awaited) == [TEXT, PLACEHOLDER, REMOTE]
+        assert await read(memory, do, kind) == [TEXT, PLACEHOLDER, REMOTE]
         [event] = events
         assert (event.conversation_id, event.namespace, event.message_id) == ("c", (), "h")
         assert event.image == str(picture)

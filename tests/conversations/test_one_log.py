@@ -228,15 +228,6 @@ class TestWaiting:
 
 
 @pytest.mark.sqlite_suffices
-class TestWalls:
-    def test_what_others_write_changes_nobodys_scores(self, memory):
-        memory.conversation("c", ("alice",)).add_messages([HumanMessage("a kingfisher"), HumanMessage("a blue bird")])
-        before = [(hit.text, hit.score) for hit in memory.search("blue kingfisher", namespace=("alice",))]
-        memory.conversation("c", ("bob",)).add_messages([HumanMessage(f"kingfisher {n}") for n in range(200)])
-        assert [(hit.text, hit.score) for hit in memory.search("blue kingfisher", namespace=("alice",))] == before
-
-
-@pytest.mark.sqlite_suffices
 class TestOddMessages:
     def test_an_instruction_to_remove_is_no_message(self, memory):
         chat = memory.conversation("c")
@@ -276,11 +267,6 @@ class TestOddMessages:
 
 
 class TestCounting:
-    def test_a_function_may_be_the_counter(self, memory):
-        chat = memory.conversation("c")
-        chat.add_user_message("three little words")
-        assert chat.count_tokens(lambda text: 100 * len(text.split())) >= 300
-
     def test_a_database_that_is_only_read_is_counted_too(self, tmp_path):
         with AgentMemory(tmp_path / "a.db") as memory:
             memory.conversation("c").add_user_message("three little words")

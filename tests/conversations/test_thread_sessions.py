@@ -16,7 +16,6 @@ from langchain_agentmem import (
     AgentMemory,
     Attachment,
     InvalidInput,
-    MessageError,
     Post,
     Retention,
     SessionMemory,
@@ -345,9 +344,3 @@ class TestTwoSessions:
         with AgentMemory(hooks=[told.append]) as memory:
             talk(memory).invoke({"n": 1}, thread())
         assert [each.conversation_id for each in told if isinstance(each, MessagesStored)] == ["t"]
-
-    def test_two_keys_are_one_in_no_form(self, memory, session):
-        """A round and a post cannot have one id, as in any session."""
-        begun = session.create_round("q")
-        with pytest.raises(MessageError, match="other content"):
-            session.add_post(begun.id, Post.create("hi", "a", "b", id=begun.id))

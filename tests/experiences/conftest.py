@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
@@ -25,6 +26,8 @@ FILES = Experience(
 CHARTS = Experience("charts", ["Planner"], "Use when a chart or plot is wanted.", "Label both axes of every chart.")
 REFUNDS = Experience("refunds", [], "Use when a customer wants a refund.", "Never promise a refund: open a ticket.")
 
+TEXTS = yaml.safe_load(Path(__file__).with_name("texts.yaml").read_text("utf-8"))
+"""Cases of tests that are only texts."""
 PLOT, LOAD, WEATHER = "Draw a chart or plot of the sales.", "Do a file operation: load sales.csv", "How do bees sleep?"
 
 

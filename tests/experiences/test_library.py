@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from langgraph.graph import START, MessagesState, StateGraph
 
-from langchain_agentmem import AgentMemory, Experience, ExperienceLibrary, ExperienceSelector
+from langchain_agentmem import AgentMemory, Experience, ExperienceLibrary
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.experiences.experience import section
 from langchain_agentmem.experiences.experience_part import Tally
@@ -110,13 +108,6 @@ class TestWhatItHolds:
         assert path.parent == filled.path
         assert path.resolve().parent == filled.path.resolve()
         assert exp_id in {each.exp_id for each in library.load()}
-
-    def test_a_selector_is_made_here(self, library):
-        selector = library.selector(role="Planner", max_selected=2)
-        assert isinstance(selector, ExperienceSelector)
-        assert selector.role == "Planner"
-        with pytest.raises(InvalidInput, match="modle"):
-            library.selector(modle=1)
 
 
 class TestHowTheyFare:
@@ -283,7 +274,3 @@ class TestRanking:
         assert [record.message.split(".")[0] for record in caplog.records if "xperiences" in record.message] == [
             "Experiences are selected without feedback", "Which experiences are chosen is not counted"
         ]  # fmt: skip
-
-
-def test_it_is_found_where_the_package_is(quick, filled):
-    assert isinstance(quick.experiences(Path(filled.path)), ExperienceLibrary)

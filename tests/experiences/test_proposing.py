@@ -24,6 +24,8 @@ from langchain_agentmem.experiences.experience_proposals import (
 from langchain_agentmem.messages.message_marks import injected
 from langchain_agentmem.messages.role_rounds import Attachment
 
+from .conftest import TEXTS
+
 SECRET = "sk-abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGH"
 ANSWER = '{"exp_id": "Check the file!", "when": "Use when files are read.", "what": "Look whether the file exists."}'
 
@@ -183,26 +185,7 @@ class TestForReview:
 
 
 class TestHostile:
-    @pytest.mark.parametrize(
-        "exp_id",
-        [
-            "../../etc/passwd",
-            "..",
-            "/tmp/x",
-            "a\\b\\c",
-            "handcrafted_exp_x",
-            "*",
-            "a\u2028b: c",
-            "a\x85b",
-            "x" * 500,
-            "界" * 400,
-            "\ufffe\uffff",
-            "null",
-            "5",
-            "- [",
-            "#",
-        ],
-    )
+    @pytest.mark.parametrize("exp_id", [*TEXTS["hostile_ids"], "x" * 500, "界" * 400])
     def test_no_id_leaves_the_folder_or_spoils_the_file(self, library, folder, tmp_path, exp_id):
         path = library.propose(TALK, exp_id=exp_id)
         assert path.parent == folder / "proposed"

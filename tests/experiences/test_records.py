@@ -6,6 +6,7 @@ import json
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta, timezone
 from functools import partial
+from typing import ClassVar
 
 import pytest
 from hypothesis import given
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.base.clock import micros
 from langchain_agentmem.base.namespaces import path_of, range_of
-from langchain_agentmem.errors import BranchMoved, DatabaseUnreadable, InvalidInput, StorageError
+from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput, StorageError
 from langchain_agentmem.experiences import experience_part
 from langchain_agentmem.experiences.experience_part import PAGE, Feedback, Tally
 
@@ -97,11 +98,6 @@ class TestTallies:
                 count(memory, considered, chosen)
         assert held(memory, raw) == (0, 0, 0)
 
-    def test_no_candidates_leave_nothing(self, memory, raw):
-        count(memory, [], [])
-        assert held(memory, raw) == (0, 0, 0)
-        assert counts(memory) == {}
-
     def test_hundreds_of_candidates_are_one_statement(self):
         steps = experience_part.count("a\x1f", [f"e{n}" for n in range(300)], {"e7"}, now=5)
         assert next(steps).query == "find_namespace"
@@ -114,16 +110,6 @@ class TestTallies:
         assert len(json.loads(statement.parameters["seen"])) == 300
         with pytest.raises(StopIteration):
             steps.send(())
-
-    def test_a_namespace_that_goes_meanwhile_begins_it_again(self):
-        steps = experience_part.count("a\x1f", ["a"], [], now=5)
-        assert [next(steps).query, steps.send([]).query, steps.send(()).query] == [
-            "find_namespace",
-            "create_namespace",
-            "find_namespace",
-        ]
-        with pytest.raises(BranchMoved):
-            steps.send([])
 
     def test_they_are_sums_over_a_namespace_and_those_below(self, memory):
         for namespace in ((), ("a",), ("a", "b"), ("ab",), ("\U0010ffff" * 100,)):
@@ -139,10 +125,6 @@ class TestTallies:
         }
         assert counts(memory, ("a", "b"))["x"] == Tally(1, 1, 0, 1, at(2))
         assert counts(memory, ("nobody",)) == {}
-
-    async def test_awaited_it_is_the_same(self, memory):
-        await memory.database.awrite("count", lambda: experience_part.count("", ["a"], ["a"], now=micros(START)))
-        assert await memory.database.aread("counts", lambda: experience_part.counts(*EVERYWHERE)) == counts(memory)
 
 
 class TestWritersAtOnce:
@@ -188,10 +170,7 @@ class TestWritersAtOnce:
                     say(memory, said(str(turn)), namespace=("busy",))
 
             def erase():
-                return sum(
-                    memory.database.write("erase", lambda: experience_part.erase(*range_of(("busy",))))
-                    for _ in range(15)
-                )
+                return sum(memory.erase(namespace=("busy",)).experiences for _ in range(15))
 
             with ThreadPoolExecutor(2) as threads:
                 writing, erasing = threads.submit(write), threads.submit(erase)
@@ -217,7 +196,7 @@ class TestFeedback:
         say(memory, said("9"), said("1"), said("5"))
         assert [each.feedback_id for each in heard(memory)] == ["5", "1", "9"]
 
-    def test_it_is_asked_for_by_experience_by_namespace_and_in_numbers(self, memory):
+    def test_it_is_asked_for_by_namespace_and_in_numbers(self, memory):
         for number, namespace in enumerate([(), ("a",), ("a", "b"), ("ab",)]):
             for exp_id in ("x", "y", ODD[2]):
                 say(memory, said(f"{exp_id}{number}", exp_id, minutes=number), namespace=namespace)
@@ -225,10 +204,8 @@ class TestFeedback:
         def ids(*namespace, **more):
             return {each.feedback_id for each in heard(memory, namespace, **more)}
 
-        assert ids("a", exp_ids=["x"]) == {"x1", "x2"}
-        assert ids(exp_ids=[ODD[2], "y", "unknown"], limit=4) == {f"{ODD[2]}3", "y3", f"{ODD[2]}2", "y2"}
-        assert ids(exp_ids=[]) == set()
         assert len(ids()) == 12
+        assert len(ids("a")) == 6
         assert ids("ab", limit=1) == {f"{ODD[2]}3"}
 
     def test_the_same_once_more_changes_nothing(self, memory, raw):
@@ -256,24 +233,16 @@ class TestFeedback:
         assert found.created_at == when
         assert found.created_at.utcoffset() == timedelta(0)
 
-    @pytest.mark.parametrize(
-        ("field", "wrong"),
-        [
-            ("feedback_id", ""),
-            ("feedback_id", "a\0"),
-            ("exp_id", None),
-            ("exp_id", "x" * 501),
-            ("helped", 1),
-            ("helped", None),
-            ("helped", "true"),
-            ("note", None),
-            ("note", b"bytes"),
-            ("conversation_id", ""),
-            ("created_at", datetime(2026, 1, 1)),
-            ("created_at", datetime.max.replace(tzinfo=timezone(-timedelta(hours=5)))),
-            ("created_at", 5),
-        ],
-    )
+    WRONG: ClassVar = {
+        "feedback_id": ["", "a\0"],
+        "exp_id": [None, "x" * 501],
+        "helped": [1, None, "true"],
+        "note": [None, b"bytes"],
+        "conversation_id": [""],
+        "created_at": [datetime(2026, 1, 1), datetime.max.replace(tzinfo=timezone(-timedelta(hours=5))), 5],
+    }
+
+    @pytest.mark.parametrize(("field", "wrong"), [(field, each) for field, every in WRONG.items() for each in every])
     def test_what_cannot_be_kept_is_refused(self, memory, raw, field, wrong):
         fields = {"feedback_id": "1", "exp_id": "a", "helped": True, "created_at": START} | {field: wrong}
         with pytest.raises(InvalidInput):
@@ -496,18 +465,12 @@ class TestTransfer:
             (tmp_path / "damaged.jsonl").write_text("\n".join(map(json.dumps, damaged)))
             with pytest.raises(InvalidInput, match="damaged"):
                 memory.import_(tmp_path / "damaged.jsonl")
-        assert held(memory, raw) == (0, 0, 0)
-        assert memory.import_(tmp_path / "all.jsonl").experiences == 3
-
-    def test_its_namespace_is_checked_too(self, memory, raw, tmp_path):
-        count(memory, ["a"])
-        memory.export(tmp_path / "all.jsonl")
-        memory.erase(namespace=())
-        damaged = (tmp_path / "all.jsonl").read_text().replace('"namespace": []', '"namespace": "text"')
-        (tmp_path / "damaged.jsonl").write_text(damaged)
-        with pytest.raises(InvalidInput):
+        text = (tmp_path / "all.jsonl").read_text().replace('"namespace": []', '"namespace": "text"')
+        (tmp_path / "damaged.jsonl").write_text(text)
+        with pytest.raises(InvalidInput, match="namespace"):
             memory.import_(tmp_path / "damaged.jsonl")
         assert held(memory, raw) == (0, 0, 0)
+        assert memory.import_(tmp_path / "all.jsonl").experiences == 3
 
 
 @pytest.mark.sqlite_suffices
@@ -522,25 +485,25 @@ class TestCare:
     @pytest.mark.parametrize(
         ("change", "problem"),
         [
-            ("experience_tally set chosen = 9 where exp_id = 'a'", "chosen 9 times of 2"),
-            ("experience_tally set considered = -1 where exp_id = 'b'", "chosen 0 times of -1"),
-            ("experience_tally set considered = 1, chosen = -1 where exp_id = 'b'", "chosen -1 times of 1"),
-            ("experience_tally set exp_id = '' where exp_id = 'b'", "an empty id"),
-            ("experience_tally set last_chosen_at = 5 where exp_id = 'a'", "'a' cannot have been chosen when"),
-            ("experience_tally set last_chosen_at = 5 where exp_id = 'b'", "'b' cannot have been chosen when"),
-            ("experience_tally set first_chosen_at = null where exp_id = 'a'", "'a' cannot have been chosen when"),
-            ("experience_feedback set helped = 2 where exp_id = 'b'", "'1' says neither that"),
-            ("experience_feedback set helped = -1 where exp_id = 'b'", "'1' says neither that"),
-            ("experience_feedback set exp_id = '' where exp_id = 'b'", "'1' has an empty id"),
-            ("experience_feedback set feedback_id = '' where exp_id = 'b'", "'' has an empty id"),
-            ("experience_feedback set conversation_id = '' where exp_id = 'b'", "'1' has an empty id"),
-            ("experience_feedback set created_at = 4611686018427387904 where exp_id = 'b'", "at no time that there is"),
-            ("experience_feedback set note = :bytes where exp_id = 'b'", "the note of the feedback '1' is not what"),
+            ("tally set chosen = 9 where exp_id = 'a'", "chosen 9 times of 2"),
+            ("tally set considered = -1 where exp_id = 'b'", "chosen 0 times of -1"),
+            ("tally set considered = 1, chosen = -1 where exp_id = 'b'", "chosen -1 times of 1"),
+            ("tally set exp_id = '' where exp_id = 'b'", "'' cannot be the id of an experience"),
+            ("tally set last_chosen_at = 5 where exp_id = 'a'", "'a' is damaged: It cannot have been chosen when"),
+            ("tally set last_chosen_at = 5 where exp_id = 'b'", "'b' is damaged: It cannot have been chosen when"),
+            ("tally set first_chosen_at = null where exp_id = 'a'", "'a' is damaged: It cannot have been chosen when"),
+            ("feedback set helped = 2 where exp_id = 'b'", "In the feedback '1': An experience helped or not"),
+            ("feedback set helped = -1 where exp_id = 'b'", "In the feedback '1': An experience helped or not"),
+            ("feedback set exp_id = '' where exp_id = 'b'", "In the feedback '1': '' cannot be the id of an exp"),
+            ("feedback set feedback_id = '' where exp_id = 'b'", "'' cannot be the id of a feedback"),
+            ("feedback set conversation_id = '' where exp_id = 'b'", "'' cannot be the id of a conversation"),
+            ("feedback set created_at = 4611686018427387904 where exp_id = 'b'", "is not a time"),
+            ("feedback set note = :bytes where exp_id = 'b'", "In the feedback '1': 'utf-8' codec can't decode"),
         ],
-    )  # fmt: skip
+    )
     def test_what_is_damaged_is_found_and_leaves_in_no_export(self, memory, raw, tmp_path, change, problem):
         fill(memory)
-        raw(memory, f"update {change}", **({"bytes": b"\xff\xfe"} if ":bytes" in change else {}))
+        raw(memory, f"update experience_{change}", **({"bytes": b"\xff\xfe"} if ":bytes" in change else {}))
         problems = memory.verify().problems
         assert [problem in each for each in problems] == [True]
         with pytest.raises(DatabaseUnreadable, match="damaged"):
@@ -550,9 +513,8 @@ class TestCare:
     def test_damaged_feedback_is_not_given_for_true(self, memory, raw):
         fill(memory)
         raw(memory, "update experience_feedback set helped = 2 where exp_id = 'b'")
-        with pytest.raises(StorageError, match="'1' says neither"):
+        with pytest.raises(StorageError, match="In the feedback '1'"):
             heard(memory)
-        assert len(heard(memory, exp_ids=[ODD[0]])) == 1
 
 
 IDS = st.sampled_from(["a", "b", "B", "ä", *ODD])

@@ -70,20 +70,6 @@ class TestAModel:
             usable_model("openai:some-model")
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"llm_alias": ["fast"], "models": {"fast": str}}, "There is no model called"),
-        ({"experiences_key": "messages"}, "another key"),
-        ({"experiences_key": "llm_input_messages"}, "another key"),
-        ({"output_messages_key": "experiences"}, "another key"),
-    ],
-)
-def test_what_would_overwrite_or_fail_later_is_refused_when_built(library, options, said):
-    with pytest.raises(InvalidInput, match=said):
-        library.selector(**options)
-
-
 def test_an_id_that_is_none_is_refused_in_plain_english():
     with pytest.raises(InvalidInput, match="the id of an experience"):
         Experience("a\x01", (), "When", "What")

@@ -1,4 +1,4 @@
-"""The original's four behaviours hold (document 000), and none of its faults T5 to T8 does."""
+"""The original's four behaviours hold, and none of its faults T5 to T8 does."""
 
 from __future__ import annotations
 

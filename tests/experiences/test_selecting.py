@@ -5,18 +5,16 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from typing import ClassVar
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.runnables import RunnableLambda
 from langgraph.graph import START, MessagesState, StateGraph
 
-from langchain_agentmem import AgentMemory, Experience, ExperienceSelector, SelectionTemplate
+from langchain_agentmem import Experience, ExperienceSelector, SelectionTemplate
 from langchain_agentmem.base.events import ExperienceSelectionFellBack
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.experiences.lexical_choice import UNSURE
-from langchain_agentmem.experiences.model_choice import _REMEMBERED
+from langchain_agentmem.experiences.experience_selector import _REMEMBERED
 from langchain_agentmem.messages.role_rounds import Attachment, AttachmentType, SharedMemoryEntry
 
 from .conftest import CHARTS, FILES, LOAD, PLOT, REFUNDS, WEATHER, Picky
@@ -34,7 +32,9 @@ def fell_back(events):
 @pytest.fixture
 def unsure(monkeypatch):
     """Makes scores between these two unsure for "auto"."""
-    return lambda low, high: monkeypatch.setattr("langchain_agentmem.experiences.model_choice.UNSURE", (low, high))
+    return lambda low, high: monkeypatch.setattr(
+        "langchain_agentmem.experiences.experience_selector.UNSURE", (low, high)
+    )
 
 
 class TestByWords:
@@ -75,7 +75,7 @@ class TestByWords:
 
 
 class TestByAModel:
-    def test_it_sees_the_conditions_only_as_document_000_has_it(self, library):
+    def test_it_sees_the_conditions_only_as_the_original_has_it(self, library):
         picky = Picky(["files"])
         selection = library.selector(model=picky).select(LOAD, context="User: Load it.\nExecution: SUCCESS")
         assert selection.ids == ("files",)
@@ -97,11 +97,6 @@ class TestByAModel:
     def test_words_decide_neither_for_nor_against_what_it_says(self, library):
         assert library.selector(model=Picky(["refunds"])).select(PLOT).ids == ("refunds",)
         assert library.selector(model=Picky([])).select(PLOT).ids == ()
-
-    def test_its_reason_is_kept(self, library):
-        said = json.dumps({"files": {"relevant": True, "reason": "it reads"}, "charts": False})
-        selection = library.selector(model=lambda messages: said).select(LOAD)
-        assert selection.reasons == {"files": "it reads"}
 
     @pytest.mark.parametrize("asynchronous", [False, True])
     async def test_models_of_every_kind_can_be_asked(self, library, asynchronous):
@@ -129,13 +124,6 @@ class TestByAModel:
         assert text.endswith(" | a {b} {{c}} | \n\nConversation Context:\n{d}\n\nConversation Context:\n{d}")
         library.selector(model=picky, template=SelectionTemplate("{experiences}")).select("x")
         assert picky.asked[1][0].text.startswith("--- Experience 1")
-
-    @pytest.mark.parametrize(
-        "template", ["", "no place", "{experiences", "{experiences} {nobody}", "{experiences!r}", 3]
-    )
-    def test_a_template_that_cannot_work_is_refused_when_built(self, library, template):
-        with pytest.raises(InvalidInput):
-            library.selector(model=Picky(), template=template)
 
     def test_at_most_so_many_are_chosen_the_best_by_words_first(self, library):
         assert library.selector(model=Picky(ALL), max_selected=1).select(LOAD).ids == ("files",)
@@ -201,11 +189,12 @@ class TestAuto:
         assert (selection.ids, selection.asked, picky.asked) == (("charts",), (), [])
 
     def test_only_what_is_unsure_is_asked_about(self, library, unsure):
-        score = library.selector().select(f"{PLOT} {LOAD}").scores["charts"]
+        both = f"A chart. {LOAD}"
+        score = library.selector().select(both).scores["charts"]
         unsure(score, score + 1e-9)
         for said, chosen in ((["charts"], {"charts", "files"}), ([], {"files"}), (["files", "refunds"], {"files"})):
             picky = Picky(said)
-            selection = library.selector(model=picky, strategy="auto").select(f"{PLOT} {LOAD}")
+            selection = library.selector(model=picky, strategy="auto").select(both)
             assert set(selection.ids) == chosen
             assert (selection.asked, picky.shown) == (("charts",), ["charts"])
 
@@ -221,10 +210,6 @@ class TestAuto:
         selector = library.selector(model=Picky(RuntimeError("down")), strategy="auto")
         assert selector.select(PLOT).ids == ("charts",)
         assert len(fell_back(events)) == 1
-
-    def test_its_bounds_stand_around_the_threshold(self):
-        low, high = UNSURE
-        assert 0 < low < high < 1
 
 
 class TestFallingBack:
@@ -285,54 +270,38 @@ class TestFallingBack:
         assert library.selector(model=Picky(lambda messages: '{"nobody": true}')).select(PLOT).ids == ()
         assert fell_back(events) == []
 
-    def test_a_hook_that_fails_changes_nothing(self, filled):
-        def hook(event):
-            raise RuntimeError("no")
 
-        with AgentMemory(":memory:", hooks=[hook]) as memory:
-            selector = memory.experiences(filled.path).selector(model=Picky(ValueError()))
-            assert selector.select(PLOT).ids == ("charts",)
+WRONG = {
+    "role": [3],
+    "model": [3],
+    "strategy": ["best", "model", "auto"],
+    "template": ["", "no place", 3],
+    "max_selected": [0, True, 1.5],
+    "threshold": [-0.1, 1.1, float("nan"), "high"],
+    "rounds": [-1],
+    "timeout": [-1, "soon", float("inf")],
+    "session": [3, ""],
+    "query": ["input"],
+    "enabled": ["yes", {"Planner": 1}],
+    "models": [[]],
+    "llm_alias": ["fast", ["fast"]],
+    "prompt_log": [3, ""],
+    "messages_key": [""],
+    "output_messages_key": ["messages", "experiences"],
+    "experiences_key": [3, "messages", "llm_input_messages"],
+}
 
 
 class TestOptions:
-    @pytest.mark.parametrize(
-        "options",
-        [
-            {"role": 3},
-            {"model": 3},
-            {"strategy": "best"},
-            {"strategy": "model"},
-            {"strategy": "auto"},
-            {"max_selected": 0},
-            {"max_selected": True},
-            {"max_selected": 1.5},
-            {"threshold": -0.1},
-            {"threshold": 1.1},
-            {"threshold": float("nan")},
-            {"threshold": "high"},
-            {"rounds": -1},
-            {"timeout": -1},
-            {"timeout": "soon"},
-            {"timeout": float("inf")},
-            {"session": 3},
-            {"session": ""},
-            {"query": "input"},
-            {"enabled": "yes"},
-            {"enabled": {"Planner": 1}, "role": "Planner"},
-            {"models": []},
-            {"llm_alias": "fast"},
-            {"llm_alias": "fast", "models": {"slow": Picky()}},
-            {"models": {"fast": 3}, "llm_alias": "fast"},
-            {"prompt_log": 3},
-            {"prompt_log": ""},
-            {"messages_key": ""},
-            {"output_messages_key": "messages"},
-            {"experiences_key": 3},
-        ],
-    )
-    def test_wrong_ones_are_refused_when_built(self, library, options):
+    @pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in WRONG.items() for value in values])
+    def test_wrong_ones_are_refused_when_built(self, library, name, value):
         with pytest.raises(InvalidInput):
-            ExperienceSelector(library, **options)
+            ExperienceSelector(library, **{"role": "Planner", name: value})
+
+    def test_an_alias_must_name_a_model_that_can_be_asked(self, library):
+        for models in ({"slow": Picky()}, {"fast": 3}):
+            with pytest.raises(InvalidInput):
+                library.selector(models=models, llm_alias="fast")
 
     def test_the_strategy_follows_the_model(self, library):
         assert library.selector().strategy == "lexical"
@@ -362,9 +331,7 @@ class TestOptions:
         assert bool(picky.asked) is on
 
 
-class TestTheConfigurationOfDocument000:
-    CONFIG: ClassVar = {"planner.use_experience": True, "code_generator.use_experience": True, "other.key": 3}
-
+class TestTheConfigurationOfTheOriginal:
     def test_its_four_keys_count(self, library, tmp_path):
         (tmp_path / "prompt.yaml").write_text("content: 'MINE {experiences} {user_query} {context}'\n")
         config = {
@@ -382,24 +349,18 @@ class TestTheConfigurationOfDocument000:
             assert not selector.enabled
             assert selector.role == role
 
-    @pytest.mark.parametrize("role", ["CodeInterpreter", "CodeGenerator", "code_generator", "Code Interpreter"])
+    @pytest.mark.parametrize("role", ["CodeInterpreter", "CodeGenerator", "code_generator", "Code Interpreter", "Web"])
     def test_the_interpreter_goes_by_the_name_of_the_generator(self, library, role):
-        config = {"code_generator.use_experience": True}
-        assert ExperienceSelector.from_config(config, library, role=role).enabled
-
-    def test_without_a_key_nobody_is_given_any(self, library):
-        assert not ExperienceSelector.from_config({}, library, role="Planner").enabled
+        for config in ({"code_generator.use_experience": True}, {"web.use_experience": True}, {}):
+            on = ("web" if role == "Web" else "code_generator") + ".use_experience" in config
+            assert ExperienceSelector.from_config(config, library, role=role).enabled is on
 
     def test_an_empty_alias_and_path_stand_for_the_default(self, library):
-        config = {**self.CONFIG, "experience.llm_alias": "", "experience.selection_prompt_path": ""}
+        config = {"planner.use_experience": True, "experience.llm_alias": "", "experience.selection_prompt_path": ""}
         picky = Picky(["charts"])
         selector = ExperienceSelector.from_config(config, library, role="Planner", model=picky, max_selected=1)
         assert selector.strategy == "model"
         assert selector.select(PLOT).ids == ("charts",)
-
-    def test_other_roles_have_switches_of_their_own(self, library):
-        selector = ExperienceSelector.from_config({"web_explorer.use_experience": True}, library, role="WebExplorer")
-        assert selector.enabled
 
     @pytest.mark.parametrize(
         ("config", "options"),
@@ -489,28 +450,11 @@ class TestTheSituationOfASession:
             library.selector(model=picky, session=session, rounds=rounds).select(PLOT)
             assert [text for text in ("one", "two") if f"User: {text}" in picky.asked[0][0].text] == seen
 
-    def test_an_error_of_the_session_selects(self, library, session):
-        selector = library.selector(role="CodeInterpreter", session=session)
-        assert selector.select("Go on.").ids == ()
-        told(session, ("Load it.", "CodeInterpreter", status("FAILURE"), error(NO_FILE)))
-        assert selector.select("Go on.").ids == ("files",)
-
     def test_its_last_question_is_the_query_where_there_is_none(self, library, session):
         told(session, (PLOT, "Planner"))
         selector = library.selector(session=session)
         assert selector.select("").query == PLOT
         assert selector.invoke({"style": "a", "tone": "b"})["experiences"] == selector.select(PLOT).section != ""
-
-    async def test_a_shared_entry_names_the_folder(self, library, session, filled):
-        filled.write(Experience("deep", (), "Use when a chart is wanted.", "Dig."), below="mine/")
-        selector = library.selector(session=session)
-        told(session, ("hello", "Planner"))
-        assert selector.select(PLOT).candidates == ALL
-        told(session, ("dig", "Planner", sub_path("mine")))
-        assert selector.select(PLOT).ids == ("deep",)
-        assert (await selector.aselect(PLOT)).candidates == ("deep",)
-        filled.write(Experience("deeper", (), "Use when a chart is wanted.", "Dig."), below="mine/")
-        assert selector.select(PLOT).candidates == ("deep", "deeper")
 
     @pytest.mark.parametrize(("path", "candidates"), [("", ALL), (" \n", ALL), (" mine\n", ("deep",))])
     def test_blanks_around_an_entry_mean_nothing(self, library, session, filled, path, candidates):

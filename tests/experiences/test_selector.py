@@ -76,9 +76,6 @@ class TestTheForms:
         assert_valid_for_providers(found)
         assert len(given) == 2
 
-    def test_one_message_is_a_list(self, selector):
-        assert shown(selector.invoke(HumanMessage(PLOT))) == ["experiences", "human"]
-
     def test_prompts_stay_prompts(self, selector):
         chat = selector.invoke(ChatPromptValue(messages=[SystemMessage("Be kind."), HumanMessage(PLOT)]))
         assert isinstance(chat, ChatPromptValue)
@@ -338,11 +335,6 @@ class TestInAGraph:
         stored = "\n".join(message.text for message in quick.conversation("t").messages)
         assert CHARTS.what not in stored
 
-    def test_streams_of_messages_do_not_show_it(self, selector):
-        graph = self.graph(selector, BothState)
-        streamed = graph.stream({"messages": [HumanMessage(PLOT, id="q")]}, stream_mode="messages")
-        assert not any(is_injected(message) for message, _ in streamed)
-
     @pytest.mark.parametrize("asynchronous", [False, True])
     async def test_a_chain_with_it_is_a_node(self, library, asynchronous):
         prompt = ChatPromptTemplate([("system", "Rules: {experiences}"), ("user", "{input}")])
@@ -356,13 +348,6 @@ class TestInAGraph:
         given = {"messages": [HumanMessage(PLOT)]}
         found = await graph.ainvoke(given) if asynchronous else graph.invoke(given)
         assert found["messages"][-1].content == f"Rules: {section([CHARTS])}"
-
-    def test_a_node_may_call_it_with_messages(self, selector):
-        def answer(state):
-            return {"messages": [AIMessage(selector.invoke(state["messages"])[0].content)]}
-
-        graph = StateGraph(MessagesState).add_node("answer", answer).add_edge(START, "answer").compile()
-        assert graph.invoke({"messages": [HumanMessage(PLOT)]})["messages"][-1].content == section([CHARTS])
 
 
 class TestAsAnExampleSelector:

@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.experiences.model_choice import DEFAULT, SelectionTemplate
 
+from .conftest import TEXTS
+
 
 def filled(text, experiences="E", user_query="Q", context="C"):
     return SelectionTemplate(text).fill(experiences=experiences, user_query=user_query, context=context)
@@ -44,26 +46,7 @@ class TestFilling:
 
 
 class TestChecking:
-    @pytest.mark.parametrize(
-        ("text", "named"),
-        [
-            ("{experiences} {query}", r"\{query\}"),
-            ("{experiences} {}", r"\{\}"),
-            ("{experiences} {0}", r"\{0\}"),
-            ("{experiences} {context.x}", r"context\.x"),
-            ("{experiences[0]} {experiences}", r"experiences\[0\]"),
-            ("{experiences} {context!r}", "context!r"),
-            ("{experiences} {context:>9}", "context:>9"),
-            ("{experiences} { context }", "no place"),
-            ("{experiences} {Context}", "no place"),
-            ("{experiences}\n\n{ and so on", "line 3.*stands alone"),
-            ("{experiences} }", "stands alone"),
-            ('{experiences} {"id": true}', "double the braces"),
-            ("{{experiences}}", "needs {experiences}"),
-            ("{user_query}", "needs {experiences}"),
-            ("", "needs {experiences}"),
-        ],
-    )
+    @pytest.mark.parametrize(("text", "named"), TEXTS["templates_refused"])
     def test_refuses_what_it_cannot_fill_and_says_what_to_do(self, text, named):
         with pytest.raises(InvalidInput, match=named) as raised:
             SelectionTemplate(text)

@@ -93,7 +93,7 @@ class TestProposing:
         ("given", "told"),
         [
             ({**GOOD, "exp_id": "known"}, "experience_propose was not done: The library has 'known' already"),
-            ({**GOOD, "when": " "}, "A proposal needs 'when'"),
+            ({**GOOD, "when": " "}, "has no 'when': write it as a text"),
             ({**GOOD, "exp_id": "a\nb"}, "cannot be the id"),
             ({**GOOD, "what": "x" * 20_000}, "its arguments are wrong: what"),
             ({"when": "x"}, "its arguments are wrong: what"),

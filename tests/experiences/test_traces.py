@@ -76,6 +76,32 @@ class TestSelecting:
             assert (metadata["thread_id"], metadata["agentmem_namespace"]) == ("t", "ada")
             assert metadata["agentmem_database"] == "sqlite"
 
+    def test_without_a_model_the_reasons_are_told_to_hooks_too(self, filled, seen):
+        events = []
+        with AgentMemory(":memory:", hooks=[events.append]) as memory:
+            memory.experiences(filled.path).selector().invoke(PLOT, {"callbacks": [seen]})
+        [step] = [event for event in events if isinstance(event, StepFinished) and event.name == SELECT]
+        for outputs in (seen.run(SELECT).outputs, step.outputs):
+            assert "chart" in outputs["chosen"][0]["reason"]
+            assert {"exp_id": "refunds", "score": 0} in outputs["candidates"]
+            assert "fell_back" not in outputs
+
+    def test_a_fallback_is_told(self, library, seen):
+        library.selector(model=Picky(ValueError("no"))).invoke(PLOT, {"callbacks": [seen]})
+        assert seen.run(SELECT).outputs["fell_back"] == "The model failed: ValueError."
+        assert "ValueError" in seen.run(CHOOSE).error
+
+    @pytest.mark.parametrize("asynchronous", [False, True])
+    async def test_the_config_given_to_select_counts(self, library, seen, asynchronous):
+        selector = library.selector(model=Picky(["charts"]))
+        config = {"callbacks": [seen]}
+        await selector.aselect(PLOT, config=config) if asynchronous else selector.select(PLOT, config=config)
+        assert seen.shapes == [(SELECT, [(CHOOSE, [("Picky", [])])])]
+
+    def test_one_that_is_off_shows_no_step(self, library, seen):
+        library.selector(enabled=False).invoke(PLOT, {"callbacks": [seen]})
+        assert seen.shapes == [("ExperienceSelector", [])]
+
     def test_a_model_that_was_asked_before_is_not_asked_again(self, library, seen):
         selector = library.selector(model=Picky(["charts"]))
         selector.invoke(PLOT)

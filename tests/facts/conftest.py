@@ -9,6 +9,13 @@ from langchain_agentmem.base.lifetime import Attendant
 
 
 @pytest.fixture
+def memory(memory):
+    """An open memory, which is whole after each test, too."""
+    yield memory
+    assert memory.verify().problems == ()
+
+
+@pytest.fixture
 def here():
     """A memory, where the engine makes no difference."""
     with AgentMemory(":memory:") as memory:

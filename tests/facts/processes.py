@@ -5,26 +5,23 @@ Each is forked from one that has loaded everything and opened nothing.
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import signal
-import subprocess
 import sys
 import threading
 from collections import defaultdict
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.facts.kg_memory import KGMemory
 from langchain_agentmem.storage import jobs, postgres, sqlite, steps
+from tests.forking import Forks
 
 from .scripted import Scripted, facts_in
 
-ROOT = Path(__file__).parents[2]
-SERVE = "from tests.facts.processes import serve; serve()"
+HEAR = "from tests.facts.processes import listen; listen()"
 SHORT = 0.3
 """Seconds of a lease here, so that nobody waits long for the dead."""
 
@@ -107,7 +104,7 @@ def _midnight(text: str) -> datetime:
 class Killer:
     """Counts the statements of this process in all its threads, and ends it before a certain one."""
 
-    def __init__(self, last: int | None) -> None:
+    def __init__(self, last: int) -> None:
         self.count, self.last = 0, last
         self._lock = threading.Lock()
         for engine in (sqlite, postgres):
@@ -129,43 +126,25 @@ class Killer:
         return value
 
 
-def serve() -> None:
+def listen() -> None:
+    """Hear so much of the conversation, and be killed before a statement."""
     jobs.LEASE, jobs.RENEW = SHORT, SHORT / 6
-    for line in sys.stdin:
-        url, branch, messages, last = json.loads(line)
-        child = os.fork()
-        if child == 0:
-            killer = Killer(last)
-            with AgentMemory(url) as memory:
-                hear(memory.facts(branch, model=Scripted()), conversation(messages))
-            print(json.dumps(killer.count), flush=True)
-            os._exit(0)
-        _, status = os.waitpid(child, 0)
-        if (code := os.waitstatus_to_exitcode(status)) != 0:
-            print(json.dumps(None if code == -signal.SIGKILL else repr(code)), flush=True)
+    url, branch, messages, last = sys.argv[1:]
+    killer = Killer(int(last))
+    with AgentMemory(url) as memory:
+        hear(memory.facts(branch, model=Scripted()), conversation(int(messages)))
+    print(killer.count)
 
 
-class Listener:
-    """A process that hears the conversation, as often as one asks."""
+class Listener(Forks):
+    """Processes that hear the conversation, one after the other."""
 
-    def __enter__(self) -> Self:
-        self.server = subprocess.Popen(
-            [sys.executable, "-c", SERVE], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-        return self
+    def begin(self, url: str, branch: str, messages: int = MESSAGES, last: int = -1) -> None:
+        """Have one hear so much of the conversation, and be killed before a statement; by default never."""
+        self.start(HEAR, url, branch, str(messages), str(last))
 
-    def __exit__(self, *_: object) -> None:
-        self.server.communicate()
-
-    def begin(self, url: str, branch: str, messages: int = MESSAGES, last: int | None = None) -> None:
-        """Have it hear so much of the conversation, and be killed before a statement."""
-        assert self.server.stdin is not None
-        self.server.stdin.write(json.dumps([url, branch, messages, last]) + "\n")
-        self.server.stdin.flush()
-
-    def end(self) -> int | None:
+    def heard(self) -> int | None:
         """Wait for it. Returns how many statements it took; None where it was killed."""
-        assert self.server.stdout is not None
-        count = json.loads(self.server.stdout.readline())
-        assert count is None or isinstance(count, int), count
-        return count
+        done = self.end()
+        assert done.returncode in (0, -signal.SIGKILL), done.stderr
+        return None if done.returncode else int(done.stdout)

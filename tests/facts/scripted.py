@@ -2,6 +2,7 @@
 
     Maya Ortiz | lives in | Lisbon | 2024-03-01
     Maya Ortiz | likes | tea
+    Maya likes rain
 
 A model here reads the messages that it was shown, as they stand in the prompt, and answers with the facts of each.
 """
@@ -13,6 +14,7 @@ import json
 import re
 import threading
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from langchain_core.language_models import BaseChatModel
@@ -20,7 +22,10 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from pydantic import Field
 
+CASES = json.loads(Path(__file__).with_name("cases.json").read_text("utf-8"))
+"""Tables of the tests: what is given, and what comes of it."""
 _MESSAGE = re.compile(r'<message number="(\d+)" speaker="([^"]*)" time="([^"]*)">\n(.*?)\n</message>', re.DOTALL)
+_SENTENCE = re.compile(r"(\w+) (lives in|works at|likes) (\w+)()()")
 _FACT = re.compile(r"^([^|\n]+) \| ([^|\n]+) \| ([^|\n]+?)(?: \| ([\d-]*)(?: \| ([\d-]+))?)?$", re.MULTILINE)
 
 
@@ -42,7 +47,7 @@ def shown(messages: Sequence[BaseMessage]) -> list[Shown]:
 def facts_in(text: str, **more: Any) -> list[dict[str, Any]]:
     """The facts that a text tells."""
     found = []
-    for subject, predicate, obj, start, end in _FACT.findall(text):
+    for subject, predicate, obj, start, end in [*_FACT.findall(text), *_SENTENCE.findall(text)]:
         fact = {**more, "subject": subject, "predicate": predicate, "object": obj}
         found.append(fact | ({"valid_from": start} if start else {}) | ({"valid_to": end} if end else {}))
     return found

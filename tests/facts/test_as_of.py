@@ -273,19 +273,11 @@ class History:
 
 def shown(facts: list[Any]) -> list[Shown]:
     """Facts as brute force has them."""
+    names = [name for name in Shown._fields if name != "told"]
     return [
         Shown(
-            id=fact.id,
-            role=fact.role,
-            subject=fact.subject,
-            predicate=fact.predicate,
-            object=fact.object,
-            valid_from=fact.valid_from,
-            valid_to=fact.valid_to,
-            recorded_at=fact.recorded_at,
+            **{name: getattr(fact, name) for name in names},
             told=tuple((each.message_id, each.conversation_id, each.role, each.recorded_at) for each in fact.told),
-            confidence=fact.confidence,
-            ended_by=fact.ended_by,
         )
         for fact in facts
     ]

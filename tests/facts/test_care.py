@@ -13,6 +13,7 @@ from langchain_agentmem import AgentMemory
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.facts.fact import FactsConfig
 
+from .scripted import CASES
 from .test_sources import at, day, message_of, moved, objects, remembering, say, waiting_graph
 
 NS = ("users", "ana")
@@ -121,61 +122,7 @@ class TestCounting:
         assert memory.verify().checked["memories"] == before
 
 
-DAMAGE = {
-    "a source too many": (
-        "insert into memory_source select id, 'message zzz' from memory where kind = 'fact'",
-        "rests on other messages than is noted",
-    ),
-    "a source too few": (
-        "delete from memory_source where source = 'message b'",
-        "rests on other messages than is noted",
-    ),
-    "none at all": ("delete from memory_source", "rests on other messages than is noted"),
-    "another source": (
-        "update memory_source set source = 'message zzz' where source = 'message c'",
-        "rests on other messages than is noted",
-    ),
-    "sources of what is gone": (
-        "insert into memory_source select id, 'message zzz' from memory where deleted = 1",
-        "says nothing, and rests on messages",
-    ),
-    "events that are none": (
-        """update memory set extra = '{"told": [7]}' where kind = 'fact'""",
-        "rests on cannot be read .* a fact, cannot be read",
-    ),
-    "nothing that was told": ("update memory set extra = '{}' where kind = 'fact'", "a fact, cannot be read"),
-    "no extra": ("update memory set extra = null where kind = 'fact_text'", "a fact text, cannot be read"),
-    "an event without a time": (
-        """update memory set extra = replace(extra, '"at":', '"when":') where kind = 'fact'""",
-        "a fact, cannot be read",
-    ),
-    "another subject": ("update memory set subject = 'ben' where kind = 'fact'", "not looked up by what it says"),
-    "no object": ("update memory set object = null where kind = 'fact'", "not looked up by what it says"),
-    "another predicate": ("update memory set label = 'x' where kind = 'fact'", "not looked up by what it says"),
-    "a former fact nobody finds": (
-        "update memory set subject = 'ben' where kind = 'fact_former'",
-        "a fact former, is not looked up",
-    ),
-    "another sentence": (
-        """update memory set content_id = (select min(content_id) from memory where kind = 'fact_text')
-        where kind = 'fact' and label = 'likes'""",
-        "does not say what was told",
-    ),
-    "no document": ("update memory set document_id = null where kind = 'fact'", "is not in the index"),
-    "no document of a text": ("update memory set document_id = null where kind = 'fact_text'", "is not in the index"),
-    "an agreement on nothing": (
-        "update memory set label = 'what' where kind = 'fact_rule'",
-        "a fact rule, cannot be read",
-    ),
-    "something due never": (
-        """update memory set extra = replace(extra, '"attempts":', '"times":') where kind = 'fact_due'""",
-        "a fact due, cannot be read",
-    ),
-    "a failure without an answer": (
-        """update memory set extra = replace(extra, '"answer":', '"reply":') where kind = 'fact_failure'""",
-        "a fact failure, cannot be read",
-    ),
-}
+DAMAGE = CASES["damage"]
 
 
 @pytest.mark.sqlite_suffices
@@ -188,14 +135,15 @@ class TestVerifying:
         assert filled.verify().problems == ()
 
     @pytest.mark.parametrize("damage", DAMAGE)
-    def test_damage_is_found_and_can_be_erased(self, memory, raw, damage):
-        fill_branches(memory)
+    def test_damage_is_found_and_can_be_erased(self, url, raw, damage):
         sql, says = DAMAGE[damage]
-        raw(memory, sql)
-        problems = " | ".join(memory.verify().problems)
-        assert re.search(says, problems), problems
-        memory.erase(namespace=())
-        assert {memory.stats()[name] for name in FACTS} == {0}
+        with AgentMemory(url) as memory:
+            fill_branches(memory)
+            raw(memory, sql)
+            problems = " | ".join(memory.verify().problems)
+            assert re.search(says, problems), problems
+            memory.erase(namespace=())
+            assert {memory.stats()[name] for name in FACTS} == {0}
 
 
 class TestMoving:
@@ -255,25 +203,7 @@ class TestMoving:
             assert (shown(memory), memory.stats()["memories"]) == (before, rows)
             assert memory.verify().problems == ()
 
-    @pytest.mark.parametrize(
-        ("kind", "damage"),
-        [
-            ("fact", {"extra": {}}),
-            ("fact", {"extra": None}),
-            ("fact", {"extra": {"told": [{"do": "said"}]}}),
-            ("fact", {"extra": {"told": "much"}}),
-            ("fact", {"subject": "somebody else"}),
-            ("fact", {"object": None}),
-            ("fact", {"label": "hates"}),
-            ("fact", {"body": "AAAA", "checksum": 2147483647}),
-            ("fact_former", {"object": None}),
-            ("fact_former", {"extra": {"fact": "x"}}),
-            ("fact_text", {"extra": {"words": "x"}}),
-            ("fact_due", {"extra": {}}),
-            ("fact_rule", {"label": "law"}),
-            ("fact_failure", {"extra": {}}),
-        ],
-    )
+    @pytest.mark.parametrize(("kind", "damage"), CASES["damaged records"])
     def test_a_damaged_record_is_refused_and_nothing_is_written(self, exports, tmp_path, kind, damage):
         exported, another = tmp_path / "damaged.jsonl", exports[1]
         exported.write_bytes(exports[0].read_bytes())
@@ -288,16 +218,6 @@ class TestMoving:
         with pytest.raises(InvalidInput):
             another.import_(exported)
         assert {another.stats()[name] for name in FACTS} == {0}
-
-    def test_a_backup_holds_them(self, filled, tmp_path, another):
-        filled.backup(tmp_path / "copy")
-        if filled.database.engine.dialect == "postgres":
-            another.import_(tmp_path / "copy")
-            assert shown(another) == shown(filled)
-            return
-        with AgentMemory(tmp_path / "copy") as copy:
-            assert shown(copy) == shown(filled)
-            assert copy.verify().problems == ()
 
 
 class TestThreads:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import threading
@@ -15,7 +14,7 @@ from langchain_agentmem.facts.fact import FactsConfig
 from langchain_agentmem.storage import jobs
 
 from .processes import SHORT, Listener, conversation, day, hear, known_facts, scripted_facts
-from .scripted import STYLES, Scripted, told
+from .scripted import STYLES, Scripted
 
 KILLS = {"sqlite": 6, "postgres": 3}
 """How many processes are killed; AGENTMEM_KILLS=200 kills more of them."""
@@ -32,9 +31,10 @@ def short_leases(monkeypatch):
 
 
 @pytest.fixture(scope="module")
-def listeners():
-    """Two processes."""
-    with Listener() as one, Listener() as other:
+def listeners(tmp_path_factory):
+    """Two that hear at the same time."""
+    folders = tmp_path_factory.mktemp("one"), tmp_path_factory.mktemp("other")
+    with Listener(folders[0], "tests.facts.processes") as one, Listener(folders[1], "tests.facts.processes") as other:
         yield one, other
 
 
@@ -160,7 +160,7 @@ class TestAtTheSameTime:
         for each in listeners:
             each.begin(url, "b", SOME)
         for each in listeners:
-            assert each.end()
+            assert each.heard()
         with AgentMemory(url) as memory:
             check(memory.facts("b"), scripted_facts(SAID[:SOME]))
 
@@ -204,32 +204,19 @@ class TestKilled:
     def test_at_any_moment_and_begun_again_knows_the_same(self, kind, new_database, listeners):
         url, luck, (listener, _) = new_database(kind), random.Random(11), listeners
         listener.begin(url, "whole", SOME)
-        count = listener.end()
+        count = listener.heard()
         assert count is not None
         killed = 0
         for number in range(kills(kind)):
             listener.begin(url, f"b{number}", SOME, int((number + luck.random()) * count / kills(kind)))
-            killed += listener.end() is None
+            killed += listener.heard() is None
             listener.begin(url, f"b{number}", SOME)
-            assert listener.end() is not None
+            assert listener.heard() is not None
         assert killed > kills(kind) / 2  # with some luck, one came to its end with fewer statements than the first
         with AgentMemory(url) as memory:
             for branch in ("whole", *(f"b{number}" for number in range(kills(kind)))):
                 check(memory.facts(branch), scripted_facts(SAID[:SOME]))
             assert memory.verify().problems == ()
-
-    @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
-    def test_again_and_again_while_it_hears_all_knows_the_same(self, kind, new_database, listeners):
-        url, luck, (listener, _) = new_database(kind), random.Random(12), listeners
-        killed = 0
-        for number in range(kills(kind)):
-            listener.begin(url, "b", last=luck.randrange(2000) + 300 * number)
-            killed += listener.end() is None
-        assert killed
-        listener.begin(url, "b")
-        assert listener.end() is not None
-        with AgentMemory(url) as memory:
-            check(memory.facts("b"))
 
     def test_with_the_right_to_ask_in_its_hands_leaves_it_to_the_next(self, url):
         """The lease of the dead runs out."""
@@ -252,13 +239,3 @@ def _held_by_the_dead(memory):
     yield from jobs.enqueue(wanted, now=jobs.now())
     job = yield from jobs.claim_named(wanted, "dead", now=jobs.now(), lease=SHORT)
     assert job is not None
-
-
-def test_the_scripted_model_answers_for_what_it_is_shown():
-    model = Scripted()
-    with AgentMemory(":memory:") as memory:
-        memory.facts("b", model=model).extract_and_update_from_text("Tom | likes | tea")
-    [shown] = model.calls[0]
-    assert json.loads(json.dumps(told([shown]))) == {
-        "facts": [{"message": 1, "subject": "Tom", "predicate": "likes", "object": "tea"}]
-    }

@@ -13,11 +13,10 @@ from langchain_core.runnables import RunnableLambda
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.errors import InvalidInput, MessageError
 from langchain_agentmem.facts.fact import FactsConfig
-from langchain_agentmem.facts.kg_memory import KGMemory
 from langchain_agentmem.facts.source_texts import KEPT_FAILURES, LONGEST_ANSWER
 from langchain_agentmem.storage import jobs
 
-from .scripted import STYLES, Awaited, ChatModel, Scripted, ToolModel, told
+from .scripted import CASES, STYLES, Awaited, ChatModel, Scripted, ToolModel, told
 
 pytestmark = pytest.mark.sqlite_suffices
 
@@ -59,6 +58,15 @@ def known(facts, subject="Maya"):
     return {(fact.predicate, fact.object): fact.sources for fact in facts.history(subject)}
 
 
+def learned(memory, model, *texts, **settings):
+    """Facts of a branch, once a model has learned from all that was said."""
+    said(memory.facts("b"), *texts)
+    facts = memory.facts("b", model=model, settings=FactsConfig(**settings))
+    assert facts.drain() == len(texts)
+    assert facts.waiting() == 0
+    return facts
+
+
 def likes(*things):
     return [f"Maya | likes | {each}" for each in things]
 
@@ -68,9 +76,7 @@ class TestAnyModel:
     @pytest.mark.parametrize("kind", MODELS)
     def test_is_asked_once_for_all(self, here, kind):
         model = MODELS[kind](Scripted())
-        said(here.facts("b"), *likes("tea", "rain"), "Tom | likes | tea")
-        facts = here.facts("b", model=model)
-        assert facts.drain() == 3
+        facts = learned(here, model, *likes("tea", "rain"), "Tom | likes | tea")
         assert known(facts) == {("likes", "tea"): ("m0",), ("likes", "rain"): ("m1",)}
         assert known(facts, "Tom") == {("likes", "tea"): ("m2",)}
         assert facts.drain() == facts.waiting() == 0
@@ -90,24 +96,17 @@ class TestAnyModel:
     @pytest.mark.parametrize("style", STYLES)
     def test_may_answer_in_any_style(self, here, style):
         model = Scripted(STYLES[style])
-        said(here.facts("b"), *likes("tea"), "Maya | lives in | Oslo | 2024-01-01\nTom | likes | tea", "Hello!")
-        facts = here.facts("b", model=model)
-        assert facts.drain() == 3
+        facts = learned(here, model, *likes("tea"), "Maya | lives in | Oslo | 2024-01-01\nTom | likes | tea", "Hello!")
         assert known(facts) == {("likes", "tea"): ("m0",), ("lives in", "Oslo"): ("m1",)}
         assert known(facts, "Tom") == {("likes", "tea"): ("m1",)}
         # Of a message that tells nothing, an answer that is cut off says nothing, so it is asked for once more.
         assert len(model.calls) == {"unnumbered": 4, "cut off": 5}.get(style, 1)
 
-    def test_that_names_no_messages_is_shown_one_at_a_time_from_then_on(self, here):
+    def test_that_names_no_messages_is_shown_one_at_a_time(self, here):
         model = Scripted(STYLES["unnumbered"])
-        said(here.facts("b"), *likes(*"abc"))
-        facts = here.facts("b", model=model)
-        facts.drain()
+        facts = learned(here, model, *likes(*"abc"))
         assert list(map(len, model.calls)) == [3, 1, 1, 1]
-        said(facts, *likes(*"de"), first=3)
-        facts.drain()
-        assert list(map(len, model.calls)) == [3, 1, 1, 1, 1, 1]
-        assert known(facts) == {("likes", each): (f"m{n}",) for n, each in enumerate("abcde")}
+        assert known(facts) == {("likes", each): (f"m{n}",) for n, each in enumerate("abc")}
 
     def test_that_errs_once_is_shown_several_again(self, here):
         """Only what it did not tell apart is shown one at a time."""
@@ -119,9 +118,7 @@ class TestAnyModel:
             return json.dumps(answer)
 
         model = Scripted(meanwhile=err)
-        said(here.facts("b"), *likes(*"abcdef"))
-        facts = here.facts("b", model=model, settings=FactsConfig(batch_messages=3))
-        assert facts.drain() == 6
+        facts = learned(here, model, *likes(*"abcdef"), batch_messages=3)
         assert list(map(len, model.calls)) == [3, 1, 1, 1, 3]
         assert known(facts) == {("likes", each): (f"m{n}",) for n, each in enumerate("abcdef")}
 
@@ -131,10 +128,8 @@ class TestAnyModel:
         def stop_early(before, some):
             return json.dumps(told(some))[:250]
 
-        said(here.facts("b"), *likes(*"abcdef"))
         model = Scripted(meanwhile=stop_early)
-        facts = here.facts("b", model=model)
-        assert facts.drain() == 6
+        facts = learned(here, model, *likes(*"abcdef"))
         assert list(map(len, model.calls)) == [6, 1, 1, 1, 1, 1, 1]
         assert known(facts) == {("likes", each): (f"m{n}",) for n, each in enumerate("abcdef")}
         [failure] = facts.failures()
@@ -142,9 +137,7 @@ class TestAnyModel:
 
     def test_that_fails_at_structured_output_is_asked_without(self, here):
         model = ToolModel(script=Scripted(), fails=True)
-        said(here.facts("b"), *likes("tea", "rain"))
-        facts = here.facts("b", model=model)
-        assert facts.drain() == 2
+        facts = learned(here, model, *likes("tea", "rain"))
         assert model.asked == [True, False, False]
         assert known(facts) == {("likes", "tea"): ("m0",), ("likes", "rain"): ("m1",)}
         [failure] = facts.failures()
@@ -214,13 +207,12 @@ class TestAdding:
         go_on.set()
         assert [fact.object for fact in await learning] == ["tea"]
 
-    def test_is_followed_by_extraction_with_nobody_asking(self, memory):
-        facts = memory.facts("b", model=Scripted())
-        said(facts, *likes("tea"))
-        until(lambda: known(facts))
-        until(lambda: facts.waiting() == 0)
-        said(facts, *likes("rain"), first=1)
-        until(lambda: len(known(facts)) == 2)
+    def test_without_a_model_is_extracted_when_one_comes(self, url):
+        with AgentMemory(url) as memory:
+            said(memory.facts("b"), *likes("tea"))
+        with AgentMemory(url) as memory:
+            facts = memory.facts("b", model=Scripted())
+            until(lambda: known(facts) == {("likes", "tea"): ("m0",)})
 
     def test_the_same_message_again_is_one(self, memory):
         model = Scripted()
@@ -240,13 +232,6 @@ class TestAdding:
         facts.add(role="user", content=content)
         assert (facts.waiting(), facts.drain(), model.calls) == (0, 0, [])
 
-    def test_without_a_model_is_extracted_when_one_comes(self, url):
-        with AgentMemory(url) as memory:
-            said(memory.facts("b"), *likes("tea"))
-        with AgentMemory(url) as memory:
-            facts = memory.facts("b", model=Scripted())
-            until(lambda: known(facts) == {("likes", "tea"): ("m0",)})
-
     def test_facts_are_those_of_the_speaker_and_of_the_time(self, memory):
         facts = memory.facts("b", model=Scripted())
         for number, role in enumerate(["user", "assistant", "tool"]):
@@ -262,10 +247,8 @@ class TestAdding:
 @pytest.mark.usefixtures("alone")
 class TestBatches:
     def drained(self, memory, texts, **settings):
-        said(memory.facts("b"), *texts)
         model = Scripted()
-        facts = memory.facts("b", model=model, settings=FactsConfig(**settings))
-        facts.drain()
+        facts = learned(memory, model, *texts, **settings)
         assert facts.waiting() == 0
         return model
 
@@ -282,24 +265,7 @@ class TestBatches:
         model = self.drained(here, ["short", "y" * 500, "also short"], batch_chars=100)
         assert model.texts == [["short"], ["y" * 100 + " […]"], ["also short"]]
 
-    def test_what_is_told_in_one_call_belongs_to_its_message(self, here):
-        model = self.drained(here, likes("tea", "rain", "tea"))
-        assert len(model.calls) == 1
-        assert known(here.facts("b")) == {("likes", "tea"): ("m0", "m2"), ("likes", "rain"): ("m1",)}
-
-    @pytest.mark.parametrize(
-        "settings",
-        [
-            {"batch_messages": 0},
-            {"batch_chars": 0},
-            {"max_attempts": 0},
-            {"timeout": 0},
-            {"single_valued": 5},
-            {"predicates": None},
-            {"predicates": {"likes": 1}},
-            {"secret_patterns": 5},
-        ],
-    )
+    @pytest.mark.parametrize("settings", CASES["wrong settings"])
     def test_settings_that_cannot_work_are_refused(self, settings):
         with pytest.raises(InvalidInput):
             FactsConfig(**settings)
@@ -312,10 +278,8 @@ NONSENSE = ["I cannot help with that.", "", {}, {"facts": "none"}, [["Maya", "li
 class TestFailing:
     @pytest.mark.parametrize("answer", NONSENSE)
     def test_an_answer_that_is_none_is_recorded_and_the_message_given_up(self, here, answer):
-        said(here.facts("b"), *likes("tea"))
         model = Scripted(lambda _: answer)
-        facts = here.facts("b", model=model)
-        assert facts.drain() == 1
+        facts = learned(here, model, *likes("tea"))
         assert (len(model.calls), facts.waiting(), known(facts)) == (3, 0, {})
         failures = facts.failures()
         assert [failure.given_up for failure in failures] == [False, False, True]
@@ -329,9 +293,7 @@ class TestFailing:
         def fail(before, some):
             raise error
 
-        said(memory.facts("b"), *likes("tea"))
-        facts = memory.facts("b", model=Scripted(meanwhile=fail), settings=FactsConfig(max_attempts=2))
-        assert facts.drain() == 1
+        facts = learned(memory, Scripted(meanwhile=fail), *likes("tea"), max_attempts=2)
         failures = facts.failures()
         assert [failure.given_up for failure in failures] == [False, True]
         assert failures[0].error == f"The model gave no answer: {type(error).__name__}: {error}"
@@ -361,19 +323,6 @@ class TestFailing:
         [failure] = await facts.afailures()
         assert "TimeoutError" in failure.error
 
-    def test_one_bad_message_spoils_it_for_no_other(self, here):
-        def choke(before, some):
-            return "Error" if any("poison" in each.text for each in some) else None
-
-        said(here.facts("b"), *likes("tea"), "poison", *likes("rain"))
-        model = Scripted(meanwhile=choke)
-        facts = here.facts("b", model=model)
-        assert facts.drain() == 3
-        assert known(facts) == {("likes", "tea"): ("m0",), ("likes", "rain"): ("m2",)}
-        assert [(f.message_ids, f.given_up) for f in facts.failures()] == [
-            (("m0", "m1", "m2"), False), (("m1",), False), (("m1",), True),
-        ]  # fmt: skip
-
     def test_what_failed_is_learned_before_what_was_said_after_it(self, here):
         """Else who moved away and came back would not have come back."""
         said(
@@ -385,20 +334,6 @@ class TestFailing:
         facts.drain()
         assert [fact.object for fact in facts.history("Maya")] == ["Oslo", "Rome", "Oslo"]
         assert [fact.sources for fact in facts.as_of(subject="Maya")] == [("m2",)]
-
-    def test_of_an_answer_that_is_partly_wrong_the_rest_counts(self, here):
-        def partly(before, some):
-            right = {"message": 1, "subject": "Maya", "predicate": "likes", "object": "tea"}
-            return {"facts": [right, {"message": 1, "subject": "Maya"}, "and so on"]}
-
-        said(here.facts("b"), *likes("tea"))
-        facts = here.facts("b", model=Scripted(meanwhile=partly))
-        assert facts.drain() == 1
-        assert known(facts) == {("likes", "tea"): ("m0",)}
-        [failure] = facts.failures()
-        assert "Fact 2: The predicate of a fact is text" in failure.error
-        assert "Fact 3: it is no object" in failure.error
-        assert not failure.given_up
 
     def test_any_answer_and_any_error_can_be_kept(self, memory, caplog):
         caplog.set_level("CRITICAL", "langchain_agentmem.facts.fact_extraction")  # a report cannot hold what is logged
@@ -418,19 +353,14 @@ class TestFailing:
                 raise ValueError(hostile)
             return answers[min(before, 2) // 2]
 
-        said(memory.facts("b"), "hello")
-        facts = memory.facts("b", model=Scripted(meanwhile=answer))
-        assert facts.drain() == 1
+        facts = learned(memory, Scripted(meanwhile=answer), "hello")
         assert [len(failure.answer) for failure in facts.failures()] == [LONGEST_ANSWER, 0]
         [fact] = facts.history("a \ufffd")
         assert (fact.predicate, fact.object) == ("b", "c\ufffd")
-        assert memory.verify().problems == ()
 
     def test_the_last_failures_are_kept(self, here):
         texts = likes(*map(str, range(KEPT_FAILURES // 2 + 5)))
-        said(here.facts("b"), *texts)
-        facts = here.facts("b", model=Scripted(lambda _: "no"), settings=FactsConfig(batch_messages=1, max_attempts=2))
-        facts.drain()
+        facts = learned(here, Scripted(lambda _: "no"), *texts, batch_messages=1, max_attempts=2)
         failures = facts.failures()
         assert len(failures) == KEPT_FAILURES
         assert failures[-1].message_ids == (f"m{len(texts) - 1}",)
@@ -438,10 +368,8 @@ class TestFailing:
         assert facts.failures(0) == []
 
     def test_what_was_given_up_is_tried_again_once_it_is_changed(self, here):
-        said(here.facts("b"), *likes("tea"))
         model = Scripted(lambda _: "no")
-        facts = here.facts("b", model=model, settings=FactsConfig(max_attempts=1))
-        facts.drain()
+        facts = learned(here, model, *likes("tea"), max_attempts=1)
         model.style = STYLES["json"]
         assert facts.drain() == 0
         facts.update("m0", content="Maya | likes | rain")
@@ -523,15 +451,9 @@ class TestMeanwhile:
         assert known(facts) == {}
         assert facts.retrieve_all() == []
 
-    def test_more_is_said(self, memory):
-        facts, model = self.drained(memory, lambda plain: said(plain, *likes("rain"), first=1) and None, *likes("tea"))
-        assert known(facts) == {("likes", "tea"): ("m0",), ("likes", "rain"): ("m1",)}
-        assert model.texts == [likes("tea"), likes("rain")]
-
     def test_everything_is_erased(self, memory):
         facts, _ = self.drained(memory, lambda plain: memory.erase(namespace=()) and None, *likes("tea"))
         assert known(facts) == {}
-        assert memory.verify().problems == ()
 
 
 @pytest.mark.usefixtures("alone")
@@ -548,15 +470,6 @@ class TestUpdating:
             ("lives in", "Oslo"): ("m2",), ("owns", "a house in Rome"): ("m3",),
         }  # fmt: skip
         assert next(fact for fact in facts.history("Maya", "lives in")).valid_to is None  # nothing ended it
-
-    def test_to_the_same_words_changes_nothing_in_the_end(self, memory):
-        facts = memory.facts("b", model=Scripted())
-        said(facts, *likes("tea"))
-        facts.drain()
-        before = known(facts)
-        facts.update("m0", content=likes("tea")[0])
-        facts.drain()
-        assert known(facts) == before
 
 
 class TestAtOnce:
@@ -582,31 +495,11 @@ class TestAtOnce:
         assert model.texts == [likes("tea")]
         assert facts.waiting() == 3
 
-    def test_where_the_model_fails_the_text_waits(self, here, alone):
-        model = Scripted(meanwhile=lambda before, some: "no" if before == 0 else None)
-        facts = here.facts("b", model=model)
-        assert facts.extract_and_update_from_text("Maya | likes | tea") == []
-        assert facts.waiting() == 1
-        [failure] = facts.failures()
-        assert (failure.answer, failure.given_up) == ("no", False)
-        facts.drain()
-        assert len(known(facts)) == 1
-
     def test_and_is_tried_again_in_the_background(self, here, quick):
         model = Scripted(meanwhile=lambda before, some: "no" if before < 2 else None)
         facts = here.facts("b", model=model)
         facts.extract_and_update_from_text("Maya | likes | tea")
         until(lambda: known(facts))
-
-    @pytest.mark.parametrize(("text", "role"), [(None, "user"), (7, "user"), ("text", ""), ("text", None)])
-    def test_what_is_no_text_or_role_is_refused(self, here, text, role):
-        with pytest.raises(InvalidInput):
-            here.facts("b", model=Scripted()).extract_and_update_from_text(text, role)
-
-    def test_an_empty_text_tells_nothing(self, here):
-        model = Scripted()
-        assert here.facts("b", model=model).extract_and_update_from_text("  ") == []
-        assert model.calls == []
 
 
 @pytest.mark.usefixtures("alone")
@@ -635,16 +528,6 @@ class TestBranches:
         assert known(fork) == {("likes", "tea"): ("m0",), ("likes", "opera"): ("m2",)}
         assert plain.waiting() == fork.waiting() == 0
 
-    def test_what_was_extracted_before_a_fork_is_not_asked_for_again(self, memory):
-        facts = memory.facts("b", model=Scripted())
-        said(facts, *likes("tea"))
-        facts.drain()
-        model = Scripted()
-        fork = memory.facts("b").fork("f")
-        assert memory.facts("f", model=model).drain() == 0
-        assert known(fork) == {("likes", "tea"): ("m0",)}
-        assert model.calls == []
-
 
 @pytest.mark.usefixtures("alone")
 class TestSecrets:
@@ -672,13 +555,6 @@ def test_names_that_a_model_takes_for_one_are_proposed_and_never_merged(here):
     assert (alias.name, alias.into, alias.why, alias.merged) == ("Maya", "Maya Ortiz", "she signed", False)
     assert facts.aliases() == []
     assert facts.history("Maya Ortiz") == []
-
-
-def test_a_memory_of_a_path_learns_too(tmp_path):
-    facts = KGMemory(tmp_path / "a.db", model=Scripted())
-    said(facts, *likes("tea"))
-    facts.drain()
-    assert known(facts) == {("likes", "tea"): ("m0",)}
 
 
 def test_a_text_that_is_extracted_at_once_is_asked_about_once(here):

@@ -24,6 +24,10 @@ LOOKED_UP = {
     "latest_facts": ({"limit": 10}, {"memory_learned"}),
     "entities_named": ({"low": "frie", "high": "frif"}, {"memory_subject", "memory_object"}),
     "resting_on": ({"keys": json.dumps(["message m-1"]), "low": "", "high": "\x01"}, {"memory_source_source"}),
+    "delete_every_source": ({"row": 1}, set()),
+    "delete_sources": ({"row": 1, "source": "message m-1"}, set()),
+    "retell": ({"id": 1, "extra": "{}"}, set()),
+    "bury_memory": ({"id": 1}, set()),
 }
 FACTS = 150
 
@@ -77,7 +81,7 @@ def counted(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> int:
 
 def plan_of(memory: AgentMemory, raw, name: str, given: dict) -> list[str]:
     dialect = memory.database.engine.dialect
-    sql = load(dialect)[name]
+    sql = load(dialect)[name].replace(":memory", ":row")
     asked = {key: value for key, value in given.items() if f":{key}" in sql}
     if dialect == "sqlite":
         return [str(row["detail"]) for row in raw(memory, f"explain query plan {sql}", **asked)]

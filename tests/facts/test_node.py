@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
-import threading
 from datetime import datetime
 from typing import Annotated, Any, TypedDict
 
@@ -17,40 +15,30 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.graph.message import add_messages
 from langgraph.types import Command, RetryPolicy, interrupt
 
-from langchain_agentmem import AgentMemory, FactsConfig, InvalidInput, fact_tools
+from langchain_agentmem import FactsConfig, InvalidInput, fact_tools
 from langchain_agentmem.messages.message_marks import Summary, injected, summary_message
 
-SHOWN = re.compile(r'<message number="(\d+)"[^>]*>\n(.*?)\n</message>', re.DOTALL)
-FACT = re.compile(r"(\w+) (lives in|works at|likes) (\w+)")
+from .scripted import Scripted
+
 RETRY = RetryPolicy(initial_interval=0.0, backoff_factor=1.0, max_attempts=3, jitter=False)
 
 
-class Reader:
-    """A model that knows "Maya lives in Porto" when it reads it, and keeps what it was shown.
+class Reader(Scripted):
+    """A model that knows "Maya lives in Porto" when it reads it.
 
-    Attributes:
-        read: The texts that it was shown, call by call.
-        answers: What it says instead, or raises, before it begins to read.
+    Args:
+        *answers: What it says instead, or raises, before it begins to read.
     """
 
     def __init__(self, *answers: Any) -> None:
-        self.read: list[list[str]] = []
+        super().__init__(meanwhile=self._answer)
         self.answers = [*answers]
 
-    def __call__(self, messages: Any) -> str:
-        shown = SHOWN.findall(messages[-1].content)
-        self.read.append([text for _, text in shown])
-        if self.answers:
-            answer = self.answers.pop(0)
-            if isinstance(answer, Exception):
-                raise answer
-            return answer
-        told = [
-            {"message": int(number), "subject": subject, "predicate": predicate, "object": obj}
-            for number, text in shown
-            for subject, predicate, obj in FACT.findall(text)
-        ]
-        return json.dumps({"facts": told})
+    def _answer(self, _: int, __: Any) -> Any:
+        answer = self.answers.pop(0) if self.answers else None
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
 
 
 def at(thread="t", **more):
@@ -88,7 +76,7 @@ class TestTurns:
         for number, text in enumerate(("Maya lives in Porto", "Tom likes tea", "Maya lives in Lisbon", "Bye")):
             given = says(text, id=f"m{number}")
             state = await graph.ainvoke(given, at()) if awaited else graph.invoke(given, at())
-        assert reader.read == [[text, "I see."] for text in ("Maya lives in Porto", "Tom likes tea")] + [
+        assert reader.texts == [[text, "I see."] for text in ("Maya lives in Porto", "Tom likes tea")] + [
             ["Maya lives in Lisbon", "I see."],
             ["Bye", "I see."],
         ]
@@ -103,14 +91,6 @@ class TestTurns:
         assert [evidence.text for evidence in facts.evidence(lisbon.id)] == ["Maya lives in Lisbon"]
         assert facts.waiting() == 0
         assert memory.facts(at("u")).history("Maya") == []
-
-    def test_what_is_told_again_is_another_source_of_the_same_fact(self, light):
-        graph = chat(light, light.remember_facts(Reader()), answer="So Maya likes tea.")
-        for number in range(2):
-            graph.invoke(says("Maya likes tea", id=f"m{number}"), at())
-        [fact] = light.facts(at()).history("Maya")
-        assert fact.sources[0] == "m0"
-        assert [source.role for source in fact.told] == ["user", "assistant"] * 2
 
     def test_the_state_and_the_stream_are_left_alone(self, light):
         model = FakeListChatModel(responses=['{"facts": []}'])
@@ -133,7 +113,7 @@ class TestTurns:
         graph = builder.compile(checkpointer=light.checkpointer)
         graph.invoke({"said": [HumanMessage("Maya likes tea"), AIMessage("Maya likes rain")]}, at())
         graph.invoke({"said": [("user", "Maya likes jam")]}, at())
-        assert reader.read == [["Maya likes tea"], ["Maya likes jam"]]
+        assert reader.texts == [["Maya likes tea"], ["Maya likes jam"]]
         assert known(light.facts(at())) == ["Maya likes jam"]
 
     def test_only_what_was_said_is_read(self, light):
@@ -151,25 +131,8 @@ class TestTurns:
             ToolMessage("Maya likes tools", tool_call_id="c"),
         ]
         graph.invoke({"messages": given}, at())
-        assert reader.read == [["Maya likes tea"]]
+        assert reader.texts == [["Maya likes tea"]]
         assert known(light.facts(at())) == ["Maya likes tea"]
-
-    def test_after_a_restart_nothing_is_read_again(self, tmp_path):
-        reader = Reader()
-        for number in range(3):
-            with AgentMemory(tmp_path / "m.db") as memory:
-                graph = chat(memory, memory.remember_facts(reader))
-                graph.invoke(says(f"Maya likes thing{number}", id=f"m{number}"), at())
-        assert reader.read == [[f"Maya likes thing{number}", "I see."] for number in range(3)]
-
-    @pytest.mark.parametrize("durability", ["sync", "async", "exit"])
-    def test_however_the_thread_is_saved(self, light, durability):
-        reader = Reader()
-        graph = chat(light, light.remember_facts(reader))
-        for text in ("Maya lives in Porto", "Maya lives in Lisbon"):
-            graph.invoke(says(text), at(), durability=durability)
-        assert [fact.object for fact in light.facts(at()).history("Maya")] == ["Porto", "Lisbon"]
-        assert len(reader.read) == 2
 
 
 class TestFailing:
@@ -211,8 +174,8 @@ class TestFailing:
     async def test_a_model_that_does_not_answer_is_not_waited_for(self, light):
         class Slow(Reader):
             async def hang(self, messages: Any) -> str:
-                self.read.append([])
-                if len(self.read) == 1:
+                self.calls.append([])
+                if len(self.calls) == 1:
                     await asyncio.sleep(3_600)
                 return self(messages)
 
@@ -223,15 +186,6 @@ class TestFailing:
         graph = chat(light, light.remember_facts(reader.hang))
         await graph.ainvoke(says("Bye", id="m1"), at())
         assert known(light.facts(at())) == ["Maya lives in Porto"]
-
-    def test_what_is_no_fact_in_an_answer_is_told_and_the_rest_counts(self, light):
-        good = {"message": 1, "subject": "Maya", "predicate": "likes", "object": "tea"}
-        reader = Reader(json.dumps({"facts": [good, {**good, "object": ""}, 5]}))
-        chat(light, light.remember_facts(reader)).invoke(says("Hi", id="m"), at())
-        facts = light.facts(at())
-        assert known(facts) == ["Maya likes tea"]
-        assert facts.waiting() == 0
-        assert len(facts.failures()) == 1
 
 
 @pytest.mark.sqlite_suffices
@@ -255,31 +209,9 @@ class TestRewinding:
         assert known(memory.facts(at())) == ["Maya works at Acme", "Maya lives in Rome"]
         assert [fact.object for fact in memory.facts(at()).history("Maya", "lives in")] == ["Rome"]
         assert known(memory.facts(last)) == ["Maya works at Acme", "Maya lives in Lisbon"]
-        assert [texts[0] for texts in reader.read] == [
+        assert [texts[0] for texts in reader.texts] == [
             "Maya works at Acme", "Maya lives in Porto", "Maya lives in Lisbon", "Maya lives in Rome"
         ]  # fmt: skip
-
-    def test_going_on_from_the_past_reads_what_is_new_there(self, light):
-        reader = Reader()
-        graph = chat(light, light.remember_facts(reader))
-        graph.invoke(says("Maya lives in Porto", id="m0"), at())
-        before = graph.get_state(at()).config
-        graph.invoke(says("Maya lives in Lisbon", id="m1"), at())
-        graph.invoke(says("Maya lives in Lisbon", id="m1"), before)
-        [porto, lisbon] = light.facts(at()).history("Maya")
-        assert (lisbon.object, len(lisbon.told), porto.ended_by) == ("Lisbon", 1, lisbon.id)
-        assert len(reader.read) == 3
-
-    def test_the_same_step_run_again_remembers_once(self, light):
-        reader = Reader()
-        graph = chat(light, light.remember_facts(reader))
-        graph.invoke(says("Maya lives in Porto", id="m0"), at())
-        [to_run] = [state.config for state in graph.get_state_history(at()) if state.next == ("facts0",)]
-        for _ in range(2):
-            graph.invoke(None, to_run)
-        [fact] = light.facts(at()).history("Maya")
-        assert len(fact.told) == 1
-        assert known(light.facts(to_run)) == []
 
     def test_a_past_checkpoint_shows_what_was_known_and_cannot_be_changed(self, memory):
         graph = chat(memory, memory.remember_facts(Reader()))
@@ -351,7 +283,7 @@ class TestRunsThatFail:
         assert attempts == [["Maya lives in Porto"]] * 3
         [fact] = memory.facts(at()).history("Maya")
         assert len(fact.told) == 1
-        assert len(reader.read) == 3
+        assert len(reader.texts) == 3
 
     @pytest.mark.parametrize("durability", ["sync", "exit"])
     def test_a_node_that_asks_and_is_resumed_remembers_once(self, memory, durability):
@@ -368,21 +300,6 @@ class TestRunsThatFail:
         [fact] = memory.facts(at()).history("Maya")
         assert len(fact.told) == 1
         assert memory.facts(at()).waiting() == 0
-
-    def test_a_run_that_broke_is_gone_on_with_and_remembers_once(self, light):
-        reader, broken = Reader(), [True]
-
-        def breaking(_: Any) -> Any:
-            if broken.pop() if broken else False:
-                raise ConnectionError("gone")
-            return {}
-
-        graph = chat(light, light.remember_facts(reader), breaking)
-        with pytest.raises(ConnectionError):
-            graph.invoke(says("Maya lives in Porto", id="m"), at())
-        graph.invoke(None, at())
-        [fact] = light.facts(at()).history("Maya")
-        assert (len(fact.told), len(reader.read)) == (1, 1)
 
     async def test_nodes_side_by_side_know_both_when_they_meet(self, memory):
         seen = []
@@ -403,16 +320,6 @@ class TestRunsThatFail:
             memory.facts(at()).history("Tom")[0].id
         )] == ["Tom likes jam"]  # fmt: skip
 
-    def test_in_a_graph_within_a_graph_it_is_the_threads(self, light):
-        inner = StateGraph(MessagesState)
-        inner.add_node("facts", light.remember_facts(reader := Reader()))
-        inner.add_edge(START, "facts")
-        graph = chat(light, inner.compile())
-        for text in ("Maya lives in Porto", "Maya lives in Lisbon"):
-            graph.invoke(says(text), at())
-        assert [fact.object for fact in light.facts(at()).history("Maya")] == ["Porto", "Lisbon"]
-        assert len(reader.read) == 2
-
 
 class TestMessagesThatChange:
     def test_what_leaves_the_state_is_remembered(self, light):
@@ -422,7 +329,7 @@ class TestMessagesThatChange:
         facts = light.facts(at())
         assert known(facts) == ["Maya lives in Porto", "Tom likes tea"]
         assert [each.text for each in facts.evidence(facts.history("Maya")[0].id)] == ["Maya lives in Porto"]
-        assert len(reader.read) == 2
+        assert len(reader.texts) == 2
 
     def test_what_a_message_says_now_takes_the_place_of_what_it_said(self, light):
         graph = chat(light, light.remember_facts(reader := Reader()))
@@ -433,7 +340,7 @@ class TestMessagesThatChange:
         assert [fact.object for fact in facts.history("Maya")] == ["Rome"]
         [tea] = facts.history("Tom")
         assert tea.sources == ("m1",)
-        assert reader.read[-1] == ["Maya lives in Rome", "I see."]
+        assert reader.texts[-1] == ["Maya lives in Rome", "I see."]
 
     @pytest.mark.parametrize("odd", ["a" * 5_000, "\x1b[2J", "a\nb", "\x00", " "])
     def test_whatever_a_message_is_called_it_is_read_once(self, light, odd):
@@ -441,16 +348,8 @@ class TestMessagesThatChange:
         for text in ("Maya lives in Porto", "Maya lives in Lisbon"):
             graph.invoke({"messages": [HumanMessage(text, id=odd), HumanMessage("Maya lives in Lisbon", id="m")]}, at())
         graph.invoke(says("Bye", id="n"), at())
-        assert reader.read == [["Maya lives in Porto", "Maya lives in Lisbon"], ["Maya lives in Lisbon"], ["Bye"]]
+        assert reader.texts == [["Maya lives in Porto", "Maya lives in Lisbon"], ["Maya lives in Lisbon"], ["Bye"]]
         assert known(light.facts("x"))[-1] == "Maya lives in Lisbon"
-
-    def test_a_message_without_words_is_nothing_to_read(self, light):
-        graph = chat(light, light.remember_facts(reader := Reader()), answer="")
-        graph.invoke(
-            {"messages": [HumanMessage([{"type": "image_url", "image_url": {"url": "https://x/y.png"}}])]}, at()
-        )
-        assert reader.read == []
-        assert light.facts(at()).waiting() == 0
 
 
 class TestElsewhere:
@@ -474,7 +373,7 @@ class TestElsewhere:
                 graph.invoke(says(f"Tom likes {place}{turn}", id=f"m{turn}"), at(thread))
         graph.invoke(says("Tom likes Porto0", id="m0"), at("v"))
         facts = memory.facts("user-42")
-        assert reader.read == [
+        assert reader.texts == [
             ["Tom likes Porto0"], ["Tom likes Lisbon0"], ["Tom likes Porto1"], ["Tom likes Lisbon1"],
             ["Tom likes Porto0"],
         ]  # fmt: skip
@@ -496,7 +395,11 @@ class TestElsewhere:
         graph.invoke(says("Tom likes jam", id="m0"), at())
         graph.invoke(says("Tom likes rain", id="m1"), at())
         assert facts.add(HumanMessage("Tom likes rain", id="m1")) == "m1"
-        assert [text for texts in reader.read for text in texts] == ["Tom likes tea", "Tom likes jam", "Tom likes rain"]
+        assert [text for some in reader.texts for text in some] == [
+            "Tom likes tea",
+            "Tom likes jam",
+            "Tom likes rain",
+        ]
         assert [fact.text for fact in facts.search("*") if fact.raw] == ["Tom likes rain", "Tom likes tea"]
         assert {fact.object: [each.text for each in facts.evidence(fact.id)] for fact in facts.history("Tom")} == {
             "tea": ["Tom likes tea"],
@@ -518,15 +421,6 @@ class TestElsewhere:
         assert memory.search("Lisbon") == []
         memory.erase(thread_id="t")
         assert facts.history("Maya") == facts.history("Tom") == facts.search("*") == []
-        assert memory.verify().problems == ()
-
-    def test_erasing_a_thread_takes_its_own_facts(self, memory):
-        graph = chat(memory, memory.remember_facts(Reader()))
-        for thread in ("t", "u"):
-            graph.invoke(says("Maya lives in Porto", id="m0"), at(thread))
-        memory.erase(thread_id="t")
-        assert memory.facts(at("t")).history("Maya") == []
-        assert known(memory.facts(at("u"))) == ["Maya lives in Porto"]
 
     def test_the_namespace_is_that_of_the_run_unless_one_is_given(self, light):
         for namespace, owner in ((None, ("alice",)), (("bob",), ("bob",))):
@@ -543,7 +437,7 @@ class TestElsewhere:
         for text in ("Maya lives in Porto", "Tom likes tea", "Maya lives in Porto"):
             history += [HumanMessage(text), AIMessage("I see.")]
             assert (await chain.ainvoke(history) if awaited else chain.invoke(history)) == {}
-        assert reader.read == [["Maya lives in Porto", "I see."], ["Tom likes tea"]]
+        assert reader.texts == [["Maya lives in Porto", "I see."], ["Tom likes tea"]]
         assert known(light.facts("x")) == ["Maya lives in Porto", "Tom likes tea"]
         assert all(len(fact.sources) == 1 for fact in light.facts("x").as_of())
 
@@ -567,30 +461,6 @@ class TestElsewhere:
         with pytest.raises(InvalidInput, match="no messages in this"):
             light.remember_facts(Reader(), branch="x").invoke(given)
 
-    def test_without_a_thread_or_a_branch_it_is_refused(self, light):
-        with pytest.raises(InvalidInput):
-            light.remember_facts(Reader()).invoke([HumanMessage("a")])
-
-    @pytest.mark.parametrize(
-        "options",
-        [
-            {"branch": ""},
-            {"namespace": "x"},
-            {"roles": [5]},
-            {"messages_key": ""},
-            {"settings": {}},
-            {"unknown": 1},
-        ],
-    )
-    def test_what_cannot_be_is_refused_when_it_is_made(self, light, options):
-        with pytest.raises(InvalidInput):
-            light.remember_facts(Reader(), **options)
-
-    @pytest.mark.parametrize("model", [None, 5])
-    def test_it_needs_a_model(self, light, model):
-        with pytest.raises(InvalidInput):
-            light.remember_facts(model)
-
     def test_what_tools_keep_and_what_was_read_is_one_memory(self, light):
         def tell(_: Any, config: RunnableConfig) -> Any:
             [adding, _, history] = fact_tools(light)
@@ -604,27 +474,3 @@ class TestElsewhere:
         assert (porto["sources"][0]["text"], porto["sources"][0]["message"]) == ("Maya lives in Porto", "m")
         assert porto["valid_to"] == lisbon["valid_from"]
         assert datetime.fromisoformat(lisbon["valid_from"]).tzinfo is not None
-
-
-@pytest.mark.sqlite_suffices
-def test_threads_at_once_do_not_disturb_each_other(memory):
-    reader = Reader()
-    graph = chat(memory, memory.remember_facts(reader), memory.remember_facts(reader, branch="all"), answer="")
-
-    def talk(thread: str) -> None:
-        for turn in range(3):
-            graph.invoke(says(f"Maya likes thing{turn}of{thread}"), at(thread))
-
-    workers = [threading.Thread(target=talk, args=(name,)) for name in "abc"]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
-    every = []
-    for thread in "abc":
-        mine = [fact.object for fact in memory.facts(at(thread)).history("Maya")]
-        assert mine == [f"thing{turn}of{thread}" for turn in range(3)]
-        every += mine
-    facts = memory.facts("all").history("Maya")
-    assert sorted(fact.object for fact in facts) == sorted(every)
-    assert all(len(fact.told) == 1 for fact in facts)

@@ -6,7 +6,6 @@ from datetime import UTC, datetime
 
 import pytest
 
-from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.language_models.tokens import Budget
 
 pytestmark = pytest.mark.sqlite_suffices
@@ -70,12 +69,3 @@ def test_no_fact_ends_its_fence_or_takes_a_line_of_its_own(here):
     section = facts.format_for_prompt("x")
     assert len(lines(section)) == 1
     assert section.count("<facts>") == section.count("</facts>") == 1
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [({"query": 5}, "query"), ({"valid": "March"}, "valid"), ({"budget": "much"}, "budget"), ({"budget": -1}, "total")],
-)
-def test_what_cannot_be_meant_is_refused(here, given, message):
-    with pytest.raises(InvalidInput, match=message):
-        here.facts().format_for_prompt(**given)

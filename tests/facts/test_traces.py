@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
-from itertools import count
+from functools import partial
 
 import pytest
 from langchain_core.messages import HumanMessage
@@ -13,7 +13,7 @@ from langgraph.graph import START, MessagesState, StateGraph
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.base.events import StepFinished
-from tests.facts.scripted import ChatModel, Scripted
+from tests.facts.scripted import CASES, ChatModel, Scripted
 from tests.tracing.trees import Collector
 
 HERE = {"namespace": "ada", "branch": "b"}
@@ -245,93 +245,26 @@ class TestReading:
         assert only(seen).outputs == {"facts": 0, "characters": 0, "text": ""}
 
 
-FACT = {"id": "id-1", "text": "Maya lives in Lisbon", "valid_from": "2024-01-01T00:00:00+00:00"}
-CALLS = {
-    "as_of": (lambda facts: facts.as_of(subject="Maya"), "as_of", {"count": 1, "facts": [FACT]}),
-    "history": (lambda facts: facts.history("Maya"), "history", {"count": 1, "facts": [FACT]}),
-    "get": (lambda facts: facts.get("id-1"), "get", {"count": 1, "facts": [FACT]}),
-    "get nothing": (lambda facts: facts.get("no"), "get", {"count": 0, "facts": []}),
-    "from a message": (lambda facts: facts.from_message("m1"), "from_message", {"count": 1, "facts": [FACT]}),
-    "contradictions": (lambda facts: facts.contradictions(), "contradictions", {"count": 0, "contradictions": []}),
-    "evidence": (
-        lambda facts: facts.evidence("id-1"),
-        "evidence",
-        {"count": 1, "sources": [{"message_id": "m1", "conversation_id": None, "text": None}]},
-    ),
-    "neighbours": (
-        lambda facts: facts.neighbours("Maya"),
-        "neighbours",
-        {"count": 1, "neighbours": [{"name": "Lisbon", "distance": 1, "fact_id": "id-1"}]},
-    ),
-    "path": (lambda facts: facts.path("Maya", "Lisbon"), "path", {"connected": True, "count": 1, "facts": [FACT]}),
-    "no path": (lambda facts: facts.path("Maya", "Rome"), "path", {"connected": False}),
-    "entities": (
-        lambda facts: facts.entities("li"),
-        "entities",
-        {"count": 1, "entities": [{"name": "Lisbon", "facts": 1}]},
-    ),
-    "aliases": (lambda facts: facts.aliases(), "aliases", {"count": 0, "aliases": []}),
-    "a picture": (lambda facts: facts.to_json(), "draw", {"count": 1, "facts": [FACT]}),
-    "a picture of a part": (lambda facts: facts.to_mermaid("Maya"), "draw", {"count": 1, "facts": [FACT]}),
-    "waiting": (lambda facts: facts.waiting(), "waiting", {"waiting": 0}),
-    "failures": (lambda facts: facts.failures(), "failures", {"count": 0, "failures": []}),
-    "all": (lambda facts: facts.retrieve_all(), "retrieve_all", {"count": 1, "ids": ["id-1"]}),
-    "recent": (lambda facts: facts.retrieve_recent(3), "retrieve_recent", {"count": 1, "ids": ["id-1"]}),
-    "by id": (lambda facts: facts.retrieve_by_id("id-1"), "retrieve_by_id", {"count": 1, "ids": ["id-1"]}),
-    "by role": (lambda facts: facts.retrieve_by_role("user"), "retrieve_by_role", {"count": 1, "ids": ["id-1"]}),
-    "add": (lambda facts: facts.add(role="user", content="Hello", name="Maya"), "add", {"message_ids": ["id-2"]}),
-    "update": (lambda facts: facts.update("id-1", obj="Porto"), "update", {"kind": "fact"}),
-    "by index": (lambda facts: facts.replace_memory(0, obj="Porto"), "update", {"kind": "fact"}),
-    "undo": (lambda facts: facts.undo("id-1"), "undo", {"taken_back": True, "text": None}),
-    "remove": (lambda facts: facts.remove_by_id("id-1"), "remove", {"fact_ids": ["id-1"], "message_ids": []}),
-    "remove nothing": (lambda facts: facts.remove_by_id("no"), "remove", {"fact_ids": [], "message_ids": []}),
-    "reset": (lambda facts: facts.reset_memory(), "reset", {"removed": {"facts": 1, "messages": 0}}),
-    "declare": (lambda facts: facts.declare("owns", "rents"), "declare", {"declared": 2}),
-    "merge": (lambda facts: facts.merge("Maya", "Maya Ortiz"), "merge", {"merged": True}),
-    "unmerge": (lambda facts: facts.unmerge("Maya"), "unmerge", {"unmerged": False}),
-}
-
-
-class Awaited:
-    """The awaited twins under the names of those that wait."""
-
-    def __init__(self, facts):
-        self._facts = facts
-
-    def __getattr__(self, name):
-        return getattr(self._facts, f"a{name}")
+CALLS = CASES["traced"]
+"""Methods with their arguments, the step that a trace shows of each, and what came of it."""
 
 
 class TestEachCall:
     @pytest.mark.parametrize("name", CALLS)
-    def test_is_one_step_that_says_what_came_of_it(self, facts, seen, name):
-        call, verb, outputs = CALLS[name]
+    @pytest.mark.parametrize("asynchronous", [False, True])
+    async def test_is_one_step_that_says_what_came_of_it(self, facts, seen, name, asynchronous):
+        method, given, named, verb, outputs = CALLS[name]
         start = datetime(2024, 1, 1, tzinfo=UTC)
         facts.add_fact("user", "Maya", "lives in", "Lisbon", source="m1", valid_from=start)
-        under(seen, lambda: call(facts))
+        if asynchronous:
+            await aunder(seen, partial(getattr(facts, f"a{method}"), *given, **named))
+        else:
+            under(seen, partial(getattr(facts, method), *given, **named))
         run = only(seen)
         assert run.name == f"memory.facts.{verb}"
         assert run.outputs == outputs
         assert run.inputs.items() >= HERE.items()
         assert run.error is None
-
-    @pytest.mark.parametrize("name", CALLS)
-    async def test_awaited_is_the_same(self, name):
-        call, _, _ = CALLS[name]
-        answers = []
-        for awaited in (False, True):
-            seen, ids = Collector(), count(1)
-            with AgentMemory(":memory:", new_id=lambda ids=ids: f"id-{next(ids)}") as memory:
-                facts = memory.facts("b", namespace=("ada",))
-                facts.add_fact(
-                    "user", "Maya", "lives in", "Lisbon", source="m1", valid_from=datetime(2024, 1, 1, tzinfo=UTC)
-                )
-                if awaited:
-                    await aunder(seen, lambda facts=facts: call(Awaited(facts)))
-                else:
-                    under(seen, lambda facts=facts: call(facts))
-            answers.append((only(seen).name, only(seen).inputs, only(seen).outputs))
-        assert answers[0] == answers[1]
 
     async def test_one_that_is_refused_is_an_error(self, facts, seen):
         with pytest.raises(Exception, match="no fact or message"):

@@ -330,21 +330,11 @@ class TestWhatIsBrought:
     @pytest.mark.parametrize(
         "wrong",
         [
-            {"branch_or_config": ""},
-            {"namespace": "ada"},
-            {"query": "trees"},
-            {"kinds": "message"},
-            {"kinds": ["thought"]},
-            {"limit": -1},
-            {"limit": True},
-            {"budget": "much"},
-            {"role": "assistant"},
-            {"sections": ["soul"]},
-            {"messages_key": ""},
-            {"output_messages_key": "messages"},
-            {"memory_key": 3},
+            {"branch_or_config": ""}, {"namespace": "ada"}, {"query": "trees"}, {"kinds": "message"},
+            {"kinds": ["thought"]}, {"limit": -1}, {"limit": True}, {"budget": "much"}, {"role": "assistant"},
+            {"sections": ["soul"]}, {"messages_key": ""}, {"output_messages_key": "messages"}, {"memory_key": 3},
         ],
-    )
+    )  # fmt: skip
     def test_wrong_arguments_are_refused_at_once(self, memory, wrong):
         with pytest.raises(InvalidInput):
             MemoryInjection(memory, **wrong)

@@ -24,7 +24,6 @@ from pydantic import BaseModel
 
 from langchain_agentmem.errors import InvalidInput, MessageError
 from langchain_agentmem.language_models import token_estimate, tokens
-from langchain_agentmem.language_models import token_estimate as vocabulary_module
 from langchain_agentmem.language_models.tokens import TokenCounter, estimate_tokens, tiktoken_file_present
 
 SAMPLES = Path(__file__).parents[1] / "data" / "tokens"
@@ -77,8 +76,8 @@ def search(query: str) -> str:
 def nothing_on_disk(monkeypatch, tmp_path):
     monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.delenv("DATA_GYM_CACHE_DIR", raising=False)
-    monkeypatch.setattr(vocabulary_module.tempfile, "gettempdir", lambda: str(tmp_path / "tmp"))
-    monkeypatch.setattr(vocabulary_module.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(token_estimate.tempfile, "gettempdir", lambda: str(tmp_path / "tmp"))
+    monkeypatch.setattr(token_estimate.importlib.util, "find_spec", lambda name: None)
     return tmp_path
 
 
@@ -87,8 +86,8 @@ def vocabulary(nothing_on_disk, monkeypatch):
     """A vocabulary of single bytes and one word, in the place where tiktoken would keep o200k_base."""
     words = [bytes([byte]) for byte in range(256)] + [b"he", b"ll", b"hell", b"hello"]
     data = b"".join(base64.b64encode(word) + b" %d\n" % rank for rank, word in enumerate(words))
-    name = vocabulary_module.FILES["o200k_base"][0]
-    monkeypatch.setitem(vocabulary_module.FILES, "o200k_base", (name, hashlib.sha256(data).hexdigest()))
+    name = token_estimate.FILES["o200k_base"][0]
+    monkeypatch.setitem(token_estimate.FILES, "o200k_base", (name, hashlib.sha256(data).hexdigest()))
     path = nothing_on_disk / "cache" / name
     path.parent.mkdir()
     path.write_bytes(data)
@@ -122,11 +121,6 @@ class TestEstimate:
     def test_nothing_costs_nothing_and_anything_costs_something(self):
         assert estimate_tokens("") == 0
         assert all(estimate_tokens(text) >= 1 for text in ["a", " ", "\n", "1", ".", "é", "語", "🎉", *HOSTILE])
-
-    def test_is_near_on_single_things(self):
-        assert estimate_tokens("Hello, how are you?") in (6, 7)
-        assert estimate_tokens("1234567890") == 4
-        assert estimate_tokens("don't") == 2
 
     @given(st.text())
     def test_cuts_a_text_without_losing_any_of_it(self, text):
@@ -482,13 +476,11 @@ class TestTiktoken:
         monkeypatch.delenv("TIKTOKEN_CACHE_DIR")
         assert tiktoken_file_present() is None
         place = vocabulary.parent.parent / package
-        carried = place.joinpath(*vocabulary_module._SHIPPED_IN[package], vocabulary.name)
+        carried = place.joinpath(*token_estimate._SHIPPED_IN[package], vocabulary.name)
         carried.parent.mkdir(parents=True)
         vocabulary.rename(carried)
         spec = SimpleNamespace(submodule_search_locations=[str(place)])
-        monkeypatch.setattr(
-            vocabulary_module.importlib.util, "find_spec", lambda name: spec if name == package else None
-        )
+        monkeypatch.setattr(token_estimate.importlib.util, "find_spec", lambda name: spec if name == package else None)
         assert tiktoken_file_present() == carried
         assert package not in sys.modules
 

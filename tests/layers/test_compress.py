@@ -139,12 +139,10 @@ class TestAModel:
     @pytest.mark.parametrize(
         "answer",
         [
-            "<think>Short!</think>\nA fox jumps.",
-            "```text\nA fox jumps.\n```",
-            "<text>\nA fox jumps.\n</text>",
+            "<think>Short!</think>\nA fox jumps.", "```text\nA fox jumps.\n```", "<text>\nA fox jumps.\n</text>",
             " A fox jumps.\n",
         ],
-    )
+    )  # fmt: skip
     def test_may_wrap_what_it_says(self, answer):
         assert Compressor(Model(answer)).compress(TEXT, 12) == "A fox jumps."
 
@@ -230,12 +228,6 @@ class TestCutting:
 
 class TestA17:
     """The original's cache was one for all, without bound, and knew neither model nor prompt, and braces ended it."""
-
-    def test_an_answer_is_remembered(self):
-        model = Model("A fox jumps.", "Another answer")
-        compressor = Compressor(model)
-        assert [compressor.compress(TEXT, 20) for _ in range(3)] == ["A fox jumps."] * 3
-        assert len(model.asked) == 1
 
     def test_by_all_that_it_depends_on(self):
         model = Model(*map(str, range(10)))

@@ -110,23 +110,6 @@ class TestNothingIsLost:
         assert len(layers.recall.recent(None)) == len(grandchild.recall.recent(None)) == 6
         assert layers.archival.all() == grandchild.archival.all() == []
 
-    def test_a_grandchild_inherits_the_summary_and_not_what_it_stands_for(self, layers):
-        happen(layers, 6)
-        fork = layers.fork("fork")
-        happen(fork, 1)
-        grandchild = fork.fork("grandchild")
-        assert contents(grandchild.recall.recent(None)) == contents(fork.recall.recent(None))
-        assert contents(grandchild.archival.all()) == contents(fork.archival.all()) != []
-        happen(grandchild, 1)
-        assert len(grandchild.archival.all()) == len(fork.archival.all())
-
-    def test_core_memory_keeps_its_importance_and_its_end(self, layers):
-        layers.core.set("k", "v", importance=5, ttl=3600)
-        before = layers.core.entries()
-        happen(layers, 20)
-        layers.recall.summarize(keep=0)
-        assert layers.core.entries() == before
-
 
 class TestWhenAsked:
     def test_all_but_the_window(self, layers):

@@ -1,4 +1,4 @@
-"""What of a memory goes into a prompt: the form of document 004, budgets, and bytes that stay as they are."""
+"""What of a memory goes into a prompt: the form of the original, budgets, and bytes that stay as they are."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from langchain_agentmem.language_models.model_calls import Ask, perform
 from langchain_agentmem.language_models.tokens import Budget, TokenCounter
 from langchain_agentmem.layers.core_memory import CoreEntry
 from langchain_agentmem.layers.layer import Event, Record
-from langchain_agentmem.layers.prompt_context import FoundPassage, Material, composed, context_of, prompt_text
+from langchain_agentmem.layers.prompt_context import FoundPassage, Material, composed
 
 START = datetime(2026, 1, 1, 12, tzinfo=UTC)
 COUNTER = TokenCounter("estimate")
@@ -39,11 +39,15 @@ def record(number, content=None, score=None, tags=()):
 
 
 def text_of(material, budget=None, shorten=None, **more):
-    return perform(prompt_text(material, budget, shorten, counter=COUNTER, **more))
+    return perform(composed(material, budget, shorten, counter=COUNTER, **more)).text
+
+
+def context_of(material, budget=None, **more):
+    return perform(composed(material, budget, whole=True, **more)).data
 
 
 class TestTheForm:
-    def test_it_is_that_of_document_004(self):
+    def test_it_is_that_of_the_original(self):
         material = Material(
             [entry("name", "Ada"), entry("goal", "a fast stencil", at=1)],
             [event(1, "The baseline runs.", "phase_complete")],

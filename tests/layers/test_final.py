@@ -1,4 +1,4 @@
-"""The final memory: the document's keys and file names, whole files, and the same bytes for the same memory."""
+"""The final memory: the original's keys and file names, whole files, and the same bytes for the same memory."""
 
 from __future__ import annotations
 

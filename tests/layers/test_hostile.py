@@ -18,14 +18,7 @@ from langchain_agentmem.language_models.model_calls import perform
 from langchain_agentmem.layers.core_memory import CoreEntry
 from langchain_agentmem.layers.layer import Event, Record
 from langchain_agentmem.layers.layered_memory import LayeredMemory
-from langchain_agentmem.layers.prompt_context import (
-    FoundPassage,
-    Material,
-    composed,
-    final_markdown,
-    final_memory,
-    prompt_text,
-)
+from langchain_agentmem.layers.prompt_context import FoundPassage, Material, composed, final_markdown, final_memory
 from langchain_agentmem.layers.resource_memory import RESOURCE_USED
 from langchain_agentmem.messages.message_marks import injected, is_injected
 
@@ -72,21 +65,7 @@ def material(text):
 def assert_is_ours(text, hostile):
     """Every line that begins where ours do is ours, and Markdown sees no heading but ours."""
     ours = [line for line in text.splitlines() if line and not line.startswith("    ")]
-    starts = [
-        "## Core",
-        "**",
-        "**",
-        "**",
-        "**",
-        "## Recent",
-        "- [",
-        "- [",
-        "- [",
-        "## Retrieved",
-        "- ",
-        "- [",
-        "- last",
-    ]
+    starts = ["## Core", *["**"] * 4, "## Recent", *["- ["] * 3, "## Retrieved", "- ", "- [", "- last"]
     assert len(ours) == len(starts), hostile
     for line, start in zip(ours, starts, strict=True):
         assert line.startswith(start), hostile
@@ -96,7 +75,7 @@ def assert_is_ours(text, hostile):
 
 
 def shown(text):
-    return perform(prompt_text(material(text)))
+    return perform(composed(material(text))).text
 
 
 class TestHostileStrings:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated, TypedDict
 
 import pytest
@@ -67,33 +66,17 @@ class TestSettings:
         assert settings.protected_keys == PROTECTED_KEYS
         assert (settings.max_compression_iterations, settings.max_memory_read_rounds) == (3, 2)
 
-    def test_a_configuration_of_the_document_may_hold_more(self):
-        settings = LayersConfig.from_config({"db_path": "x.db", "core_max_chars": 16000, "recall_max_events": 5})
-        assert (settings.core_max_chars, settings.recall_max_events) == (16000, 5)
-
     @pytest.mark.parametrize(
         "wrong",
         [
-            {"core_max_chars": 0},
-            {"core_max_chars": "2000"},
-            {"recall_max_events": True},
-            {"retrieval_k": 0},
-            {"archival_max_chars": 0},
-            {"oversize": "explode"},
-            {"enabled": "yes"},
-            {"recall_consolidation_threshold": 0.5},
-            {"pressure_thresholds": (0.9, 0.8, 0.7)},
-            {"pressure_thresholds": 0.7},
-            {"protected_keys": "RESOURCE_INDEX"},
-            {"protected_keys": [5]},
-            {"section_budgets": {"archival_snippet": -1}},
-            {"section_budgets": 3000},
-            {"secret_patterns": ["x"]},
-            {"secret_patterns": "x"},
-            {"final_memory_filename_md": "../x.md"},
-            {"final_memory_filename_json": ""},
+            {"core_max_chars": 0}, {"core_max_chars": "2000"}, {"recall_max_events": True}, {"retrieval_k": 0},
+            {"archival_max_chars": 0}, {"oversize": "explode"}, {"enabled": "yes"},
+            {"recall_consolidation_threshold": 0.5}, {"pressure_thresholds": (0.9, 0.8, 0.7)},
+            {"pressure_thresholds": 0.7}, {"protected_keys": "RESOURCE_INDEX"}, {"protected_keys": [5]},
+            {"section_budgets": {"archival_snippet": -1}}, {"section_budgets": 3000}, {"secret_patterns": ["x"]},
+            {"secret_patterns": "x"}, {"final_memory_filename_md": "../x.md"}, {"final_memory_filename_json": ""},
         ],
-    )
+    )  # fmt: skip
     def test_what_cannot_work_is_refused_at_once(self, wrong):
         with pytest.raises(InvalidInput):
             LayersConfig(**wrong)
@@ -107,14 +90,6 @@ class TestSettings:
 
 
 class TestPrompts:
-    def test_the_context_as_data(self, layers):
-        layers.write(core={"k": "v"}, recall={"kind": "metric", "content": "0.93"}, archival="About otters.")
-        context = layers.context("otters")
-        assert context["core"] == {"k": "v"}
-        assert [(each["type"], each["content"]) for each in context["recall"]] == [("metric", "0.93")]
-        assert [each["content"] for each in context["archival"]] == ["About otters."]
-        assert layers.context()["archival"] == []
-
     def test_a_star_is_no_way_around_how_many_records_are_shown(self, layers):
         layers.write(archival=[f"About otter {number}." for number in range(20)])
         assert len(layers.context("otter")["archival"]) == len(layers.context("*")["archival"]) == 8
@@ -131,35 +106,11 @@ class TestPrompts:
         assert len(layers.format_for_prompt("otters", budget=300)) <= 300
         assert len(layers.format_for_prompt("otters", {"total": 60, "unit": "tokens"})) < 600
 
-    def test_long_records_are_compressed_by_the_model(self, memory):
-        settings = LayersConfig(section_budgets={"archival_snippet": 30})
-        layers = memory.layers("main", settings=settings, model=lambda _: "Otters swim.")
-        layers.archival.write("otters " * 20)
-        assert layers.format_for_prompt("otters").endswith("- Otters swim.")
-
     async def test_awaited(self, layers):
         await layers.awrite(core={"k": "v"})
         assert await layers.aformat_for_prompt() == layers.format_for_prompt() == "## Core Memory\n**k**: v"
         assert await layers.acontext() == layers.context()
         assert await layers.acompress("a long text", 5) == layers.compress("a long text", 5)
-
-
-class TestTheEnd:
-    def test_the_final_memory_is_written_under_the_documents_names(self, layers, tmp_path):
-        layers.write(core={"k": "v"}, recall="event", archival="record")
-        layers.resources.track_usage("data:x", "read", "to begin with")
-        markdown, data = layers.export_final(tmp_path / "out")
-        assert (markdown.name, data.name) == ("final_memory_for_paper.md", "final_memory_for_paper.json")
-        final = json.loads(data.read_text(encoding="utf-8"))
-        assert list(final) == ["core", "recall", "archival_summary", "resources_used", "experiment_timeline"]
-        assert final["core"] == {"k": "v"}
-        assert [each["resource_id"] for each in final["resources_used"]] == ["data:x"]
-        assert "# Final Memory" in markdown.read_text(encoding="utf-8")
-
-    async def test_awaited_and_under_names_of_ones_own(self, memory, tmp_path):
-        settings = LayersConfig(final_memory_filename_md="a.md", final_memory_filename_json="a.json")
-        layers = memory.layers("main", settings=settings)
-        assert [path.name for path in await layers.aexport_final(tmp_path)] == ["a.md", "a.json"]
 
 
 class State(TypedDict, total=False):

@@ -98,13 +98,6 @@ class TestRelief:
         assert layers.consolidate().level == "critical"
         assert layers.pressure().level in {"low", "medium"}
 
-    def test_what_stays_keeps_its_importance_and_its_end(self, layers):
-        self.fill(layers)
-        layers.core.set("e", "v", importance=4, ttl=3600)
-        before = {entry.key: entry for entry in layers.core.entries()}
-        layers.consolidate("critical")
-        assert all(entry == before[entry.key] for entry in layers.core.entries())
-
     def test_a_level_that_is_none(self, layers):
         with pytest.raises(InvalidInput, match="low, medium, high, critical"):
             layers.consolidate("extreme")

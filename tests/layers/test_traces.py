@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from pathlib import Path
 from typing import Annotated, TypedDict
 
 import pytest
@@ -26,85 +27,8 @@ WORD = "quetzalcoatl"
 MAIN = {"namespace": "ada", "branch": "main"}
 FOUND = {"agentmem_database": "sqlite", "agentmem_namespace": "ada", "agentmem_branch": "main"}
 
-NAME = {"count": 1, "entries": [{"key": "name", "value": "Ada"}]}
-
-# What is called, with what, and the run that it is.
-CALLS = [
-    (
-        "core.set",
-        ("name", "Ada", 5),
-        "core.set",
-        {"entries": [{"key": "name", "value": "Ada", "importance": 5}]},
-        {"evicted": []},
-    ),
-    ("core.get", (["name"],), "core.get", {"keys": ["name"]}, NAME),
-    ("core.entries", (), "core.read", {}, NAME),
-    (
-        "recall.append",
-        ("said", "Ada likes figs"),
-        "recall.append",
-        {"event_type": "said", "content": "Ada likes figs"},
-        {"event_id": "id-1"},
-    ),
-    ("recall.evict", (["id-1"],), "recall.evict", {"event_ids": ["id-1"]}, {"evicted": 1}),
-    (
-        "archival.write",
-        ("Ada planted a fig", ["garden"]),
-        "archival.write",
-        {"content": "Ada planted a fig", "characters": 17, "tags": ["garden"]},
-        {"record_id": "id-3"},
-    ),
-    (
-        "archival.update",
-        ("id-3", None, ["tree"]),
-        "archival.update",
-        {"record_id": "id-3", "tags": ["tree"]},
-        {"updated": True},
-    ),
-    ("archival.get", ("id-9",), "archival.get", {"record_id": "id-9"}, {"found": False}),
-    ("archival.delete", ("id-9",), "archival.delete", {"record_id": "id-9"}, {"deleted": False}),
-    ("core.delete", ("name",), "core.delete", {"key": "name"}, {"deleted": True}),
-    ("core.restore", ("name",), "core.restore", {"key": "name"}, {"restored": False}),
-    ("fork", ("try",), "layers.fork", {"into": "try"}, {"branch": "try", "from_branch": "main"}),
-    ("diff", ("try",), "layers.diff", {"from_branch": "try"}, {"differences": 0}),
-    ("merge", ("try",), "layers.merge", {"from_branch": "try", "prefer": "parent"}, {"promoted": 0}),
-    ("tree", (), "layers.tree", {}, {"count": 2, "branches": ["main", "try"]}),
-    ("ancestors", (), "layers.ancestors", {}, {"branches": ["main"]}),
-    (
-        "write",
-        ({"goal": "figs"}, "watered", "Figs want sun"),
-        "layers.write",
-        {
-            "core": [{"key": "goal", "value": "figs", "importance": 3}],
-            "recall": [{"event_type": "note", "content": "watered"}],
-            "archival": [{"content": "Figs want sun", "tags": []}],
-        },
-        {"event_ids": ["id-4"], "record_ids": ["id-5"]},
-    ),
-    ("read", (), "layers.read", {"scope": "all"}, {"core": 1, "recall": 1, "archival": 3}),
-    (
-        "recall.summarize",
-        (None, 0),
-        "recall.summarize",
-        {"keep": 0, "automatic": False},
-        {"events": 1, "record_ids": ["id-6"], "evicted": []},
-    ),
-    (
-        "consolidate",
-        ("low",),
-        "layers.consolidate",
-        {"level": "low"},
-        {"level": "low", "events": 0, "record_ids": [], "evicted": []},
-    ),
-    (
-        "format_for_prompt",
-        (),
-        "layers.format_for_prompt",
-        {},
-        {"text": "## Core Memory\n**goal**: figs", "characters": 29},
-    ),
-    ("resources.used", (), "resources.used", {}, {"count": 0, "uses": []}),
-]  # fmt: skip
+CALLS = json.loads(Path(__file__).with_name("cases.json").read_text("utf-8"))["traced"]
+"""What is called, with what, and the run that it is: its name, its inputs, its outputs."""
 
 
 class State(TypedDict, total=False):

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage
 
 from langchain_agentmem.layers import text_protocol
-from langchain_agentmem.layers.layer_tools import OPERATIONS
-from langchain_agentmem.layers.text_protocol import FORMS, MOST_OPERATIONS, PROTOCOL_PROMPT, parse
+from langchain_agentmem.layers.layer_tools import NOTATION, OPERATIONS
+from langchain_agentmem.layers.text_protocol import MOST_OPERATIONS, PROTOCOL_PROMPT, parse
 
 MARK = re.compile(r"<\\?/?memory_(?:update|results)\b[^<>\n]{0,200}>", re.IGNORECASE)
 
@@ -80,6 +80,7 @@ class TestBlocks:
             ("Hi. " + block("Here it is: " + json.dumps(SET) + " That is all."), "Hi."),
             ("Hi. " + block(block(SET)), "Hi."),
             ("Hi. " + block([SET]), "Hi."),
+            ("Hi. <memory_update>[, " + json.dumps(SET), "Hi."),
         ],
     )
     def test_one_is_read_and_taken_out(self, reply, words):
@@ -244,7 +245,7 @@ class TestSpellings:
 
     def test_tidying(self):
         assert one("mem_recall_summarize", True) == [{}]
-        assert one("consolidate", True) == [{}]
+        assert one("consolidate", True) == one("consolidate", 1) == [{}]
         assert one("consolidate", "high") == one("consolidate", {"level": "high"}) == [{"level": "high"}]
         assert one("mem_recall_summarize", False) == one("consolidate", False) == []
         assert asked(block({"recall_summarize": True, "Mem-Consolidate": True})) == [
@@ -253,8 +254,8 @@ class TestSpellings:
         ]
 
     def test_every_operation_has_a_form_that_the_model_is_shown_and_that_is_understood(self):
-        assert sorted(FORMS) == sorted(each.name for each in OPERATIONS)
-        for name, form in FORMS.items():
+        assert sorted(NOTATION) == sorted(each.name for each in OPERATIONS)
+        for name, form in ((name, told["form"]) for name, told in NOTATION.items()):
             assert f'"{name}": {form}' in PROTOCOL_PROMPT
             for spelled in form.split(" or "):
                 assert one(name, json.loads(spelled))

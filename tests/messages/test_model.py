@@ -121,31 +121,6 @@ class TestAttachmentTypes:
 
 
 class TestOldDumps:
-    def test_a_dump_without_ids_and_enabled_loads(self):
-        conversation = Conversation.from_yaml(
-            """
-            plugins: []
-            rounds:
-              - user_query: count the rows
-                state: finished
-                post_list:
-                  - message: null
-                    send_from: User
-                    send_to: Planner
-                    attachment_list:
-                      - type: init_plan
-                        content: 1. count
-                      - type: artifact_paths
-                        content: [a.csv, b.csv]
-            """
-        )
-        assert conversation.enabled
-        assert conversation.roles == {"User", "Planner"}
-        (post,) = conversation.rounds[0].post_list
-        assert post.message == ""
-        assert post.id.startswith("post-")
-        assert [attachment.content for attachment in post.attachment_list] == ["a.csv\nb.csv"]
-
     @pytest.mark.parametrize(
         ("kind", "data", "said"),
         [

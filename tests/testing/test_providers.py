@@ -28,6 +28,9 @@ THOUGHT = {"type": "thinking", "thinking": "Two cities.", "signature": "EqQBCgIY
 SAYING = {"type": "text", "text": "Let me look."}
 USE = {"type": "tool_use", "id": "call_1", "name": "weather", "input": {"city": "Oslo"}}
 BROKEN = {"type": "invalid_tool_call", "name": "weather", "args": '{"city": ', "id": "call_9", "error": "cut off"}
+ONE = AIMessage("", tool_calls=[OSLO])
+BRIEF = SystemMessage("Be brief.")
+AND = HumanMessage("And?")
 
 
 def with_hidden_calls():
@@ -48,35 +51,25 @@ def openai_call(call_id="call_1"):
 # (who refuses with which words, what is refused, what is said of it)
 REFUSED = [
     ("Anthropic: messages: at least one message is required", [], "There is no message."),
-    ("Anthropic: messages: at least one message is required (system only)", [SystemMessage("Be brief.")], "the user's"),
+    ("Anthropic: messages: at least one message is required (system only)", [BRIEF], "the user's"),
     ('Anthropic: messages: first message must use the "user" role', [AIMessage("Hello."), ASK], "before any user"),
     (
         "Gemini: Please ensure that function call turn comes immediately after a user turn",
-        [SystemMessage("Be brief."), BOTH, RAIN, SUN, ASK],
+        [BRIEF, BOTH, RAIN, SUN, ASK],
         "Message 1 (assistant) comes before any user message",
     ),
     ("Anthropic: no user at all", [AIMessage("Hello."), ANSWER], "none is the user's"),
     (
         "langchain-anthropic: Received multiple non-consecutive system messages.",
-        [SystemMessage("Be brief."), ASK, SystemMessage("Be kind."), ANSWER],
+        [BRIEF, ASK, SystemMessage("Be kind."), ANSWER],
         "Message 2 (system) is a system message after others",
     ),
-    ("langchain-anthropic: system after user", [ASK, SystemMessage("Be brief.")], "after others"),
     (
         "OpenAI: An assistant message with 'tool_calls' must be followed by tool messages responding to each",
         [ASK, BOTH, RAIN],
         "Message 1 (assistant) makes call 'call_2', which is not answered right after it",
     ),
-    (
-        "Anthropic: `tool_use` ids were found without `tool_result` blocks immediately after: call_2",
-        [ASK, BOTH, RAIN, HumanMessage("And?"), SUN, ANSWER],
-        "makes call 'call_2', which is not answered",
-    ),
-    (
-        "Gemini: Please ensure that the number of function response parts is equal to the number of function call",
-        [ASK, BOTH, RAIN, ANSWER],
-        "makes call 'call_2', which is not answered",
-    ),
+    ("Anthropic: `tool_use` ids…", [ASK, BOTH, RAIN, AND, SUN, ANSWER], "makes call 'call_2', which is not answered"),
     (
         "OpenAI: messages with role 'tool' must be a response to a preceeding message with 'tool_calls'",
         [ASK, RAIN, ANSWER],
@@ -89,18 +82,13 @@ REFUSED = [
     ),
     (
         "Gemini: Please ensure that function response turn comes immediately after a function call turn",
-        [ASK, AIMessage("", tool_calls=[OSLO]), RAIN, AIMessage("", tool_calls=[ROME]), RAIN, SUN, ANSWER],
+        [ASK, ONE, RAIN, AIMessage("", tool_calls=[ROME]), RAIN, SUN, ANSWER],
         "Message 4 (tool) answers 'call_1'",
     ),
     (
         "OpenAI: Duplicate value for 'tool_call_id' of 'call_1', in messages[2] and messages[3].",
         [ASK, BOTH, RAIN, RAIN, SUN],
         "Message 3 (tool) answers call 'call_1' a second time",
-    ),
-    (
-        "Anthropic: each tool_use must have a single result. Found multiple `tool_result` blocks with id: call_2",
-        [ASK, BOTH, RAIN, SUN, SUN],
-        "Message 4 (tool) answers call 'call_2' a second time",
     ),
     (
         "Anthropic: messages.1.content.1: `tool_use` ids must be unique",
@@ -124,12 +112,12 @@ REFUSED = [
     ),
     (
         "OpenAI: did not have response messages: call_9 (an invalid call)",
-        [ASK, AIMessage("", invalid_tool_calls=[BROKEN]), HumanMessage("And?")],
+        [ASK, AIMessage("", invalid_tool_calls=[BROKEN]), AND],
         "makes call 'call_9'",
     ),
     (
         "OpenAI: did not have response messages (calls that only additional_kwargs still has)",
-        [ASK, with_hidden_calls(), HumanMessage("And?")],
+        [ASK, with_hidden_calls(), AND],
         "makes call 'call_1'",
     ),
     (
@@ -147,40 +135,20 @@ REFUSED = [
         [ASK, AIMessage("", tool_calls=[{**OSLO, "name": "the weather"}]), RAIN],
         "makes a call of a tool named 'the weather'",
     ),
-    (
-        "OpenAI: Invalid 'messages[0].name': string does not match pattern '^[a-zA-Z0-9_-]+$'.",
-        [HumanMessage("Hello.", name="Dr. Who")],
-        "is named 'Dr. Who'",
-    ),
-    (
-        "Anthropic: messages.1: all messages must have non-empty content except for the optional final assistant",
-        [ASK, AIMessage(""), HumanMessage("And?")],
-        "Message 1 (assistant) is empty",
-    ),
+    ("OpenAI: Invalid 'messages[0].name': string…", [HumanMessage("Hello.", name="Dr. Who")], "is named 'Dr. Who'"),
+    ("Anthropic: messages.1: all…", [ASK, AIMessage(""), AND], "Message 1 (assistant) is empty"),
     ("Gemini: it must include at least one parts field", [HumanMessage("")], "Message 0 (user) is empty"),
     ("Gemini: it must include at least one parts field (a list)", [HumanMessage([])], "is empty"),
     ("Anthropic: system: text content blocks must be non-empty", [SystemMessage(""), ASK], "(system) is empty"),
-    (
-        "Anthropic: messages: text content blocks must contain non-whitespace text",
-        [ASK, AIMessage("\n\n"), HumanMessage("And?")],
-        "is empty",
-    ),
-    (
-        "Anthropic: messages: text content blocks must be non-empty",
-        [HumanMessage([{"type": "text", "text": ""}, IMAGE])],
-        "has an empty text block",
-    ),
+    ("Anthropic: messages: text content blocks must…", [ASK, AIMessage("\n\n"), AND], "is empty"),
+    ("Anthropic: messages: text…", [HumanMessage([{"type": "text", "text": ""}, IMAGE])], "has an empty text block"),
     ("Anthropic: text content blocks must be non-empty (a plain string)", [HumanMessage(["", "Hello."])], "empty text"),
     (
         "Anthropic: messages.2.content.0.tool_result.content.0.text: text content blocks must be non-empty",
-        [ASK, AIMessage("", tool_calls=[OSLO]), ToolMessage([{"type": "text", "text": " "}], tool_call_id="call_1")],
+        [ASK, ONE, ToolMessage([{"type": "text", "text": " "}], tool_call_id="call_1")],
         "Message 2 (tool) has an empty text block",
     ),
-    (
-        "OpenAI: Image URLs are only allowed for messages with role 'user', but this message with role 'assistant'",
-        [ASK, AIMessage([SAYING, IMAGE])],
-        "Message 1 (assistant) shows an image",
-    ),
+    ("OpenAI: Image URLs are only allowed…", [ASK, AIMessage([SAYING, IMAGE])], "Message 1 (assistant) shows an image"),
     (
         "OpenAI: Image URLs are only allowed for messages with role 'user', but this message with role 'system'",
         [SystemMessage([SAYING, {"type": "image", "url": "https://example.org/a.png"}]), ASK],
@@ -196,11 +164,7 @@ REFUSED = [
         [ASK, AIMessage([SAYING, {"type": "redacted_thinking", "data": "EmwKAhgB"}])],
         "reasons after it has begun to answer",
     ),
-    (
-        "Anthropic: messages.1: The final block in an assistant message cannot be `thinking`.",
-        [ASK, AIMessage([THOUGHT]), HumanMessage("And?")],
-        "reasons, and says nothing",
-    ),
+    ("Anthropic: messages.1: The…", [ASK, AIMessage([THOUGHT]), AND], "reasons, and says nothing"),
     (
         "Anthropic: messages.1.content.0.thinking.signature: Field required",
         [ASK, AIMessage([{"type": "thinking", "thinking": "Hm."}, SAYING])],
@@ -215,11 +179,7 @@ REFUSED = [
     ("langchain-anthropic: no such type (a removal)", [ASK, RemoveMessage(id="1")], "(remove) is none of system"),
     ("langchain-anthropic: no such type (a function)", [ASK, FunctionMessage("1", name="f")], "(function) is none of"),
     ("langchain: unexpected message type", [ASK, 7], "(int) is none of"),
-    (
-        "OpenAI: Invalid value for 'content': expected a string, got null.",
-        [openai("user", "Hello."), openai("assistant")],
-        "Message 1 (assistant) is empty",
-    ),
+    ("OpenAI: Invalid value for…", [openai("user", "Hello."), openai("assistant")], "Message 1 (assistant) is empty"),
     (
         "OpenAI: An assistant message with 'tool_calls' must be followed (its own form)",
         [openai("user", "Hello."), openai("assistant", tool_calls=[openai_call()]), openai("user", "And?")],
@@ -232,7 +192,7 @@ REFUSED = [
     ),
     (
         "Anthropic: messages.4.content.0: `tool_use` ids must be unique",
-        [*[ASK, AIMessage("", tool_calls=[OSLO]), RAIN, ANSWER], *[ASK, AIMessage("", tool_calls=[OSLO]), RAIN]],
+        [*[ASK, ONE, RAIN, ANSWER], *[ASK, ONE, RAIN]],
         "makes call 'call_1', whose id an earlier call has",
     ),
     ("OpenAI: Invalid value: 'bot'. Supported values are: 'system', ...", [openai("bot", "Hello.")], "(bot) is none"),
@@ -241,12 +201,12 @@ REFUSED = [
 VALID = {
     "one user message": [ASK],
     "parallel calls, answered in another order": [ASK, BOTH, SUN, RAIN, ANSWER],
-    "a second round of calls": [ASK, AIMessage("", tool_calls=[OSLO]), RAIN, AIMessage("", tool_calls=[ROME]), SUN],
-    "several system messages at the beginning": [SystemMessage("Be brief."), SystemMessage("Be kind."), ASK, ANSWER],
+    "a second round of calls": [ASK, ONE, RAIN, AIMessage("", tool_calls=[ROME]), SUN],
+    "several system messages at the beginning": [BRIEF, SystemMessage("Be kind."), ASK, ANSWER],
     "a developer's instructions": [ChatMessage("Be brief.", role="developer"), ASK, ANSWER],
     "several user messages in a row": [HumanMessage("Hello."), ASK, ANSWER],
     "several answers in a row": [ASK, AIMessage("One moment."), ANSWER, HumanMessage("Thanks.")],
-    "a tool that says nothing": [ASK, AIMessage("", tool_calls=[OSLO]), ToolMessage("", tool_call_id="call_1")],
+    "a tool that says nothing": [ASK, ONE, ToolMessage("", tool_call_id="call_1")],
     "calls that the content repeats": [ASK, AIMessage([SAYING, USE], tool_calls=[OSLO]), RAIN],
     "a call that only the content makes": [ASK, AIMessage([SAYING, USE]), RAIN],
     "an item of the Responses API beside its call": [
@@ -281,13 +241,9 @@ VALID = {
     ],
     "images of the user": [HumanMessage([{"type": "text", "text": "What is this?"}, IMAGE]), ANSWER],
     "an image and no word": [HumanMessage([IMAGE])],
-    "an image of a tool": [ASK, AIMessage("", tool_calls=[OSLO]), ToolMessage([IMAGE], tool_call_id="call_1")],
+    "an image of a tool": [ASK, ONE, ToolMessage([IMAGE], tool_call_id="call_1")],
     "names": [HumanMessage("Hello.", name="Ada_L-1"), AIMessage("Hello.", name="agent")],
-    "a tool's name, which is not sent": [
-        ASK,
-        AIMessage("", tool_calls=[OSLO]),
-        ToolMessage("Rain.", tool_call_id="call_1", name="the weather"),
-    ],
+    "a tool's name, which is not sent": [ASK, ONE, ToolMessage("Rain.", tool_call_id="call_1", name="the weather")],
     "content of plain strings": [HumanMessage(["Hello.", "And good day."])],
     "a chunk": [ASK, AIMessageChunk("", tool_calls=[OSLO]), RAIN],
     "roles that are given by name": [ChatMessage("Be brief.", role="system"), ChatMessage("Hello.", role="user")],
@@ -319,7 +275,7 @@ def test_what_every_provider_takes_passes(messages):
 
 
 def test_each_problem_is_told_once_and_in_the_order_of_the_messages():
-    messages = [ASK, BOTH, RAIN, RAIN, HumanMessage(""), SUN, SystemMessage("Be brief.")]
+    messages = [ASK, BOTH, RAIN, RAIN, HumanMessage(""), SUN, BRIEF]
     assert provider_problems(messages) == [
         "Message 1 (assistant) makes call 'call_2', which is not answered right after it.",
         "Message 3 (tool) answers call 'call_1' a second time.",

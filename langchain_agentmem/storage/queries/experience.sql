@@ -43,6 +43,15 @@ from (
 group by exp_id
 order by exp_id;
 
+-- name: feedback_within
+-- The newest feedback of the namespaces in a range of paths.
+select f.feedback_id, f.exp_id, f.helped, f.conversation_id, f.created_at, f.note
+from namespace n
+join experience_feedback f on f.namespace_id = n.id
+where n.path >= :low and n.path < :high
+order by f.created_at desc, f.id desc
+limit cast(:limit as bigint);
+
 -- name: experience_rows
 -- The namespaces in a range of paths where something became of experiences, with the numbers of rows.
 select n.path,

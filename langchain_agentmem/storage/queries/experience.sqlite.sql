@@ -18,13 +18,3 @@ on conflict (namespace_id, exp_id) do update set
     chosen = experience_tally.chosen + excluded.chosen,
 -- include: times_chosen
 ;
-
--- name: feedback_within
--- The newest feedback of the namespaces in a range of paths: on some experiences, or on all.
-select f.feedback_id, f.exp_id, f.helped, f.conversation_id, f.created_at, f.note
-from namespace n
-join experience_feedback f on f.namespace_id = n.id
-where n.path >= :low and n.path < :high
-    and (:exp_ids is null or f.exp_id in (select value from json_each(:exp_ids)))
-order by f.created_at desc, f.id desc
-limit cast(:limit as bigint);
