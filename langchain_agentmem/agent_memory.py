@@ -290,17 +290,16 @@ class AgentMemory(Maintenance, Closing):
         """
         from langchain_agentmem.layers.layered_memory import LayeredMemory  # noqa: PLC0415 - who needs it pays
 
-        if branch_or_config is None and (namespace is not None or running_config() is None):
-            branch_or_config = MAIN
-        whose = branch_or_config if isinstance(branch_or_config, str) else self._thread(branch_or_config, scope)
+        whose = self._whose(branch_or_config, namespace, scope)
         return LayeredMemory(self.database, whose, namespace=namespace, settings=settings, model=model)
 
     def facts(
         self,
-        branch_or_config: Any = "main",
+        branch_or_config: Any = None,
         namespace: Sequence[str] | None = None,
         model: Any = None,
         *,
+        scope: Literal["shared", "thread"] = "shared",
         description: str | None = None,
         settings: FactsConfig | None = None,
     ) -> KGMemory:
@@ -310,9 +309,11 @@ class AgentMemory(Maintenance, Closing):
         `memory.facts(config)` in a node of a graph is the thread's, and is rewound with it, as with `layers`.
 
         Args:
-            branch_or_config: The name of a branch; or a config, a `Runtime` or a `ToolRuntime`; None for the run this
-                is called in. Default: the branch "main".
+            branch_or_config: The name of a branch; or a config, a `Runtime` or a `ToolRuntime`. Default: the run that
+                this is called in; outside of runs, or where a namespace is named, the branch "main".
             namespace: Whose branch it is. Default: the running config's, else the root.
+            scope: "shared" shows what the threads of the namespace, and its branch "main", tell each other; "thread"
+                keeps to the thread's own line. Default: "shared".
             model: Who extracts facts from what is added: a LangChain model, a function, or a model's name. Default:
                 nobody; what is added is kept and found.
             description: A text with which the memory begins, and that a reset keeps. Default: the one it has, if any.
@@ -323,7 +324,7 @@ class AgentMemory(Maintenance, Closing):
         """
         from langchain_agentmem.facts.kg_memory import KGMemory  # noqa: PLC0415 - who needs it pays
 
-        whose = branch_or_config if isinstance(branch_or_config, str) else self._thread(branch_or_config)
+        whose = self._whose(branch_or_config, namespace, scope)
         return KGMemory(
             self.database, whose, namespace=namespace, model=model, description=description, settings=settings
         )
@@ -605,6 +606,12 @@ class AgentMemory(Maintenance, Closing):
 
         name = "memory.retrieval.search"
         return self.database.tracing.step(name, run_type="retriever", inputs=inputs, config=config_given(config))
+
+    def _whose(self, given: Any, namespace: Sequence[str] | None, scope: str) -> str | ThreadPoint:
+        """The branch or thread that is meant: without a word the run's, else main."""
+        if given is None and (namespace is not None or running_config() is None):
+            given = MAIN
+        return given if isinstance(given, str) else self._thread(given, scope)
 
     def _thread(self, given: Any, scope: str = "shared") -> ThreadPoint:
         """The thread that a config, a runtime or the running config names."""

@@ -167,14 +167,13 @@ def entities_work(ground: FactsGround, prefix: str = "", limit: int | None = Non
     def look(view: View) -> Steps[list[Entity]]:
         agreed = yield from ground.rules(view)
         low = entity_key(prefix) if prefix.strip() else ""
-        named = yield query.entities_named(**view.parameters(), kind=FACT, low=low, high=low + _LAST)
         counts: dict[str, int] = {}
         samples: dict[str, str] = {}
-        for row in named:
-            key = agreed.followed(row["name"])
-            counts[key] = counts.get(key, 0) + row["facts"]
-            if key not in samples or row["name"] == key:
-                samples[key] = row["sample"]
+        for name, facts_there, sample in (yield from _entities(view, low)):
+            key = agreed.followed(name)
+            counts[key] = counts.get(key, 0) + facts_there
+            if key not in samples or name == key:
+                samples[key] = sample
         chosen = sorted(counts)[:most]
         facts = yield from memory_rows.named(view, FACT, sorted({samples[key] for key in chosen}))
         shown: list[Entity] = []
@@ -188,6 +187,20 @@ def entities_work(ground: FactsGround, prefix: str = "", limit: int | None = Non
 
     told = partial(listed, "entities", show=lambda each: {"name": each.name, "facts": each.facts})
     return (yield from looking(ground, "facts.entities", look, outputs=told, prefix=prefix))
+
+
+def _entities(view: View, low: str) -> Steps[list[tuple[str, int, str]]]:
+    """The names in facts that begin so, how many facts name each, and one of these."""
+    if view.scope is None:
+        rows = yield query.entities_named(**view.parameters(), kind=FACT, low=low, high=low + _LAST)
+        return [(row["name"], row["facts"], row["sample"]) for row in rows]
+    found: dict[str, list[str]] = {}
+    for kept in (yield from memory_rows.current(view, FACT)):
+        subject, _, obj = fact_store.names_of(kept.extra)
+        for name in {entity_key(subject), entity_key(obj)}:
+            if name.startswith(low):
+                found.setdefault(name, []).append(kept.key)
+    return [(name, len(keys), min(keys)) for name, keys in sorted(found.items())]
 
 
 def to_networkx_work(

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import Any, NamedTuple
 
+from langchain_agentmem.base.argument_checks import ALL
 from langchain_agentmem.base.clock import NewId, moment
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import MessageError
@@ -64,21 +65,75 @@ def about(
     if not wanted:
         return {}
     asked["keys"] = as_json(wanted)
-    found = _kept((yield make(**asked, kind=FACT)))
+    asked |= {"scope": None, "before": None}  # what others tell is looked up apart
+
+    def look_up(kind: str) -> Steps[dict[str, Kept]]:
+        here = _kept((yield make(**asked, kind=kind)))
+        if view.scope is None:
+            return here
+        others = yield from _keys_of_others(view, kind, subjects, objects, labels)
+        everywhere = yield from memory_rows.named(view, kind, [*here, *others])
+        if kind != FACT:
+            return everywhere
+        return {key: kept for key, kept in everywhere.items() if _is_about(kept, subjects, objects, labels)}
+
+    found = yield from look_up(FACT)
     if former:
-        once = _kept((yield make(**asked, kind=FORMER)))
+        once = yield from look_up(FORMER)
         missing = {kept.extra["fact"] for kept in once.values()} - found.keys()
         if missing:
             found |= yield from memory_rows.named(view, FACT, sorted(missing))
     return found
 
 
+def _keys_of_others(
+    view: View,
+    kind: str,
+    subjects: Iterable[str] | None = None,
+    objects: Iterable[str] | None = None,
+    labels: Sequence[str] | None = None,
+    limit: int = ALL,
+) -> Steps[list[str]]:
+    """The keys of what others tell in the scope of a view."""
+
+    def listed(names: Iterable[str] | None) -> str | None:
+        return None if names is None else as_json(sorted(set(names)))
+
+    rows = yield query.fact_keys(
+        scope=view.scope,
+        author=view.author,
+        before=view.before,
+        kind=kind,
+        subjects=listed(subjects),
+        objects=listed(objects),
+        labels=listed(labels),
+        limit=limit,
+    )
+    return [row["key"] for row in rows]
+
+
+def _is_about(
+    kept: Kept, subjects: Iterable[str] | None, objects: Iterable[str] | None, labels: Sequence[str] | None
+) -> bool:
+    """Whether a fact, as all lines tell it, has one of some names."""
+    subject, predicate, obj = names_of(kept.extra)
+    return (
+        (subjects is None or entity_key(subject) in set(subjects))
+        and (objects is None or entity_key(obj) in set(objects))
+        and (labels is None or predicate_key(predicate) in labels)
+    )
+
+
 def latest(view: View, kind: str, limit: int | None = None) -> Steps[list[Kept]]:
     """The last facts, or texts, that a view shows, by when they were learned first, oldest first; None for all."""
     if limit is None:
         return sorted((yield from memory_rows.current(view, kind)), key=lambda kept: kept.created_at)
-    found = yield query.latest_facts(**view.parameters(), kind=kind, limit=limit)
-    return list(reversed(_kept(found).values()))
+    here = _kept((yield query.latest_facts(**view._replace(scope=None).parameters(), kind=kind, limit=limit)))
+    if kind != FACT or view.scope is None:
+        return list(reversed(here.values()))
+    others = yield from _keys_of_others(view, kind, limit=limit)
+    found = yield from memory_rows.named(view, kind, [*here, *others])
+    return sorted(found.values(), key=lambda kept: kept.created_at)[-limit:] if limit else []
 
 
 def states_of(found: Mapping[str, Kept], recorded: int | None = None) -> dict[str, State]:
@@ -180,7 +235,9 @@ def state_of(extra: Mapping[str, Any]) -> State:
 
 def first_told(extra: Mapping[str, Any]) -> State:
     """What was told of a fact in the first place, also if it was taken back."""
-    first = next(event for event in extra["told"] if event["do"] == SAID)
+    first = next((event for event in extra["told"] if event["do"] == SAID), None)
+    if first is None:  # another line tells of it
+        first = {"n": 0, "at": 0, "do": SAID, "role": extra["role"], "from": 0, "to": None}
     known = fact_events.state({**extra, "told": [first]})
     if known is None:
         raise AssertionError  # what is told of by an event is known
@@ -282,7 +339,7 @@ class Book:
         if start is None:
             start = moment if said.end is None else min(moment, said.end - 1)
         event: dict[str, Any] = {
-            "n": max([_next_number(kept.extra) for kept in found.values()], default=1),
+            "n": self._number(max([_next_number(kept.extra) for kept in found.values()], default=1)),
             "at": self.change.now,
             "do": SAID,
             "role": said.role,
@@ -302,7 +359,7 @@ class Book:
         ]
         if fact is not None or same:
             key = fact or min(same, key=lambda key: (states[key].start, key))
-            says_more = fact_events.says_more(states[key], event)
+            says_more = fact_events.says_more(_told_here(states[key], found[key]), event)
             if says_more:
                 self._happens(found[key], event)
             self._note(key, states, changed=says_more)
@@ -385,8 +442,13 @@ class Book:
         if kept.extra and names_of(kept.extra) != names:
             self._write_former(kept)
         body = memory_rows.body_of(sentence(*names))
+        stored = {name: value for name, value in extra.items() if name != "own"}
+        if "own" in kept.extra:  # what other lines tell of it stays theirs
+            theirs = {event["n"] for event in kept.extra["told"]} - set(kept.extra["own"])
+            stored["told"] = [event for event in extra["told"] if event["n"] not in theirs]
+            extra = {**extra, "own": [event["n"] for event in stored["told"]]}
         self.written[kept.key] = kept._replace(body=body, extra=extra)
-        draft = RowDraft(FACT, kept.key, body, kept.created_at, extra=extra, findable=known is not None)
+        draft = RowDraft(FACT, kept.key, body, kept.created_at, extra=stored, findable=known is not None)
         self.change.drafts.append(looked_up_by(draft, names))
 
     # -- plumbing --------------------------------------------------------------------------------------------------
@@ -394,8 +456,12 @@ class Book:
     def _happens(self, kept: Kept, event: Mapping[str, Any]) -> None:
         """Add an event to what was told of a fact."""
         told = kept.extra["told"]
-        event = {"n": _next_number(kept.extra), "at": self.change.now, **event}
+        event = {"n": self._number(_next_number(kept.extra)), "at": self.change.now, **event}
         self.restate(kept, {**kept.extra, "told": [*told, event]})
+
+    def _number(self, following: int) -> int:
+        """The number of a new event. In a scope other lines give numbers too, so it is taken from the clock."""
+        return following if self.change.view.scope is None else max(following, self.change.now)
 
     def _note(self, key: str, before: Mapping[str, State], *, changed: bool) -> None:
         known = fact_events.state(self.written[key].extra) if changed else before[key]
@@ -472,6 +538,12 @@ def fact_there(view: memory_rows.View, key: str) -> Steps[Kept]:
     if key not in found:
         raise MessageError(f"There is no fact or message {safe_repr(key)} here.")
     return found[key]
+
+
+def _told_here(known: State, kept: Kept) -> State:
+    """What is known of a fact, of which only what its own line tells counts as said."""
+    own = kept.extra.get("own")
+    return known if own is None else known._replace(said=tuple(event for event in known.said if event["n"] in own))
 
 
 def _unwritten(key: str, now: int) -> Kept:

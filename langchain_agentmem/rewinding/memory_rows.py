@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
 from typing import Any, NamedTuple, TypeAlias
 
 from langchain_agentmem.base.safe_repr import safe_repr
@@ -200,18 +201,56 @@ def text_of(body: bytes) -> str:
 
 def current(view: View, kind: str) -> Steps[list[Kept]]:
     """Everything of a kind that a view shows, in the order in which it was written."""
+    if kind == FACT and view.scope is not None:
+        return sorted((yield from _put_together(view, kind)).values(), key=lambda kept: kept.number)
     rows = yield query.current_memory(**view.parameters(), kind=kind, at=view.at)
     return [version_of(row) for row in rows]
 
 
 def named(view: View, kind: str, keys: Iterable[str]) -> Steps[dict[str, Kept]]:
     """What a view shows under some keys; what is gone or has expired is not there."""
-    rows = yield query.named_memory(**view.parameters(), kind=kind, keys=_json(list(keys)))
+    keys = list(keys)
+    if kind == FACT and view.scope is not None:
+        return (yield from _put_together(view, kind, keys))
+    rows = yield query.named_memory(**view.parameters(), kind=kind, keys=_json(keys))
     return {
         row["key"]: version_of(row)
         for row in rows
         if not row["deleted"] and (row["expires_at"] is None or row["expires_at"] > view.at)
     }
+
+
+def _put_together(view: View, kind: str, keys: Sequence[str] | None = None) -> Steps[dict[str, Kept]]:
+    """What was told of things on all lines that a view shows: an account has what is new since anybody said it is gone.
+
+    `extra["own"]` has the numbers of those events that were told on the view's own line.
+    """
+    every = int(keys is None)
+    rows = yield query.accounts(**view.parameters(), kind=kind, keys=_json(keys or []), every=every)
+    found: dict[str, Kept] = {}
+    for key, versions in groupby(rows, key=lambda row: str(row["key"])):
+        there: list[Row] = []
+        for row in versions:  # the oldest first
+            there = [] if row["deleted"] else [*there, row]
+        if there:
+            found[key] = _account(there)
+    return found
+
+
+def _account(rows: Sequence[Row]) -> Kept:
+    """The versions of something on several lines as one."""
+    told: dict[int, Any] = {}
+    own: list[int] = []
+    for row in rows:
+        events = extra_of(row)["told"]
+        told.update((event["n"], event) for event in events)
+        if row["mine"]:
+            own = [event["n"] for event in events]
+    extra = {**extra_of(rows[0]), "told": sorted(told.values(), key=lambda event: (event["at"], event["n"]))}
+    newest = version_of(rows[-1])
+    if len(rows) == 1 and rows[0]["mine"]:
+        return newest
+    return newest._replace(extra={**extra, "own": own}, created_at=min(row["created_at"] for row in rows))
 
 
 def newest(view: View, kind: str, *, limit: int | None, label: str | None = None) -> Steps[list[Kept]]:

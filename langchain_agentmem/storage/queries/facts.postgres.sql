@@ -3,6 +3,12 @@
 -- fragment: kinds
 select value from json_array_elements_text(cast(:kinds as json))
 
+-- fragment: subjects
+select value from json_array_elements_text(cast(:subjects as json))
+
+-- fragment: objects
+select value from json_array_elements_text(cast(:objects as json))
+
 -- fragment: chosen
 select value from json_array_elements_text(cast(:labels as json))
 

@@ -3,6 +3,12 @@
 -- fragment: kinds
 select value from json_each(:kinds)
 
+-- fragment: subjects
+select value from json_each(:subjects)
+
+-- fragment: objects
+select value from json_each(:objects)
+
 -- fragment: chosen
 select value from json_each(:labels)
 

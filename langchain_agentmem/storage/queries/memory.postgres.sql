@@ -19,7 +19,7 @@ select value from json_array_elements_text(cast(:runs as json))
 -- fragment: ids
 select cast(value as bigint) from json_array_elements_text(cast(:ids as json))
 
--- fragment: seen
+-- fragment: seen_here
 -- As for SQLite. `offset 0` has each branch and group looked up by an index; joined, the planner would rather read what
 -- everybody remembers.
 select m.* from line cross join lateral (
@@ -33,12 +33,6 @@ select m.* from live cross join lateral (
     where x.group_id = live.group_id and x.kind = :kind and x.origin is null and x.id <= live.up_to
     offset 0
 ) as m
-union all
-select x.* from memory x where
--- include: counts
-union all
-select x.* from memory x where
--- include: counted
 
 -- fragment: seen_of
 -- The same of some keys.

@@ -24,18 +24,22 @@ x.scope_id = :scope and x.kind = :kind and x.gone > 0 and x.gone < 4611686018427
     and cast(:before as bigint) is not null and x.stamp <= cast(:before as bigint) and x.gone > cast(:before as bigint)
 
 -- fragment: seen
--- Every version of one kind that a view shows. `+` has SQLite go by `until`: of what lies on a branch, most has ended.
-select m.* from line cross join memory m
-where m.branch_id = line.branch_id and m.kind = :kind and m.until > line.up_to and +m.position <= line.up_to
-union all
-select m.* from live cross join memory m
-where m.group_id = live.group_id and m.kind = :kind and m.origin is null and m.id <= live.up_to
+-- Every version of one kind that a view shows.
+-- include: seen_here
 union all
 select x.* from memory x where
 -- include: counts
 union all
 select x.* from memory x where
 -- include: counted
+
+-- fragment: seen_here
+-- Those of its own line. `+` has SQLite go by `until`: of what lies on a branch, most has ended.
+select m.* from line cross join memory m
+where m.branch_id = line.branch_id and m.kind = :kind and m.until > line.up_to and +m.position <= line.up_to
+union all
+select m.* from live cross join memory m
+where m.group_id = live.group_id and m.kind = :kind and m.origin is null and m.id <= live.up_to
 
 -- fragment: seen_of
 -- The same of some keys.
@@ -172,6 +176,59 @@ from ranked r
 left join content c on c.id = r.content_id
 where r.rank = 1
 order by number;
+
+-- name: accounts
+-- Of each thing of a kind whose versions are put together: the newest of the own line, and of each other author. Those that
+-- say that it is gone are told too. With `keys` only some.
+with
+-- include: view
+, wanted (key) as materialized (
+-- include: keys
+), seen as (
+    select h.*, 1 as mine from (
+-- include: seen_here
+    ) h
+    union all
+    select x.*, 0 from memory x where
+-- include: counts
+    union all
+    select x.*, 0 from memory x where
+-- include: counted
+), ranked as (
+    select x.*, row_number() over (
+        partition by key, mine, case mine when 1 then 0 else author_id end
+        order by coalesce(stamp, 4611686018427387904) desc, coalesce(origin, id) desc, id
+    ) as rank
+    from seen x
+    where cast(:every as bigint) = 1 or key in (select key from wanted)
+)
+select r.deleted, r.mine, coalesce(r.stamp, 4611686018427387904) as newness,
+-- include: kept
+from ranked r
+left join content c on c.id = r.content_id
+where r.rank = 1
+order by r.key, newness, number;
+
+-- name: fact_keys
+-- The keys of what counts of others, by subjects, objects and labels; of the latest, where there is a limit.
+select x.key, max(x.created_at) as created_at from memory x
+where ((
+-- include: counts
+) or (
+-- include: counted
+)) and x.subject is not null and x.deleted = 0
+    and (cast(:subjects as text) is null or x.subject in (
+-- include: subjects
+    ))
+    and (cast(:objects as text) is null or x.object in (
+-- include: objects
+    ))
+    and (cast(:labels as text) is null or x.label in (
+-- include: chosen
+    ))
+group by x.key
+order by 2 desc
+limit cast(:limit as bigint);
 
 -- name: newest_memory
 -- The newest of one kind that a view shows, the newest first.

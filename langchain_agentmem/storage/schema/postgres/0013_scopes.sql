@@ -83,6 +83,10 @@ where id in (
 create index memory_counts on memory (scope_id, kind, key, stamp) where gone = 4611686018427387904;
 create index memory_newest on memory (scope_id, kind, stamp) where gone = 4611686018427387904;
 create index memory_counted on memory (scope_id, kind, stamp) where gone > 0 and gone < 4611686018427387904;
+create index memory_counts_subject on memory (scope_id, kind, subject, label, object)
+    where gone = 4611686018427387904 and subject is not null;
+create index memory_counts_object on memory (scope_id, kind, object)
+    where gone = 4611686018427387904 and subject is not null;
 create index memory_author on memory (author_id) where author_id is not null;
 
 -- Nothing of what is remembered is sampled for the planner.
