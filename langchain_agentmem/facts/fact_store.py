@@ -442,7 +442,7 @@ class Book:
         if kept.extra and names_of(kept.extra) != names:
             self._write_former(kept)
         body = memory_rows.body_of(sentence(*names))
-        stored = {name: value for name, value in extra.items() if name != "own"}
+        stored = {name: value for name, value in extra.items() if name != "own" and (name != "foreign" or value)}
         if "own" in kept.extra:  # what other lines tell of it stays theirs
             theirs = {event["n"] for event in kept.extra["told"]} - set(kept.extra["own"])
             stored["told"] = [event for event in extra["told"] if event["n"] not in theirs]

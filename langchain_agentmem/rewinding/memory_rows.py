@@ -223,7 +223,8 @@ def named(view: View, kind: str, keys: Iterable[str]) -> Steps[dict[str, Kept]]:
 def _put_together(view: View, kind: str, keys: Sequence[str] | None = None) -> Steps[dict[str, Kept]]:
     """What was told of things on all lines that a view shows: an account has what is new since anybody said it is gone.
 
-    `extra["own"]` has the numbers of those events that were told on the view's own line.
+    `extra["own"]` has the numbers of those events that were told on the view's own line, `extra["foreign"]` those of
+    them that another thread told there, of which this one is a copy: it tells others only what it adds.
     """
     every = int(keys is None)
     rows = yield query.accounts(**view.parameters(), kind=kind, keys=_json(keys or []), every=every)
@@ -233,22 +234,26 @@ def _put_together(view: View, kind: str, keys: Sequence[str] | None = None) -> S
         for row in versions:  # the oldest first
             there = [] if row["deleted"] else [*there, row]
         if there:
-            found[key] = _account(there)
+            found[key] = _account(there, view.author)
     return found
 
 
-def _account(rows: Sequence[Row]) -> Kept:
+def _account(rows: Sequence[Row], author: int) -> Kept:
     """The versions of something on several lines as one."""
     told: dict[int, Any] = {}
     own: list[int] = []
+    foreign: list[int] = []
     for row in rows:
-        events = extra_of(row)["told"]
-        told.update((event["n"], event) for event in events)
+        extra = extra_of(row)
+        events, others = extra["told"], extra.get("foreign", [])
         if row["mine"]:
             own = [event["n"] for event in events]
-    extra = {**extra_of(rows[0]), "told": sorted(told.values(), key=lambda event: (event["at"], event["n"]))}
+            foreign = others if row["author_id"] in (None, author) else own
+        told.update((event["n"], event) for event in events if row["mine"] or event["n"] not in others)
+    every = sorted(told.values(), key=lambda event: (event["at"], event["n"]))
+    extra = {**extra_of(rows[0]), "told": every, "foreign": foreign}
     newest = version_of(rows[-1])
-    if len(rows) == 1 and rows[0]["mine"]:
+    if len(rows) == 1 and rows[0]["mine"] and not foreign:
         return newest
     return newest._replace(extra={**extra, "own": own}, created_at=min(row["created_at"] for row in rows))
 

@@ -203,6 +203,10 @@ def delete(
     for row in threads:
         if scopes is not None and scopes.keeps and scopes.shared(row["path"]):
             yield from _fold(ThreadAt(row["path"], row["name"]), now)
+        else:
+            [author] = yield query.author_of_thread(thread=row["id"])
+            if author["id"] is not None:
+                yield query.unmark(author=author["id"], branch=0)
     left = yield from _held_by([(row["id"], row["shelf_id"]) for row in threads])
     deleted = yield from thread_lines.delete(low, high, name)
     yield from _sweep_all(left)

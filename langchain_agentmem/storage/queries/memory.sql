@@ -202,7 +202,7 @@ with
     from seen x
     where cast(:every as bigint) = 1 or key in (select key from wanted)
 )
-select r.deleted, r.mine, coalesce(r.stamp, 4611686018427387904) as newness,
+select r.deleted, r.mine, r.author_id, coalesce(r.stamp, 4611686018427387904) as newness,
 -- include: kept
 from ranked r
 left join content c on c.id = r.content_id
