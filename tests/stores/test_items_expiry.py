@@ -117,16 +117,6 @@ class TestExpiry:
 
 
 class TestConfiguration:
-    def test_reading_may_be_told_not_to_put_off(self, memory, clock):
-        store = AgentMemoryStore(memory, ttl={"default_ttl": 10, "refresh_on_read": False})
-        store.put(NS, "k", {})
-        store.put(NS, "j", {})
-        clock.pass_time(minutes=9)
-        assert store.get(NS, "k", refresh_ttl=True)
-        assert store.get(NS, "j")
-        clock.pass_time(minutes=5)
-        assert keys(store.search(NS)) == ["k"]
-
     async def test_async_code_does_the_same(self, memory, clock):
         store = memory.store
         await store.aput(NS, "k", {}, ttl=10)
