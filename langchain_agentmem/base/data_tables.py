@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from importlib import resources
+from pathlib import Path
 from typing import Any
+
+_PACKAGE = Path(__file__).parent.parent
 
 
 def data_table(name: str) -> Any:
@@ -14,7 +16,7 @@ def data_table(name: str) -> Any:
     """
     import yaml  # noqa: PLC0415 - only who looks something up pays
 
-    return yaml.safe_load(resources.files("langchain_agentmem").joinpath(name).read_text(encoding="utf-8"))
+    return yaml.safe_load((_PACKAGE / name).read_text(encoding="utf-8"))
 
 
 def word_set(table: dict[str, str], name: str) -> frozenset[str]:

@@ -187,6 +187,14 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         """`add_message`, awaited."""
         await self.aadd_messages([message])
 
+    def add_user_message(self, message: HumanMessage | str) -> None:
+        """Add what a user says: a message or its text."""
+        self.add_message(HumanMessage(message) if isinstance(message, str) else message)
+
+    def add_ai_message(self, message: AIMessage | str) -> None:
+        """Add what a model says: a message or its text."""
+        self.add_message(AIMessage(message) if isinstance(message, str) else message)
+
     async def aadd_user_message(self, message: HumanMessage | str) -> None:
         """`add_user_message`, awaited."""
         await self.aadd_message(HumanMessage(message) if isinstance(message, str) else message)

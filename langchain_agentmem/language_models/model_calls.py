@@ -33,7 +33,7 @@ from langchain_core.messages import BaseMessage
 from langchain_core.runnables.config import RunnableConfig, run_in_executor
 
 from langchain_agentmem.base import concurrency
-from langchain_agentmem.base.concurrency import led
+from langchain_agentmem.base.concurrency import aside, led
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput, MemoryClosed, MissingExtra, leaves_the_node
 from langchain_agentmem.storage import Operation
@@ -212,7 +212,8 @@ def both(
         return cast("T", self._do(method(self, *args, **kwargs)))
 
     async def acall(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return cast("T", await self._ado(method(self, *args, **kwargs)))
+        work: Work[T] = await aside(method, self, *args, **kwargs)  # what is given much is also checked in a thread
+        return cast("T", await self._ado(work))
 
     verb = method.__name__.removesuffix("_work")
     signature = inspect.signature(method)

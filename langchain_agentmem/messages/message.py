@@ -296,7 +296,7 @@ class Message:
     @property
     def text(self) -> str:
         """What a person would read: text, texts of blocks, captions; neither reasoning nor calls."""
-        return provider_content.readable_text(self.content)
+        return self.content if isinstance(self.content, str) else provider_content.readable_text(self.content)
 
     def to_dict(self) -> dict[str, Any]:
         """Give the whole message as a dictionary that JSON can keep. Fields that are None are left out.

@@ -184,7 +184,8 @@ class Identified(Portable):
         if not self.id:
             object.__setattr__(self, "id", new_id(self._prefix))
         for name, kind in self._lists.items():
-            object.__setattr__(self, name, _tuple_of(kind, getattr(self, name), f"{type(self).__name__}: {name!r}"))
+            what = f"{type(self).__name__}: {safe_repr(name)}"
+            object.__setattr__(self, name, _tuple_of(kind, getattr(self, name), what))
         self._settle()
 
     def _settle(self) -> None:

@@ -22,9 +22,11 @@ from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
-from langchain_agentmem.base.clock import is_time
+from pydantic import BaseModel, BeforeValidator, Field, TypeAdapter, ValidationError, model_validator
+
+from langchain_agentmem.base.clock import EARLIEST, LATEST
 from langchain_agentmem.base.namespaces import id_of, namespace_of, path_of, range_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput
@@ -34,14 +36,12 @@ from langchain_agentmem.rewinding.memory_rows import (
     FINDABLE,
     FOREVER,
     Author,
-    are_whole,
     bounds_of,
     groups_of,
     lost_groups,
     rest,
     words_of,
 )
-from langchain_agentmem.rewinding.sealing import KIND as OF_THREADS
 from langchain_agentmem.rewinding.sealing import drop_group
 from langchain_agentmem.rewinding.thread_memory import BATCH
 from langchain_agentmem.search import search_index
@@ -50,13 +50,6 @@ from langchain_agentmem.storage import Steps, queries, query
 from langchain_agentmem.storage.part import Erasure, Import, Part, Record, WriteRecord
 from langchain_agentmem.storage.steps import Row
 from langchain_agentmem.threads.thread_lines import ThreadAt, find
-
-
-class Total(NamedTuple):
-    """How many rows there are, and the last of them."""
-
-    rows: int
-    last: int
 
 
 def erase(low: str, high: str) -> Steps[int]:
@@ -87,18 +80,6 @@ def erase(low: str, high: str) -> Steps[int]:
     return sum(row["kind"] == KIND for row in branches)
 
 
-def total() -> Steps[Total]:
-    """How much is remembered."""
-    [row] = yield query.memory_total(last=None)
-    return Total(row["found"], row["last"])
-
-
-def fewer_than(before: Total) -> Steps[int]:
-    """How many of the rows that there were are there no more; what others write meanwhile does not count."""
-    [row] = yield query.memory_total(last=before.last)
-    return max(0, before.rows - int(row["found"]))
-
-
 PAGE = 200
 THREAD, BRANCHES, MEMORIES = "thread_memory", "branches", "memories"
 HOLDS: Mapping[str, set[str]] = {
@@ -109,24 +90,19 @@ HOLDS: Mapping[str, set[str]] = {
 """The records of an export that hold others, and which."""
 
 
-class Moved(NamedTuple):
-    """How much was written: named branches, and versions of what is remembered."""
-
-    branches: int
-    memories: int
-
-
-def dump(low: str, high: str, tell: WriteRecord) -> Steps[Moved]:
+def dump(tell: WriteRecord) -> Steps[Mapping[str, int]]:
     """Tell all that is remembered, a page at a time.
 
     Args:
-        low: The first path of the namespaces whose threads there are.
-        high: The path behind the last.
         tell: Takes each record.
+
+    Returns:
+        How many named branches and versions were written.
 
     Raises:
         DatabaseUnreadable: Something is damaged.
     """
+    low, high = range_of(())
     waiting = {row["group_id"] for row in (yield query.unplaced_groups())}
     needed: set[int] = set()
     for row in (yield query.threads_within(low=low, high=high, name=None)):
@@ -134,7 +110,7 @@ def dump(low: str, high: str, tell: WriteRecord) -> Steps[Moved]:
         needed |= waiting & (yield from _dump_thread(row["id"], head, tell))
     branches = yield from _dump_branches(tell, waiting, needed)
     memories = yield from _dump_memories(tell, sorted(needed))
-    return Moved(branches, memories)
+    return {"branches": branches, "memories": memories}
 
 
 def _dump_thread(thread: int, head: Record, tell: WriteRecord) -> Steps[set[int]]:
@@ -190,14 +166,9 @@ def _dump_branches(tell: WriteRecord, waiting: set[int], needed: set[int]) -> St
                 {
                     "record": "branch",
                     "number": row["id"],
-                    "kind": row["kind"],
                     "namespace": namespace_of(row["path"]),
-                    "name": row["name"],
-                    "thread": row["thread"],
                     "parent": row["parent_id"],
-                    "parent_position": row["parent_position"],
-                    "head": row["head"],
-                    "created_at": row["created_at"],
+                    **{name: row[name] for name in _BRANCH_COLUMNS},
                     "base": base,
                     "seals": seals[row["id"]],
                 }
@@ -234,25 +205,15 @@ def _told(row: Row) -> dict[str, Any]:
         "position": row["position"],
         "until": None if row["until"] == FOREVER else row["until"],
         "group": row["group_id"],
-        "kind": row["kind"],
-        "key": row["key"],
-        "label": row["label"],
-        "subject": row["subject"],
-        "object": row["object"],
+        **{name: row[name] for name in _VERSION_COLUMNS},
         "body": None if body is None else b64encode(body).decode("ascii"),
         "checksum": None if body is None else zlib.crc32(body),
-        "importance": row["importance"],
-        "expires_at": row["expires_at"],
         "extra": extra,
         "found": None if row["series"] is None else {"namespace": namespace_of(row["path"]), "series": row["series"]},
-        "created_at": row["created_at"],
-        "written_at": row["written_at"],
         "stamp": row["stamp"],
         "author": None
         if row["author_id"] is None
         else {"name": row["author"], "living": row["author"] is not None and row["living"] is not None},
-        "source": row["source"],
-        "actor": row["actor"],
     }
 
 
@@ -277,55 +238,154 @@ _POINTERS = {"thread_post": "first", "thread_round": "first", "thread_item_read"
 """Kinds that name the number of another version among what else belongs to them, and under which name."""
 
 
-class _Base(NamedTuple):
+_BRANCH_COLUMNS = ("kind", "name", "thread", "parent_position", "head", "created_at")
+_VERSION_COLUMNS = (
+    "kind", "key", "label", "subject", "object", "importance", "expires_at", "created_at", "written_at", "source", "actor",
+)  # fmt: skip
+"""Columns that stand in an export as they are in the database."""
+
+Whole = Annotated[int, Field(strict=True, ge=-(2**63), lt=2**63)]
+Time = Annotated[int, Field(strict=True, ge=EARLIEST, le=LATEST)]
+Text = Annotated[str, Field(strict=True, pattern=r"\A[^\x00]*\z")]
+Path = Annotated[str, BeforeValidator(path_of), Field(validation_alias="namespace")]
+
+
+_NUMBER: TypeAdapter[int] = TypeAdapter(Whole)
+
+
+class _Place(BaseModel):
+    """Where a checkpoint stands."""
+
+    ns: Text
+    checkpoint: Text
+    branch: Whole
+    position: Whole
+
+
+class _Finished(BaseModel):
+    """A task that finished, and the groups that it wrote."""
+
+    task: Text
+    ns: Text
+    checkpoint: Text
+    caller: Text | None
+    groups: list[Whole]
+    created_at: Whole
+
+
+class _Group(BaseModel):
+    """The execution that a group belongs to."""
+
+    id: Whole
+    ns: Text
+    checkpoint: Text
+    task: Text
+    created_at: Whole
+
+
+class _Base(BaseModel):
     """What a subgraph's branch stands on, in the numbers of the export."""
 
-    branch: int | None
-    position: int | None
-    checkpoint: str
-    groups: dict[int, int | None]
+    branch: Whole | None
+    position: Whole | None
+    checkpoint: Text
+    groups: Annotated[dict[Whole, Whole | None], BeforeValidator(dict)]
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if (self.branch is None) != (self.position is None):
+            raise ValueError("a branch and a position belong together")
+        return self
 
 
-class _Branch(NamedTuple):
+class _Branch(BaseModel):
     """A branch as the export tells of it."""
 
-    number: int
-    kind: str
-    path: str
-    name: str | None
-    thread: str | None
-    parent: int | None
-    parent_position: int | None
-    head: int
-    created_at: int
+    number: Whole
+    kind: Literal["layers", "thread"]
+    path: Path
+    name: Text | None
+    thread: Text | None
+    parent: Whole | None
+    parent_position: Whole | None
+    head: Whole
+    created_at: Whole
     base: _Base | None
-    seals: tuple[tuple[int, int, str | None], ...]
+    seals: list[tuple[Whole, Whole, Text | None]]
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if (self.parent is None) != (self.parent_position is None):
+            raise ValueError("a parent and a position belong together")
+        if (self.name is None) == (self.kind == KIND):
+            raise ValueError("only a named branch has a name")
+        if self.name is not None:
+            id_of(self.name, "branch")
+        return self
 
 
-class _Version(NamedTuple):
+class _InSearch(BaseModel):
+    """Where the search has a version."""
+
+    path: Path
+    series: Text
+
+
+def _end(until: Any) -> Any:
+    return FOREVER if until is None else until
+
+
+def _decoded(body: Any) -> bytes | None:
+    return None if body is None else b64decode(body, validate=True)
+
+
+class _Author(BaseModel):
+    """Who wrote a version: a thread, which may be gone, or "main", which has no name."""
+
+    name: Text | None
+    living: Annotated[bool, Field(strict=True)]
+
+
+class _Version(BaseModel):
     """A version as the export tells of it."""
 
-    number: int
-    branch: int | None
-    position: int | None
-    until: int
-    group: int | None
-    kind: str
-    key: str
-    label: str | None
-    subject: str | None
-    object: str | None
-    body: bytes | None
-    importance: int | None
-    expires_at: int | None
-    extra: Mapping[str, Any] | None
-    series: Series | None
-    created_at: int
-    written_at: int
-    stamp: int | None
-    author: tuple[str | None, bool] | None
-    source: str | None
-    actor: str | None
+    number: Whole
+    branch: Whole | None
+    position: Whole | None
+    until: Annotated[Whole, BeforeValidator(_end)]
+    group: Whole | None
+    kind: Text
+    key: Text
+    label: Text | None
+    subject: Text | None
+    object: Text | None
+    body: Annotated[bytes | None, BeforeValidator(_decoded)]
+    checksum: Whole | None
+    importance: Whole | None
+    expires_at: Time | None
+    extra: dict[str, Any] | None
+    found: _InSearch | None
+    created_at: Time
+    written_at: Time
+    stamp: Time | None = None
+    author: _Author | None = None
+    source: Text | None = None
+    actor: Text | None = None
+
+    @property
+    def series(self) -> Series | None:
+        """Where the search has it."""
+        return None if self.found is None else Series(self.found.path, self.kind, self.found.series)
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.body is not None and zlib.crc32(self.body) != self.checksum:
+            raise ValueError("the body does not fit its checksum")
+        if (self.branch is None) != (self.position is None) or (self.branch is None and self.group is None):
+            raise ValueError("it lies nowhere")
+        if self.found is not None and self.kind not in FINDABLE:
+            raise ValueError("its kind is not searched")
+        return self
 
 
 class _Landing(NamedTuple):
@@ -395,13 +455,19 @@ class Arrival:
             else:
                 if self._made is None:
                     self._made = yield from self._make_branches()
-                yield from self._take_versions([_version(record) for record in records], self._made)
+                yield from self._take_versions([_Version.model_validate(record) for record in records], self._made)
+        except ValidationError as error:
+            [first, *_] = error.errors(include_url=False, include_context=False, include_input=False)
+            where = ".".join(map(str, first["loc"])) or head["record"]
+            raise InvalidInput(
+                f"A record of what is remembered is damaged: {safe_repr(where)}: {first['msg']}."
+            ) from error
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             if isinstance(error, InvalidInput):
                 raise
             raise InvalidInput(f"A record of what is remembered is damaged: {safe_repr(error)}.") from error
 
-    def finish(self) -> Steps[Moved]:
+    def finish(self) -> Steps[Mapping[str, int]]:
         """Write what had to wait for all records.
 
         Returns:
@@ -428,7 +494,7 @@ class Arrival:
         for thread, author in self._heads.items():
             yield query.unmark(author=author.id, branch=0)
             yield from sealing.move_marks(thread, None, (yield from thread_memory.head_of(thread)), 0)
-        return Moved(self._branches, self._memories)
+        return {"branches": self._branches, "memories": self._memories}
 
     # -- threads ---------------------------------------------------------------------------------------------------
 
@@ -438,41 +504,27 @@ class Arrival:
             raise InvalidInput(
                 f"The export remembers something of the thread {safe_repr(at.name)}, but has no such thread."
             )
-        places = [record for record in records if record["record"] == "place"]
-        for ns, group in groupby(places, key=lambda record: _text(record["ns"])):
-            there = {_text(record["checkpoint"]): record for record in group}
+        places = [_Place.model_validate(record) for record in records if record["record"] == "place"]
+        for ns, group in groupby(places, key=lambda place: place.ns):
+            there = {place.checkpoint: place for place in group}
             line = (yield from find(at, ns, exact=True)).line  # type: ignore[union-attr]  # it was found above
             for row in (yield query.placeless(line=line or 0, keys=json.dumps(list(there)))):
-                record = there[row["name"]]
-                spot = _whole(record["branch"]), _whole(record["position"])
-                self._places.append((line or 0, row["name"], *spot))
+                place = there[row["name"]]
+                self._places.append((line or 0, row["name"], place.branch, place.position))
         for record in records:
             if record["record"] == "finished":
-                yield from self._take_finished(thread.id, record)
+                yield from self._take_finished(thread.id, _Finished.model_validate(record))
             elif record["record"] == "group":
-                self._executions[_whole(record["id"])] = {
-                    "thread": thread.id,
-                    "ns": _text(record["ns"]),
-                    "checkpoint": _text(record["checkpoint"]),
-                    "task": _text(record["task"]),
-                    "owner": None,
-                    "now": _whole(record["created_at"]),
-                }
+                told = _Group.model_validate(record)
+                task = told.model_dump(exclude={"id", "created_at"})
+                self._executions[told.id] = {"thread": thread.id, "owner": None, "now": told.created_at, **task}
 
-    def _take_finished(self, thread: int, record: Record) -> Steps[None]:
-        groups = [_whole(group) for group in record["groups"]]
-        yield from self._meet(groups)
-        new = yield query.add_finished(
-            thread=thread,
-            task=_text(record["task"]),
-            ns=_text(record["ns"]),
-            checkpoint=_text(record["checkpoint"]),
-            caller=_maybe(_text, record["caller"]),
-            groups=json.dumps(sorted(self._groups[group] for group in groups)),
-            created_at=_whole(record["created_at"]),
-        )
+    def _take_finished(self, thread: int, finished: _Finished) -> Steps[None]:
+        yield from self._meet(finished.groups)
+        groups = json.dumps(sorted(self._groups[group] for group in finished.groups))
+        new = yield query.add_finished(thread=thread, **finished.model_dump(exclude={"groups"}), groups=groups)
         if new:
-            self._needed.update(groups)
+            self._needed.update(finished.groups)
 
     def _meet(self, groups: Iterable[int]) -> Steps[None]:
         """Give groups their numbers here: their own, unless this database knows them already."""
@@ -484,7 +536,7 @@ class Arrival:
 
     def _take_branches(self, records: Sequence[Record]) -> None:
         for record in records:
-            branch = _branch(record)
+            branch = _Branch.model_validate(record)
             before = (branch.parent, None if branch.base is None else branch.base.branch)
             if (
                 self._made is not None
@@ -549,13 +601,8 @@ class Arrival:
         yield query.create_namespace(path=branch.path)
         rows = yield query.add_branch(
             path=branch.path,
-            kind=branch.kind,
-            name=branch.name,
-            thread=branch.thread,
             parent=None if branch.parent is None else made[branch.parent].id,
-            parent_position=branch.parent_position,
-            head=reach,
-            created_at=branch.created_at,
+            **branch.model_dump(include=set(_BRANCH_COLUMNS)) | {"head": reach},
         )
         if not rows:
             raise InvalidInput(f"The export has the branch {safe_repr(branch.name)} twice.")
@@ -672,19 +719,11 @@ class Arrival:
             until=landing.until,
             group=group,
             origin=None if first else self._rows[-1],
-            kind=version.kind,
-            key=version.key,
-            label=version.label,
-            subject=version.subject,
-            object=version.object,
+            **version.model_dump(include=set(_VERSION_COLUMNS)),
             hash=None if version.body is None else queries.digest(version.body),
             deleted=int(version.body is None),
-            importance=version.importance,
-            expires_at=version.expires_at,
             extra=None if version.extra is None else json.dumps(self._pointing(version), separators=(",", ":")),
             document=None if document is None else document[0].numbers[document[1]],
-            created_at=version.created_at,
-            written_at=version.written_at,
             **(yield from self._committed(version, landing)),
         )
         if first:
@@ -705,11 +744,12 @@ class Arrival:
         branch = None if version.branch is None else self._told[version.branch]
         if branch is None or landing.branch is None or (branch.kind == KIND and branch.name != MAIN):
             return found
-        if branch.kind == KIND and (version.author is None or version.author[0] is None):
+        if branch.kind == KIND and (version.author is None or version.author.name is None):
             author = yield from main_author(branch.path)
         else:
             sealed = {group: thread for group, _, thread in branch.seals}
-            name, living = version.author or (sealed.get(version.group or 0) or branch.thread, True)
+            name = version.author.name if version.author else sealed.get(version.group or 0) or branch.thread
+            living = version.author is None or version.author.living
             author = yield from self._author(branch.path, str(name), living=living)
         if version.stamp is None and branch.base is None:
             found["stamp"] = version.written_at
@@ -738,7 +778,7 @@ class Arrival:
         """What else belongs to a version, with the numbers of others that it names as they are here."""
         name = _POINTERS.get(version.kind, "")
         extra = dict(version.extra or {})
-        return extra | {name: self._number(_whole(extra[name]))} if name in extra else extra
+        return extra | {name: self._number(_NUMBER.validate_python(extra[name]))} if name in extra else extra
 
 
 def _other(branch: _Branch) -> InvalidInput:
@@ -748,110 +788,10 @@ def _other(branch: _Branch) -> InvalidInput:
     )
 
 
-# -- records -------------------------------------------------------------------------------------------------------
-
-
-def _branch(record: Record) -> _Branch:
-    named = record["kind"] == KIND
-    if record["kind"] not in (KIND, OF_THREADS) or (record["name"] is None) == named:
-        raise ValueError(record["kind"])
-    parent, parent_position = _maybe(_whole, record["parent"]), _maybe(_whole, record["parent_position"])
-    if (parent is None) != (parent_position is None):
-        raise ValueError(parent_position)
-    return _Branch(
-        number=_whole(record["number"]),
-        kind=record["kind"],
-        path=path_of(record["namespace"]),
-        name=id_of(record["name"], "branch") if named else None,
-        thread=_maybe(_text, record["thread"]),
-        parent=parent,
-        parent_position=parent_position,
-        head=_whole(record["head"]),
-        created_at=_whole(record["created_at"]),
-        base=_maybe(_base, record["base"]),
-        seals=tuple(
-            (_whole(group), _whole(position), _maybe(_text, thread)) for group, position, thread in record["seals"]
-        ),
-    )
-
-
-def _base(record: Record) -> _Base:
-    branch, position = _maybe(_whole, record["branch"]), _maybe(_whole, record["position"])
-    if (branch is None) != (position is None):
-        raise ValueError(position)
-    groups = {_whole(group): _maybe(_whole, last) for group, last in record["groups"]}
-    return _Base(branch, position, _text(record["checkpoint"]), groups)
-
-
-def _version(record: Record) -> _Version:
-    body = None if record["body"] is None else b64decode(record["body"], validate=True)
-    if body is not None and zlib.crc32(body) != record["checksum"]:
-        raise ValueError(record["checksum"])
-    kind, extra, found = _text(record["kind"]), record["extra"], record["found"]
-    if not isinstance(extra, Mapping | None) or (found is not None and kind not in FINDABLE):
-        raise ValueError(extra)
-    branch, position = _maybe(_whole, record["branch"]), _maybe(_whole, record["position"])
-    group = _maybe(_whole, record["group"])
-    if (branch is None) != (position is None) or (branch is None and group is None):
-        raise ValueError(position)
-    return _Version(
-        number=_whole(record["number"]),
-        branch=branch,
-        position=position,
-        until=FOREVER if record["until"] is None else _whole(record["until"]),
-        group=group,
-        kind=kind,
-        key=_text(record["key"]),
-        label=_maybe(_text, record["label"]),
-        subject=_maybe(_text, record["subject"]),
-        object=_maybe(_text, record["object"]),
-        body=body,
-        importance=_maybe(_whole, record["importance"]),
-        expires_at=_maybe(_time, record["expires_at"]),
-        extra=extra,
-        series=None if found is None else Series(path_of(found["namespace"]), kind, _text(found["series"])),
-        created_at=_time(record["created_at"]),
-        written_at=_time(record["written_at"]),
-        stamp=_maybe(_time, record.get("stamp")),
-        author=_maybe(_author, record.get("author")),
-        source=_maybe(_text, record.get("source")),
-        actor=_maybe(_text, record.get("actor")),
-    )
-
-
-def _author(record: Record) -> tuple[str | None, bool]:
-    if not isinstance(record["living"], bool):
-        raise TypeError(record["living"])
-    return _maybe(_text, record["name"]), record["living"]
-
-
-def _maybe(read: Any, value: Any) -> Any:
-    return None if value is None else read(value)
-
-
-def _whole(number: Any) -> int:
-    if not are_whole([number]):
-        raise TypeError(number)
-    return int(number)
-
-
-def _time(number: Any) -> int:
-    if not is_time(number):
-        raise TypeError(number)
-    return int(number)
-
-
-def _text(text: Any) -> str:
-    if not isinstance(text, str) or "\0" in text:
-        raise TypeError(text)
-    text.encode()
-    return text
-
-
 def _erase(erasure: Erasure) -> Steps[None]:
     """Delete threads with what they remembered, branches, and what was learned from what is erased."""
     low, high, name = erasure.low, erasure.high, erasure.name
-    before = yield from total()
+    [before] = yield query.memory_total(last=None)
     if name is not None:
         yield from message_sources.forget(low, high, name)
     if erasure.threads:
@@ -860,11 +800,8 @@ def _erase(erasure: Erasure) -> Steps[None]:
             yield from thread_memory.forget_authors(low, high, name)
     if name is None:
         erasure.removed["branches"] += yield from erase(low, high)
-    erasure.removed["memories"] += yield from fewer_than(before)
-
-
-def _dump(write: WriteRecord) -> Steps[Mapping[str, int]]:
-    return (yield from dump(*range_of(()), write))._asdict()
+    [after] = yield query.memory_total(last=before["last"])  # what others write meanwhile does not count
+    erasure.removed["memories"] += max(0, before["found"] - after["found"])
 
 
 def _arrival(into: Import) -> Arrival:
@@ -876,7 +813,7 @@ def _load(into: Import, head: Record, records: Sequence[Record]) -> Steps[None]:
 
 
 def _finish(into: Import) -> Steps[None]:
-    into.added.update((yield from into.kept(_arrival).finish())._asdict())
+    into.added.update((yield from into.kept(_arrival).finish()))
 
 
 PART = Part(
@@ -896,7 +833,7 @@ PART = Part(
     verify={"memories": memory_rows.problems},
     erase=_erase,
     records=HOLDS,
-    dump=_dump,
+    dump=dump,
     load=_load,
     finish=_finish,
 )

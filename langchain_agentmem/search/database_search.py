@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from langchain_agentmem.errors import DatabaseReadOnly
-from langchain_agentmem.search.embedding import embedder_of
+from langchain_agentmem.search.embedding import Embedder
 from langchain_agentmem.search.memory_search import Inquiry, Recollection, Viewpoint, Walls, recollect
 from langchain_agentmem.search.ranking import WEIGHTS, Weights
 from langchain_agentmem.search.vectors import Near
@@ -51,7 +51,7 @@ class Search(NamedTuple):
         for part in self._unsettled():
             if await database.engine.aread(part.unsettled):
                 await database.engine.in_thread(_settle, database, part, write=True)
-        embedder = embedder_of(database) if self.limit else None
+        embedder = database.attachment(Embedder) if self.limit else None
         dense = None if embedder is None else await embedder.in_thread(self._near, database)
         return await database.engine.aread(lambda: self._found(dense))
 
@@ -70,7 +70,7 @@ class Search(NamedTuple):
         return found
 
     def _near(self, database: Database) -> Near | None:
-        embedder = embedder_of(database)
+        embedder = database.attachment(Embedder)
         return None if embedder is None or not self.limit else embedder.near(self.asked, self.walls)
 
     def _found(self, dense: Near | None) -> Any:

@@ -111,7 +111,7 @@ class Recollection:
     """Something that a search found.
 
     Attributes:
-        kind: "message" or "item"; later also "event", "record", "fact" and "audit".
+        kind: "message", "fact", "item", "event", "record" or "audit".
         id: Its id; for a message, the message's own; for an item, its key.
         text: What it says.
         score: How well it fits; only the order within one search means anything.

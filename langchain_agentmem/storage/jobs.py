@@ -300,19 +300,8 @@ def _said(error: BaseException) -> str:
 
 
 def _job(row: Any) -> Job:
-    return Job(
-        id=row["id"],
-        path=row["path"],
-        kind=row["kind"],
-        key=bytes(row["key"]).decode("utf-8", "surrogatepass"),
-        payload=bytes(row["payload"]),
-        attempts=row["attempts"],
-        not_before=row["not_before"],
-        owner=row["owner"],
-        lease_until=row["lease_until"],
-        error=row["error"],
-        created_at=row["created_at"],
-    )
+    key = bytes(row["key"]).decode("utf-8", "surrogatepass")
+    return Job(**{**row, "key": key, "payload": bytes(row["payload"])})
 
 
 logger = logging.getLogger(__name__)
@@ -324,7 +313,6 @@ RENEW = 5.0
 LOOK = 5.0
 """Seconds after which a thread looks again unasked: another process may have asked for something."""
 _SOON, _LATER = 0.02, 0.25  # seconds between two looks whether another has done its job
-_WORKER_SECOND = 1_000_000
 _THREADS = "agentmem-"
 
 Handler = Callable[[Job], object]
@@ -394,7 +382,7 @@ class Worker:
         if there is not None and there.owner is not None and (there.lease_until or 0) > now:
             return _LATER
         if there is not None and there.not_before > now:
-            return max((there.not_before - now) / _WORKER_SECOND, _SOON)
+            return max((there.not_before - now) / _SECOND, _SOON)
         job = self._leases.take(partial(self._take, wanted))
         if job is None:  # another was quicker
             return _SOON
@@ -558,7 +546,7 @@ class _Lane:
                     self._engine.write(partial(release, job))
                     raise
                 failure = error
-                retry_at = self._now() + int(pause(job.attempts) * _WORKER_SECOND)
+                retry_at = self._now() + int(pause(job.attempts) * _SECOND)
                 self._engine.write(partial(fail, job, error, retry_at=retry_at))
             else:
                 self._engine.write(partial(finish, job))
@@ -603,7 +591,7 @@ class _Lane:
         for error in failed.values():
             logger.warning("A job of the kind %r failed, and will be tried again.", self.kind, exc_info=error)
         due_at = self._engine.read(lambda: outlook(self.kind)).due_at
-        return LOOK if due_at is None else min(max((due_at - self._now()) / _WORKER_SECOND, _SOON), LOOK)
+        return LOOK if due_at is None else min(max((due_at - self._now()) / _SECOND, _SOON), LOOK)
 
 
 class _Leases:

@@ -34,7 +34,7 @@ STAGE = f"{SCHEMA}_copying"
 _COPYING = 0x41474D46
 
 
-class _Rows:
+class PostgresRows:
     """Reads on one snapshot."""
 
     def __init__(self, connection: psycopg.Connection[DictRow], schema: str) -> None:
@@ -78,7 +78,7 @@ class _Rows:
         return {row["column_name"]: row["data_type"] for row in rows}
 
 
-class _Portions:
+class PostgresPortions:
     """Writes, each portion in a transaction."""
 
     def __init__(self, connection: psycopg.Connection[DictRow], schema: str) -> None:
@@ -117,22 +117,22 @@ class _Portions:
 
 
 @contextlib.contextmanager
-def reading(engine: Engine) -> Iterator[_Rows]:
+def reading(engine: Engine) -> Iterator[PostgresRows]:
     """Read whole tables, as of the moment when the block begins."""
     assert isinstance(engine, PostgresEngine)  # noqa: S101 - for the type checker
     with engine.connection() as connection:
         connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
         connection.read_only = True
         with connection.transaction():
-            yield _Rows(connection, engine.schema)
+            yield PostgresRows(connection, engine.schema)
 
 
 @contextlib.contextmanager
-def writing(engine: Engine) -> Iterator[_Portions]:
+def writing(engine: Engine) -> Iterator[PostgresPortions]:
     """Write whole tables."""
     assert isinstance(engine, PostgresEngine)  # noqa: S101 - for the type checker
     with engine.connection() as connection:
-        yield _Portions(connection, engine.schema)
+        yield PostgresPortions(connection, engine.schema)
 
 
 class PostgresPlace:

@@ -48,9 +48,8 @@ def server(url: str) -> Iterator[Finding]:
     ):
         connection.execute("select set_config('lock_timeout', %s, false)", (f"{PATIENCE * 1000:.0f}ms",))
         yield from _itself(connection)
-        tables = {
-            row["name"] for row in _rows(connection, "select tablename as name from pg_tables where schemaname = %s")
-        }
+        rows = connection.execute("select tablename from pg_tables where schemaname = %s", (SCHEMA,)).fetchall()
+        tables = {row["tablename"] for row in rows}
         if tables and "agentmem_migration" not in tables:
             yield Finding(
                 "schema",
@@ -162,7 +161,3 @@ def _locks(connection: psycopg.Connection[DictRow]) -> Finding:
         f"Sessions wait for locks of others: {told}.",
         "If it stays: select pg_terminate_backend(...) of the one that is waited for.",
     )
-
-
-def _rows(connection: psycopg.Connection[DictRow], sql: str) -> list[DictRow]:
-    return connection.execute(sql, (SCHEMA,)).fetchall()

@@ -16,7 +16,7 @@ import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from langchain_agentmem.base.files import made_private, path_of_file
 from langchain_agentmem.base.safe_repr import safe_repr
@@ -24,7 +24,16 @@ from langchain_agentmem.errors import DatabaseBusy, ForeignDatabase, InvalidInpu
 from langchain_agentmem.storage.engine import Engine
 from langchain_agentmem.storage.sqlite import APPLICATION_ID, SqliteEngine, has_log
 
+if TYPE_CHECKING:
+    from langchain_agentmem.storage import postgres_copy
+
 Values: TypeAlias = tuple[Any, ...]
+Reader: TypeAlias = "SqliteRows | postgres_copy.PostgresRows"
+"""A database as of one moment."""
+Writer: TypeAlias = "SqlitePortions | postgres_copy.PostgresPortions"
+"""A database that rows are written to, a portion in one transaction."""
+CopyPlace: TypeAlias = "SqlitePlace | postgres_copy.PostgresPlace"
+"""Where a copy goes: it is made beside, and takes its place when it is whole."""
 
 FETCHED = 500
 """Rows that are read at a time."""
@@ -119,85 +128,6 @@ class Occupied(InvalidInput):
     """Something is stored where a copy was to go."""
 
 
-class Reader(Protocol):
-    """A database as of one moment."""
-
-    def shape(self, table: Table) -> TableShape:
-        """The columns of a table."""
-        ...
-
-    def count(self, table: Table) -> int:
-        """How many rows a table has."""
-        ...
-
-    def rows(self, shape: TableShape) -> Iterator[Values]:
-        """The rows of a table in the order of their keys, some at a time."""
-        ...
-
-    def numbers(self) -> Mapping[str, int]:
-        """The last numbers that were given to rows, by tables that never give one twice."""
-        ...
-
-
-class Writer(Protocol):
-    """A database that rows are written to, a portion in one transaction."""
-
-    def put(self, shape: TableShape, new: Sequence[Values], changed: Sequence[Values]) -> None:
-        """Write rows that are not there, and others that are there with the same keys."""
-        ...
-
-    def remove(self, shape: TableShape, keys: Sequence[Values]) -> None:
-        """Delete the rows with these keys."""
-        ...
-
-    def go_on_after(self, numbers: Mapping[str, int]) -> None:
-        """Have the next rows get numbers that were never given to any, here or where the rows come from."""
-        ...
-
-
-class CopyPlace(Protocol):
-    """Where a copy goes: it is made beside, and takes its place when it is whole.
-
-    Attributes:
-        name: What it is called in errors.
-    """
-
-    name: str
-
-    def check(self, *, force: bool) -> None:
-        """See that a copy may come here.
-
-        Raises:
-            Occupied: Something is stored there, and must not be replaced.
-            ForeignDatabase: It is another program's.
-        """
-        ...
-
-    def is_of(self, engine: Engine) -> bool:
-        """Whether this is where an open database is."""
-        ...
-
-    def alone(self) -> AbstractContextManager[None]:
-        """Keep others from copying here at the same time.
-
-        Raises:
-            DatabaseBusy: Somebody does.
-        """
-        ...
-
-    def open(self) -> Engine:
-        """Open the copy that is being made; it is begun if there is none."""
-        ...
-
-    def drop(self) -> None:
-        """Delete what was made of a copy so far."""
-        ...
-
-    def take(self, *, force: bool) -> None:
-        """Have the copy, which is closed, take its place."""
-        ...
-
-
 def reading(engine: Engine) -> AbstractContextManager[Reader]:
     """Read whole tables, as of the moment when the block begins."""
     if engine.dialect == "postgres":
@@ -258,7 +188,7 @@ _BESIDE = ("-wal", "-shm", "-journal")
 _HEADER, _OWNER = b"SQLite format 3\0", slice(68, 72)
 
 
-class _SqliteRows:
+class SqliteRows:
     """Reads on one snapshot."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
@@ -290,7 +220,7 @@ class _SqliteRows:
         return {row["name"]: row["seq"] for row in rows}
 
 
-class _SqlitePortions:
+class SqlitePortions:
     """Writes, each portion in a transaction."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
@@ -331,24 +261,24 @@ class _SqlitePortions:
 
 
 @contextlib.contextmanager
-def sqlite_reading(engine: Engine) -> Iterator[_SqliteRows]:
+def sqlite_reading(engine: Engine) -> Iterator[SqliteRows]:
     """Read whole tables, as of the moment when the block begins."""
     assert isinstance(engine, SqliteEngine)  # noqa: S101 - for the type checker
     with engine.reader() as connection:
         connection.execute("begin")
         try:
             connection.execute("select count(*) from namespace").fetchone()  # the snapshot begins with the first look
-            yield _SqliteRows(connection)
+            yield SqliteRows(connection)
         finally:
             connection.rollback()
 
 
 @contextlib.contextmanager
-def sqlite_writing(engine: Engine) -> Iterator[_SqlitePortions]:
+def sqlite_writing(engine: Engine) -> Iterator[SqlitePortions]:
     """Write whole tables."""
     assert isinstance(engine, SqliteEngine)  # noqa: S101 - for the type checker
     with engine.writer() as connection:
-        yield _SqlitePortions(connection)
+        yield SqlitePortions(connection)
 
 
 def copied_file(file: Path, place: Path) -> None:

@@ -76,7 +76,7 @@ class AgentMemoryRetriever(BaseRetriever):
         namespace: Where to look: this namespace and all below it. Default: that of each run's config, else the root,
             which reaches every namespace.
         limit: Most documents; `k` is another name for it. Default: 10.
-        kinds: Only these kinds: "message", "item". Default: all.
+        kinds: Only these kinds, as for `AgentMemory.search`. Default: all but "audit".
         conversation_id: Only this conversation. Default: all.
         roles: Only messages of these roles. Default: all.
         before: Only what was said before this time. Without a time zone it is taken as UTC.

@@ -167,7 +167,7 @@ class Tracing:
         InvalidInput: `content` is something else.
     """
 
-    __slots__ = ("_failures", "_showing", "checkpoints", "clock", "hooks", "measures", "metadata", "timer")
+    __slots__ = ("_failures", "_showing", "checkpoints", "clock", "hooked", "hooks", "measures", "metadata", "timer")
 
     def __init__(
         self,
@@ -181,6 +181,7 @@ class Tracing:
         timer: Callable[[], float] = time.perf_counter,
     ) -> None:
         self.hooks = Hooks() if hooks is None else hooks
+        self.hooked = bool(self.hooks)
         self.metadata = dict(metadata or {})
         self.measures = Measures() if measures is None else measures
         self.checkpoints = checkpoints
@@ -219,7 +220,7 @@ class Tracing:
         """
         traced = may_be_traced(config)
         writer = stream_writer(config)
-        if not traced and writer is None and not self.hooks and not logger.isEnabledFor(logging.DEBUG):
+        if not traced and writer is None and not self.hooked and not logger.isEnabledFor(logging.DEBUG):
             return Step(self, name)
         return _HeardStep(self, name, run_type, inputs, config, traced=traced, writer=writer)
 
@@ -229,7 +230,7 @@ class Tracing:
         Args:
             config: The caller's config, where it has been handed one.
         """
-        heard_here = bool(self.hooks) or logger.isEnabledFor(logging.DEBUG)
+        heard_here = self.hooked or logger.isEnabledFor(logging.DEBUG)
         return heard_here or may_be_traced(config) or stream_writer(config) is not None
 
     def unheard(self, name: str) -> Step:
@@ -304,7 +305,7 @@ class _HeardStep(Step):
 
     @property
     def listening(self) -> bool:
-        return self._run is not None or self._writer is not None or bool(self._tracing.hooks)
+        return self._run is not None or self._writer is not None or self._tracing.hooked
 
     def finish(self, outputs: Thunk) -> None:
         self._outputs = outputs
@@ -368,7 +369,7 @@ class _HeardStep(Step):
             telling.step_id = (self._run and self._run.id) or str(uuid4())
             telling.parent_id = _open.get()
             telling.inside = _open.set(telling.step_id)
-            if self._tracing.hooks:
+            if self._tracing.hooked:
                 self._tracing.hooks.emit(
                     StepStarted(
                         step_id=telling.step_id,
@@ -410,7 +411,7 @@ class _HeardStep(Step):
             # Only the type: the text of an error may quote what was to be remembered.
             logger.debug("%s %.1f ms, failed with %s", self._name, milliseconds, type(error).__name__)
             self._stream("failed", duration=duration, error=type(error).__name__)
-        if self._tracing.hooks:
+        if self._tracing.hooked:
             telling = self._telling
             self._tracing.hooks.emit(
                 StepFinished(

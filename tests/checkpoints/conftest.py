@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from langchain_agentmem import AgentMemory, AgentMemorySaver
 from tests.forking import Forks
 
 from . import graphs
@@ -19,3 +20,8 @@ def _interpreter(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with Forks(tmp_path_factory.mktemp("scripts"), *names, home=Path(__file__).parent) as forks:
         graphs.INTERPRETERS[:] = [forks]
         yield
+
+
+@pytest.fixture
+def saver(memory: AgentMemory) -> AgentMemorySaver:
+    return memory.checkpointer

@@ -98,10 +98,11 @@ def comparable(found):
 
 
 def everything(saver, thread="t"):
-    """All of a thread, in all its namespaces, by namespace and age, read by a saver that remembers nothing."""
-    saver = AgentMemorySaver(saver.database, serde=saver.serde)
-    config = {"configurable": {"thread_id": thread}}
-    return sorted((comparable(found) for found in saver.list(config)), key=lambda found: found[:2])
+    """All of a thread of any saver, by namespace and age; ours is read by one that remembers nothing."""
+    if isinstance(saver, AgentMemorySaver):
+        saver = AgentMemorySaver(saver.database, serde=saver.serde)
+    found = saver.list({"configurable": {"thread_id": thread}})
+    return sorted((comparable(each) for each in found), key=lambda each: each[:2])
 
 
 class Log(TypedDict):

@@ -35,11 +35,6 @@ pytestmark = pytest.mark.sqlite_suffices
 KEY = b"sixteen bytes ok"
 
 
-@pytest.fixture
-def saver(memory: AgentMemory) -> AgentMemorySaver:
-    return memory.checkpointer
-
-
 def filled(path):
     """A database with threads of every sort of content."""
     with AgentMemory(path) as memory:

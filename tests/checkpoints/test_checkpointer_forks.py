@@ -11,14 +11,9 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph import START, StateGraph
 from langgraph.types import Command, Overwrite, Send
 
-from langchain_agentmem import AgentMemory, AgentMemorySaver
+from langchain_agentmem import AgentMemorySaver
 
 from .graphs import NOTHING, Line, asking_graph, at, chat_graph, everything, id_in, logging_graph, run_script
-
-
-@pytest.fixture
-def saver(memory: AgentMemory) -> AgentMemorySaver:
-    return memory.checkpointer
 
 
 def history(graph, config=None):

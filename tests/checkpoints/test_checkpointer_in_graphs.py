@@ -25,11 +25,6 @@ from .graphs import Chat, Line, Log, asking_graph, at, chat_graph, everything, i
 pytestmark = pytest.mark.sqlite_suffices
 
 
-@pytest.fixture
-def saver(memory: AgentMemory) -> AgentMemorySaver:
-    return memory.checkpointer
-
-
 class TestSyncAndAsync:
     async def test_both_ways_can_be_mixed_on_one_saver_and_one_thread(self, saver):
         graph = chat_graph(saver)

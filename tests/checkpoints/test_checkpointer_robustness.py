@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from langchain_agentmem import AgentMemory, AgentMemorySaver
+from langchain_agentmem import AgentMemory
 
 from .graphs import (
     Line,
@@ -33,11 +33,6 @@ from .graphs import (
 )
 
 pytestmark = pytest.mark.sqlite_suffices
-
-
-@pytest.fixture
-def saver(memory: AgentMemory) -> AgentMemorySaver:
-    return memory.checkpointer
 
 
 def in_threads(function, arguments):

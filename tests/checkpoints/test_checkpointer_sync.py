@@ -20,15 +20,9 @@ from langgraph.checkpoint.serde.types import ERROR, INTERRUPT, RESUME, SCHEDULED
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.types import Interrupt, Send
 
-from langchain_agentmem import AgentMemory, AgentMemorySaver
 from langchain_agentmem.errors import InvalidInput
 
 from .graphs import NOTHING, Line, at, everything, id_in, ids, new_checkpoint
-
-
-@pytest.fixture
-def saver(memory: AgentMemory) -> AgentMemorySaver:
-    return memory.checkpointer
 
 
 @pytest.mark.sqlite_suffices

@@ -6,17 +6,10 @@ import contextlib
 
 import pytest
 
-from langchain_agentmem import AgentMemory, AgentMemorySaver
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.threads import thread_lines
 
 from .graphs import NOTHING, Line, at, comparable, everything, id_in, ids, new_checkpoint
-
-
-@pytest.fixture
-def saver(memory: AgentMemory) -> AgentMemorySaver:
-    return memory.checkpointer
-
 
 LONG = " and so on" * 40  # so that it becomes a part of the shelf
 

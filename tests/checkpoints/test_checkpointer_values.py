@@ -25,17 +25,12 @@ from langgraph.graph.message import REMOVE_ALL_MESSAGES, add_messages
 from langgraph.types import Overwrite
 from pydantic import BaseModel
 
-from langchain_agentmem import AgentMemory, AgentMemorySaver
+from langchain_agentmem import AgentMemorySaver
 from langchain_agentmem.errors import InvalidInput
 
 from .graphs import Chat, Line, at, chat_graph, logging_graph, run_script
 
 pytestmark = pytest.mark.sqlite_suffices
-
-
-@pytest.fixture
-def saver(memory: AgentMemory) -> AgentMemorySaver:
-    return memory.checkpointer
 
 
 @dataclass

@@ -14,8 +14,6 @@ from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.postgres import PostgresSaver
-from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
-from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.graph import START, StateGraph
@@ -25,6 +23,7 @@ from langchain_agentmem import AgentMemory, AgentMemorySaver
 from langchain_agentmem.checkpoints.saver_import import ImportReport
 from langchain_agentmem.errors import InvalidInput
 from tests.threads.filled import GRAPHS, THREADS, Delta, delta_graph, everything, fill, go_on, seen
+from tests.threads.own_shelf import aes, strict
 
 from .graphs import Line, asking_graph, at, chat_graph, id_in, logging_graph, parallel_graph
 
@@ -32,10 +31,6 @@ pytestmark = pytest.mark.sqlite_suffices
 
 KINDS = ("memory", "sqlite", "postgres", "ours on sqlite", "ours on postgres")
 FOREIGN = ("checkpoints", "checkpoint_blobs", "checkpoint_writes", "checkpoint_migrations")
-
-
-def strict():
-    return JsonPlusSerializer(allowed_msgpack_modules=None)
 
 
 def clear(url):
@@ -100,11 +95,6 @@ def in_memory(_filled_in_memory):
     for name in ("storage", "writes", "blobs"):
         getattr(saver, name).update(copy.deepcopy(getattr(_filled_in_memory, name)))
     return saver
-
-
-@pytest.fixture
-def saver(memory: AgentMemory) -> AgentMemorySaver:
-    return memory.checkpointer
 
 
 def count(saver):
@@ -417,10 +407,6 @@ class TestNamespaces:
             config = at()
             config["configurable"]["agentmem_namespace"] = namespace
             assert chat_graph(saver).get_state(config).values["messages"][0].text == f"in {namespace}"
-
-
-def aes():
-    return EncryptedSerializer.from_pycryptodome_aes(serde=strict(), key=b"sixteen bytes ok")
 
 
 class TestSerializers:

@@ -81,6 +81,23 @@ class Doing:
         self.done.append(job.key)
 
 
+def doing_of(database, *refused):
+    """Registers a handler for the work."""
+    doing = Doing(*refused)
+    database.worker.register("work", doing)
+    return doing
+
+
+def held_up(database):
+    """Has a handler begin with a job, and wait."""
+    doing = doing_of(database)
+    doing.go_on.clear()
+    put(database, "a")
+    database.worker.wake("work")
+    assert doing.began.wait(60)
+    return doing
+
+
 def in_thread(function):
     thread = threading.Thread(target=function)
     thread.start()
@@ -89,8 +106,7 @@ def in_thread(function):
 
 class TestInTheBackground:
     def test_what_is_asked_for_is_done_in_order(self, database):
-        doing = Doing()
-        database.worker.register("work", doing)
+        doing = doing_of(database)
         put(database, "a", "b", "c")
         database.worker.wake("work")
         until(lambda: not waiting(database))
@@ -106,19 +122,13 @@ class TestInTheBackground:
 
     def test_what_another_process_asks_for_is_seen(self, database, opened, monkeypatch):
         monkeypatch.setattr(jobs, "LOOK", 0.02)
-        doing = Doing()
-        database.worker.register("work", doing)
+        doing = doing_of(database)
         database.worker.wake("work")
         put(opened(), "a")
         until(lambda: doing.done == ["a"])
 
     def test_news_while_it_works_is_never_lost(self, database):
-        doing = Doing()
-        doing.go_on.clear()
-        database.worker.register("work", doing)
-        put(database, "a")
-        database.worker.wake("work")
-        assert doing.began.wait(60)
+        doing = held_up(database)
         put(database, "a", "b")
         database.worker.wake("work")
         doing.go_on.set()
@@ -184,8 +194,7 @@ class TestInTheBackground:
 class TestFailing:
     def test_a_job_that_fails_is_tried_again_and_keeps_no_other(self, database, monkeypatch, caplog):
         monkeypatch.setattr(jobs, "pause", lambda attempts: 0.05)
-        doing = Doing("bad")
-        database.worker.register("work", doing)
+        doing = doing_of(database, "bad")
         put(database, "bad", "good")
         database.worker.wake("work")
         until(lambda: find(database, "bad").attempts >= 2)
@@ -276,8 +285,7 @@ class TestSettling:
         assert doing.done == ["a"]
 
     def test_it_raises_the_first_failure_when_all_were_tried(self, database):
-        doing = Doing("a", "c")
-        database.worker.register("work", doing)
+        doing = doing_of(database, "a", "c")
         put(database, "a", "b", "c", "d")
         with pytest.raises(ValueError, match="not a"):
             database.worker.settle()
@@ -285,8 +293,7 @@ class TestSettling:
         assert {find(database, key).attempts for key in "ac"} == {1}
 
     def test_it_tries_what_failed_before_and_is_not_due(self, database):
-        doing = Doing("a")
-        database.worker.register("work", doing)
+        doing = doing_of(database, "a")
         put(database, "a")
         for _ in range(2):
             with pytest.raises(ValueError, match="not a"):
@@ -367,8 +374,7 @@ class TestSettling:
 
 class TestHurrying:
     def test_what_is_not_due_is_done_while_one_waits(self, database):
-        doing = Doing()
-        database.worker.register("work", doing)
+        doing = doing_of(database)
         put(database, "later", not_before=jobs.now() + HOUR)
         database.worker.hurry("work", 60.0)
         assert doing.done == ["later"]
@@ -389,12 +395,7 @@ class TestHurrying:
 class TestLeases:
     def test_a_lease_is_renewed_as_long_as_the_work_takes(self, database, opened, monkeypatch):
         monkeypatch.setattr(jobs, "RENEW", 0.01)
-        doing = Doing()
-        doing.go_on.clear()
-        database.worker.register("work", doing)
-        put(database, "a")
-        database.worker.wake("work")
-        assert doing.began.wait(60)
+        doing = held_up(database)
         first = find(database, "a").lease_until
         until(lambda: find(database, "a").lease_until > first)
         doing.go_on.set()
@@ -423,12 +424,7 @@ class TestLeases:
 
     def test_what_was_taken_over_is_not_finished_by_the_former_owner(self, database, opened):
         other = opened()
-        slow, quick = Doing(), Doing()
-        slow.go_on.clear()
-        database.worker.register("work", slow)
-        put(database, "a")
-        database.worker.wake("work")
-        assert slow.began.wait(60)
+        slow, quick = held_up(database), Doing()
         late = Worker(other.engine, now=lambda: jobs.now() + HOUR)
         late.register("work", quick)
         late.settle()
@@ -464,12 +460,7 @@ class TestLeases:
 
 class TestClosing:
     def test_it_waits_for_no_handler_and_gives_the_job_back(self, database, opened):
-        hung, doing = Doing(), Doing()
-        hung.go_on.clear()
-        database.worker.register("work", hung)
-        put(database, "a")
-        database.worker.wake("work")
-        assert hung.began.wait(60)
+        hung, doing = held_up(database), Doing()
         database.close()
         other = opened()
         assert find(other, "a").owner is None
@@ -482,8 +473,7 @@ class TestClosing:
 
     def test_nothing_runs_on_after_the_end(self, database):
         before = set(threading.enumerate())
-        doing = Doing()
-        database.worker.register("work", doing)
+        doing_of(database)
         put(database, "a")
         database.worker.wake("work")
         until(lambda: not waiting(database))
@@ -537,8 +527,7 @@ class TestClosing:
 
     @pytest.mark.filterwarnings("ignore:This process.*is multi-threaded:DeprecationWarning")
     def test_a_child_of_this_process_does_what_its_parent_has_not_begun(self, database):
-        doing = Doing()
-        database.worker.register("work", doing)
+        doing = doing_of(database)
         put(database, "a")
 
         def child():

@@ -50,13 +50,6 @@ class TestExpiry:
         assert len(store.search(NS, query="apples", limit=15)) == 15
         assert len(memory.search("apples", limit=15)) == 15
 
-    def test_minutes_have_fractions(self, store, clock):
-        store.put(NS, "k", {}, ttl=0.5)
-        clock.pass_time(seconds=20)
-        assert store.get(NS, "k", refresh_ttl=False)
-        clock.pass_time(seconds=20)
-        assert store.get(NS, "k") is None
-
     def test_reading_puts_it_off(self, store, clock):
         for read in (
             lambda: store.get(NS, "k"),
@@ -101,16 +94,6 @@ class TestExpiry:
         assert store.get(NS, "k") == before
         assert store.get(NS, "k").updated_at == before.updated_at
 
-    def test_writing_sets_it_anew(self, store, clock):
-        store.put(NS, "k", {}, ttl=10)
-        clock.pass_time(minutes=9)
-        store.put(NS, "k", {}, ttl=30)
-        clock.pass_time(minutes=29)
-        assert store.get(NS, "k", refresh_ttl=False)
-        store.put(NS, "k", {})
-        clock.pass_time(days=999)
-        assert store.get(NS, "k")
-
     def test_one_that_has_expired_is_made_anew(self, memory, store, clock):
         store.put(NS, "k", {"v": "old words"}, ttl=1)
         clock.pass_time(minutes=2)
@@ -134,24 +117,6 @@ class TestExpiry:
 
 
 class TestConfiguration:
-    def test_a_default_is_for_what_names_none(self, memory, clock):
-        store = AgentMemoryStore(memory, ttl={"default_ttl": 10})
-        store.put(NS, "default", {})
-        store.put(NS, "own", {}, ttl=30)
-        store.put(NS, "none", {}, ttl=None)
-        clock.pass_time(minutes=11)
-        assert keys(store.search(NS)) == ["none", "own"]
-
-    def test_reading_may_be_told_not_to_put_off(self, memory, clock):
-        store = AgentMemoryStore(memory, ttl={"default_ttl": 10, "refresh_on_read": False})
-        store.put(NS, "k", {})
-        store.put(NS, "j", {})
-        clock.pass_time(minutes=9)
-        assert store.get(NS, "k", refresh_ttl=True)
-        assert store.get(NS, "j")
-        clock.pass_time(minutes=5)
-        assert keys(store.search(NS)) == ["k"]
-
     async def test_async_code_does_the_same(self, memory, clock):
         store = memory.store
         await store.aput(NS, "k", {}, ttl=10)

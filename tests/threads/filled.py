@@ -9,8 +9,7 @@ from langgraph.channels import DeltaChannel
 from langgraph.graph import START, StateGraph
 from langgraph.types import Command, interrupt
 
-from langchain_agentmem import AgentMemorySaver
-from tests.checkpoints.graphs import NOTHING, Line, Log, asking_graph, at, chat_graph, comparable, logging_graph
+from tests.checkpoints.graphs import NOTHING, Line, Log, asking_graph, at, chat_graph, everything, logging_graph
 
 
 def collect(log, writes):
@@ -55,14 +54,6 @@ def fill(saver):
     line.put({"text": "text " * 100, "list": [1, {"deep": "x"}], "call": [AIMessage("call", id="m")], "none": None})
     line.put({"list": [1, {"deep": "x"}, "more"], "text": NOTHING}, run_id="run")
     saver.put_writes(line.config, [("list", ["pending"]), ("text", None), ("bytes", b"\x00")], "task", "path")
-
-
-def everything(saver, thread="t"):
-    """All of a thread of any saver, by namespace and age; ours is read by one that remembers nothing."""
-    if isinstance(saver, AgentMemorySaver):
-        saver = AgentMemorySaver(saver.database, serde=saver.serde)
-    found = saver.list({"configurable": {"thread_id": thread}})
-    return sorted((comparable(each) for each in found), key=lambda each: each[:2])
 
 
 def seen(saver):

@@ -7,6 +7,7 @@ import struct
 from typing import Any
 
 from langchain_core.messages import BaseMessage
+from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph.types import Send
@@ -24,6 +25,10 @@ AT = ThreadAt("", "t")
 
 def strict():
     return JsonPlusSerializer(allowed_msgpack_modules=None)
+
+
+def aes():
+    return EncryptedSerializer.from_pycryptodome_aes(serde=strict(), key=b"sixteen bytes ok")
 
 
 def round_trip(value, serde=None):

@@ -5,30 +5,26 @@ from __future__ import annotations
 import gc
 import json
 import re
-from pathlib import Path
 
 import psycopg
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
-from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 
 from langchain_agentmem import AgentMemory, AgentMemorySaver
 from langchain_agentmem.errors import InvalidInput, StorageError
 from langchain_agentmem.messages.stored_messages import Prototype
 from langchain_agentmem.threads.value_store import LOOSE
 from tests.checkpoints.graphs import Line, at, chat_graph, everything, ids, logging_graph
+from tests.upkeep.test_integrity import stored_bytes
 
 from .filled import THREADS, delta_graph, fill, go_on, outer_graph, seen
+from .own_shelf import aes
 
 
 def within(thread, namespace, **more):
     config = at(thread, **more)
     config["configurable"]["agentmem_namespace"] = namespace
     return config
-
-
-def aes():
-    return EncryptedSerializer.from_pycryptodome_aes(key=b"sixteen bytes ok")
 
 
 @pytest.mark.sqlite_suffices
@@ -209,29 +205,10 @@ def tell_secrets(memory, turns=12):
             saver.put_writes(line.config, [(WORDS["channel"], WORDS["write"])], WORDS["task"], WORDS["task"])
 
 
-def relation_bytes(memory):
-    """The raw pages of every table and index of a PostgreSQL database, the catalogue's included."""
-    with psycopg.connect(memory.database.engine._url, autocommit=True) as connection:
-        connection.execute("checkpoint")
-        rows = connection.execute(
-            "select relname, pg_relation_filepath(oid) from pg_class where relfilenode <> 0 or relname = 'pg_statistic'"
-        ).fetchall()
-        pages = {}
-        for name, path in rows:
-            if path:
-                [[content]] = connection.execute("select pg_read_binary_file(%s, true)", (path,)).fetchall()
-                pages[name] = content or b""
-        return pages
-
-
 def traces(memory, url):
     """Which words can be read from the storage, write-ahead logs of SQLite included."""
-    if memory.database.engine.dialect == "postgres":
-        pages = relation_bytes(memory)
-    else:
-        path = Path(url)
-        pages = {each.name: each.read_bytes() for each in path.parent.iterdir() if each.name.startswith(path.name)}
-        assert len(pages) > 1
+    pages = stored_bytes(memory, url)
+    assert len(pages) > 1
     return sorted({word for content in pages.values() for word in WORDS.values() if word.encode() in content})
 
 

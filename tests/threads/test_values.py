@@ -19,7 +19,6 @@ from langchain_core.messages import (
     SystemMessage,
     ToolMessage,
 )
-from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph.types import Send
 
@@ -28,7 +27,7 @@ from langchain_agentmem.threads.value_codec import CHUNK, FEW, SMALL
 from langchain_agentmem.threads.value_recipe import LIST, Damaged, pack
 from langchain_agentmem.threads.value_store import MOST_RANGES
 
-from .own_shelf import OwnShelf, ranges, round_trip, strict, told
+from .own_shelf import OwnShelf, aes, ranges, round_trip, told
 
 TEXT = st.text(max_size=12) | st.text(st.characters(codec="utf-8"), min_size=SMALL, max_size=SMALL + 9)
 NUMBER = st.integers(-(2**63), 2**64 - 1) | st.floats() | st.booleans()
@@ -112,10 +111,6 @@ VALUES = (
 )
 
 slowly = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
-
-
-def aes():
-    return EncryptedSerializer.from_pycryptodome_aes(serde=strict(), key=b"sixteen bytes ok")
 
 
 def told_of_round_trip(value):

@@ -23,7 +23,7 @@ from langchain_agentmem.errors import (
 from langchain_agentmem.storage import open_engine
 from langchain_agentmem.storage.engine import migrations
 from langchain_agentmem.storage.postgres_copy import PostgresPlace
-from langchain_agentmem.storage.table_copy import MADE_ANEW, TABLES, SqlitePlace, _SqlitePortions, reading
+from langchain_agentmem.storage.table_copy import MADE_ANEW, TABLES, SqlitePlace, SqlitePortions, reading
 from langchain_agentmem.upkeep import database_copy
 from tests.everything import fill, with_vectors
 
@@ -293,14 +293,14 @@ class TestInterruptions:
         assert same(source, target)
 
     def test_what_is_not_as_it_was_written_never_takes_its_place(self, source, tmp_path, monkeypatch):
-        put = _SqlitePortions.put
+        put = SqlitePortions.put
 
         def damaged(self, shape, new, changed):
             if shape.table.name == "entry":
                 new = [(*row[:-1], 7) for row in new]
             put(self, shape, new, changed)
 
-        monkeypatch.setattr(_SqlitePortions, "put", damaged)
+        monkeypatch.setattr(SqlitePortions, "put", damaged)
         with pytest.raises(StorageError, match="entry"):
             copied(source, str(tmp_path / "t.db"))
         assert not (tmp_path / "t.db").exists()
