@@ -240,7 +240,8 @@ _POINTERS = {"thread_post": "first", "thread_round": "first", "thread_item_read"
 
 _BRANCH_COLUMNS = ("kind", "name", "thread", "parent_position", "head", "created_at")
 _VERSION_COLUMNS = (
-    "kind", "key", "label", "subject", "object", "importance", "expires_at", "created_at", "written_at", "source", "actor",
+    "kind", "key", "label", "subject", "object", "importance", "expires_at", "created_at", "written_at", "source",
+    "actor",
 )  # fmt: skip
 """Columns that stand in an export as they are in the database."""
 
@@ -734,13 +735,7 @@ class Arrival:
 
     def _committed(self, version: _Version, landing: _Landing) -> Steps[dict[str, Any]]:
         """Whose a version is and when it was first committed; an export of before says neither."""
-        found = {
-            "scope": None,
-            "author": None,
-            "stamp": version.stamp,
-            "source": version.source,
-            "actor": version.actor,
-        }
+        found: dict[str, Any] = {"scope": None, "author": None, "stamp": version.stamp}
         branch = None if version.branch is None else self._told[version.branch]
         if branch is None or landing.branch is None or (branch.kind == KIND and branch.name != MAIN):
             return found
