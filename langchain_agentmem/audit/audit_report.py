@@ -50,6 +50,7 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from functools import partial
 from hashlib import blake2b
 from itertools import pairwise
+from statistics import median
 from typing import Literal, NamedTuple, TypeAlias
 
 from langchain_agentmem.audit import audit_store
@@ -1076,7 +1077,7 @@ class _Use:
             errors=self._errors,
             input_tokens=self._input,
             output_tokens=self._output,
-            median_duration=_median(self._durations),
+            median_duration=median(self._durations) if self._durations else None,
         )
 
 
@@ -1085,14 +1086,6 @@ def _local(at: datetime, timezone: tzinfo) -> datetime:
         return at.astimezone(timezone)
     except OverflowError:  # in the first or last hours of all time
         return at
-
-
-def _median(values: Sequence[float]) -> float | None:
-    if not values:
-        return None
-    ordered = sorted(values)
-    middle = len(ordered) // 2
-    return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
 
 
 def _busiest(counts: Sequence[int]) -> tuple[int, ...]:

@@ -55,7 +55,7 @@ def hide(memory, prompt, *rules):
     def reasons(_kind, asked, _reply):
         return rules if asked == prompt else ()
 
-    return write(memory, audit_store.judge, "", reasons).changed
+    return write(memory, audit_store.judge, "", reasons).entries
 
 
 def versions(title):

@@ -20,7 +20,7 @@ from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, Generati
 from pydantic import BaseModel
 
 from langchain_agentmem.audit import model_call_capture
-from langchain_agentmem.audit.model_call_capture import begun, ended, failed, message_of, storable, without_secrets
+from langchain_agentmem.audit.model_call_capture import begun, ended, message_of, storable, without_secrets
 from langchain_agentmem.base.encoding import encode, to_plain
 from langchain_agentmem.base.redaction import redact_value
 from langchain_agentmem.messages.langchain_messages import from_langchain
@@ -182,7 +182,7 @@ def test_an_answer_out_of_a_cache_is_marked_and_took_no_tokens():
 
 def test_a_failure_is_told_with_what_had_been_answered_until_then():
     response = LLMResult(generations=[[ChatGenerationChunk(message=AIMessageChunk("The answer is"))], []])
-    made = failed(call(), ConnectionError("cut off"), response, entry_id="e", duration=2.0)
+    made = ended(call(), response, entry_id="e", duration=2.0, error=ConnectionError("cut off"))
 
     assert made.error == "ConnectionError: cut off"
     assert made.reply == "The answer is"
@@ -192,7 +192,7 @@ def test_a_failure_is_told_with_what_had_been_answered_until_then():
 def test_of_a_refusal_the_status_is_kept_and_no_header():
     metadata = {"body": {"error": "no"}, "headers": {"set-cookie": "s3cr3t"}, "status_code": 500, "request_id": "q"}
     response = LLMResult(generations=[[ChatGeneration(message=AIMessage("", response_metadata=metadata))]])
-    made = failed(call(), RuntimeError("Error code: 500"), response, entry_id="e", duration=1.0)
+    made = ended(call(), response, entry_id="e", duration=1.0, error=RuntimeError("Error code: 500"))
 
     assert (made.extra["status_code"], made.extra["request_id"], made.extra["answers"]) == (500, "q", 0)
     assert "partial" not in made.extra
@@ -214,7 +214,7 @@ class Mute(Exception):
     ],
 )
 def test_errors_are_told_by_type_and_message(error, said):
-    assert failed(call(), error, entry_id="e", duration=None).error == said
+    assert ended(call(), None, entry_id="e", duration=None, error=error).error == said
 
 
 def test_a_conversation_is_the_thread_unless_metadata_says_otherwise():
@@ -405,7 +405,7 @@ def test_secrets_are_taken_out_of_everything_that_was_said():
         tool_calls=[{"name": "login", "args": {"token": key}, "id": "c2"}],
         additional_kwargs={"note": key},
     )
-    failure = failed(call(given), PermissionError(f"bad key {key}"), result(answer), entry_id="e", duration=1.0)
+    failure = ended(call(given), result(answer), entry_id="e", duration=1.0, error=PermissionError(f"bad key {key}"))
 
     clean = without_secrets(failure, redact_value)
 

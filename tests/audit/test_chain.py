@@ -1,5 +1,6 @@
 """Whatever is changed, removed, moved or added behind the trail's back is found, and said in a sentence."""
 
+from functools import partial
 from hashlib import blake2b
 
 import pytest
@@ -264,11 +265,11 @@ class TestDamage:
                 read(filled, each, "", number)
         assert read(filled, audit_store.last, "", 9, kinds=["todo", "exchange"])
         write(filled, audit_store.settle)
-        assert write(filled, audit_store.judge, "", lambda *_: ["all"]).changed >= 6
+        assert write(filled, audit_store.judge, "", lambda *_: ["all"]).entries >= 6
         add(filled, entry("later", "on"))
         assert len(filled.search("later", kinds=["audit"])) == 1
         write(filled, audit_store.archive, *EVERYWHERE, 2**62)
-        write(filled, audit_store.unarchive, *EVERYWHERE)
+        write(filled, partial(audit_store.archive, undo=True), *EVERYWHERE)
         assert len(problems(filled)) == 1
         assert filled.erase(conversation_id="c").audit == 4
         assert problems(filled) == []

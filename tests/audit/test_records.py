@@ -7,6 +7,7 @@ import sys
 import threading
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
+from functools import partial
 
 import pytest
 
@@ -224,7 +225,7 @@ class TestJunk:
                 after=after,
                 limit=2,
             )
-            after, changed = page.after, changed + page.changed
+            after, changed = page.after, changed + page.entries
         assert changed == 3
         assert read(memory, audit_store.last, "", 9) == made[::2]
         assert memory.verify().ok
@@ -531,7 +532,7 @@ class TestArchive:
         assert memory.verify().ok
         assert hide(memory, made[0].prompt, "old") == 1
         assert memory.verify().ok
-        back = write(memory, audit_store.unarchive, *EVERYWHERE)
+        back = write(memory, partial(audit_store.archive, undo=True), *EVERYWHERE)
         assert (back.entries, back.saved) == (3, -done.saved)
         assert read(memory, audit_store.last, "", 5) == made[1:]
         assert memory.verify().ok
