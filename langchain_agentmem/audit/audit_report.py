@@ -332,25 +332,14 @@ def usual(counts: Iterable[tuple[int, int]], least: int) -> Usual:
         counts: How many entries, and how often there were so many.
         least: So many are never too many.
     """
-    weighed = sorted((float(value), times) for value, times in counts)
-    if not weighed:
+    values = [value for value, times in counts for _ in range(times)]
+    if not values:
         return Usual(0.0, least)
-    middle = _weighted_median(weighed)
-    distance = _weighted_median(sorted((abs(value - middle), times) for value, times in weighed))
+    middle = float(median(values))
+    distance = median(abs(value - middle) for value in values)
     # Counts vary by chance at least as much as their root says, also where most of them are equal.
     spread = max(_OF_NORMAL * distance, middle**0.5, 1.0)
     return Usual(middle, max(least, round(middle + _DEVIATIONS * spread)))
-
-
-def _weighted_median(weighed: list[tuple[float, int]]) -> float:
-    left = sum(times for _, times in weighed) / 2
-    for place, (value, times) in enumerate(weighed):
-        left -= times
-        if left < 0:
-            return value
-        if left == 0:
-            return (value + weighed[place + 1][0]) / 2 if place + 1 < len(weighed) else value
-    return weighed[-1][0]
 
 
 @dataclass(slots=True)

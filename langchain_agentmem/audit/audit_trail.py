@@ -557,7 +557,7 @@ class AuditTrail:
     # -- files --------------------------------------------------------------------------------------------------
 
     def import_document_work(self, path: str | os.PathLike[str]) -> Work[Imported]:
-        """Add what an `agent_memory.json` of document 002 holds, all of it or nothing.
+        """Add what an `agent_memory.json` of the original audit memory holds, all of it or nothing.
 
         Of a damaged file what can be read is taken, and a copy of it is kept beside it. What is here already stays;
         importing the same file twice adds nothing.
@@ -573,7 +573,7 @@ class AuditTrail:
     import_document, aimport_document = both(import_document_work)
 
     def export_document(self, path: str | os.PathLike[str]) -> int:
-        """Write the entries in the form of document 002, hidden ones included. Of model calls it has prompt and reply.
+        """Write the entries as an `agent_memory.json`, hidden ones included, of model calls prompt and reply.
 
         That form has no ids: read back into the same trail, its entries are new ones. `memory.export` keeps everything.
 
