@@ -37,7 +37,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from langchain_agentmem.base.lifetime import lazily
+from langchain_agentmem.base.lazy_imports import lazily
 
 if TYPE_CHECKING:
     from langchain_agentmem.agent_memory import AgentMemory

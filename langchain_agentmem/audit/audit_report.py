@@ -50,13 +50,14 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from functools import partial
 from hashlib import blake2b
 from itertools import pairwise
+from statistics import median
 from typing import Literal, NamedTuple, TypeAlias
 
 from langchain_agentmem.audit import audit_store
 from langchain_agentmem.audit.audit_entry import CALL, EXCHANGE, OPEN, REFLECTION, TODO, AuditEntry
 from langchain_agentmem.audit.audit_rows import compressed
 from langchain_agentmem.audit.audit_store import DAY, EntrySizes, SeenEntry, is_said, walk
-from langchain_agentmem.audit.junk_rules import RULES, JunkRule, reasons
+from langchain_agentmem.audit.junk_rules import RULES, WORDS, JunkRule, patterns, reasons
 from langchain_agentmem.audit.legacy_json import MARKS
 from langchain_agentmem.base.clock import EPOCH, LATEST, micros, moment
 from langchain_agentmem.base.namespaces import Namespace, namespace_of
@@ -331,25 +332,14 @@ def usual(counts: Iterable[tuple[int, int]], least: int) -> Usual:
         counts: How many entries, and how often there were so many.
         least: So many are never too many.
     """
-    weighed = sorted((float(value), times) for value, times in counts)
-    if not weighed:
+    values = [value for value, times in counts for _ in range(times)]
+    if not values:
         return Usual(0.0, least)
-    middle = _weighted_median(weighed)
-    distance = _weighted_median(sorted((abs(value - middle), times) for value, times in weighed))
+    middle = float(median(values))
+    distance = median(abs(value - middle) for value in values)
     # Counts vary by chance at least as much as their root says, also where most of them are equal.
     spread = max(_OF_NORMAL * distance, middle**0.5, 1.0)
     return Usual(middle, max(least, round(middle + _DEVIATIONS * spread)))
-
-
-def _weighted_median(weighed: list[tuple[float, int]]) -> float:
-    left = sum(times for _, times in weighed) / 2
-    for place, (value, times) in enumerate(weighed):
-        left -= times
-        if left < 0:
-            return value
-        if left == 0:
-            return (value + weighed[place + 1][0]) / 2 if place + 1 < len(weighed) else value
-    return weighed[-1][0]
 
 
 @dataclass(slots=True)
@@ -438,22 +428,10 @@ _ENOUGH = 2 / 3
 _ALIKE = 0.8
 _FEW = 2  # words, all of which must be there
 _SENTENCE = re.compile(r"(?<=[.!?;\n])\s+|\n")
-_DONE = re.compile(
-    r"\b(?:done|finished|completed?|fixed|resolved|solved|implemented|added|created|built|written|wrote|updated|upgraded"
-    r"|improved|refactored|documented|tested|removed|deleted|renamed|moved|replaced|merged|deployed|shipped|released"
-    r"|installed|configured|closed|set up|now (?:works?|passes|has|have|runs?)|works now|passes now)\b",
-    re.IGNORECASE,
-)
-_NOT_DONE = re.compile(
-    r"\?|\b(?:not|never|cannot|\w+n['\u2019]t|will|would|should|could|can|must|shall|if|when|once|after|before|until"
-    r"|unless|todo|plan(?:ned)?|going to|needs?|wants?|yet|let['\u2019]?s|to be|half|partly|almost|try|tried|failed)\b",
-    re.IGNORECASE,
-)
-_ASKING = frozenset(
-    terms("want wants need needs should please must i we to let us also really maybe some new just like")
-)
-_TODO_STOPS = frozenset(each for word in STOP_WORDS for each in terms(word)) | _ASKING
-_VERBS = frozenset(terms("add improve fix build create upgrade refactor test document make write implement update do"))
+_LISTS = WORDS["report"]["lists"]
+_PATTERNS = {name: re.compile(pattern, re.IGNORECASE) for name, pattern in patterns("report").items()}
+_TODO_STOPS = frozenset(each for word in STOP_WORDS for each in terms(word)) | frozenset(terms(_LISTS["asking"]))
+_VERBS = frozenset(terms(_LISTS["verbs"]))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -528,7 +506,7 @@ class OpenTodos:
                     self._add(entry.id, entry.prompt.removeprefix(_MARK).strip(), entry.created_at)
         elif self._todos and (entry.kind == REFLECTION or is_said(entry)):
             text = entry.reply[:_LOOKED_AT_OF_REPLY]
-            if _DONE.search(text):
+            if _PATTERNS["done"].search(text):
                 self._look(entry.id, text, entry.created_at)
 
     def found(self, now: datetime) -> tuple[OpenTodo, ...]:
@@ -561,7 +539,7 @@ class OpenTodos:
 
     def _look(self, entry_id: str, text: str, at: datetime) -> None:
         for sentence in _SENTENCE.split(text):
-            if not _DONE.search(sentence) or _NOT_DONE.search(sentence):
+            if not _PATTERNS["done"].search(sentence) or _PATTERNS["not_done"].search(sentence):
                 continue
             told = {term for term in terms(sentence) if term in self._about}
             hits = Counter(place for term in told for place in self._about[term])
@@ -593,19 +571,7 @@ _EVEN = 0.7  # weight of what all conversations have
 _LONGEST_CODE = 12
 _FIRST_UNSPACED = "\u0e00"  # scripts without spaces, of which a word comes as overlapping pairs, begin here
 _LEAST_LETTERS = 3
-_PLAIN_WORDS = (
-    "add again ago already also always another ask back best better big change check come could create day different "
-    "done easy else even ever every everything example explain far few fine first fix following found full get give go "
-    "going good got great happen hello help hello hey hi high idea important instead keep kind know last later least "
-    "left less like list little long look lot made make many maybe mean more most much need never new next nice now "
-    "number ok okay old one only open order other part people place please point possible problem put question quick "
-    "quite read ready really reason right run said same say second see seem send set should show simple since small "
-    "something sorry start still stop such sure take talk tell test thank thanks thing think third time today tomorrow "
-    "too tried try turn two understand update use used using useful very wait want way week well work working would "
-    "write wrong year yes yesterday yet no not don doesn didn isn wasn won can t s re ve ll d m just any some all both "
-    "each own please without per versus vs etc via let us"
-)
-_STOPS = frozenset(term for word in (*STOP_WORDS, *_PLAIN_WORDS.split()) for term in terms(word))
+_STOPS = frozenset(term for word in (*STOP_WORDS, *_LISTS["plain"].split()) for term in terms(word))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -816,76 +782,6 @@ _BEGINS, _ENDS = 300, 200
 _BLANKS = re.compile(r"\W+")
 
 
-def _any(sayings: str) -> str:
-    """Alternatives, one a line; in what is looked at, apostrophes are straight."""
-    return "(?:" + "|".join(line.strip().replace(" ", r"\s+") for line in sayings.strip().splitlines()) + ")"
-
-
-_SORRY = r"(?:\s+am|'m)?\s+(?:sorry|afraid),?\s+(?:but\s+)?(?:that\s+)?I"
-_UNABLE = _any("""
-    couldn't
-    could not
-    can't
-    cannot
-    wasn't able to
-    was not able to
-    failed to
-    don't know
-    do not know
-    (?:don't|do not) have (?:access|enough)
-    """)
-_GIVES_UP = re.compile(
-    rf"\bI(?:{_SORRY})?(?:\s+{_UNABLE}|(?:\s+am|\s+was|'m)\s+unable\s+to)\b"
-    r"|\A\W*(?:error|exception|traceback|failure|failed|timed?\s?out)\b"
-    r"|\b(?:something\s+went\s+wrong|an\s+error\s+occurred)\b"
-    r"|\bunfortunately,?\s+(?:I|it|this|that|we|there)\s+(?:\w+\s+)?(?:could|can|did|was|is|am|were)(?:n't|\s+not|not)\b",
-    re.IGNORECASE,
-)
-_FIRST = _any(r"""
-    wrong
-    incorrect
-    not (?:quite|right|correct|what|that|like that)
-    (?:please )?try (?:it )?again
-    again\s*[.!]*\Z
-    redo
-    undo
-    revert
-    actually,? (?:no|that's)
-    """)
-_ANYWHERE = _any(r"""
-    (?:that|this|it)(?:'s| is| was)(?: still)? not (?:right|correct|true|what|it|working|quite|good|helpful|enough)
-    (?:that|this|it) (?:isn't|wasn't)(?: \w+)? (?:right|correct|true|what|it|working|quite|good|helpful|enough)
-    (?:that|this|it)(?:'s| is| was)(?: still)? (?:wrong|incorrect|broken)
-    not what I (?:asked|meant|wanted|said|need)
-    (?:it|this|that)(?: still)? (?:doesn't|does not|didn't|did not|don't) (?:work|help|compile|run|do|answer)
-    still (?:broken|wrong|fails?|failing|not|the same|get|getting|see|seeing|doesn't|does not|an? error|error)
-    you (?:forgot|missed|ignored|misunderstood|misread|didn't|did not|broke)
-    you (?:made|got) (?:that|this|it) (?:up|wrong)
-    I (?:said|meant|told you|asked (?:you|for|to))
-    """)
-_COMPLAINS = re.compile(
-    rf"\A\W*(?:(?:h+m+|ok|okay|well|but|sorry|oh|um+)\W+)*{_FIRST}(?!\w)|\b{_ANYWHERE}\b", re.IGNORECASE
-)
-_NO = re.compile(
-    r"\A\W*(?:no|nope|nah)\b(?!\W+(?:problem|worries|need|thanks?|rush|hurry|one|matter|more|further)\b)",
-    re.IGNORECASE,
-)
-_PRAISE = _any(r"""
-    (?:many )?(?:thanks?|thanx|thx|ty|cheers)
-    perfect
-    great
-    awesome
-    excellent
-    nice
-    brilliant
-    wonderful
-    lovely
-    exactly
-    (?:that|it|this) (?:works|worked|helps|helped|did it)
-    """)
-_THANKS = re.compile(rf"\A\W*(?:(?:ok|okay|yes|yeah|oh|ah|wow|no)\W+)?{_PRAISE}\b", re.IGNORECASE)
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Success:
     """How often what was asked was done.
@@ -977,7 +873,7 @@ def _failure(entry: AuditEntry) -> str | None:
     """How a turn failed by itself, if it did."""
     if entry.error is not None:
         return "error"
-    return "gave up" if _GIVES_UP.search(_straight(entry.reply)) else None
+    return "gave up" if _PATTERNS["gives_up"].search(_straight(entry.reply)) else None
 
 
 def _ended(turn: _Turn, following: str, plainly: str) -> str:
@@ -985,11 +881,11 @@ def _ended(turn: _Turn, following: str, plainly: str) -> str:
     if turn.failure is not None:
         return turn.failure
     begins = _straight(following)
-    if _COMPLAINS.search(begins) or (not turn.asked_back and _NO.search(begins)):
+    if _PATTERNS["complains"].search(begins) or (not turn.asked_back and _PATTERNS["refuses"].search(begins)):
         return "corrected"
     if turn.kind == EXCHANGE and plainly and plainly == turn.prompt:
         return "asked again"
-    return "thanked" if _THANKS.search(begins) else "went on"
+    return "thanked" if _PATTERNS["thanks"].search(begins) else "went on"
 
 
 def _straight(text: str) -> str:
@@ -1170,7 +1066,7 @@ class _Use:
             errors=self._errors,
             input_tokens=self._input,
             output_tokens=self._output,
-            median_duration=_median(self._durations),
+            median_duration=median(self._durations) if self._durations else None,
         )
 
 
@@ -1181,21 +1077,13 @@ def _local(at: datetime, timezone: tzinfo) -> datetime:
         return at
 
 
-def _median(values: Sequence[float]) -> float | None:
-    if not values:
-        return None
-    ordered = sorted(values)
-    middle = len(ordered) // 2
-    return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
-
-
 def _busiest(counts: Sequence[int]) -> tuple[int, ...]:
     order = sorted((-count, place) for place, count in enumerate(counts) if count)
     return tuple(place for _, place in order[:_BUSIEST])
 
 
 LARGE = 10_000_000
-"""Bytes above which an archive is suggested: 10 MB, as OPUS has it."""
+"""Bytes above which an archive is suggested: 10 MB."""
 ARCHIVE_AFTER = timedelta(days=30)
 RECENT = timedelta(days=30)
 MOST_CONVERSATIONS, MOST_RUNAWAYS = 20, 10
@@ -1348,7 +1236,7 @@ def examining(
         low: The first path of the namespaces.
         high: The path behind the last.
         clock: Tells the time.
-        rules: By which entries are junk. Default: those of OPUS.
+        rules: By which entries are junk. Default: `RULES`.
         large: From how many bytes on an archive is suggested. Default 10,000,000.
     """
     now = clock().astimezone(UTC)

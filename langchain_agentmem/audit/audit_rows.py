@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from hashlib import blake2b
 from itertools import accumulate
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from langchain_agentmem.audit import audit_entry
 from langchain_agentmem.audit.audit_entry import AuditEntry
@@ -26,6 +26,8 @@ from langchain_agentmem.errors import AgentMemoryError, DatabaseUnreadable, Inva
 from langchain_agentmem.messages.message import Message, body_text, decode_body, encode_body, plain
 from langchain_agentmem.storage import Steps, queries, query
 from langchain_agentmem.storage.steps import Row
+
+T = TypeVar("T")
 
 MOST_RANGES = 32
 """A list of more ranges than this has the lightest half of them put on the shelf once more, as one."""
@@ -108,24 +110,13 @@ def put(path: str, namespace: int, name: str, parts: Sequence[CallMessage]) -> S
     return PlacedCallMessage(shelf, runs(places), identities)
 
 
-def texts_of_messages(shelf: int, numbers: Iterable[int]) -> Steps[dict[int, str]]:
-    """What some messages of a shelf say, by their numbers. Those that are damaged are left out."""
-    wanted = json.dumps(runs(sorted(set(numbers))))
-    rows = yield query.audit_messages_in(shelf=shelf, ranges=wanted)
-    found: dict[int, str] = {}
-    for row in rows:
-        with suppress(DatabaseUnreadable):
-            found[int(row["number"])] = body_text(bytes(row["body"]))
-    return found
-
-
-def messages(shelf: int, lists: Iterable[Sequence[Range]]) -> Steps[dict[int, Message]]:
-    """The messages in some ranges of a shelf, by their numbers. Those that are damaged are left out."""
+def messages(shelf: int, lists: Iterable[Sequence[Range]], decode: Callable[[bytes, str], T]) -> Steps[dict[int, T]]:
+    """What the messages in some ranges of a shelf say, by their numbers. Those that are damaged are left out."""
     rows = yield query.audit_messages_in(shelf=shelf, ranges=json.dumps(covered(lists)))
-    found: dict[int, Message] = {}
+    found: dict[int, T] = {}
     for row in rows:
         with suppress(DatabaseUnreadable):
-            found[int(row["number"])] = decode_body(bytes(row["body"]), row["key"])
+            found[int(row["number"])] = decode(bytes(row["body"]), row["key"])
     return found
 
 
@@ -507,7 +498,7 @@ def _messages(rows: Iterable[Row]) -> Steps[dict[int, dict[int, Message]]]:
     """The messages that rows name, by shelf and number."""
     found: dict[int, dict[int, Message]] = {}
     for number, lists in _by_shelf(rows).items():
-        found[number] = yield from messages(number, lists)
+        found[number] = yield from messages(number, lists, decode_body)
     return found
 
 
@@ -522,7 +513,7 @@ def _spoken(pairs: Iterable[_Pair]) -> Steps[dict[int, dict[int, str]]]:
                     wanted.setdefault(row["shelf_id"], set()).add(number)
     found: dict[int, dict[int, str]] = {}
     for each, numbers in wanted.items():
-        found[each] = yield from texts_of_messages(each, numbers)
+        found[each] = yield from messages(each, [runs(sorted(numbers))], lambda body, _: body_text(body))
     return found
 
 

@@ -236,8 +236,9 @@ def by_time(low: str, high: str, *, width: int = DAY, since: int = EVER, limit: 
         since: Only entries from then on, in microseconds since 1970. Default: all.
         limit: Most spans.
     """
-    found = yield from _counts(query.audit_count_spans(low=low, high=high, width=width, since=since, limit=limit))
-    return [each._replace(name=each.name * width) for each in found]
+    found = yield query.audit_count_spans(low=low, high=high, width=width, since=since, limit=limit)
+    numbers = ("entries", "junk", "first_at", "last_at")
+    return [Count(row["name"] * width, *(int(row[number]) for number in numbers)) for row in found]
 
 
 def sizes(low: str, high: str) -> Steps[EntrySizes]:
@@ -274,12 +275,6 @@ def _groups(kinds: Collection[str] | None, include_junk: bool) -> list[tuple[str
     return [(kind, hidden) for kind in KINDS if kinds is None or kind in kinds for hidden in states]
 
 
-def _counts(asked: Any) -> Steps[list[Count]]:
-    found = yield asked
-    numbers = ("entries", "junk", "first_at", "last_at")
-    return [Count(row["name"], *(int(row[number]) for number in numbers)) for row in found]
-
-
 KIND = "audit"
 """What a search knows entries as."""
 TAIL = 128
@@ -291,12 +286,14 @@ class EntryPage(NamedTuple):
     """What was done with one page of entries.
 
     Attributes:
-        changed: How many entries were changed.
+        entries: How many entries were changed.
         after: Where the next page begins, behind this number; None after the last page.
+        saved: How many bytes that saved; less than nothing where archived entries were brought back.
     """
 
-    changed: int
+    entries: int
     after: int | None
+    saved: int = 0
 
 
 class _End(NamedTuple):
@@ -427,9 +424,15 @@ def judge(
     numbers = yield from following(path, after, limit=limit, include_junk=True)
     found = yield query.audit_rows(sequences=json.dumps(numbers))
     said = yield from audit_rows.said(found)
-    judged = [(row, reasons(row["kind"], *said[row["sequence"]])) for row in found if row["sequence"] in said]
-    changed = yield from _judged(judged)
-    return EntryPage(changed, numbers[-1] if len(numbers) == limit else None)
+    changes = []
+    for row in found:
+        if row["sequence"] in said:
+            names = reasons(row["kind"], *said[row["sequence"]])
+            written = json.dumps(list(names)) if names else None
+            if written != row["junk"]:
+                changes.append((row, row["hidden"] if row["hidden"] == REPLACED else JUNK if names else SHOWN, written))
+    yield from _change(changes)
+    return EntryPage(len(changes), numbers[-1] if len(numbers) == limit else None)
 
 
 def show_newest(path: str, marks: Iterable[bytes]) -> Steps[None]:
@@ -542,16 +545,6 @@ def _namespace(path: str) -> Steps[int]:
     return int(found[0]["namespace_id"])
 
 
-def _judged(judged: Iterable[tuple[Row, Sequence[str]]]) -> Steps[int]:
-    changes = []
-    for row, names in judged:
-        written = json.dumps(list(names)) if names else None
-        if written != row["junk"]:
-            changes.append((row, row["hidden"] if row["hidden"] == REPLACED else JUNK if names else SHOWN, written))
-    yield from _change(changes)
-    return len(changes)
-
-
 def _change(changes: Sequence[tuple[Row, int, str | None]]) -> Steps[None]:
     """Show or hide entries, and have the search index follow."""
     if not changes:
@@ -597,41 +590,35 @@ def _enter(found: Sequence[Row]) -> Steps[None]:
     yield query.audit_set_document.many([{"sequence": owner, "document": document} for owner, document in entered])
 
 
-KEEPING_PAGE = 500
-
-
-class Archived(NamedTuple):
-    """What was done with one page of entries.
-
-    Attributes:
-        entries: How many entries were archived, or brought back.
-        saved: How many bytes that saved; less than nothing where they were brought back.
-        after: Where the next page begins, behind this number; None after the last page.
-    """
-
-    entries: int
-    saved: int
-    after: int | None
-
-
-def archive(low: str, high: str, before: int, *, after: int = 0, limit: int = KEEPING_PAGE) -> Steps[Archived]:
+def archive(
+    low: str, high: str, before: int = _END, *, after: int = 0, limit: int = PAGE, undo: bool = False
+) -> Steps[EntryPage]:
     """Compress a page of old entries where they are. They are read and found as before.
 
     Args:
         low: The first path of the namespaces.
         high: The path behind the last.
-        before: Entries made before then, in microseconds since 1970.
+        before: Entries made before then, in microseconds since 1970. Default: all.
         after: The number behind which to begin.
         limit: Most entries of a page.
+        undo: Whether archived entries are brought back instead.
     """
-    return (yield from _rewritten(low, high, before, after, limit, archived=0, change=audit_rows.compressed))
-
-
-def unarchive(
-    low: str, high: str, before: int = 2**62, *, after: int = 0, limit: int = KEEPING_PAGE
-) -> Steps[Archived]:
-    """Bring a page of archived entries back; arguments as for `archive`."""
-    return (yield from _rewritten(low, high, before, after, limit, archived=1, change=audit_rows.plain_body))
+    yield query.audit_lock()
+    found = yield query.audit_to_archive(
+        low=low, high=high, before=before, archived=int(undo), after=after, limit=limit
+    )
+    changed: list[dict[str, Any]] = []
+    saved = 0
+    for row in found:
+        try:
+            body = (audit_rows.plain_body if undo else audit_rows.compressed)(bytes(row["body"]))
+        except ValueError:
+            continue  # it is damaged, and stays as it is
+        saved += len(row["body"]) - len(body)
+        changed.append({"sequence": row["sequence"], "body": body, "archived": int(not undo)})
+    if changed:
+        yield query.audit_set_body.many(changed)
+    return EntryPage(len(changed), found[-1]["sequence"] if len(found) == limit else None, saved)
 
 
 def erase(low: str, high: str, name: str | None = None) -> Steps[int]:
@@ -661,7 +648,7 @@ def _erased(look: Query, where: dict[str, Any]) -> Steps[int]:
     shelves: set[int] = set()
     series: set[search_index.Series] = set()
     paths: set[str] = set()
-    while found := (yield look(**where, limit=KEEPING_PAGE)):
+    while found := (yield look(**where, limit=PAGE)):
         yield from taken_out(found)
         yield query.audit_erase.many([{"sequence": row["sequence"]} for row in found])
         erased += len(found)
@@ -676,25 +663,6 @@ def _erased(look: Query, where: dict[str, Any]) -> Steps[int]:
         yield query.audit_close_namespace(path=path)
         yield query.delete_empty_namespaces(path=path)
     return erased
-
-
-def _rewritten(
-    low: str, high: str, before: int, after: int, limit: int, *, archived: int, change: Callable[[Any], bytes]
-) -> Steps[Archived]:
-    yield query.audit_lock()
-    found = yield query.audit_to_archive(low=low, high=high, before=before, archived=archived, after=after, limit=limit)
-    changed: list[dict[str, Any]] = []
-    saved = 0
-    for row in found:
-        try:
-            body = change(bytes(row["body"]))
-        except ValueError:
-            continue  # it is damaged, and stays as it is
-        saved += len(row["body"]) - len(body)
-        changed.append({"sequence": row["sequence"], "body": body, "archived": 1 - archived})
-    if changed:
-        yield query.audit_set_body.many(changed)
-    return Archived(len(changed), saved, found[-1]["sequence"] if len(found) == limit else None)
 
 
 WALK_PAGE = 500

@@ -1,6 +1,6 @@
-"""What a text asks to be done: one todo for each sentence that asks for something (OPUS).
+"""What a text asks to be done: one todo for each sentence that asks for something.
 
-The document's keywords are looked for as whole words, and where they ask: "Fix the build", "we should add a test", "the
+Keywords are looked for as whole words, and where they ask: "Fix the build", "we should add a test", "the
 page needs a title". A sentence that reports ("I added a test"), speaks of a thing ("the test is green") or asks a
 question ("What should I eat?") gives none; a request in the form of a question ("Can you fix it?") does.
 """
@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator
+
+from langchain_agentmem.audit.junk_rules import patterns
 
 LONGEST = 500
 """Characters that a todo may have."""
@@ -35,92 +37,7 @@ _MARKS = "\"'()[]<>,;:.!?*\u2026\u3002\uff01\uff1f"
 _ADDRESS = re.compile(r"\w{1,20}://|www\.|[^@]{1,100}@.|[\w.~-]{0,80}[/\\].{0,200}\.\w|[\w-]{1,100}\.\w", re.DOTALL)
 _LONGEST_WORD = 200
 
-_ANY = re.compile("want|should|need|add|improv|fix|build|creat|upgrad|refactor|test|document", re.IGNORECASE)
-"""Where this is nowhere, nothing is asked for; most of a long text need not be looked at more closely."""
-_LEFT, _RIGHT = r"(?<![\w/\\@#.-])", r"(?![\w\\@-]|/\w*\.)"
-_VERBS = "add|improve|fix|build|create|upgrade|refactor|test|document"
-"""The keywords of OPUS, with "want", "should" and "need"."""
-_DO = rf"(?:{_VERBS}){_RIGHT}"
-_DOING = rf"(?:adding|improving|fixing|building|creating|upgrading|refactoring|testing|documenting){_RIGHT}"
-_LEAD = (
-    r"(?:(?:please|pls|plz|kindly|also|and|then|so|but|ok|okay|now|next|first|firstly|second|secondly|third|finally"
-    r"|lastly"
-    r"|just|hey|hi|hello|thanks|yes|no|great|well|maybe|perhaps|again|afterwards?|later|today|tomorrow|instead|still"
-    r"|quickly|do|try to|remember to|make sure to|be sure to|in addition|after that|one more thing"
-    r"|by the way)\b[\s,:;\u2013-]*){0,6}"
-)
-_STARTS = re.compile(rf"\W*{_LEAD}(?:@?\w{{1,30}},\s*)?(?:please\s+)?{_DO}", re.IGNORECASE)
-# "Test results are in", "The build 42 failed": a thing, of which something is said.
-_THING = re.compile(
-    rf"\W*{_LEAD}(?:{_VERBS}|need)s?"
-    r"(?:\s+(?!(?:an?|the|that|what|which|whether|who|if|all|every|each|where|how|why|when|my|our|your|its?|this"
-    r"|these|those"
-    r"|some|more|any|in|on|for|to|with)\b)[\w#-]{1,30}){0,3}"
-    r"\s+(?:is|are|was|were|has|had|have|failed|passed|fails|passes|dropped|went|broke|succeeded|seems?|looks?"
-    r"|works?|worked"
-    r"|took|takes|finished|crashed|ran|attached|merged|can(?:not|'t)?|did|does|will)\b",
-    re.IGNORECASE,
-)
-_TRIGGER = re.compile(
-    rf"{_LEFT}(?:(?:please|pls|plz|let['\u2019]?s|lets|must|gotta|kindly|ought to|why (?:not|don['\u2019]?t (?:you"
-    rf"|we))"
-    r"|help (?:me|us)(?: to)?|(?:can|could|would|will) (?:you|we|someone|somebody|anyone)(?: guys| all)?"
-    r"|(?:I|we|you)(?:['\u2019]d| would) (?:like|love)(?: you| us| it if you)? to|you (?:can|could|must|may)"
-    r"|(?<!\bused )(?:have|has|got|like you|asking you|ask you|don['\u2019]?t forget|do not forget|remember"
-    r"|important|time|try"
-    r"|necessary|goal is|task is|job is|step is|thing is|make sure|be sure|crucial|essential|better|best|good|nice"
-    r"|great|helpful"
-    r"|useful|possible|able)(?: for (?:you|us|me))? to)"
-    rf"(?:\s+(?:also|just|quickly|then|please|now|finally|really|kindly|maybe|at least))*\s+{_DO}"
-    rf"|would you mind {_DOING}"
-    rf"|(?:how|what) about {_DOING})",
-    re.IGNORECASE,
-)
-_WOULD_BE = re.compile(rf"{_LEFT}{_DOING}.{{0,200}}\bwould (?:be|help|make)\b", re.IGNORECASE)
-_WANTS = re.compile(
-    rf"{_LEFT}(?:wants?|needs?|should(?:n['\u2019]?t)?){_RIGHT}|\b(?:is|are|still|be) needed\b|\bneeded\W*\Z",
-    re.IGNORECASE,
-)
-_WANTS_NOTHING = re.compile(
-    r"\b(?:do|does|did|wo|would|will|ca|can|could)(?:n['\u2019]?t| not)(?: really| even| actually| ever)? (?:want"
-    r"|need)"
-    r"|\b(?:never|no longer|not|no one|nobody|hardly|barely) (?:wants?|needs?)\b|\bneed(?:n['\u2019]?t| not)\b"
-    r"|\bneeds? (?:no(?:thing)?|not|neither)\b(?! only)|\b(?:nothing|anything|everything|all|none)(?: else"
-    r"| that)? (?:\w+ )?(?:wants?|needs?|is needed)\b"
-    r"|\b(?:if|when|whenever|whatever|whichever|wherever|as|in case|unless|than|all|anything|everything|someone"
-    r"|what) "
-    r"(?:you|we|they|one|I|he|she|it) (?:ever |really |still |might )?(?:wants?|needs?|should)\b"
-    r"|\b(?:the|a|an|no|in|any|special|basic|my|your|our|their|his|her|its|of|without|for) (?:needs?|wants?)\b"
-    r"|\bas needed\b|\bif needed\b|\bwhen needed\b|\b(?:as|like) \w+ should\b|(?:^|\W)should (?:you|there|anyone"
-    r"|anything|the need)\b"
-    r"|\bshould (?:now |already |also |all |just |probably )*(?:be (?:fine|ok|okay|good|enough|working|there|able"
-    r"|done|ready|safe|here|back)"
-    r"|work(?!\s+(?:on|with|in|for|without))|do (?:it|the trick)|suffice|help)\b"
-    r"|\bshould(?:n['\u2019]?t)?(?: not)?(?:['\u2019]ve| have) (?:\w+ed|been|done|told|made|known|gone|said|seen"
-    r"|come|left|kept"
-    r"|built|taken|given|thought|found|read|put|sent|got|had|gotten|written)\b"
-    r"|\bI should (?:mention|say|note|add that|warn|admit|explain|know|point out)\b",
-    re.IGNORECASE,
-)
-_REQUEST = re.compile(
-    r"\b(?:(?:can|could|would|will) (?:you|we|someone|somebody|anyone)|would you mind|(?:how|what) about|shall we"
-    rf"|why (?:not|don['\u2019]?t (?:you|we))|is it possible to|would it be possible to"
-    rf"|may I ask you to)\b.{{0,200}}?"
-    rf"{_LEFT}(?:{_DO}|{_DOING})",
-    re.IGNORECASE,
-)
-_ASKED_NICELY = re.compile(
-    r"\bplease\b|,\s*(?:ok(?:ay)?|will you|can you|could you|would you|right|yes)\s*\?", re.IGNORECASE
-)
-_QUESTION = re.compile(
-    r"\W*(?:(?:and|but|so|ok|hey|hi|hello|also|well)\b[\s,]*){0,3}(?:(?:why|how|who|whose|which)\b(?! about\b)"
-    r"|what\b(?! about\b)(?![^?]{0,80}?\b(?:is|are)\b(?!\s+(?:the|a|an)\b))|(?:when|where)\s+(?:do|does|did|should"
-    r"|is|are|will|can)\b"
-    r"|(?:should|do|does|did|is|are|was|were|can|could|will|would|shall|may|have|has)\s+(?:I|we|you|it|they|he|she"
-    r"|the|this"
-    r"|that|there|anyone|my|our)\b)",
-    re.IGNORECASE,
-)
+_PATTERNS = {name: re.compile(pattern, re.IGNORECASE) for name, pattern in patterns("todos").items()}
 _CLOSING = "\"')]*_ "
 _LIST_FOLLOWS = re.compile(r":[*_\s]*\Z")
 
@@ -160,7 +77,7 @@ def todo_key(text: str) -> str:
 def _asking(text: str) -> Iterator[str]:
     header, listed = "", False
     for line, is_item in _lines(text):
-        if not line or not (header or _ANY.search(line)):
+        if not line or not (header or _PATTERNS["any"].search(line)):
             continue
         if header and not is_item:
             if not listed:
@@ -250,12 +167,14 @@ def _without_address(match: re.Match[str]) -> str:
 
 def _asks(sentence: str) -> bool:
     plain = _hidden(sentence).replace("\u2019", "'")
-    if plain.rstrip(_CLOSING).endswith("?") or _QUESTION.match(plain):
-        if _REQUEST.search(plain):
+    if plain.rstrip(_CLOSING).endswith("?") or _PATTERNS["question"].match(plain):
+        if _PATTERNS["request"].search(plain):
             return True
-        return bool(_STARTS.match(plain) and _ASKED_NICELY.search(plain))
-    if _THING.match(plain):
-        return bool(_WANTS.search(plain[plain.find(" ") + 1 :]) and not _WANTS_NOTHING.search(plain))
-    if _STARTS.match(plain) or _TRIGGER.search(plain) or _WOULD_BE.search(plain):
+        return bool(_PATTERNS["starts"].match(plain) and _PATTERNS["asked_nicely"].search(plain))
+    if _PATTERNS["thing"].match(plain):
+        return bool(
+            _PATTERNS["wants"].search(plain[plain.find(" ") + 1 :]) and not _PATTERNS["wants_nothing"].search(plain)
+        )
+    if _PATTERNS["starts"].match(plain) or _PATTERNS["trigger"].search(plain) or _PATTERNS["would_be"].search(plain):
         return True
-    return bool(_WANTS.search(_WANTS_NOTHING.sub(" ", plain)))
+    return bool(_PATTERNS["wants"].search(_PATTERNS["wants_nothing"].sub(" ", plain)))

@@ -135,11 +135,6 @@ def _show_one(entry: AuditEntry | None) -> dict[str, Any]:
     return _show_list([] if entry is None else [entry])
 
 
-def _show_changed(count: int) -> dict[str, Any]:
-    """How many entries are otherwise than before."""
-    return {"changed": count}
-
-
 def _show_head(end: Head) -> dict[str, Any]:
     """An end of the chain."""
     return {"entries": end.sequence, "head": str(end)}
@@ -181,7 +176,6 @@ _LONGEST_PATH = 4_000
 T = TypeVar("T")
 
 _ARCHIVE_AFTER = timedelta(days=30) // timedelta(microseconds=1)
-_EVER = 2**62
 _AND_NOT_BELOW = "\x01"
 """Behind the path of a namespace: the end of a range of paths in which it is alone."""
 _MOST = 2**31
@@ -201,7 +195,7 @@ class AuditTrail:
     Args:
         memory: An `AgentMemory`, or the path or URL of a database.
         namespace: Whose it is. Default: the running config's, else the root.
-        rules: By which entries are junk. Default: those of OPUS.
+        rules: By which entries are junk. Default: `RULES`.
 
     Raises:
         InvalidInput: An argument is wrong.
@@ -252,7 +246,7 @@ class AuditTrail:
     add, aadd = both(add_work)
 
     def add_self_reflection_work(self, summary: str | None) -> Work[AuditEntry]:
-        """Add what an agent says of its own work (OPUS). One that says next to nothing is junk.
+        """Add what an agent says of its own work. One that says next to nothing is junk.
 
         Args:
             summary: What it did and learned.
@@ -262,7 +256,7 @@ class AuditTrail:
     add_self_reflection, aadd_self_reflection = both(add_self_reflection_work)
 
     def add_todo_from_chat_work(self, text: str | None) -> Work[list[AuditEntry]]:
-        """Add what a text asks to be done, one todo a sentence (OPUS).
+        """Add what a text asks to be done, one todo a sentence.
 
         Args:
             text: What somebody wrote.
@@ -290,7 +284,7 @@ class AuditTrail:
     add_reference, aadd_reference = both(add_reference_work)
 
     def add_best_practices_reference_work(self, path: str | os.PathLike[str] = GUIDELINES) -> Work[AuditEntry]:
-        """Keep the guidelines of a project (OPUS). Call it at each start: what has not changed costs nothing.
+        """Keep the guidelines of a project. Call it at each start: what has not changed costs nothing.
 
         Args:
             path: The file. Default: "AI_GUI_BEST_PRACTICES.md" in the working directory.
@@ -395,8 +389,7 @@ class AuditTrail:
             conversation_id: Only in this conversation. Default: in all.
         """
         conversations = None if conversation_id is None else (id_of(conversation_id, "conversation"),)
-        low = self._path()
-        walls = Walls(low, low + _AND_NOT_BELOW, kinds=(audit_store.KIND,), conversations=conversations)
+        walls = Walls(*self._here(), kinds=(audit_store.KIND,), conversations=conversations)
         if isinstance(limit, bool) or not isinstance(limit, int) or limit < 0:
             raise InvalidInput(f"limit must be a whole number of 0 or more, not {safe_repr(limit)}.")
         found: list[Recollection] = yield Search(
@@ -443,12 +436,13 @@ class AuditTrail:
     # -- care ---------------------------------------------------------------------------------------------------
 
     def filter_junk_work(self) -> Work[int]:
-        """Judge every entry anew by the rules, which is done to each when it is added (OPUS).
+        """Judge every entry anew by the rules, which is done to each when it is added.
 
         Returns:
             How many are judged otherwise than before.
         """
-        return self._shown("filter_junk", self._judge_work(), _show_changed)
+        make = partial(audit_store.judge, self._path(), partial(reasons, rules=self._rules))
+        return self._shown("filter_junk", self._page_work("audit.judge", make), lambda count: {"changed": count})
 
     filter_junk, afilter_junk = both(filter_junk_work)
 
@@ -462,14 +456,14 @@ class AuditTrail:
             How many were compressed.
         """
         at = self._database.now() - _ARCHIVE_AFTER if before is None else time_given(before, "before")
-        work = self._archive_work(audit_store.archive, at)
+        work = self._page_work("audit.rewrite", partial(audit_store.archive, *self._here(), at))
         return self._shown("archive", work, lambda count: {"archived": count}, before=moment(at))
 
     archive, aarchive = both(archive_work)
 
     def unarchive_work(self) -> Work[int]:
         """Undo `archive`. Returns how many entries were archived."""
-        work = self._archive_work(audit_store.unarchive, _EVER)
+        work = self._page_work("audit.rewrite", partial(audit_store.archive, *self._here(), undo=True))
         return self._shown("unarchive", work, lambda count: {"unarchived": count})
 
     unarchive, aunarchive = both(unarchive_work)
@@ -563,7 +557,7 @@ class AuditTrail:
     # -- files --------------------------------------------------------------------------------------------------
 
     def import_document_work(self, path: str | os.PathLike[str]) -> Work[Imported]:
-        """Add what an `agent_memory.json` of OPUS holds, all of it or nothing.
+        """Add what an `agent_memory.json` of the original audit memory holds, all of it or nothing.
 
         Of a damaged file what can be read is taken, and a copy of it is kept beside it. What is here already stays;
         importing the same file twice adds nothing.
@@ -579,7 +573,7 @@ class AuditTrail:
     import_document, aimport_document = both(import_document_work)
 
     def export_document(self, path: str | os.PathLike[str]) -> int:
-        """Write the entries in the form of OPUS, hidden ones included. Of model calls it has prompt and reply.
+        """Write the entries as an `agent_memory.json`, hidden ones included, of model calls prompt and reply.
 
         That form has no ids: read back into the same trail, its entries are new ones. `memory.export` keeps everything.
 
@@ -644,25 +638,19 @@ class AuditTrail:
         count: int = yield Run("audit.set_status", make, write=True, shown=False)
         return count
 
-    def _judge_work(self) -> Work[int]:
-        path, changed = self._path(), 0
-        after: int | None = 0
-        judge = partial(reasons, rules=self._rules)
-        while after is not None:
-            page = yield Run(
-                "audit.judge", partial(audit_store.judge, path, judge, after=after), write=True, shown=False
-            )
-            changed, after = changed + page.changed, page.after
-        return changed
-
-    def _archive_work(self, archive: Callable[..., Any], before: int) -> Work[int]:
-        low, changed = self._path(), 0
+    def _page_work(self, name: str, make: Callable[..., Steps[audit_store.EntryPage]]) -> Work[int]:
+        """Change entries page by page, each in a transaction of its own."""
+        changed = 0
         after: int | None = 0
         while after is not None:
-            make = partial(archive, low, low + _AND_NOT_BELOW, before, after=after)
-            page = yield Run("audit.rewrite", make, write=True, shown=False)
+            page = yield Run(name, partial(make, after=after), write=True, shown=False)
             changed, after = changed + page.entries, page.after
         return changed
+
+    def _here(self) -> tuple[str, str]:
+        """The range of paths in which the namespace is alone."""
+        low = self._path()
+        return low, low + _AND_NOT_BELOW
 
     def _shown(self, verb: str, work: Work[T], told: Callable[[T], dict[str, Any]], **asked: Any) -> Work[T]:
         """Do work as one step of a trace."""

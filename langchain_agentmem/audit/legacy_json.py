@@ -13,6 +13,7 @@ that the file ends in the middle of is none.
 
 from __future__ import annotations
 
+import codecs
 import dataclasses
 import json
 import os
@@ -33,6 +34,7 @@ from langchain_agentmem.base.files import path_of_file, whole_file
 from langchain_agentmem.base.namespaces import Namespace, id_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.language_models.lenient_json import is_shallow
 from langchain_agentmem.storage import Steps
 from langchain_agentmem.storage.queries import digest
 
@@ -208,16 +210,10 @@ def _as_written(entry: DocumentEntry) -> dict[str, Any]:
 
 _KNOWN = ("prompt", "reply", "timestamp", "conversation_id")
 _BETWEEN = re.compile(r"[\s,\x00\ufeff]*")
-_SPACE = re.compile(r"\s*")
-_ENTRY = re.compile(r'\{(?=\s*"(?:prompt|reply|timestamp|conversation_id)"\s*:)')
-_NEXT = re.compile(r'(?<!:)(?<!: )\{(?=\s*")|"history"\s*:\s*(?=\[)')
-_HISTORY = re.compile(r'\{\s*"history"\s*:\s*(?=\[)')
-_BOMS = (
-    (b"\xff\xfe\x00\x00", "utf-32-le"), (b"\x00\x00\xfe\xff", "utf-32-be"), (b"\xef\xbb\xbf", "utf-8"),
-    (b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"),
-)  # fmt: skip
+_FRAME = re.compile(r"""(?:[\s,\x00\ufeff\[\]{}]|"history"\s*:)*""")
+_OBJECT = re.compile(r'(?<!:)(?<!: )\{(?=\s*"(?!history"))')
+_HISTORY = re.compile(r'"history"\s*:\s*\[')
 _LONGEST_NUMBER = 400
-_DEEPEST = 100
 _MOST_TOLD = 1_000
 _TOO_DEEP, _UNENDED = "nested too deeply", "Unterminated string"
 _DEPTH_OF_PARSER = 500
@@ -234,33 +230,19 @@ class _Pairs(dict[str, Any]):
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    built = dict(pairs)
-    if len(built) == len(pairs):
-        return built
-    twice, last = _Pairs(), {key: at for at, (key, _) in enumerate(pairs)}
-    for at, (key, value) in enumerate(pairs):
-        if at == last[key] and not (value is None and twice.get(key) is not None):
-            twice[key] = value
-        elif at != last[key]:
-            twice.setdefault(key, value)
-            twice.twice += ((key, value),)
-    return twice
+    built = _Pairs(pairs)
+    if len(built) < len(pairs):
+        last = {key: at for at, (key, _) in enumerate(pairs)}
+        built.twice = tuple(pair for at, pair in enumerate(pairs) if at != last[pair[0]])
+    return built
 
 
 def _integer(digits: str) -> int | float:
     return int(digits) if len(digits) <= _LONGEST_NUMBER else float(digits)
 
 
-def _is_cut(error: json.JSONDecodeError, length: int) -> bool:
-    return error.msg.startswith(_UNENDED) or error.pos >= length - _SHORT
-
-
 def _where(at: int) -> str:
     return f"character {at + 1:,}"
-
-
-def _begin(text: str, start: int, end: int | None = None) -> str:
-    return repr(text[start : min(len(text) if end is None else end, start + 60)].strip())
 
 
 class _UnreadableError(Exception):
@@ -283,40 +265,36 @@ class _Reader:
         self._failures = 0
 
     def read(self) -> None:
-        text, end, documents = self.text, len(self.text), 0
-        at = self._between(0)
-        if at == end:
-            self._lose("The file is empty." if not text else "The file holds nothing but blanks.")
-        while at < end:
+        documents, at = 0, self._between(0)
+        if at == len(self.text):
+            self._tell(self.lost, f"The file {'holds nothing but blanks' if self.text else 'is empty'}.")
+        while at < len(self.text):
+            try:
+                value, after = self._parse(at)
+            except _UnreadableError:
+                self._salvage(at)
+                return
             documents += 1
-            if text[at] == "[":
-                at = self._list(at)
-            elif header := _HISTORY.match(text, at):
-                at = self._rest_of_object(self._list(header.end()), {})
-            elif text[at] == "{" and not _ENTRY.match(text, at):
-                at = self._rest_of_object(at + 1, {})
-            elif text[at] == "{":
-                at = self._element(at)
-            else:
-                at = self._skip(at, at, "there is no JSON")
-            at = self._between(at)
+            self._document(value, at)
+            at = self._between(after)
         if documents > 1 and not self.lost:
             self.broken = True
-            self._note(f"{documents} documents stand one after the other; all of them were read.")
+            self._tell(self.notes, f"{documents} documents stand one after the other; all of them were read.")
 
-    def _parse(self, text: str, at: int) -> tuple[Any, int]:
+    def _parse(self, at: int) -> tuple[Any, int]:
         """Read a JSON value, and give where it ends.
 
         Python's parser counts the lines before each error. So once there are many, it is given pieces.
         """
+        text = self.text
         length = len(text) if self._failures < _FAILURES else _PIECE
         while True:
-            whole = length >= len(text) - at
             piece, start = (text, at) if length == len(text) else (text[at : at + length], 0)
             try:
                 value, after = self._decode(piece, start)
             except json.JSONDecodeError as error:
-                if whole or not _is_cut(error, len(piece)):
+                is_cut = error.msg.startswith(_UNENDED) or error.pos >= len(piece) - _SHORT
+                if length >= len(text) - at or not is_cut:
                     self._failures += 1
                     raise _UnreadableError(error.msg, at + error.pos - start) from None
             except RecursionError:
@@ -325,114 +303,85 @@ class _Reader:
                 return value, at + after - start
             length *= 16
 
-    def _list(self, at: int) -> int:
-        """Read the entries of a list, and give where it ends."""
-        text, end = self.text, len(self.text)
-        at = self._between(at + 1)
-        while at < end:
-            if text[at] == "]":
-                return at + 1
-            if _HISTORY.match(text, at):  # another document, where the list before it was cut off
-                self._lose(f"A list of entries has no end before {_where(at)}.")
-                return at
-            at = self._between(self._element(at))
-        if not self.lost or not self.lost[-1].startswith("The file ends within"):
-            self._lose(f"The file ends before its list of entries does, after {len(self.entries)} entries.")
-        return end
-
-    def _rest_of_object(self, at: int, members: dict[str, Any]) -> int:
-        """Read the members of a document, and give where it ends."""
-        text, end = self.text, len(self.text)
-        at = self._between(at)
-        while at < end and text[at] == '"':
-            start = at
+    def _salvage(self, at: int) -> None:
+        """Read the entries of what is no JSON as a whole."""
+        text, why = self.text, "there is no entry"
+        unread = at
+        while found := _OBJECT.search(text, at):
+            start = found.start()
             try:
-                key, at = self._parse(text, at)
-                at = _SPACE.match(text, at).end()  # type: ignore[union-attr]  # matches always
-                if text[at : at + 1] != ":":
-                    raise _UnreadableError("Expecting ':' delimiter", at)  # noqa: TRY301
-                at = _SPACE.match(text, at + 1).end()  # type: ignore[union-attr]
-                if key == "history" and text[at : at + 1] == "[":
-                    at = self._between(self._list(at))
-                    continue
-                value, at = self._parse(text, at)
+                value, after = self._parse(start)
             except _UnreadableError as error:
-                return self._failed(start, error, "a document")
-            members[key] = value
-            at = self._between(at)
-        if at < end and text[at] == "}":
-            self._members(members, at)
-            return at + 1
-        self._members(members, at)
-        if at == end:
-            if not self.lost or not self.lost[-1].startswith("The file ends"):
-                self._lose(f"The file ends before its document does, after {len(self.entries)} entries.")
-            return end
-        return self._skip(at, at, "a document does not go on here")
+                self._skip(unread, start, why)
+                unread, at = start, max(error.at, start + 1)
+                if head := _HISTORY.search(text, start, at):  # what began is a document
+                    at, why = head.end(), "a document cannot be read as a whole"
+                elif error.message == _TOO_DEEP:
+                    why = "an entry is nested too deeply"
+                elif error.message.startswith(_UNENDED) or (at >= len(text) - _SHORT and not _OBJECT.search(text, at)):
+                    begin = repr(text[start : start + 60].strip())
+                    self._tell(self.lost, f"The file ends within an entry, which begins at {_where(start)}: {begin}.")
+                    return
+                else:
+                    why = f"an entry cannot be read ({error.message})"
+            else:
+                self._skip(unread, start, why)
+                self._document(value, start)
+                unread, at, why = after, after, "there is no entry"
+        self._skip(unread, len(text), why)
+        if not self.lost:
+            self._tell(self.lost, f"The file ends before its document does, after {len(self.entries)} entries.")
 
-    def _members(self, members: dict[str, Any], at: int) -> None:
-        history = members.pop("history", None)
-        if isinstance(history, dict):
-            for value in history.values():
-                self._take(value, at)
-        elif history is not None:
-            self._lose(f"The history before {_where(at)} is no list, but {_shown(history)}.")
-        if any(key in members for key in ("prompt", "reply")):
-            self._take(members, at)
-        elif members:
-            self._note(f"The document has {', '.join(map(repr, list(members)[:5]))}, which were left out.")
+    def _skip(self, start: int, end: int, why: str) -> None:
+        """Tell what is not read, unless it is only what holds entries together."""
+        start = min(end, _FRAME.match(self.text, start).end())  # type: ignore[union-attr]  # matches always
+        if start < end:
+            begin = repr(self.text[start : min(end, start + 60)].strip())
+            self._tell(self.lost, f"{end - start:,} characters are lost at {_where(start)}: {why}: {begin}.")
 
-    def _element(self, at: int) -> int:
-        """Read what should be an entry, and give where it ends."""
-        try:
-            value, after = self._parse(self.text, at)
-        except _UnreadableError as error:
-            return self._failed(at, error, "an entry")
-        self._take(value, at)
-        return after
-
-    def _failed(self, start: int, error: _UnreadableError, what: str) -> int:
-        """Tell what is lost, and give where there may be something again."""
-        text, after = self.text, max(error.at, start + 1)
-        if error.message == _TOO_DEEP:
-            return self._skip(start, after, f"{what} is nested too deeply")
-        if error.message.startswith(_UNENDED) or (error.at >= len(text) - _SHORT and not _NEXT.search(text, after)):
-            self._lose(f"The file ends within {what}, which begins at {_where(start)}: {_begin(text, start)}.")
-            return len(text)
-        return self._skip(start, after, f"{what} cannot be read ({error.message})")
-
-    def _skip(self, start: int, at: int, why: str) -> int:
-        """Give where the next entry begins, and tell what is between."""
-        found = _NEXT.search(self.text, at)
-        after = len(self.text) if found is None else found.start()
-        if found and found.group().startswith('"'):
-            after = found.end()
-        begin = _begin(self.text, start, after)
-        self._lose(f"{after - start:,} characters are lost at {_where(start)}: {why}: {begin}.")
-        return after
-
-    def _take(self, value: Any, at: int) -> None:
-        if not isinstance(value, dict):
-            self._lose(f"What stands at {_where(at)} is no entry, but {_shown(value)}.")
+    def _document(self, value: Any, at: int) -> None:
+        """Take the entries of a document: its history, a list of them, or one."""
+        if isinstance(value, list):
+            for number, each in enumerate(value, 1):
+                self._take(each, f"number {number} of the list at {_where(at)}")
             return
-        where = f"Entry {len(self.entries) + 1}, at {_where(at)},"
+        if not isinstance(value, _Pairs):
+            self._take(value, _where(at))
+            return
+        histories = [held for key, held in value.twice if key == "history"] + [value.pop("history", None)]
+        value.twice = tuple(pair for pair in value.twice if pair[0] != "history")
+        for history in histories:
+            if isinstance(history, list | dict):
+                self._document(list(history.values()) if isinstance(history, dict) else history, at)
+            elif history is not None:
+                self._tell(self.lost, f"The history at {_where(at)} is no list, but {_shown(history)}.")
+        if any(key in value for key in _KNOWN):
+            self._take(value, _where(at))
+        elif value:
+            self._tell(self.notes, f"The document has {', '.join(map(repr, list(value)[:5]))}, which were left out.")
+
+    def _take(self, value: Any, place: str) -> None:
+        if not isinstance(value, _Pairs):
+            self._tell(self.lost, f"What stands at {place} is no entry, but {_shown(value)}.")
+            return
+        where = f"Entry {len(self.entries) + 1}, at {place},"
         extra = {key: held for key, held in value.items() if key not in _KNOWN}
-        if extra and not _is_shallow(extra):
-            self._lose(f"{where} has parts that are nested deeper than {_DEEPEST}: {', '.join(map(repr, extra))}.")
+        if extra and not is_shallow(extra):
+            self._tell(self.lost, f"{where} has parts that are nested deeper than 100: {', '.join(map(repr, extra))}.")
             extra = {}
-        if isinstance(value, _Pairs):
-            self._note(f"{where} has {', '.join(sorted({repr(key) for key, _ in value.twice}))} twice.")
-            extra["twice"] = [[key, held] for key, held in value.twice if _is_shallow(held)]
+        if value.twice:
+            self._tell(self.notes, f"{where} has {', '.join(sorted({repr(key) for key, _ in value.twice}))} twice.")
+            extra["twice"] = [[key, held] for key, held in value.twice if is_shallow(held)]
         texts = {}
         for name in ("prompt", "reply", "conversation_id"):
             given = value.get(name)
             texts[name] = given if isinstance(given, str) else _as_text(given)
             if not (given is None or isinstance(given, str)):
-                self._note(f"{where} has a {name} that is no text, but {_shown(given)}.")
+                self._tell(self.notes, f"{where} has a {name} that is no text, but {_shown(given)}.")
         timestamp = time_of(value.get("timestamp"))
         if timestamp is None and value.get("timestamp") is not None:
-            self._note(f"{where} has a timestamp that is no time: {_shown(value['timestamp'])}.")
-            if _is_shallow(value["timestamp"]):
+            self._tell(self.notes, f"{where} has a timestamp that is no time: {_shown(value['timestamp'])}.")
+            if is_shallow(value["timestamp"]):
                 extra["timestamp"] = value["timestamp"]
         conversation = texts["conversation_id"] or None
         self.entries.append(
@@ -449,12 +398,6 @@ class _Reader:
     def _between(self, at: int) -> int:
         return _BETWEEN.match(self.text, at).end()  # type: ignore[union-attr]  # matches always
 
-    def _lose(self, sentence: str) -> None:
-        self._tell(self.lost, sentence)
-
-    def _note(self, sentence: str) -> None:
-        self._tell(self.notes, sentence)
-
     def _tell(self, told: list[str], sentence: str) -> None:
         """Keep a sentence; a file of garbage is not told of without end."""
         if len(told) < _MOST_TOLD:
@@ -463,30 +406,25 @@ class _Reader:
             told.append("And more, which is not told of here.")
 
     def _decoded(self, data: bytes) -> str:
-        encoding, begin = next(((name, len(bom)) for bom, name in _BOMS if data.startswith(bom)), ("", 0))
-        if not encoding:  # the first letters of JSON are ASCII
-            encoding = "utf-8" if data.startswith(b"\x00" * 4) else json.detect_encoding(data)
-        view = memoryview(data)[begin:]
+        data = data.removeprefix(codecs.BOM_UTF8)
+        # The first letters of JSON are ASCII.
+        encoding = "utf-8" if data.startswith(b"\x00" * 4) else json.detect_encoding(data)
         try:
-            return str(view, encoding)
+            return str(data, encoding)
         except UnicodeDecodeError as error:
-            if encoding != "utf-8":
-                text = str(view, encoding, "replace")
-            elif error.end >= len(view) and error.reason == "unexpected end of data":  # cut off within a character
-                return str(view[: error.start], encoding)
-            else:
-                text = str(view, encoding, "replace")
-                bad = text.count("\ufffd")
-                if len(text) - len(text.encode("ascii", "ignore")) < 2 * bad:
-                    self._note("The file is no UTF-8, and was read as Latin-1.")
-                    return str(view, "latin-1")
-            if bad := text.count("\ufffd"):
-                self.broken = True
-                self._note(f"{bad} characters could not be decoded as {encoding.upper()}; \ufffd stands for them.")
-            return text
+            if encoding == "utf-8" and error.reason == "unexpected end of data":  # cut off within a character
+                return str(data[: error.start], encoding)
+        text = str(data, encoding, "replace")
+        bad = text.count("\ufffd")
+        if encoding == "utf-8" and len(text) - len(text.encode("ascii", "ignore")) < 2 * bad:
+            self._tell(self.notes, "The file is no UTF-8, and was read as Latin-1.")
+            return str(data, "latin-1")
+        self.broken = True
+        self._tell(self.notes, f"{bad} characters could not be decoded as {encoding.upper()}; \ufffd stands for them.")
+        return text
 
 
-_SECONDS, _MILLISECONDS, _MICROSECONDS = 1e11, 1e14, 1e17
+_SECONDS, _MOST = 1e11, 1e20
 _NUMERAL = re.compile(r"\s*\d{1,25}(?:\.\d{0,25})?\s*\Z", re.ASCII)
 
 
@@ -509,20 +447,11 @@ def time_of(value: Any) -> datetime | None:
                 return (parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).astimezone(UTC)
             except (ValueError, OverflowError):
                 return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < _MICROSECONDS * 1e3:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < _MOST:
         return None
-    for limit, unit in ((_SECONDS, 1), (_MILLISECONDS, 1_000), (_MICROSECONDS, 1_000_000), (float("inf"), 10**9)):
-        if value < limit:
-            whole, rest = divmod(value, unit)
-            try:
-                return EPOCH + timedelta(seconds=int(whole), microseconds=round(rest * 1_000_000 / unit) + _part(whole))
-            except OverflowError:
-                return None
-    return None
-
-
-def _part(seconds: float) -> int:
-    return round((seconds - int(seconds)) * 1_000_000)
+    while value >= _SECONDS:
+        value /= 1_000
+    return EPOCH + timedelta(seconds=value)
 
 
 def _as_text(value: Any) -> str:
@@ -536,20 +465,6 @@ def _as_text(value: Any) -> str:
 
 def _shown(value: Any) -> str:
     return f"{safe_repr(_as_text(value)[:80])}"
-
-
-def _is_shallow(value: Any) -> bool:
-    level, depth = [value], 0
-    while level:
-        if (depth := depth + 1) > _DEEPEST:
-            return False
-        level = [
-            item
-            for held in level
-            if isinstance(held, dict | list)
-            for item in (held.values() if isinstance(held, dict) else held)
-        ]
-    return True
 
 
 class Imported(NamedTuple):

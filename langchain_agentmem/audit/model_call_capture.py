@@ -9,7 +9,7 @@ as it is, is kept as what can be told of it.
 An audit trail is complete unless somebody wants it otherwise. Where it is to hold no secrets and taking them out fails,
 nothing that was said is written, and the entry says so.
 
-`begun`, `ended` and `failed` make entries of what the callbacks say:
+`begun` and `ended` make entries of what the callbacks say:
 
     call = begun([HumanMessage("Hi")], run_id="1", created_at=now, metadata={"thread_id": "t"})
     entry = ended(call, LLMResult(generations=[[generation]]), entry_id="e", duration=0.8)
@@ -354,46 +354,29 @@ def begun(
     )
 
 
-def ended(call: CapturedCall, response: Any, *, entry_id: str, duration: float | None) -> AuditEntry:
-    """The entry of a call that was answered.
-
-    Args:
-        call: The call.
-        response: LangChain's `LLMResult`.
-        entry_id: What the entry is called.
-        duration: Seconds that it took.
-    """
-    return _entry(call, _answer(response), entry_id, duration)
-
-
-def failed(
-    call: CapturedCall, error: BaseException | str, response: Any = None, *, entry_id: str, duration: float | None
+def ended(
+    call: CapturedCall,
+    response: Any,
+    *,
+    entry_id: str,
+    duration: float | None,
+    error: BaseException | str | None = None,
 ) -> AuditEntry:
-    """The entry of a call that failed, with what had been answered until then.
+    """The entry of a call that was answered, or failed.
 
     Args:
         call: The call.
-        error: What went wrong.
-        response: LangChain's `LLMResult`, which holds what was streamed. Default None.
+        response: LangChain's `LLMResult`; of a call that failed, what was streamed until then, or None.
         entry_id: What the entry is called.
-        duration: Seconds until then; None where that is not known.
+        duration: Seconds that it took; None where that is not known.
+        error: What went wrong. Default None: it was answered.
     """
-    entry = _entry(call, _answer(response), entry_id, duration)
-    extra = {**entry.extra, "partial": True} if entry.extra["answers"] else entry.extra
-    return replace(entry, error=_said(error), extra=extra)
-
-
-class _Answer(NamedTuple):
-    messages: tuple[Message, ...] = ()
-    model: str | None = None
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    extra: Mapping[str, Any] = {}
-
-
-def _entry(call: CapturedCall, answer: _Answer, entry_id: str, duration: float | None) -> AuditEntry:
+    answer = _answer(response)
     asked = next((each for each in reversed(call.messages) if each.role == "user"), None)
     asked = call.messages[-1] if asked is None and call.messages else asked
+    extra = {**call.extra, **answer.extra, "answers": len(answer.messages)}
+    if error is not None and answer.messages:
+        extra["partial"] = True
     return AuditEntry(
         id=entry_id,
         kind=CALL,
@@ -406,12 +389,21 @@ def _entry(call: CapturedCall, answer: _Answer, entry_id: str, duration: float |
         input_tokens=answer.input_tokens,
         output_tokens=answer.output_tokens,
         duration=duration,
+        error=None if error is None else _said(error),
         run_id=call.run_id,
         parent_run_id=call.parent_run_id,
         thread_id=call.thread_id,
         messages=(*call.messages, *answer.messages),
-        extra={**call.extra, **answer.extra, "answers": len(answer.messages)},
+        extra=extra,
     )
+
+
+class _Answer(NamedTuple):
+    messages: tuple[Message, ...] = ()
+    model: str | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    extra: Mapping[str, Any] = {}
 
 
 def _answer(response: Any) -> _Answer:
@@ -763,7 +755,7 @@ class AuditHandler(BaseCallbackHandler):
             return self._open.pop(key, None)
 
     def _fail(self, found: _Open, error: BaseException | str, response: Any, duration: float | None) -> None:
-        self._write(failed(found.call, error, response, entry_id=self._new_id(), duration=duration))
+        self._write(ended(found.call, response, entry_id=self._new_id(), duration=duration, error=error))
 
     def _write(self, entry: AuditEntry) -> None:
         if self._clean is not None:

@@ -2,5 +2,5 @@
 
 It imports nothing of this package but `errors`. There is no order to read it in: each module is one subject, named by
 its file. `concurrency.py` keeps long work off the event loop and locks whole across a fork, `lifetime.py` has
-with-blocks, background threads and lazily loaded names, and `events.py` calls hooks without ever disturbing the caller.
+with-blocks and background threads, and `events.py` calls hooks without ever disturbing the caller.
 """

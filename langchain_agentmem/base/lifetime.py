@@ -6,8 +6,6 @@ Whoever tells it never waits. What fails is tried again after a pause that grows
 to do, and another begins with the next word.
 
 A thread that does something every few minutes, until it is told to stop or its owner is gone.
-
-Names of a package that are loaded when they are first used, so that importing it is quick and pulls in nothing.
 """
 
 from __future__ import annotations
@@ -15,13 +13,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import sys
 import threading
 import weakref
 from abc import abstractmethod
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator
 from concurrent.futures import Future, InvalidStateError
-from importlib import import_module
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
@@ -255,24 +251,3 @@ def _run(
         del target
     with contextlib.suppress(InvalidStateError):  # it was cancelled
         future.set_result(None)
-
-
-def lazily(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """The `__getattr__` and the `__dir__` of a package.
-
-    Args:
-        package: Its name.
-        homes: The module of langchain_agentmem where each name lives.
-    """
-
-    def get(name: str) -> Any:
-        if name not in homes:
-            raise AttributeError(f"module '{package}' has no attribute '{name}'")
-        value = getattr(import_module(f"langchain_agentmem.{homes[name]}"), name)
-        setattr(sys.modules[package], name, value)
-        return value
-
-    def names() -> list[str]:
-        return sorted({*vars(sys.modules[package]), *homes})
-
-    return get, names

@@ -17,12 +17,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, lru_cache
-from importlib.resources import files
 from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
-import yaml
-
+from langchain_agentmem.base.data_tables import data_table
 from langchain_agentmem.search.analysis import STOP_WORDS, question, terms
 from langchain_agentmem.search.ranking import rarity
 
@@ -287,6 +285,6 @@ def _before(query: str, context: str, spelled: dict[str, str]) -> Iterator[tuple
 @cache
 def _lists() -> tuple[frozenset[str], frozenset[str]]:
     """Words that say nothing, and the terms of those that say little."""
-    lists = yaml.safe_load(files(__package__).joinpath("words.yaml").read_text("utf-8"))
+    lists = data_table("experiences/words.yaml")
     phrasing, common = (" ".join(lists[name]) for name in ("phrasing", "common"))
     return STOP_WORDS.union(phrasing.split()), frozenset(terms(common))

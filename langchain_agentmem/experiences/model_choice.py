@@ -11,7 +11,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from string import Formatter
 from types import MappingProxyType
@@ -19,6 +18,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 import yaml
 
+from langchain_agentmem.base.data_tables import data_table
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.experiences.experience import Experience, section
 from langchain_agentmem.language_models.lenient_json import read_json, read_row
@@ -111,7 +111,7 @@ def _content(text: str) -> str:
 @cache
 def prompt(name: str) -> str:
     """A prompt of `prompts.yaml`, by its name."""
-    return str(yaml.safe_load(files(__package__).joinpath("prompts.yaml").read_text("utf-8"))[name])
+    return str(data_table("experiences/prompts.yaml")[name])
 
 
 DEFAULT = SelectionTemplate(prompt("selection"))

@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache, lru_cache
-from importlib.resources import files
 from typing import Any
 
 from langchain_agentmem.base.argument_checks import check_whole, patterns_given
 from langchain_agentmem.base.clock import moment
+from langchain_agentmem.base.data_tables import data_table
 from langchain_agentmem.base.redaction import DEFAULT, SecretPattern
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
@@ -329,9 +329,7 @@ def sentence(subject: str, predicate: str, obj: str) -> str:
 @cache
 def data_file(name: str) -> dict[str, Any]:
     """What a YAML file of this package holds."""
-    import yaml  # noqa: PLC0415 - who extracts facts, or reads records, pays
-
-    loaded: dict[str, Any] = yaml.safe_load(files(__package__).joinpath(name).read_text("utf-8"))
+    loaded: dict[str, Any] = data_table(f"facts/{name}")
     return loaded
 
 

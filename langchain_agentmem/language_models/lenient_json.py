@@ -72,7 +72,7 @@ def read_json(text: str, *, wanted: type = dict, complete: bool = False) -> Any 
     else:
         if isinstance(value, str) and value[:1] in "{[":  # JSON within JSON
             return read_json(value, wanted=wanted, complete=complete) if len(value) < len(text) else None
-        return _shaped(value, wanted) if _is_shallow(value) else None
+        return _shaped(value, wanted) if is_shallow(value) else None
     if text.endswith("```"):  # so that a text that is cut off in a fence does not hold the fence's end
         text = text[:-3].rstrip()
     try:
@@ -146,7 +146,8 @@ def _shaped(value: Any, wanted: type) -> Any | None:
     return None
 
 
-def _is_shallow(value: Any) -> bool:
+def is_shallow(value: Any) -> bool:
+    """Whether nothing in a value is nested deeper than 100."""
     level = [value]
     for _ in range(_DEEPEST + 1):
         level = [

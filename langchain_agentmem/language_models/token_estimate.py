@@ -21,11 +21,11 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import lru_cache
-from importlib.resources import files
 from pathlib import Path
 from types import FunctionType
 from typing import Any
 
+from langchain_agentmem.base.data_tables import data_text
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 
@@ -75,7 +75,7 @@ _LATIN = re.compile("[A-Za-z\u00c0-\u024f\u1e00-\u1eff]")
 # dearer by their letters than they are: the vocabulary has them whole. "scripts" and
 # "symbols" have the last code point of each range.
 
-_TABLES: dict[str, Any] = json.loads(files(__package__).joinpath("token_estimate.json").read_text("utf-8"))
+_TABLES: dict[str, Any] = json.loads(data_text("language_models/token_estimate.json"))
 _DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _PAIRS = {
     first + second: 5 * _DIGITS.index(digit) - 60

@@ -13,12 +13,11 @@ named. What they give is data. Whatever goes wrong is told to the model in a sen
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from importlib.resources import files
 from typing import Any
 
-import yaml
 from langchain_core.tools import BaseTool
 
+from langchain_agentmem.base.data_tables import data_table
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.language_models import tool_arguments as given_as
 from langchain_agentmem.language_models.tool_factory import (
@@ -198,9 +197,7 @@ _WORK: Mapping[str, tuple[type[given_as.Arguments], Callable[[Any, Any], Calls[A
 }
 """The arguments and the work of each operation, in the order in which those of one update are done."""
 
-NOTATION: Mapping[str, Mapping[str, Any]] = yaml.safe_load(
-    files(__package__).joinpath("layer_operations.yaml").read_text("utf-8")
-)
+NOTATION: Mapping[str, Mapping[str, Any]] = data_table("layers/layer_operations.yaml")
 """What models are told of each operation, and in which forms the text protocol takes it."""
 
 OPERATIONS: tuple[Operation, ...] = tuple(

@@ -33,12 +33,12 @@ import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from importlib.resources import files
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 import yaml
 
+from langchain_agentmem.base.data_tables import data_table
 from langchain_agentmem.base.files import path_of_file
 from langchain_agentmem.base.redaction import redact
 from langchain_agentmem.base.safe_repr import safe_repr
@@ -55,7 +55,7 @@ CLASSES: dict[SourceKind, str] = {"local": "local_data", "github": "github", "hu
 KINDS = ("template", "setup", "document", "library", "dataset", "model")
 """The classes that a file may give an item, beside those of `CLASSES`."""
 
-_TABLES = yaml.safe_load(files(__package__).joinpath("resource_tables.yaml").read_text("utf-8"))
+_TABLES = data_table("layers/resource_tables.yaml")
 SOURCE_KEYS: Mapping[SourceKind, Mapping[str, Sequence[str]]] = _TABLES["sources"]
 """What a file calls the attributes of a `ResourceSource`; the first name is the usual one."""
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import itertools
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import yaml
 
 from langchain_agentmem.audit import audit_rows, audit_store
 from langchain_agentmem.audit.audit_entry import AuditEntry
@@ -11,6 +14,8 @@ from langchain_agentmem.audit.audit_rows import EntryDraft
 from langchain_agentmem.messages.message import Message
 
 BEGIN = datetime(2026, 3, 1, 9, 0, tzinfo=UTC)
+SENTENCES = yaml.safe_load((Path(__file__).parent / "report_sentences.yaml").read_text(encoding="utf-8"))
+"""What users and agents say, by what a report makes of it."""
 _numbers = itertools.count(1)
 
 
@@ -34,6 +39,10 @@ def call(history, reply, **fields):
     return entry(history[-1], reply, kind="call", messages=tuple(said), **fields)
 
 
+def add_all(memory, entries, path=""):
+    memory.database.engine.write(lambda: audit_store.add(path, [EntryDraft(each) for each in entries]))
+
+
 def add(memory, *entries, path="", mark=None):
     """Add each entry in a transaction of its own, and give them."""
     for each in entries:
@@ -55,7 +64,7 @@ def hide(memory, prompt, *rules):
     def reasons(_kind, asked, _reply):
         return rules if asked == prompt else ()
 
-    return write(memory, audit_store.judge, "", reasons).changed
+    return write(memory, audit_store.judge, "", reasons).entries
 
 
 def versions(title):

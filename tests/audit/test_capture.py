@@ -14,13 +14,12 @@ from langchain_core.messages import (
     HumanMessage,
     SystemMessage,
     ToolMessage,
-    convert_to_messages,
 )
-from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, Generation, LLMResult
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, LLMResult
 from pydantic import BaseModel
 
 from langchain_agentmem.audit import model_call_capture
-from langchain_agentmem.audit.model_call_capture import begun, ended, failed, message_of, storable, without_secrets
+from langchain_agentmem.audit.model_call_capture import begun, ended, message_of, storable, without_secrets
 from langchain_agentmem.base.encoding import encode, to_plain
 from langchain_agentmem.base.redaction import redact_value
 from langchain_agentmem.messages.langchain_messages import from_langchain
@@ -89,13 +88,6 @@ def test_the_messages_are_those_that_conversations_store():
     ]
 
 
-def test_a_call_of_tools_alone_has_no_reply_and_is_told_in_the_messages():
-    made = entry(("Weather?",), AIMessage("", tool_calls=[CALL]))
-
-    assert made.reply == ""
-    assert made.messages[-1].tool_calls[0].name == "weather"
-
-
 def test_a_streamed_reply_is_the_message_that_the_next_prompt_holds():
     chunk = AIMessageChunk("Hello.", id="a1", response_metadata={"finish_reason": "stop"}) + AIMessageChunk(
         "", id="a1", usage_metadata={"input_tokens": 3, "output_tokens": 2, "total_tokens": 5}, chunk_position="last"
@@ -118,14 +110,6 @@ def test_several_answers_are_all_kept_and_the_first_is_the_reply():
     assert [each.text for each in made.messages] == ["Hi", "One.", "Two.", "Three."]
     assert made.extra["answers"] == 3
     assert (made.input_tokens, made.output_tokens) == (9, 6)  # a provider tells each answer the sum of all
-
-
-def test_a_plain_model_is_given_a_text_and_answers_with_one():
-    begins = begun(["Once upon a time"], run_id="r1", created_at=NOW)
-    made = ended(begins, LLMResult(generations=[[Generation(text=" there was a king.")]]), entry_id="e", duration=1.0)
-
-    assert (made.prompt, made.reply) == ("Once upon a time", " there was a king.")
-    assert [each.role for each in made.messages] == ["user", "assistant"]
 
 
 def test_without_a_message_of_the_user_the_prompt_is_the_last_message():
@@ -172,27 +156,10 @@ def test_tokens_are_found_wherever_a_provider_tells_them_and_never_guessed(messa
     assert (made.input_tokens, made.output_tokens) == tokens
 
 
-def test_an_answer_out_of_a_cache_is_marked_and_took_no_tokens():
-    usage = {"input_tokens": 3, "output_tokens": 2, "total_tokens": 5, "total_cost": 0}
-    made = entry(("Hi",), AIMessage("Hello.").model_copy(update={"usage_metadata": usage}))
-
-    assert made.extra["cached"] is True
-    assert (made.input_tokens, made.output_tokens) == (0, 0)
-
-
-def test_a_failure_is_told_with_what_had_been_answered_until_then():
-    response = LLMResult(generations=[[ChatGenerationChunk(message=AIMessageChunk("The answer is"))], []])
-    made = failed(call(), ConnectionError("cut off"), response, entry_id="e", duration=2.0)
-
-    assert made.error == "ConnectionError: cut off"
-    assert made.reply == "The answer is"
-    assert (made.extra["partial"], made.extra["answers"], made.duration) == (True, 1, 2.0)
-
-
 def test_of_a_refusal_the_status_is_kept_and_no_header():
     metadata = {"body": {"error": "no"}, "headers": {"set-cookie": "s3cr3t"}, "status_code": 500, "request_id": "q"}
     response = LLMResult(generations=[[ChatGeneration(message=AIMessage("", response_metadata=metadata))]])
-    made = failed(call(), RuntimeError("Error code: 500"), response, entry_id="e", duration=1.0)
+    made = ended(call(), response, entry_id="e", duration=1.0, error=RuntimeError("Error code: 500"))
 
     assert (made.extra["status_code"], made.extra["request_id"], made.extra["answers"]) == (500, "q", 0)
     assert "partial" not in made.extra
@@ -214,7 +181,7 @@ class Mute(Exception):
     ],
 )
 def test_errors_are_told_by_type_and_message(error, said):
-    assert failed(call(), error, entry_id="e", duration=None).error == said
+    assert ended(call(), None, entry_id="e", duration=None, error=error).error == said
 
 
 def test_a_conversation_is_the_thread_unless_metadata_says_otherwise():
@@ -405,7 +372,7 @@ def test_secrets_are_taken_out_of_everything_that_was_said():
         tool_calls=[{"name": "login", "args": {"token": key}, "id": "c2"}],
         additional_kwargs={"note": key},
     )
-    failure = failed(call(given), PermissionError(f"bad key {key}"), result(answer), entry_id="e", duration=1.0)
+    failure = ended(call(given), result(answer), entry_id="e", duration=1.0, error=PermissionError(f"bad key {key}"))
 
     clean = without_secrets(failure, redact_value)
 
@@ -415,9 +382,3 @@ def test_secrets_are_taken_out_of_everything_that_was_said():
     assert clean.messages[0].text == clean.prompt
     assert json.loads(clean.messages[-1].tool_calls[0].arguments) == {"token": "***"}
     assert clean.error == "PermissionError: bad key ***"
-
-
-def test_a_long_history_is_told_whole():
-    history = convert_to_messages([("user" if n % 2 else "assistant", f"line {n}") for n in range(500)])
-
-    assert [each.text for each in entry(history).messages[:-1]] == [f"line {n}" for n in range(500)]

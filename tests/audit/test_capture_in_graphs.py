@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.runnables import RunnableLambda
 from langgraph.checkpoint.memory import InMemorySaver
@@ -22,7 +20,7 @@ from langchain_agentmem.audit.model_call_capture import UNFINISHED
 from langchain_agentmem.base.namespaces import range_of
 
 from .entries import read
-from .test_handler import Scripted, agent_script, weather
+from .test_handler import Scripted
 
 
 @pytest.fixture
@@ -113,21 +111,6 @@ class TestAChat:
             (thread, "one two", "Well, one two") for thread in ("a", "b")
         ]
 
-    async def test_awaited(self, memory, trail, handler):
-        await chat(memory.checkpointer).ainvoke(say("one"), within(handler, "a"))
-        assert [each.reply for each in await trail.alast()] == ["Well, one"]
-
-    def test_an_agent_with_tools(self, memory, trail, handler):
-        agent = create_agent(Scripted(script=agent_script), [weather], checkpointer=memory.checkpointer)
-        agent.invoke(say("What is the weather in Rome?"), within(handler, "t"))
-
-        asked, answered = trail.last()
-        assert asked.messages[-1].tool_calls[0].name == "weather"
-        assert [each.role for each in answered.messages] == ["user", "assistant", "tool", "assistant"]
-        assert answered.reply == "It is Sunny in Rome."
-        assert asked.prompt == answered.prompt == "What is the weather in Rome?"
-        assert (asked.junk, answered.junk) == ((), ())
-
     def test_small_talk_is_hidden_as_of_exchanges(self, memory, trail, handler):
         model = Scripted(script=lambda messages: "You're welcome!")
         chat(memory.checkpointer, model).invoke(say("thanks!"), within(handler, "t"))
@@ -159,13 +142,6 @@ class TestAChat:
         (entry,) = trail.last()
         assert entry.prompt == "Where is Ann?"
         assert trail.verify().ok
-
-    def test_calls_are_found_and_the_same_search_finds_no_more_than_before(self, memory, trail, handler):
-        graph = chat(memory.checkpointer, Scripted(script=lambda messages: "The heron nests by the lake."))
-        graph.invoke(say("Where does the heron nest?"), within(handler, "t"))
-        assert memory.search("heron") == []
-        (found,) = memory.search("heron", kinds=["audit"])
-        assert found.value == trail.last()[0]
 
 
 @pytest.mark.sqlite_suffices
@@ -240,15 +216,6 @@ class TestManyAtOnce:
             assert [len(each.messages) for each in mine] == [2, 4, 6]
         assert len(entries) == 18
         assert memory.verify().ok
-
-    async def test_graphs_in_tasks(self, memory, trail, handler):
-        graph = chat(memory.checkpointer)
-        runs = [graph.ainvoke(say(f"Number {number}"), within(handler, f"t{number}")) for number in range(25)]
-        await asyncio.gather(*runs)
-        assert {(each.thread_id, each.prompt) for each in trail.last(99)} == {
-            (f"t{number}", f"Number {number}") for number in range(25)
-        }
-        assert (await memory.averify()).ok
 
 
 def test_a_long_chat_costs_what_was_said(new_database):

@@ -1,5 +1,6 @@
 """Whatever is changed, removed, moved or added behind the trail's back is found, and said in a sentence."""
 
+from functools import partial
 from hashlib import blake2b
 
 import pytest
@@ -118,6 +119,10 @@ class TestWhatIsFound:
         assert any("does not follow" in each for each in found)
         assert any("is not what was stored" in each for each in found)
 
+    def test_a_changed_link_breaks_the_chain(self, filled, raw):
+        raw(filled, "update audit set link = (select link from audit where sequence = 1) where sequence = 2")
+        assert any("does not follow" in each for each in problems(filled))
+
     def test_a_message_of_a_call(self, filled, raw):
         raw(filled, "update audit_message set key = 'm-9-hello' where number = 1")
         found = problems(filled)
@@ -158,6 +163,8 @@ class TestWhatIsFound:
     def test_a_head_that_is_another_or_none(self, filled, raw):
         raw(filled, "update audit_head set link = (select link from audit where sequence = 5)")
         assert problems(filled) == ["what is noted of the end of the chain does not fit its last entry"]
+        raw(filled, "update audit_head set sequence = 99")
+        assert problems(filled)
         raw(filled, "delete from audit_head")
         assert problems(filled) == ["nothing is noted of where the chain of the audit trail ends"]
 
@@ -264,11 +271,11 @@ class TestDamage:
                 read(filled, each, "", number)
         assert read(filled, audit_store.last, "", 9, kinds=["todo", "exchange"])
         write(filled, audit_store.settle)
-        assert write(filled, audit_store.judge, "", lambda *_: ["all"]).changed >= 6
+        assert write(filled, audit_store.judge, "", lambda *_: ["all"]).entries >= 6
         add(filled, entry("later", "on"))
         assert len(filled.search("later", kinds=["audit"])) == 1
         write(filled, audit_store.archive, *EVERYWHERE, 2**62)
-        write(filled, audit_store.unarchive, *EVERYWHERE)
+        write(filled, partial(audit_store.archive, undo=True), *EVERYWHERE)
         assert len(problems(filled)) == 1
         assert filled.erase(conversation_id="c").audit == 4
         assert problems(filled) == []

@@ -1,4 +1,4 @@
-"""The file of OPUS is read whole or damaged, and what is damaged is kept."""
+"""The file of the original audit memory is read whole or damaged, and what is damaged is kept."""
 
 from __future__ import annotations
 

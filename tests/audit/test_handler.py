@@ -175,11 +175,6 @@ class TestEveryWayToCall:
         assert UUID(entry.run_id)
         assert (entry.extra["tags"], entry.extra["name"], entry.extra["provider"]) == (["mine"], "greet", "scripted")
 
-    async def test_awaited(self, trail, heard):
-        await Scripted().ainvoke("hello", heard)
-
-        assert trail.said == [("hello", "Well, hello")]
-
     def test_streamed(self, trail, heard):
         words = [each.text for each in Scripted().stream("one two", heard)]
 
@@ -207,12 +202,6 @@ class TestEveryWayToCall:
         Scripted().generate([[HumanMessage("a")], [HumanMessage("b")]], callbacks=[handler])
 
         assert trail.said == [("a", "Well, a"), ("b", "Well, b")]
-
-    def test_several_answers(self, trail, heard):
-        Scripted(script=lambda messages: [AIMessage("One."), AIMessage("Two.")]).invoke("hi", heard)
-
-        assert [each.text for each in trail[0].messages] == ["hi", "One.", "Two."]
-        assert trail[0].extra["answers"] == 2
 
     @pytest.mark.parametrize("bind", ["model", "config", "both"])
     def test_however_the_handler_is_given_it_hears_once(self, trail, handler, heard, bind):
@@ -287,14 +276,6 @@ class TestGraphs:
         given, answered = trail[0].messages
         assert [each.text for each in trail[1].messages[:2]] == ["one", "Well, one"]
         assert trail[1].messages[:2] == (given, answered)  # known again, ids and all
-
-    async def test_the_same_awaited(self, trail, heard):
-        graph = chat_graph(Scripted())
-
-        await graph.ainvoke({"messages": [("user", "one")]}, {**heard, "configurable": {"thread_id": "t1"}})
-
-        assert trail.said == [("one", "Well, one")]
-        assert trail[0].thread_id == "t1"
 
     def test_an_agent_with_tools(self, trail, heard):
         agent = create_agent(Scripted(script=agent_script), [weather], name="clerk", checkpointer=InMemorySaver())
@@ -451,7 +432,8 @@ class TestCallsThatDoNotEndWell:
             list(Scripted(script=lambda messages: "The answer is FAIL").stream("hi", heard))
 
         assert (trail[0].reply, trail[0].error) == ("The answer is ", "ConnectionError: cut off")
-        assert trail[0].extra["partial"] is True
+        assert (trail[0].extra["partial"], trail[0].extra["answers"]) == (True, 1)
+        assert trail[0].duration >= 0
 
     def test_a_stream_that_is_left(self, trail, heard):
         stream = Scripted(script=lambda messages: "one two three").stream("hi", heard)

@@ -10,13 +10,12 @@ import pytest
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.audit import audit_report, audit_store
 from langchain_agentmem.audit.audit_report import examining, usual
-from langchain_agentmem.audit.audit_rows import EntryDraft
 from langchain_agentmem.audit.audit_trail import AuditTrail
 from langchain_agentmem.audit.junk_rules import RULES, JunkRule
 from langchain_agentmem.base.namespaces import range_of
 from langchain_agentmem.language_models.model_calls import perform
 
-from .entries import add, call, entry, todo
+from .entries import SENTENCES, add, add_all, call, entry, todo
 
 NOW = datetime(2026, 3, 31, 12, 0, tzinfo=UTC)
 
@@ -26,10 +25,6 @@ def quick():
     """A memory on the engine at hand that is quickest, where both would do the same."""
     with AgentMemory(":memory:", clock=lambda: NOW) as memory:
         yield memory
-
-
-def add_all(memory, entries, path=""):
-    memory.database.engine.write(lambda: audit_store.add(path, [EntryDraft(each) for each in entries]))
 
 
 def report(memory, namespace=(), **options):
@@ -219,18 +214,7 @@ class TestPatterns:
 
 @pytest.mark.sqlite_suffices
 class TestTodos:
-    @pytest.mark.parametrize(
-        ("text", "reply"),
-        [
-            ("Fix the build system", "I fixed the build system: the cache was stale."),
-            ("We should add tests for the parser", "Sure. The parser tests are done. Anything else?"),
-            ("I want to document the deployment pipeline", "The deployment pipeline is now documented — implemented."),
-            (
-                "Create a backup script for the photos",
-                "Created the script.\n- The backup script for photos is finished",
-            ),
-        ],
-    )
+    @pytest.mark.parametrize(("text", "reply"), SENTENCES["done"])
     def test_one_that_a_later_reply_says_is_done_is_suggested_with_its_words(self, quick, text, reply):
         made, said = todo(text, created_at=before(days=3)), entry("How far are you?", reply, created_at=before(days=1))
         add(quick, made, said)
@@ -241,18 +225,7 @@ class TestTodos:
         assert sign.quote in " ".join(reply.split())
         assert f"done, it seems: {said.id} says:" in str(found)
 
-    @pytest.mark.parametrize(
-        "reply",
-        [
-            "The build system is not fixed yet.",
-            "I will have the build system fixed tomorrow.",
-            "Have you fixed the build system?",
-            "I fixed the login page.",
-            "The build system needs a cache.",
-            "I fixed the login page. The build system is next.",
-            "",
-        ],
-    )
+    @pytest.mark.parametrize("reply", SENTENCES["not_done"])
     def test_one_that_nothing_says_is_done_is_not(self, quick, reply):
         add(quick, todo("Fix the build system", created_at=before(days=3)), entry(reply=reply, created_at=NOW))
         [found] = report(quick).todos

@@ -9,16 +9,15 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.audit import audit_report, audit_store
+from langchain_agentmem.audit import audit_report
 from langchain_agentmem.audit import audit_report as module
 from langchain_agentmem.audit.audit_report import Insights, Success, learning
-from langchain_agentmem.audit.audit_rows import EntryDraft
 from langchain_agentmem.audit.audit_trail import AuditTrail
 from langchain_agentmem.base.namespaces import range_of
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.language_models.model_calls import NO_STREAM, perform
 
-from .entries import add, call, entry
+from .entries import SENTENCES, add, add_all, call, entry
 
 pytestmark = pytest.mark.sqlite_suffices
 
@@ -28,10 +27,6 @@ def quick():
     """A memory on the engine at hand that is quickest, where both would do the same."""
     with AgentMemory(":memory:") as memory:
         yield memory
-
-
-def add_all(memory, entries, path=""):
-    memory.database.engine.write(lambda: audit_store.add(path, [EntryDraft(each) for each in entries]))
 
 
 def learned(memory, namespace=(), **options):
@@ -67,52 +62,12 @@ class TestSuccess:
         assert (found.rate, found.because) == (0.75, {"corrected": 1, "thanked": 1, "went on": 2})
         assert "Success: 75.0%; 4 of 6 prompts have an end that is known; corrected 1;" in str(learned(memory))
 
-    @pytest.mark.parametrize(
-        "complaint",
-        [
-            "No, I meant the apple tree.",
-            "no",
-            "Nope.",
-            "That's wrong.",
-            "That's not right, it must be 43",
-            "It isn\u2019t working",
-            "This does not work",
-            "It still doesn't compile",
-            "still broken",
-            "Still the same error",
-            "Wrong file!",
-            "Not what I asked for.",
-            "You forgot the last one",
-            "You didn't read the file",
-            "I said blue, not green",
-            "I asked for a table",
-            "Try again",
-            "please try again, slower",
-            "Undo that",
-            "Hm, actually no",
-        ],
-    )
+    @pytest.mark.parametrize("complaint", SENTENCES["complaints"])
     def test_a_prompt_that_corrects_or_complains_says_that_the_one_before_failed(self, quick, complaint):
         found = success(quick, ("Paint it", "Painted."), (complaint, "Sorry."))
         assert (found.failed, found.because) == (1, {"corrected": 1})
 
-    @pytest.mark.parametrize(
-        "further",
-        [
-            "No problem. And the next one?",
-            "No thanks, that is all",
-            "No, thank you",
-            "Now do the same for the door",
-            "What is not allowed there?",
-            "Is there a way to undo a commit?",
-            "How did you do that?",
-            "Why does the test fail?",
-            "What if it does not rain?",
-            "Nothing else",
-            "Note that the gate is red. Paint it.",
-            "Great! And the roof?",
-        ],
-    )
+    @pytest.mark.parametrize("further", SENTENCES["going_on"])
     def test_any_other_prompt_says_that_it_went_well(self, quick, further):
         found = success(quick, ("Paint it", "Painted."), (further, "Fine, that is painted too."))
         assert (found.succeeded, found.failed) == (1, 0)
@@ -120,30 +75,11 @@ class TestSuccess:
     def test_a_no_that_answers_a_question_is_no_complaint(self, quick):
         assert success(quick, ("Delete it", "Shall I keep a copy?"), ("No", "Deleted.")).succeeded == 1
 
-    @pytest.mark.parametrize(
-        "reply",
-        [
-            "I was unable to open the file.",
-            "I'm sorry, but I couldn't find it.",
-            "Sorry, I can't do that.",
-            "I don't have access to your calendar.",
-            "Error: no such table",
-            "Something went wrong.",
-            "Unfortunately it could not be deployed.",
-        ],
-    )
+    @pytest.mark.parametrize("reply", SENTENCES["giving_up"])
     def test_a_reply_that_gives_up_failed_though_the_user_goes_on(self, quick, reply):
         assert success(quick, ("Do it", reply), ("Then do that", "Done.")).because == {"gave up": 1}
 
-    @pytest.mark.parametrize(
-        "reply",
-        [
-            "I'm sorry to hear that. Here is a plan.",
-            "The login fails since the token is old; I renewed it.",
-            "You can't miss it: it is behind the barn.",
-            "Errors are logged to the file that you name.",
-        ],
-    )
+    @pytest.mark.parametrize("reply", SENTENCES["speaking_of_failures"])
     def test_a_reply_that_only_speaks_of_failures_did_not_fail(self, quick, reply):
         assert success(quick, ("Do it", reply), ("Then do that", "Done.")).failed == 0
 

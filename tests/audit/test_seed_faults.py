@@ -1,4 +1,4 @@
-"""What went wrong with the memory of OPUS, and does not here: one test, or more, for each fault found in it."""
+"""What went wrong with the original audit memory, and does not here: one test, or more, for each fault found in it."""
 
 from __future__ import annotations
 

@@ -139,6 +139,10 @@ class TestDamage:
         {"messages": "1"}, {"body": None}, {"body": {}}, {"body": {"prompt": 1, "reply": ""}},
         {"body": {"said": 9, "answered": 1}}, {"body": {"prompt": "a", "said": 0, "reply": "b"}},
         {"body": {"prompt": "a", "reply": "b", "extra": [1]}}, {"body": {"prompt": "a", "reply": "b", "tokens": 5}},
+        {"body": {"prompt": "a", "reply": "b", "tokens": [1]}}, {"body": {"prompt": "a", "reply": "b", "tokens": "ab"}},
+        {"body": {"prompt": "a", "reply": "b", "tokens": [True, 1.5]}},
+        {"body": {"prompt": "a", "reply": "b", "duration": "long"}}, {"body": {"said": 0.5, "answered": 1}},
+        {"body": {"said": 0.0, "answered": 1}}, {"messages": [[1, 2**40 - 1]]}, {"messages": [[1, 2]] * 1000},
     )  # fmt: skip
 
     @pytest.fixture
@@ -149,7 +153,7 @@ class TestDamage:
             memory.export(path)
         return lines(path)
 
-    @pytest.mark.parametrize("damage", DAMAGE, ids=str)
+    @pytest.mark.parametrize("damage", DAMAGE, ids=lambda damage: str(damage)[:60])
     def test_a_damaged_entry_imports_nothing(self, told, new_database, tmp_path, damage):
         at = next(n for n, each in enumerate(told) if each.get("kind") == "call")
         told[at] |= damage
