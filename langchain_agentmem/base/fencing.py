@@ -133,7 +133,7 @@ _TOKENS = re.compile(
     rf"<(?={_BEFORE}(?i:(?:core_|recalled_)?memory(?:_update|_results)?){_AFTER})"
     rf"|<(?={_BEFORE}(?i:{_NAMES})(?=[\s/>])[^>]{{0,80}}>|/?s>)"
     r"|<(?=[|\uff5c][^>\n]{1,60}[|\uff5c]>)"
-    r"|\[(?=/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS)\])"
+    r"|\[(?=/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS)(?:\]|\Z))"  # a label closes it
 )
 
 

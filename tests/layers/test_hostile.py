@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from langchain_core.messages import HumanMessage
 
 from langchain_agentmem.base.fencing import fenced, harmless, unfenced
@@ -127,6 +127,7 @@ def assert_final_is_ours(text):
 
 class TestAnyText:
     @given(TEXTS)
+    @example("[INST")
     @settings(max_examples=300, deadline=None)
     def test_it_stays_in_its_line_its_block_and_its_item(self, text):
         told = shown(text)
