@@ -173,7 +173,7 @@ class Witness(World):
 
     def looked(self, config: Any, moment: str, expected: Sequence[str], got: Any) -> None:
         configurable = config["configurable"]
-        thread, steps = configurable["thread_id"], configurable["checkpoint_map"]
+        steps = configurable["checkpoint_map"]
         if not self.counts(config):
             return
         wrong = [*got.wrong, *differing("a search", set(got.found), got.ids)]

@@ -439,7 +439,10 @@ class TestMoving:
         another.import_(exported)
         for asked in ("quinces", "medlars", "somebody said three", "moved", "please do one", "thing"):
             mine, theirs = (
-                [(each.kind, each.id, each.text, each.conversation_id, each.namespace) for each in memory.search(asked, everything=True)]
+                [
+                    (each.kind, each.id, each.text, each.conversation_id, each.namespace)
+                    for each in memory.search(asked, everything=True)
+                ]
                 for memory in (filled, another)
             )
             assert sorted(mine) == sorted(theirs)
