@@ -13,6 +13,7 @@ with `a`. It may be shared by any number of threads and tasks.
 from __future__ import annotations
 
 import asyncio
+import copy
 import inspect
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -29,8 +30,6 @@ from langchain_agentmem.base.namespaces import (
     config_given,
     configurable_of,
     id_of,
-    resolve,
-    running_config,
     scopes_given,
 )
 from langchain_agentmem.base.safe_repr import safe_repr
@@ -170,6 +169,29 @@ class AgentMemory(Maintenance, Closing):
         return f"AgentMemory({safe_repr(self.database.engine.path)})"
 
     # -- parts -------------------------------------------------------------------------------------------------
+
+    def within(self, namespace: Sequence[str] | None = None, /, **keys: str) -> AgentMemory:
+        """The whole of this memory inside one namespace, out of which nothing leads: one user's, for a server.
+
+        `memory.within(("users", "ada"))`, or `memory.within(user_id="ada")` for a template. What names no namespace is
+        that one's: searches, layers, facts, conversations, sessions, the audit trail, tools, statistics, exports and
+        erasures. The namespaces of its `store` begin there: `within(("users", "ada")).store` has in `("notes",)` what
+        the whole memory's store has in `("users", "ada", "notes")`. Graphs with its checkpointer need name no user. It
+        uses this memory's database: closing it closes nothing.
+
+        Args:
+            namespace: The namespace.
+            **keys: The keys of the template, in place of it.
+
+        Raises:
+            InvalidInput: Neither or both are given, this cannot be a namespace, the template has no such key, or it
+                lies out of the namespace that this memory is within.
+        """
+        inside = copy.copy(self)
+        for name in vars(type(self)):
+            vars(inside).pop(name, None)  # parts that were made already look at all of it
+        inside.database = self.database.within(self.database.scopes.narrowed(namespace, keys))
+        return inside
 
     def conversation(
         self,
@@ -484,7 +506,7 @@ class AgentMemory(Maintenance, Closing):
         from langchain_agentmem.language_models.tool_factory import chosen  # noqa: PLC0415 - who needs it pays
         from langchain_agentmem.layers.layer_tools import SMALL_SET, layer_tools  # noqa: PLC0415
 
-        conversation_id, namespace = _conversation_named(branch_or_config)
+        conversation_id, namespace = self._conversation_named(branch_or_config)
         dropped = dropped_tools(self, conversation_id=conversation_id, namespace=namespace)
         layers = layer_tools(self, branch_or_config)
         facts = fact_tools(self, branch_or_config)
@@ -609,18 +631,26 @@ class AgentMemory(Maintenance, Closing):
 
     def _whose(self, given: Any, namespace: Sequence[str] | None, scope: str) -> str | ThreadPoint:
         """The branch or thread that is meant: without a word the run's, else main."""
-        if given is None and (namespace is not None or running_config() is None):
+        if given is None and (namespace is not None or not self.database.scopes.leads_here()):
             given = MAIN
         return given if isinstance(given, str) else self._thread(given, scope)
 
+    def _conversation_named(self, given: str | Mapping[str, Any] | None) -> tuple[str | None, Namespace | None]:
+        """The conversation that an id or a config names, and the namespace, if it says so."""
+        if given is None or isinstance(given, str):
+            return given, None
+        thread = configurable_of(given).get("thread_id")
+        if thread is None:
+            raise InvalidInput(f"Give the id of a conversation or a config with a thread_id, not {safe_repr(given)}.")
+        return id_of(thread, "conversation"), self.database.scopes.resolve(None, given)
+
     def _thread(self, given: Any, scope: str = "shared") -> ThreadPoint:
         """The thread that a config, a runtime or the running config names."""
-        from langchain_agentmem.rewinding.graph_runs import runs_of  # noqa: PLC0415 - who needs it pays
-        from langchain_agentmem.rewinding.thread_memory import thread_point  # noqa: PLC0415
+        from langchain_agentmem.rewinding.thread_memory import thread_point  # noqa: PLC0415 - who needs it pays
 
         if scope not in ("shared", "thread"):
             raise InvalidInput(f'scope is "shared" or "thread", not {safe_repr(scope)}.')
-        return thread_point(runs_of(self.database), given, alone=scope == "thread")
+        return thread_point(self.database, given, alone=scope == "thread")
 
 
 def _made(otherwise: str, make: Callable[..., T], /, *given: Any, **options: Any) -> T:
@@ -630,13 +660,3 @@ def _made(otherwise: str, make: Callable[..., T], /, *given: Any, **options: Any
     except TypeError as error:
         raise InvalidInput(f"{otherwise}: {error}.") from error
     return make(*given, **options)
-
-
-def _conversation_named(given: str | Mapping[str, Any] | None) -> tuple[str | None, Namespace | None]:
-    """The conversation that an id or a config names, and the namespace, if it says so."""
-    if given is None or isinstance(given, str):
-        return given, None
-    thread = configurable_of(given).get("thread_id")
-    if thread is None:
-        raise InvalidInput(f"Give the id of a conversation or a config with a thread_id, not {safe_repr(given)}.")
-    return id_of(thread, "conversation"), resolve(None, given)

@@ -78,7 +78,7 @@ from langchain_agentmem.audit.legacy_json import (
 )
 from langchain_agentmem.base.clock import moment, time_given
 from langchain_agentmem.base.files import path_of_file
-from langchain_agentmem.base.namespaces import id_of, path_of, range_of, resolve
+from langchain_agentmem.base.namespaces import id_of, path_of, range_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.language_models.model_calls import Do, Run, Shown, Work, aperform, both, perform
@@ -310,7 +310,7 @@ class AuditTrail:
         from langchain_agentmem.audit.model_call_capture import AuditHandler  # noqa: PLC0415 - it loads LangChain
 
         database = self._database
-        make = partial(AuditHandler, self._record, database.new_id, database.clock)
+        make = partial(AuditHandler, self._record, database.new_id, database.clock, scopes=database.scopes)
         try:
             inspect.signature(make).bind(**options)
         except TypeError as error:
@@ -500,7 +500,8 @@ class AuditTrail:
         yield Do(partial(import_module, "langchain_agentmem.audit.audit_report"))  # too slow for a loop
         from langchain_agentmem.audit.audit_report import examining  # noqa: PLC0415 - who needs it pays
 
-        work = examining(*range_of(resolve(self._namespace)), clock=self._database.clock, rules=self._rules)
+        where = range_of(self._database.scopes.resolve(self._namespace))
+        work = examining(*where, clock=self._database.clock, rules=self._rules)
         return (yield from self._shown("report", work, _show_health))
 
     report, areport = both(report_work)
@@ -516,7 +517,7 @@ class AuditTrail:
         yield Do(partial(import_module, "langchain_agentmem.audit.audit_report"))  # too slow for a loop
         from langchain_agentmem.audit.audit_report import learning  # noqa: PLC0415 - who needs it pays
 
-        work = learning(*range_of(resolve(self._namespace)), timezone=timezone)
+        work = learning(*range_of(self._database.scopes.resolve(self._namespace)), timezone=timezone)
         return (yield from self._shown("insights", work, _show_insights, timezone=str(timezone)))
 
     insights, ainsights = both(insights_work)
@@ -662,7 +663,7 @@ class AuditTrail:
         kept: Path | None = None
         if loaded.damaged:
             kept = yield Do(partial(put_aside, source, self._database.clock()))
-        namespace = resolve(self._namespace)
+        namespace = self._database.scopes.resolve(self._namespace)
         drafts: list[EntryDraft] = yield Do(
             partial(drafts_of, loaded.entries, namespace, self._database.clock(), self._judged)
         )
@@ -670,7 +671,7 @@ class AuditTrail:
         return Imported(added, len(drafts) - added, tuple(loaded.lost), kept, tuple(loaded.notes))
 
     def _path(self) -> str:
-        return path_of(resolve(self._namespace))
+        return path_of(self._database.scopes.resolve(self._namespace))
 
     def _drafted(
         self,
@@ -682,7 +683,7 @@ class AuditTrail:
         mark: str | None = None,
         **fields: Any,
     ) -> tuple[str, EntryDraft]:
-        namespace = resolve(self._namespace)
+        namespace = self._database.scopes.resolve(self._namespace)
         entry = AuditEntry(
             id=self._database.new_id(),
             kind=kind,
@@ -701,15 +702,15 @@ class AuditTrail:
 
     def _record(self, entry: AuditEntry) -> None:
         """Add a model call. Its namespace is that of its run, unless the trail has one."""
-        if self._namespace is not None:
-            entry = replace(entry, namespace=resolve(self._namespace))
+        if self._namespace is not None or self._database.scopes.within is not None:
+            entry = replace(entry, namespace=self._database.scopes.resolve(self._namespace))
         draft = EntryDraft(self._judged(entry))
         self._database.write("audit.add", partial(audit_store.add, path_of(entry.namespace), [draft]), *_told(draft))
 
     def _where(self, **given: Any) -> Thunk:
         """What a trace shows of a step on this trail: whose it is, and what was given."""
         return lambda: {
-            "namespace": resolve(self._namespace),
+            "namespace": self._database.scopes.resolve(self._namespace),
             **{name: value for name, value in given.items() if value is not None},
         }
 

@@ -52,7 +52,7 @@ from langchain_agentmem.base import concurrency
 from langchain_agentmem.base.clock import Clock, NewId, new_uuid, utc_now
 from langchain_agentmem.base.encoding import MAX_DEPTH, is_plain, to_plain
 from langchain_agentmem.base.events import FirstFailures
-from langchain_agentmem.base.namespaces import CONFIG_KEY, LONGEST_ID, Namespace, id_of, resolve, running_config
+from langchain_agentmem.base.namespaces import CONFIG_KEY, LONGEST_ID, Namespace, Scopes, id_of, running_config
 from langchain_agentmem.base.redaction import redact_value
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput, MessageError
@@ -312,6 +312,7 @@ def begun(
     metadata: Any = None,
     params: Any = None,
     configurable: Any = None,
+    scopes: Scopes = Scopes(),  # noqa: B008 - a value
 ) -> CapturedCall:
     """A model call, as it begins.
 
@@ -325,6 +326,7 @@ def begun(
         metadata: Its metadata, in which LangGraph names thread and node. Default None.
         params: What the model is called with. Default None.
         configurable: That of the surrounding config, for what metadata does not say. Default None.
+        scopes: How these lead to a namespace. Default: only where they name it.
     """
     metadata, params, configurable = _mapped(metadata), _mapped(params), _mapped(configurable)
     extra: dict[str, Any] = {
@@ -339,14 +341,16 @@ def begun(
         "settings": {key[3:]: metadata[key] for key in _SETTINGS if metadata.get(key) is not None},
         "metadata": {key: value for key, value in metadata.items() if not _is_bookkeeping(key)},
     }
-    places = {key: _first((metadata, configurable), (key,)) for key in ("thread_id", "conversation_id", CONFIG_KEY)}
+    names = ("thread_id", "conversation_id", CONFIG_KEY, "langgraph_auth_user_id", *scopes.keys)
+    places = {key: _first((metadata, configurable), (key,)) for key in names}
+    places["__pregel_runtime"] = configurable.get("__pregel_runtime")
     thread_id = _usable_id(places, "thread_id", extra)
     return CapturedCall(
         run_id=run_id,
         created_at=created_at,
         messages=tuple(map(message_of, given)),
         parent_run_id=parent_run_id,
-        namespace=_usable_namespace(places, extra),
+        namespace=_usable_namespace(places, extra, scopes),
         conversation_id=_usable_id(places, "conversation_id", extra) or thread_id,
         thread_id=thread_id,
         model=_name((params, {"model": metadata.get("ls_model_name")})),
@@ -482,13 +486,12 @@ def _usable_id(places: Mapping[str, Any], key: str, extra: dict[str, Any]) -> st
         return text[:LONGEST_ID].strip() or None
 
 
-def _usable_namespace(places: Mapping[str, Any], extra: dict[str, Any]) -> Namespace:
+def _usable_namespace(places: Mapping[str, Any], extra: dict[str, Any], scopes: Scopes) -> Namespace:
     """The namespace; the root, which nobody else sees into, where what was said is none."""
-    given = places[CONFIG_KEY]
     try:
-        return resolve(given, {})
+        return scopes.resolve(None, {"configurable": places})
     except Exception:  # noqa: BLE001 - as above
-        extra["namespace"] = given
+        extra["namespace"] = places[CONFIG_KEY]
         return ()
 
 
@@ -605,6 +608,7 @@ class AuditHandler(BaseCallbackHandler):
             one without them. Where that fails, only that there was a call is written. Default False: a complete trail.
         timer: Seconds that only go forward.
         most_open: How many calls may be under way at once. Default: `MOST_OPEN`.
+        scopes: How a run's config leads to its namespace. Default: only where it names it.
 
     Raises:
         InvalidInput: `record` cannot be called, `redact` is neither, or `most_open` is no positive number.
@@ -624,6 +628,7 @@ class AuditHandler(BaseCallbackHandler):
         redact: bool | Callable[[str], str] = False,
         timer: Callable[[], float] = time.perf_counter,
         most_open: int = MOST_OPEN,
+        scopes: Scopes = Scopes(),  # noqa: B008 - a value
     ) -> None:
         if not callable(record):
             raise InvalidInput(f"{safe_repr(record)} cannot record calls. Give a function that takes an AuditEntry.")
@@ -636,6 +641,7 @@ class AuditHandler(BaseCallbackHandler):
         self._clock = clock
         self._timer = timer
         self._most_open = most_open
+        self._scopes = scopes
         self._clean = cleaner_of(redact)
         self._failures = FirstFailures(logger)
         self._lock = concurrency.lock()
@@ -718,6 +724,7 @@ class AuditHandler(BaseCallbackHandler):
                 metadata=told.get("metadata"),
                 params=told.get("invocation_params"),
                 configurable=config.get("configurable"),
+                scopes=self._scopes,
             )
             found = _Open(call, self._timer(), self._watch(run_id, key))
             with self._lock:

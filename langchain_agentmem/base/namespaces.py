@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 from uuid import UUID
 
@@ -30,6 +30,7 @@ LONGEST_LABEL = 200
 LONGEST_PATH = 2_000
 LONGEST_ID = 500
 
+_OURS = "agentmem_"
 _KEY = re.compile(r"\{(\w+)\}")
 _END = "\x1f"
 _AFTER_END = "\x20"
@@ -96,22 +97,6 @@ def id_of(value: Any, what: str, error: type[InvalidInput] = InvalidInput) -> st
     return text
 
 
-def resolve(given: Any, config: Mapping[str, Any] | None = None) -> Namespace:
-    """The namespace that a call means: the given one, else that of the run it is made in, else the root.
-
-    Args:
-        given: What the caller said; None or an empty tuple for nothing.
-        config: The run's config, where the caller has it. Default: that of the run this is called in.
-
-    Raises:
-        InvalidInput: It is not a tuple of usable labels.
-    """
-    if given is None or (isinstance(given, tuple | list) and not given):
-        config = config if config is not None else running_config()
-        given = configurable_of(config).get(CONFIG_KEY, ())
-    return namespace_of(path_of(given))
-
-
 class Scopes(NamedTuple):
     """Who remembers for whom: how a call is led to the namespace whose threads share their memory.
 
@@ -120,15 +105,40 @@ class Scopes(NamedTuple):
             Default: none, and a config names its namespace itself.
         bare_threads: Whether a config that lacks the keys means the only thread of its id. Default: no.
         keeps: Whether a scope keeps what a thread taught it when the thread is deleted. Default: yes.
+        within: The namespace out of which nothing leads. Default: none.
+        home: Gives the namespace of the thread that a run loaded, whose config lacks the keys. Default: the root.
     """
 
     template: Namespace | None = None
     bare_threads: bool = False
     keeps: bool = True
+    within: Namespace | None = None
+    home: Callable[[Mapping[str, Any]], Namespace] = lambda _: ()
 
     def shared(self, path: str) -> bool:
         """Whether the threads of a namespace see each other: not in the root, unless the template says so."""
         return bool(path) or self.template == ()
+
+    def narrowed(self, namespace: Any, keys: Mapping[str, Any]) -> Scopes:
+        """The same within a namespace, out of which nothing leads.
+
+        Args:
+            namespace: The namespace; None where the keys lead to it.
+            keys: What the keys of the template stand for.
+
+        Raises:
+            InvalidInput: It is not a tuple of usable labels, lies elsewhere than this may lead to, or neither or both
+                are given.
+        """
+        if (namespace is None) == (not keys):
+            raise InvalidInput('Name one namespace: within(("users", "ada")), or a template\'s key, user_id="ada".')
+        if namespace is not None:
+            return self._replace(within=self._inside(namespace))
+        if unknown := set(keys) - set(self.keys):
+            raise InvalidInput(
+                f"The template {safe_repr(self.template)} has no key {', '.join(map(safe_repr, sorted(unknown)))}."
+            )
+        return self._replace(within=self._inside(self._filled({key: id_of(keys[key], key) for key in keys})))
 
     def resolve(self, given: Any, config: Any = None, *, bare: bool = False) -> Namespace:
         """The namespace that a call means: the given one, else that of its run.
@@ -139,34 +149,84 @@ class Scopes(NamedTuple):
             bare: Whether nothing needs to be named: then every namespace is meant, as the root.
 
         Raises:
-            InvalidInput: It is not a tuple of usable labels, the config lacks a key of the template, or names another
-                namespace than the template.
+            InvalidInput: It is not a tuple of usable labels, lies out of what this may lead to, the config lacks a key
+                of the template, or names another namespace than the template.
         """
-        if self.template is None or (given is not None and given not in ((), [])):
-            return resolve(given, config)
+        if given is not None and not (isinstance(given, tuple | list) and not given):
+            return self._inside(given)
+        if self.within is not None:
+            said = self.said(config)
+            if said is not None and said != self.within:
+                raise InvalidInput(
+                    f"The config leads to {safe_repr(said)}; this is the memory of {safe_repr(self.within)}."
+                )
+            return self.within
         config = config if config is not None else running_config()
+        said = self.said(config)
+        if said is not None:
+            return said
+        if self.template is None:
+            return ()
         configurable = configurable_of(config)
+        if bare or (self.bare_threads and "thread_id" in configurable):
+            return self.home(configurable)
+        missing = [key for key in self.keys if _value(key, configurable) is None]
+        example = ", ".join(f'"{key}": "…"' for key in missing)
+        raise InvalidInput(
+            f"The namespace {self.template!r} needs {', '.join(missing)}: say it in the config, "
+            f'{{"configurable": {{{example}}}}}, or with memory.within({", ".join(f"{key}=…" for key in missing)}).'
+        )
+
+    def said(self, config: Any) -> Namespace | None:
+        """The namespace that a config says itself, by its name or by the keys of the template; None where it does not.
+
+        Args:
+            config: The config; None says nothing.
+
+        Raises:
+            InvalidInput: It is none, says two things, or has a key that begins as ours do and is none.
+        """
+        configurable = configurable_of(config)
+        for key in configurable:
+            if isinstance(key, str) and key.startswith(_OURS) and key != CONFIG_KEY:
+                raise InvalidInput(f"A config has no key {safe_repr(key)}; a namespace is named by {CONFIG_KEY!r}.")
         named = configurable.get(CONFIG_KEY)
-        keys = [key for label in self.template for key in _KEY.findall(label)]
-        values = {key: _value(key, configurable) for key in keys}
-        missing = [key for key, value in values.items() if value is None]
-        if missing:
-            if named is not None and self.bare_threads:
-                return resolve(None, config)
-            if bare or (self.bare_threads and "thread_id" in configurable):
-                return ()
-            example = ", ".join(f'"{key}": "…"' for key in missing)
-            raise InvalidInput(
-                f"The namespace {self.template!r} needs {', '.join(missing)}: say it in the config, "
-                f'{{"configurable": {{{example}}}}}, or with memory.within(...).'
-            )
-        filled = tuple(_KEY.sub(lambda key: values[key[1]] or "", label) for label in self.template)
-        path = path_of(filled)
-        if named is not None and path_of(named) != path:
+        path = None if named is None else path_of(named)
+        if self.template is None:
+            return None if path is None else namespace_of(path)
+        values = {key: _value(key, configurable) for key in self.keys}
+        if None in values.values():
+            # What a saver returned carries the name beside the keys; alone it counts where an id alone would do.
+            alone = path is not None and (self.bare_threads or self.within is not None)
+            return namespace_of(path) if alone and path is not None else None
+        filled = self._filled({key: value or "" for key, value in values.items()})
+        if path is not None and path_of(filled) != path:
             raise InvalidInput(
                 f"The config names the namespace {safe_repr(named)}, and its keys lead to {safe_repr(filled)}."
             )
         return filled
+
+    def leads_here(self) -> bool:
+        """Whether the run that this is called in may be one of this memory: not where it says another namespace."""
+        running = running_config()
+        return running is not None and (self.within is None or self.said(running) in (None, self.within))
+
+    @property
+    def keys(self) -> list[str]:
+        """The keys of the template."""
+        return [key for label in self.template or () for key in _KEY.findall(label)]
+
+    def _filled(self, values: Mapping[str, str]) -> Namespace:
+        """The template, filled."""
+        filled = tuple(_KEY.sub(lambda key: values[key[1]], label) for label in self.template or ())
+        return namespace_of(path_of(filled))
+
+    def _inside(self, given: Any) -> Namespace:
+        """A namespace that was named."""
+        named, within = namespace_of(path_of(given)), self.within or ()
+        if named[: len(within)] != within:
+            raise InvalidInput(f"The namespace {safe_repr(named)} is not within {safe_repr(within)}.")
+        return named
 
     def keys_of(self, path: str) -> dict[str, str]:
         """The keys that lead to a stored namespace, for a config that names something in it.
@@ -198,6 +258,8 @@ def scopes_given(template: Any, *, bare_threads: Any = False, on_thread_delete: 
         for label in template:
             if re.search(r"[{}]", _KEY.sub("", label)):
                 raise InvalidInput(f'The label {safe_repr(label)} has braces that hold no key, as "{{user_id}}" does.')
+            if len(_KEY.findall(label)) > 1:  # "a-b" and "c" would lead where "a" and "b-c" do
+                raise InvalidInput(f"The label {safe_repr(label)} has several keys: give each a label of its own.")
     if not isinstance(bare_threads, bool):
         raise InvalidInput(f"bare_threads must be True or False, not {safe_repr(bare_threads)}.")
     if on_thread_delete not in ("keep", "forget"):

@@ -35,7 +35,7 @@ from langchain_agentmem.base.events import (
     EventContext,
     MemoryEvent,
 )
-from langchain_agentmem.base.namespaces import id_of, namespace_of, path_of, resolve
+from langchain_agentmem.base.namespaces import Scopes, id_of, namespace_of, path_of
 from langchain_agentmem.compaction.compaction_config import Size
 from langchain_agentmem.compaction.processors import PipelineOutcome
 from langchain_agentmem.conversations.compaction_records import STATE, CompactionRecord, KeySpan, spans
@@ -321,11 +321,15 @@ def record_of(
 
 
 def conversation_of(
-    config: Mapping[str, Any], conversation_id: str | None = None, namespace: Sequence[str] | None = None
+    scopes: Scopes,
+    config: Mapping[str, Any],
+    conversation_id: str | None = None,
+    namespace: Sequence[str] | None = None,
 ) -> Address | None:
     """The conversation of a run: that of its thread, unless another is named. None where there is neither.
 
     Args:
+        scopes: How the config leads to a namespace.
         config: The run's config.
         conversation_id: The one that is named.
         namespace: Whose it is. Default: the run's.
@@ -336,7 +340,7 @@ def conversation_of(
     name = conversation_id if conversation_id is not None else (config.get("configurable") or {}).get("thread_id")
     if name is None:
         return None
-    return Address(path_of(resolve(namespace, config)), id_of(name, "conversation"))
+    return Address(path_of(scopes.resolve(namespace, config)), id_of(name, "conversation"))
 
 
 def check_place(conversation_id: str | None, namespace: Sequence[str] | None) -> None:

@@ -223,7 +223,7 @@ class CompactionMiddleware(AgentMiddleware[Any, Any, Any]):
                 self._refused.popitem(last=False)
 
     def _at(self) -> Address | None:
-        return conversation_of(ensure_config(), self._conversation_id, self._namespace)
+        return conversation_of(self._database.scopes, ensure_config(), self._conversation_id, self._namespace)
 
     def _compactor(self, model: Any, at: Address | None) -> Compactor:
         """A compactor for a model: what is remembered is shared by all, a budget is each one's own."""

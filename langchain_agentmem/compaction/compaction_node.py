@@ -159,7 +159,8 @@ class CompactionNode(Runnable[Any, Any]):
     def _compacting(self, given: Any, config: RunnableConfig) -> Work[Any]:
         messages = self._messages(given)
         self._check_key(given, config)
-        at = conversation_of(ensure_config(config), self._conversation_id, self._namespace)
+        scopes = self.compactor.database.scopes
+        at = conversation_of(scopes, ensure_config(config), self._conversation_id, self._namespace)
         view = yield from self.compactor.viewing(messages, at, overhead=self._overhead)
         return self._answer(given, view, config)
 

@@ -29,7 +29,7 @@ from pydantic import BaseModel, Field
 
 from langchain_agentmem.base.clock import moment
 from langchain_agentmem.base.fencing import fenced
-from langchain_agentmem.base.namespaces import id_of, path_of, resolve
+from langchain_agentmem.base.namespaces import Namespace, id_of, path_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.compaction.compacted_context import check_place, conversation_of, place_of
 from langchain_agentmem.conversations import message_log
@@ -81,20 +81,20 @@ def messages_behind(
         InvalidInput: An argument is wrong.
         StorageError: What is kept of the compaction is damaged.
     """
-    return perform(_behind_work(summary, conversation_id, namespace), database_of(memory))
+    database = database_of(memory)
+    return perform(_behind_work(summary, conversation_id, database.scopes.resolve(namespace)), database)
 
 
 async def amessages_behind(
     memory: Any, summary: str | BaseMessage, *, conversation_id: str, namespace: Sequence[str] | None = None
 ) -> list[Message]:
     """`messages_behind`, awaited."""
-    return await aperform(_behind_work(summary, conversation_id, namespace), database_of(memory))
+    database = database_of(memory)
+    return await aperform(_behind_work(summary, conversation_id, database.scopes.resolve(namespace)), database)
 
 
-def _behind_work(
-    summary: str | BaseMessage, conversation_id: str, namespace: Sequence[str] | None
-) -> Work[list[Message]]:
-    at = Address(path_of(resolve(namespace)), id_of(conversation_id, "conversation"))
+def _behind_work(summary: str | BaseMessage, conversation_id: str, namespace: Namespace) -> Work[list[Message]]:
+    at = Address(path_of(namespace), id_of(conversation_id, "conversation"))
     name = id_of(summary.id if isinstance(summary, BaseMessage) else summary, "summary")
     found = yield _expanding(at, name, lambda: behind(at, name))
     return [each.message for each in found or ()]
@@ -290,7 +290,7 @@ class _Reader:
 
     def _told(self, work: Callable[..., Work[str]], config: RunnableConfig, given: Mapping[str, Any]) -> Work[str]:
         try:
-            at = conversation_of(config, self._conversation_id, self._namespace)
+            at = conversation_of(self._database.scopes, config, self._conversation_id, self._namespace)
             return _NO_THREAD if at is None else (yield from work(at, **given))
         except Exception as error:
             logger.warning("A memory tool failed; the model was told.", exc_info=True)

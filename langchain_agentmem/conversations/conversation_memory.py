@@ -41,7 +41,7 @@ from langchain_core.chat_history import BaseChatMessageHistory
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from langchain_agentmem.base.clock import moment
-from langchain_agentmem.base.namespaces import id_of, path_of, resolve
+from langchain_agentmem.base.namespaces import id_of, path_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations import log_entries, message_log
 from langchain_agentmem.conversations.log_entries import (
@@ -116,7 +116,7 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         if conversation_id is None:
             conversation_id = f"conv-{self._database.new_id()}"
         self.conversation_id = id_of(conversation_id, "conversation")
-        self._at = message_log.Address(path_of(resolve(namespace)), self.conversation_id)
+        self._at = message_log.Address(path_of(self._database.scopes.resolve(namespace)), self.conversation_id)
         self._retention = checked_retention(retention)
         self._description = self._own_description = None if description is None else self._described(description)
         super().__init__()

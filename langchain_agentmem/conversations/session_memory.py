@@ -38,7 +38,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from langchain_agentmem.base import encoding
 from langchain_agentmem.base.files import whole_file
-from langchain_agentmem.base.namespaces import id_of, path_of, resolve
+from langchain_agentmem.base.namespaces import id_of, path_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations import log_entries, message_log
 from langchain_agentmem.conversations.log_entries import assembled, role_rounds, trace_inputs
@@ -58,7 +58,6 @@ from langchain_agentmem.messages.role_rounds import (
     Round,
     SharedMemoryEntry,
 )
-from langchain_agentmem.rewinding.graph_runs import runs_of
 from langchain_agentmem.rewinding.thread_memory import thread_point
 from langchain_agentmem.storage import Steps
 from langchain_agentmem.storage.database import Database, HasDatabase, database_of
@@ -105,7 +104,8 @@ class SessionMemory(LogMemory):
         else:
             if session_id is None:
                 session_id = f"conv-{self._database.new_id()}"
-            self._at = message_log.Address(path_of(resolve(namespace)), id_of(session_id, "session"))
+            path = path_of(self._database.scopes.resolve(namespace))
+            self._at = message_log.Address(path, id_of(session_id, "session"))
         self.session_id = self._at.name
         self._watchers: dict[object, Callable[[], None]] = {}
 
@@ -377,7 +377,7 @@ class SessionMemory(LogMemory):
     # -- plumbing ----------------------------------------------------------------------------------------------
 
     def _of_thread(self, given: Any, namespace: Any) -> tuple[message_log.Address, ThreadLog]:
-        point = thread_point(runs_of(self._database), given)
+        point = thread_point(self._database, given)
         if namespace is not None and path_of(namespace) != point.path:
             raise InvalidInput(
                 "The session of a thread is in the namespace that its config names: leave namespace= out."

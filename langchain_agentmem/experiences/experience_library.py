@@ -55,7 +55,7 @@ from typing import Any, NamedTuple, TypeVar
 from langchain_core.tools import BaseTool
 
 from langchain_agentmem.base.clock import moment
-from langchain_agentmem.base.namespaces import id_of, namespace_of, path_of, range_of, resolve, running_config
+from langchain_agentmem.base.namespaces import id_of, namespace_of, path_of, range_of, running_config
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.experiences import experience_part
@@ -298,7 +298,7 @@ class ExperienceLibrary:
         """
         if conversation_id is None:
             conversation_id = ((running_config() or {}).get("configurable") or {}).get("thread_id")
-        path = path_of(resolve(self.namespace))
+        path = path_of(self.database.scopes.resolve(self.namespace))
         said = Feedback(
             feedback_id=self.database.new_id(),
             exp_id=id_of(exp_id, "experience"),
@@ -328,7 +328,7 @@ class ExperienceLibrary:
 
     def report_work(self) -> Work[list[Usage]]:
         """How each experience has fared: those of the library in its order, then those that it has no more."""
-        namespace = resolve(self.namespace)
+        namespace = self.database.scopes.resolve(self.namespace)
         usages: list[Usage] = yield Shown(
             "experience.report",
             self._reporting(*range_of(namespace)),

@@ -43,7 +43,7 @@ from langchain_agentmem.base import concurrency
 from langchain_agentmem.base.argument_checks import check_whole
 from langchain_agentmem.base.events import ExperienceSelectionFellBack, FirstFailures
 from langchain_agentmem.base.files import path_of_file, whole_file
-from langchain_agentmem.base.namespaces import config_given, id_of, path_of, range_of, resolve
+from langchain_agentmem.base.namespaces import config_given, id_of, path_of, range_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations.log_entries import role_rounds, shared_entries
 from langchain_agentmem.conversations.session_memory import SessionMemory
@@ -388,7 +388,7 @@ class ExperienceSelector(Runnable[Any, Any], BaseExampleSelector):
                 "query": brief(request.query),
                 "role": self.role,
                 "strategy": self.strategy,
-                "namespace": resolve(self.library.namespace, request.config),
+                "namespace": self._database.scopes.resolve(self.library.namespace, request.config),
             },
             outputs=shown,
             config=request.config,
@@ -428,7 +428,7 @@ class ExperienceSelector(Runnable[Any, Any], BaseExampleSelector):
         )
         if not query or not candidates:
             return nothing
-        namespace = resolve(self.library.namespace, request.config)
+        namespace = self._database.scopes.resolve(self.library.namespace, request.config)
         known = yield from self._on_the_side(
             Run("experience.tallies", partial(experience_part.counts, *range_of(namespace)), shown=False),
             "Experiences are selected without feedback.",
@@ -517,7 +517,8 @@ class ExperienceSelector(Runnable[Any, Any], BaseExampleSelector):
         if session is None:
             return []
         if isinstance(session, str):
-            session = SessionMemory(self._database, session, namespace=resolve(self.library.namespace, config))
+            namespace = self._database.scopes.resolve(self.library.namespace, config)
+            session = SessionMemory(self._database, session, namespace=namespace)
         elif not isinstance(session, SessionMemory):
             session = session(config)
             if not isinstance(session, SessionMemory):

@@ -53,7 +53,6 @@ from langchain_agentmem.messages.message import Message
 from langchain_agentmem.messages.message_marks import is_filler
 from langchain_agentmem.messages.prompt_forms import converted
 from langchain_agentmem.rewinding.branches import BranchAt, Standpoint
-from langchain_agentmem.rewinding.graph_runs import runs_of
 from langchain_agentmem.rewinding.memory_access import as_step
 from langchain_agentmem.rewinding.thread_memory import thread_point
 from langchain_agentmem.storage.database import Database, HasDatabase, database_of
@@ -342,7 +341,7 @@ class RememberFacts(Runnable[Any, dict[str, Any]]):
             return BranchAt(
                 path_of(self._database.scopes.resolve(self._namespace, config)), self._branch, self._database.scopes
             )
-        return thread_point(runs_of(self._database), config)
+        return thread_point(self._database, config)
 
     def _messages(self, given: Any) -> list[BaseMessage]:
         key = self._messages_key

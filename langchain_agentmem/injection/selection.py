@@ -10,7 +10,7 @@ from typing import Any
 from langchain_core.messages import BaseMessage
 
 from langchain_agentmem.base.argument_checks import check_whole, listed_field
-from langchain_agentmem.base.namespaces import id_of, path_of, range_of, resolve
+from langchain_agentmem.base.namespaces import id_of, path_of, range_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.facts import fact_queries
@@ -22,7 +22,6 @@ from langchain_agentmem.layers.layered_memory import LayeredMemory
 from langchain_agentmem.layers.prompt_context import NEWEST, Composed, FoundPassage, Material, composed
 from langchain_agentmem.messages.message import Message
 from langchain_agentmem.messages.prompt_forms import Brought, last_said
-from langchain_agentmem.rewinding.graph_runs import runs_of
 from langchain_agentmem.rewinding.memory_access import whose
 from langchain_agentmem.rewinding.memory_rows import RECORD
 from langchain_agentmem.rewinding.outlook import outlook_of
@@ -145,7 +144,7 @@ class Bringing:
         if self._budget.total is not None:
             told |= {"budget": self._budget.total, "unit": self._budget.unit}
         if layers is None:
-            return {"namespace": "/".join(resolve(self.namespace, config)), **told}
+            return {"namespace": "/".join(self.database.scopes.resolve(self.namespace, config)), **told}
         return whose(layers.facts_ground, **told)
 
     def _outputs(self, shown: Composed) -> dict[str, Any]:
@@ -182,10 +181,10 @@ class Bringing:
         if isinstance(whose, LayeredMemory):
             return whose
         if isinstance(whose, str):
-            return LayeredMemory(self.database, whose, namespace=resolve(self.namespace, config))
+            return LayeredMemory(self.database, whose, namespace=self.database.scopes.resolve(self.namespace, config))
         if whose is None and (config.get("configurable") or {}).get("thread_id") is None:
             return None
-        return LayeredMemory(self.database, thread_point(runs_of(self.database), config if whose is None else whose))
+        return LayeredMemory(self.database, thread_point(self.database, config if whose is None else whose))
 
     def _asked(self, given: Any, messages: Sequence[BaseMessage]) -> str:
         if self.query is None:
@@ -208,7 +207,7 @@ class Bringing:
         if layers is not None and self.kinds is not None and "event" in self.kinds:
             events = yield from layers.recall.search_work(asked, many)
             lists.append([_event(each) for each in events])
-        namespace = resolve(self.namespace, config)
+        namespace = self.database.scopes.resolve(self.namespace, config)
         kinds = self._others(namespace, layers)
         if kinds is None or kinds:
             walls = Walls(*range_of(namespace), kinds=all_parts().stored_as(kinds))

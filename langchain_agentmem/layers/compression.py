@@ -17,7 +17,6 @@ from __future__ import annotations
 import hashlib
 import re
 import unicodedata
-import weakref
 from collections import OrderedDict
 from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -188,14 +187,9 @@ class Answers:
             self._kept.clear()
 
 
-_SHARED: weakref.WeakKeyDictionary[Database, Answers] = weakref.WeakKeyDictionary()
-_SHARING = concurrency.lock()
-
-
 def answers_of(database: Database) -> Answers:
     """The answers that the layered memories of a database share."""
-    with _SHARING:
-        return _SHARED.setdefault(database, Answers())
+    return database.attached(Answers, Answers)
 
 
 class Compressor:

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple, TypeAlias
 from uuid import UUID
 
 from langchain_agentmem.base import concurrency
-from langchain_agentmem.base.namespaces import Scopes, id_of, path_of
+from langchain_agentmem.base.namespaces import Namespace, Scopes, id_of, namespace_of, path_of
 from langchain_agentmem.errors import InvalidInput, StepIsOver
 from langchain_agentmem.rewinding.memory_rows import FOREVER
 from langchain_agentmem.storage.database import Database
@@ -314,6 +314,7 @@ def runs_of(database: Database) -> Runs:
     def make() -> Runs:
         runs = Runs(database.scopes)
         database.remembering.add(runs)
+        database.homes.append(runs.home)
         return runs
 
     return database.attached(Runs, make)
@@ -348,17 +349,18 @@ class Runs:
                 run = self._runs[id(control), at] = GraphRun(control, at)
             return run
 
-    def home(self, configurable: Mapping[str, Any], at: ThreadAt) -> ThreadAt:
-        """The thread that a config means: in a run the one that its saver loaded, though the config names no namespace.
+    def home(self, configurable: Mapping[str, Any]) -> Namespace:
+        """The namespace of a run whose config names a thread alone: that of the thread which its saver loaded.
 
         Args:
             configurable: What the config says.
-            at: The thread as it names it.
         """
         control = getattr(configurable.get("__pregel_runtime"), "control", None)
         with self.lock:
-            run = None if control is None else self._runs.get((id(control), at))
-            return at if run is None else run.at
+            run = None
+            if control is not None and isinstance(name := configurable.get("thread_id"), str):
+                run = self._runs.get((id(control), ThreadAt("", name)))
+            return () if run is None else namespace_of(run.at.path)
 
     def knows(self, configurable: Mapping[str, Any], at: ThreadAt) -> bool:
         """Whether the run that a config belongs to uses a saver of this database in this thread."""

@@ -17,7 +17,6 @@ from langchain_agentmem.base.namespaces import Scopes, configurable_of, running_
 from langchain_agentmem.language_models.model_calls import Work
 from langchain_agentmem.rewinding import branches, memory_rows
 from langchain_agentmem.rewinding.branches import BranchAt, Standpoint, families
-from langchain_agentmem.rewinding.graph_runs import runs_of
 from langchain_agentmem.rewinding.memory_access import Footing, looking
 from langchain_agentmem.rewinding.memory_rows import Kept, View
 from langchain_agentmem.rewinding.thread_memory import thread_point
@@ -147,7 +146,7 @@ def outlook_of(database: Database, config: Mapping[str, Any] | None, path: str |
     config = config if config is not None else running_config()
     if configurable_of(config).get("thread_id") is None:
         return outside
-    thread = thread_point(runs_of(database), config)
+    thread = thread_point(database, config)
     return outside._replace(point=thread) if thread.follows and path in (None, thread.path) else outside
 
 

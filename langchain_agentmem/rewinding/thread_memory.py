@@ -17,10 +17,11 @@ from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import BranchMoved, InvalidInput
 from langchain_agentmem.rewinding import memory_rows, sealing
 from langchain_agentmem.rewinding.branches import MAIN, BranchAt, main_author, view_of
-from langchain_agentmem.rewinding.graph_runs import Runs, Spot, thread_of
+from langchain_agentmem.rewinding.graph_runs import Runs, Spot, runs_of, thread_of
 from langchain_agentmem.rewinding.memory_rows import FOREVER, Place, View
 from langchain_agentmem.rewinding.sealing import STALE, drop_group
 from langchain_agentmem.storage import Steps, query
+from langchain_agentmem.storage.database import Database
 from langchain_agentmem.threads import thread_lines
 from langchain_agentmem.threads.thread_lines import OWN_LINE, ThreadAt, find
 
@@ -77,6 +78,7 @@ class ThreadPoint(NamedTuple):
         name = self.configurable.get("checkpoint_id")
         if thread is None or thread.line is None:
             return (yield from self._in_scope(View((), (), now)))
+        path = thread.path  # the config may name the thread alone
         before = None
         if name is None:
             latest = yield query.latest_checkpoint(line=thread.line)
@@ -86,13 +88,14 @@ class ThreadPoint(NamedTuple):
             before = found[0]["stamp"] if found else None
         spot = yield from sealing.place_of(thread.line, name)
         view = View((), (), now) if spot is None else (yield from view_of(*spot, sealing.time_of(name) or now, near))
-        return (yield from self._in_scope(view, before))
+        return (yield from self._in_scope(view, before, path))
 
-    def _in_scope(self, view: View, before: int | None = None) -> Steps[View]:
+    def _in_scope(self, view: View, before: int | None = None, path: str | None = None) -> Steps[View]:
         """The same with what counts of others in its scope, now or up to a stamp."""
-        if self.alone or not self.runs.scopes.shared(self.at.path):
+        path = self.at.path if path is None else path
+        if self.alone or not self.runs.scopes.shared(path):
             return view
-        found = yield query.scope_of_thread(path=self.at.path, name=self.at.name)
+        found = yield query.scope_of_thread(path=path, name=self.at.name)
         if not found:
             return view
         [row] = found
@@ -122,11 +125,11 @@ class ThreadPoint(NamedTuple):
         return (yield from self._in_scope(view)), place
 
 
-def thread_point(runs: Runs, given: Any, *, alone: bool = False) -> ThreadPoint:
+def thread_point(database: Database, given: Any, *, alone: bool = False) -> ThreadPoint:
     """The thread that something means which LangGraph hands out.
 
     Args:
-        runs: The runs of this process.
+        database: Where.
         given: A config; a `Runtime` or `ToolRuntime`; None for the run this is called in. A config that names no
             checkpoint means, in a task of its thread, that task.
         alone: Whether its own line alone is seen. Default: no.
@@ -141,16 +144,16 @@ def thread_point(runs: Runs, given: Any, *, alone: bool = False) -> ThreadPoint:
             f"A thread is named by the config of a node, or by its runtime, not by {safe_repr(given)}. Outside "
             "of a run, and in threads that do not carry its context, give the config, or the name of a branch."
         )
-    at = thread_of(config, runs.scopes)
+    at = thread_of(config, database.scopes)
     configurable: Mapping[str, Any] = config["configurable"]
     for key in ("checkpoint_id", "checkpoint_ns"):
         if not isinstance(configurable.get(key), str | UUID | None):
             raise InvalidInput(f"{key} is a text, not {safe_repr(configurable[key])}.")
     if _TASK not in configurable and not configurable.get("checkpoint_id") and running is not None:
-        within = running.get("configurable") or {}
-        if _TASK in within and thread_of(running, runs.scopes) == at:
-            configurable = within
-    return ThreadPoint(runs, runs.home(configurable, at), configurable, alone)
+        task = running.get("configurable") or {}
+        if _TASK in task and database.scopes.leads_here() and thread_of(running, database.scopes) == at:
+            configurable = task
+    return ThreadPoint(runs_of(database), at, configurable, alone)
 
 
 BATCH = 500

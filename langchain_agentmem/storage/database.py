@@ -12,6 +12,7 @@ where the database is busy, full, read only or gone, it is the measures that are
 
 from __future__ import annotations
 
+import copy
 import logging
 import os
 import time
@@ -22,7 +23,7 @@ from typing import Any, Generic, Protocol, TypeAlias, TypeVar, cast
 from langchain_agentmem.base import concurrency
 from langchain_agentmem.base.clock import Clock, NewId, micros, new_uuid, utc_now
 from langchain_agentmem.base.events import Hook, Hooks, MemoryEvent
-from langchain_agentmem.base.namespaces import Scopes
+from langchain_agentmem.base.namespaces import Namespace, Scopes
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput, StorageError
 from langchain_agentmem.storage import Engine, Operation, Steps, is_postgres, name_of, open_engine, query
@@ -194,6 +195,7 @@ class Database:
         measures: What was measured and is not written yet.
         remembering: Whoever holds something that was read here, and has to `forget` it when something is erased.
         on_write: Functions that are called when something was written.
+        homes: Functions that give the namespace of a run whose config does not say it; empty where they know none.
         writing: Whoever still has something to write, and does so when it is told to `close`.
 
     Args:
@@ -235,7 +237,6 @@ class Database:
         self.hooks = Hooks(hooks)
         self.clock = clock
         self.new_id = new_id
-        self.scopes = scopes
         self.tracing = Tracing(
             self.hooks, measures=self.measures, content=trace_content, checkpoints=bool(trace_checkpoints)
         )
@@ -246,6 +247,9 @@ class Database:
         self.remembering: InUse[Remembering] = InUse()
         self.writing: InUse[Writing] = InUse()
         self.on_write: list[Callable[[], object]] = []
+        self.homes: list[Callable[[Mapping[str, Any]], Namespace]] = []
+        self.scopes = scopes._replace(home=self._home)
+        self.whole: Database | None = None  # kept open by whoever sees a part of it
         self._attached: dict[type, object] = {}
         self._attaching = concurrency.rlock()
         self._keeper = Keeper(self.engine, self.measures)
@@ -262,6 +266,8 @@ class Database:
 
     def close(self) -> None:
         """Close the database; what runs is waited for."""
+        if self.whole is not None:
+            return
         for each in self.writing:
             each.close()
         self._closes_itself()
@@ -284,6 +290,16 @@ class Database:
     def attach(self, thing: object) -> None:
         """Have an object belong to this database; it takes the place of another of its class."""
         self._attached[type(thing)] = thing
+
+    def within(self, scopes: Scopes) -> Database:
+        """The same database, whose calls are led to a namespace otherwise. Closing it closes nothing.
+
+        Args:
+            scopes: How.
+        """
+        view = copy.copy(self)
+        view.scopes, view.whole = scopes, self.whole or self
+        return view
 
     def emit(self, event: Callable[[], MemoryEvent]) -> None:
         """Tell the hooks what happened, if there are any."""
@@ -373,6 +389,9 @@ class Database:
             value: T = await self.engine.in_thread(function, write=write)
             step.finish(lambda: _outcome(value))
         return value
+
+    def _home(self, configurable: Mapping[str, Any]) -> Namespace:
+        return next((found for home in self.homes if (found := home(configurable))), ())
 
     def _step(self, name: str, inputs: Thunk | None = None, *, shown: bool = True) -> Step:
         whole = f"memory.{name}"

@@ -74,7 +74,6 @@ from langchain_agentmem.base.namespaces import running_config
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import DatabaseReadOnly, InvalidInput, StepIsOver
 from langchain_agentmem.language_models.model_calls import Do, Run, Shown, Work, aperform, both, perform
-from langchain_agentmem.rewinding.graph_runs import runs_of
 from langchain_agentmem.rewinding.thread_memory import thread_point
 from langchain_agentmem.search.embedding import embed_with, embedder_of
 from langchain_agentmem.search.memory_search import inquiry
@@ -452,7 +451,7 @@ class AgentMemoryThreadStore(ItemStore):
         super().__init__(memory, index, ttl)
         self._given = config
         if config is not None:
-            thread_point(runs_of(self.database), config)  # says at once what is wrong
+            thread_point(self.database, config)  # says at once what is wrong
 
     def at(self, config: Any) -> Self:
         """The same store at a checkpoint, or of a thread's newest one. It can only be read.
@@ -477,5 +476,5 @@ class AgentMemoryThreadStore(ItemStore):
                     "The store of a thread is used in the nodes of a graph that runs with a thread_id; no thread is "
                     "running here. To look at one from outside, use thread_store.at(config)."
                 )
-        point = thread_point(runs_of(self.database), self._given)
+        point = thread_point(self.database, self._given)
         return lambda: ThreadItems(point)

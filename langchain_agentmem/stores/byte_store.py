@@ -33,7 +33,7 @@ from typing import Any, NamedTuple
 
 from langchain_core.stores import BaseStore
 
-from langchain_agentmem.base.namespaces import Namespace, namespace_of, path_of, resolve
+from langchain_agentmem.base.namespaces import Namespace, namespace_of, path_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.language_models.model_calls import Run, Work, aperform, both, perform
@@ -318,7 +318,7 @@ class AgentMemoryByteStore(BaseStore[str, bytes]):
         namespace: Sequence[str] | None = None,
     ) -> None:
         self._database = database_of(memory)
-        self._path = path_of(resolve(namespace))
+        self._path = path_of(self._database.scopes.resolve(namespace))
 
     @property
     def namespace(self) -> Namespace:

@@ -24,7 +24,7 @@ from typing import Any, TypeVar
 from langchain_agentmem.base.clock import time_given
 from langchain_agentmem.base.events import ConversationErased, MemoryEvent, MessagesStored, listener_given
 from langchain_agentmem.base.files import path_of_file
-from langchain_agentmem.base.namespaces import namespace_of, range_of, resolve
+from langchain_agentmem.base.namespaces import namespace_of, range_of
 from langchain_agentmem.conversations import message_log
 from langchain_agentmem.conversations.message_log import ListedConversation
 from langchain_agentmem.conversations.persistence import checked_retention
@@ -85,7 +85,7 @@ class Maintenance:
             InvalidInput: An argument is wrong.
         """
         asked = {"namespace": namespace, "limit": limit, "offset": offset}
-        make = partial(message_log.conversations, resolve(namespace), limit, offset)
+        make = partial(message_log.conversations, self.database.scopes.resolve(namespace, bare=True), limit, offset)
         done: list[ListedConversation] = yield Run(
             "conversation.list", make, inputs=partial(given_only, asked), outputs=message_log.conversations_shown
         )
@@ -113,7 +113,8 @@ class Maintenance:
         Raises:
             InvalidInput: An argument is wrong.
         """
-        asked: dict[str, Any] = {"namespace": resolve(namespace), "thread_id": thread_id, "limit": limit}
+        where = self.database.scopes.resolve(namespace, bare=True)
+        asked: dict[str, Any] = {"namespace": where, "thread_id": thread_id, "limit": limit}
         make = partial(database_report.list_threads, **asked)
         done: ThreadList = yield Run("care.threads", make, inputs=partial(given_only, asked), outputs=_threads_shown)
         return done
@@ -132,7 +133,7 @@ class Maintenance:
         Raises:
             InvalidInput: This is no namespace.
         """
-        where = resolve(namespace)
+        where = self.database.scopes.resolve(namespace, bare=True)
         make = partial(database_report.list_branches, where)
         done: list[BranchSummary] = yield Run("care.branches", make, inputs=lambda: {"namespace": where})
         return done
@@ -338,7 +339,8 @@ class Maintenance:
             StorageError: The rows are gone, but the storage could not be rewritten: erase again.
         """
         if namespace is None and (thread_id is not None or conversation_id is not None):
-            namespace = resolve(None) or None  # an id is the running config's, so that no run reaches out of its own
+            # An id is the running config's, so that no run reaches out of its own.
+            namespace = self.database.scopes.resolve(None, bare=True) or None
         given: dict[str, Any] = {"namespace": namespace, "thread_id": thread_id, "conversation_id": conversation_id}
         engine, erase = self.database.engine, partial(integrity.erase, **given)
 
