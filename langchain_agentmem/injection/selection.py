@@ -10,7 +10,7 @@ from typing import Any
 from langchain_core.messages import BaseMessage
 
 from langchain_agentmem.base.argument_checks import check_whole, listed_field
-from langchain_agentmem.base.namespaces import id_of, path_of, range_of
+from langchain_agentmem.base.namespaces import id_of, path_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.facts import fact_queries
@@ -24,10 +24,10 @@ from langchain_agentmem.messages.message import Message
 from langchain_agentmem.messages.prompt_forms import Brought, last_said
 from langchain_agentmem.rewinding.memory_access import whose
 from langchain_agentmem.rewinding.memory_rows import RECORD
-from langchain_agentmem.rewinding.outlook import outlook_of
+from langchain_agentmem.rewinding.outlook import reach_of
 from langchain_agentmem.rewinding.thread_memory import thread_point
 from langchain_agentmem.search.database_search import Search
-from langchain_agentmem.search.memory_search import Recollection, Walls, inquiry
+from langchain_agentmem.search.memory_search import Recollection, inquiry
 from langchain_agentmem.storage.database import Database, database_of
 from langchain_agentmem.storage.part import all_parts
 from langchain_agentmem.tracing import brief
@@ -208,13 +208,12 @@ class Bringing:
             events = yield from layers.recall.search_work(asked, many)
             lists.append([_event(each) for each in events])
         namespace = self.database.scopes.resolve(self.namespace, config)
-        kinds = self._others(namespace, layers)
+        kinds = self._others(path_of(namespace), layers)
         if kinds is None or kinds:
-            walls = Walls(*range_of(namespace), kinds=all_parts().stored_as(kinds))
-            outlook = outlook_of(self.database, config)
+            walls, outlook = reach_of(self.database, self.namespace, config)
             hits: list[Recollection] = yield Search(
                 inquiry(asked, self.database.now()),
-                walls,
+                walls._replace(kinds=all_parts().stored_as(kinds)),
                 many,
                 outlook=outlook,
                 name="retrieval.search",
@@ -223,13 +222,13 @@ class Bringing:
             lists.append([_hit(each) for each in hits])
         return [each for rank in range(many) for found in lists for each in found[rank : rank + 1]]
 
-    def _others(self, namespace: tuple[str, ...], layers: LayeredMemory | None) -> Sequence[str] | None:
+    def _others(self, path: str, layers: LayeredMemory | None) -> Sequence[str] | None:
         """The kinds that are looked for beside those of a layered memory; None for all."""
         if layers is None:
             return self.kinds
         kinds = self.kinds
         if kinds is None:
-            kinds = all_parts().usual_kinds if namespace else ()
+            kinds = all_parts().usual_kinds if self.database.scopes.shared(path) else ()
         return tuple(kind for kind in kinds if kind not in LAYERED)
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from langchain_agentmem.base.namespaces import Scopes, configurable_of, running_config
+from langchain_agentmem.base.namespaces import Scopes, configurable_of, namespace_of, path_of, range_of, running_config
 from langchain_agentmem.language_models.model_calls import Work
 from langchain_agentmem.rewinding import branches, memory_rows
 from langchain_agentmem.rewinding.branches import BranchAt, Standpoint, families
@@ -134,20 +134,42 @@ def _seen(there: Mapping[int, Row], now: int, outlook: Outlook) -> Steps[list[Si
     return sights
 
 
-def outlook_of(database: Database, config: Mapping[str, Any] | None, path: str | None = None) -> Outlook:
-    """From where a search looks: from the thread of the run, if there is one whose memory follows it.
+def reach_of(
+    database: Database,
+    namespace: Sequence[str] | None,
+    config: Mapping[str, Any] | None,
+    *,
+    everything: bool = False,
+) -> tuple[Walls, Outlook]:
+    """How far a search reaches, and from where it looks.
+
+    A namespace that is named is searched with all below it. Otherwise a run reaches its own, and from the thread of the
+    run, if its memory follows that, it is seen what that may see; a run of no scope reaches its thread alone.
 
     Args:
         database: Where.
+        namespace: Where to look. Default: where the run belongs, else the root.
         config: The run on whose behalf to look. Default: the one this is called in.
-        path: The namespace that was asked for, if one was: from a thread of another nothing is seen there.
+        everything: Whether to look wherever this memory leads.
+
+    Raises:
+        InvalidInput: This cannot be a namespace, or none is told.
     """
-    outside = Outlook(scopes=database.scopes)
-    config = config if config is not None else running_config()
-    if configurable_of(config).get("thread_id") is None:
-        return outside
-    thread = thread_point(database, config)
-    return outside._replace(point=thread) if thread.follows and path in (None, thread.path) else outside
+    scopes = database.scopes
+    outside = Outlook(scopes=scopes)
+    if everything:
+        return Walls(*range_of(scopes.within or ())), outside
+    path = path_of(scopes.resolve(namespace, config))
+    elsewhere = config is None and not scopes.leads_here()
+    named = bool(namespace) or (elsewhere and scopes.within is not None)
+    walls = Walls(*(range_of(namespace_of(path)) if named else (path, path + "\x1f")))
+    given = config if config is not None else running_config()
+    if elsewhere or configurable_of(given).get("thread_id") is None:
+        return walls, outside
+    thread = thread_point(database, given)
+    if thread.follows:
+        return walls, outside._replace(point=thread) if not named or path == thread.path else outside
+    return walls if named or scopes.shared(path) else walls._replace(conversations=(thread.name,)), outside
 
 
 MORE = 4

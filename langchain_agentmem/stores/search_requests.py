@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 
 from langchain_agentmem.base.argument_checks import check_flag
 from langchain_agentmem.base.clock import time_given
-from langchain_agentmem.base.namespaces import id_of, namespace_of, path_of, range_of
+from langchain_agentmem.base.namespaces import id_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.messages.message import column_role
-from langchain_agentmem.rewinding.outlook import Outlook, outlook_of
+from langchain_agentmem.rewinding.outlook import reach_of
 from langchain_agentmem.search.database_search import Search
-from langchain_agentmem.search.memory_search import Walls, inquiry
+from langchain_agentmem.search.memory_search import inquiry
 from langchain_agentmem.search.ranking import Weights
 from langchain_agentmem.storage.database import Database
 from langchain_agentmem.storage.part import all_parts
@@ -56,19 +56,15 @@ def sought(database: Database, asked: SearchRequest, config: Mapping[str, Any] |
     if unknown := [kind for kind in _texts_given("kinds", kinds) or () if kind not in all_parts().kinds]:
         raise InvalidInput(f"There is no kind {safe_repr(unknown[0])}; there are {', '.join(all_parts().kinds)}.")
     check_flag("everything", everything)
-    path = path_of(() if everything else database.scopes.resolve(namespace, config))
-    named = namespace is not None and len(namespace) > 0
-    walls = Walls(
-        *(range_of(namespace_of(path)) if everything or named else (path, path + "\x1f")),
+    walls, outlook = reach_of(database, namespace, config, everything=everything)
+    if conversation_id is not None:
+        walls = walls._replace(conversations=(id_of(conversation_id, "conversation"),))
+    walls = walls._replace(
         kinds=all_parts().stored_as(_texts_given("kinds", kinds)),
-        conversations=None if conversation_id is None else (id_of(conversation_id, "conversation"),),
         roles=None if roles is None else tuple(str(column_role(role)) for role in _texts_given("roles", roles) or ()),
         before=_micros("before", before),
         after=_micros("after", after),
     )
-    outlook = Outlook(scopes=database.scopes)
-    if not everything:
-        outlook = outlook_of(database, config, path if named else None)
     return Search(inquiry(query, database.now()), walls, limit, checked_weights(weights), outlook)
 
 
