@@ -39,7 +39,6 @@ from langchain_agentmem.conversations.session_memory import SessionMemory
 from langchain_agentmem.conversations.thread_session import is_of_thread
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.messages.role_rounds import Retention
-from langchain_agentmem.rewinding.branches import MAIN
 from langchain_agentmem.search.memory_search import Recollection
 from langchain_agentmem.search.ranking import WEIGHTS, Weights
 from langchain_agentmem.storage.database import Database
@@ -68,7 +67,7 @@ if TYPE_CHECKING:
     from langchain_agentmem.injection.memory_injection import MemoryInjection
     from langchain_agentmem.layers.layer import LayersConfig
     from langchain_agentmem.layers.layered_memory import LayeredMemory
-    from langchain_agentmem.rewinding.thread_memory import ThreadPoint
+    from langchain_agentmem.rewinding.branches import Standpoint
     from langchain_agentmem.stores.agent_store import AgentMemoryStore, AgentMemoryThreadStore
     from langchain_agentmem.stores.byte_store import AgentMemoryByteStore
     from langchain_agentmem.stores.retriever import AgentMemoryRetriever
@@ -312,7 +311,7 @@ class AgentMemory(Maintenance, Closing):
         """
         from langchain_agentmem.layers.layered_memory import LayeredMemory  # noqa: PLC0415 - who needs it pays
 
-        whose = self._whose(branch_or_config, namespace, scope)
+        whose = self._standpoint(branch_or_config, namespace, scope)
         return LayeredMemory(self.database, whose, namespace=namespace, settings=settings, model=model)
 
     def facts(
@@ -346,7 +345,7 @@ class AgentMemory(Maintenance, Closing):
         """
         from langchain_agentmem.facts.kg_memory import KGMemory  # noqa: PLC0415 - who needs it pays
 
-        whose = self._whose(branch_or_config, namespace, scope)
+        whose = self._standpoint(branch_or_config, namespace, scope)
         return KGMemory(
             self.database, whose, namespace=namespace, model=model, description=description, settings=settings
         )
@@ -629,11 +628,13 @@ class AgentMemory(Maintenance, Closing):
         name = "memory.retrieval.search"
         return self.database.tracing.step(name, run_type="retriever", inputs=inputs, config=config_given(config))
 
-    def _whose(self, given: Any, namespace: Sequence[str] | None, scope: str) -> str | ThreadPoint:
+    def _standpoint(self, given: Any, namespace: Sequence[str] | None, scope: str) -> Standpoint:
         """The branch or thread that is meant: without a word the run's, else main."""
-        if given is None and (namespace is not None or not self.database.scopes.leads_here()):
-            given = MAIN
-        return given if isinstance(given, str) else self._thread(given, scope)
+        from langchain_agentmem.rewinding.thread_memory import standpoint_of  # noqa: PLC0415 - who needs it pays
+
+        if scope not in ("shared", "thread"):
+            raise InvalidInput(f'scope is "shared" or "thread", not {safe_repr(scope)}.')
+        return standpoint_of(self.database, given, namespace, alone=scope == "thread")
 
     def _conversation_named(self, given: str | Mapping[str, Any] | None) -> tuple[str | None, Namespace | None]:
         """The conversation that an id or a config names, and the namespace, if it says so."""
@@ -643,14 +644,6 @@ class AgentMemory(Maintenance, Closing):
         if thread is None:
             raise InvalidInput(f"Give the id of a conversation or a config with a thread_id, not {safe_repr(given)}.")
         return id_of(thread, "conversation"), self.database.scopes.resolve(None, given)
-
-    def _thread(self, given: Any, scope: str = "shared") -> ThreadPoint:
-        """The thread that a config, a runtime or the running config names."""
-        from langchain_agentmem.rewinding.thread_memory import thread_point  # noqa: PLC0415 - who needs it pays
-
-        if scope not in ("shared", "thread"):
-            raise InvalidInput(f'scope is "shared" or "thread", not {safe_repr(scope)}.')
-        return thread_point(self.database, given, alone=scope == "thread")
 
 
 def _made(otherwise: str, make: Callable[..., T], /, *given: Any, **options: Any) -> T:

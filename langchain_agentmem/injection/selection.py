@@ -25,7 +25,7 @@ from langchain_agentmem.messages.prompt_forms import Brought, last_said
 from langchain_agentmem.rewinding.memory_access import whose
 from langchain_agentmem.rewinding.memory_rows import RECORD
 from langchain_agentmem.rewinding.outlook import reach_of
-from langchain_agentmem.rewinding.thread_memory import thread_point
+from langchain_agentmem.rewinding.thread_memory import standpoint_of
 from langchain_agentmem.search.database_search import Search
 from langchain_agentmem.search.memory_search import Recollection, inquiry
 from langchain_agentmem.storage.database import Database, database_of
@@ -183,8 +183,12 @@ class Bringing:
         if isinstance(whose, str):
             return LayeredMemory(self.database, whose, namespace=self.database.scopes.resolve(self.namespace, config))
         if whose is None and (config.get("configurable") or {}).get("thread_id") is None:
-            return None
-        return LayeredMemory(self.database, thread_point(self.database, config if whose is None else whose))
+            scopes = self.database.scopes
+            if not scopes.shared(path_of(scopes.resolve(self.namespace, config))):
+                return None
+        return LayeredMemory(
+            self.database, standpoint_of(self.database, config if whose is None else whose, self.namespace)
+        )
 
     def _asked(self, given: Any, messages: Sequence[BaseMessage]) -> str:
         if self.query is None:

@@ -201,14 +201,16 @@ class Whose(Generic[M]):
             config: The run's config.
 
         Raises:
-            InvalidInput: The run has no thread, and no branch was named.
+            InvalidInput: The run has no thread and no namespace, and no branch was named.
         """
         if isinstance(self._memory, self._kind):
             return self._memory
         where = config if self._where is None else self._where
         part = getattr(self._memory, self._part, None)
         if not isinstance(where, str):
-            if (where.get("configurable") or {}).get("thread_id") is None:
+            scopes = database_of(self._memory).scopes
+            nameless = (where.get("configurable") or {}).get("thread_id") is None
+            if nameless and not scopes.shared(path_of(scopes.resolve(self._namespace, where))):
                 raise InvalidInput(_NO_THREAD)
             if part is None:
                 raise InvalidInput("The memory of a thread is that of an AgentMemory: give one, not its path.")

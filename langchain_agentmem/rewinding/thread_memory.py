@@ -12,11 +12,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from langchain_agentmem.base.namespaces import Scopes, running_config
+from langchain_agentmem.base.namespaces import Scopes, configurable_of, path_of, running_config
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import BranchMoved, InvalidInput
 from langchain_agentmem.rewinding import memory_rows, sealing
-from langchain_agentmem.rewinding.branches import MAIN, BranchAt, main_author, view_of
+from langchain_agentmem.rewinding.branches import MAIN, BranchAt, Standpoint, branch_at, main_author, view_of
 from langchain_agentmem.rewinding.graph_runs import Runs, Spot, runs_of, thread_of
 from langchain_agentmem.rewinding.memory_rows import FOREVER, Place, View
 from langchain_agentmem.rewinding.sealing import STALE, drop_group
@@ -154,6 +154,35 @@ def thread_point(database: Database, given: Any, *, alone: bool = False) -> Thre
         if _TASK in task and database.scopes.leads_here() and thread_of(running, database.scopes) == at:
             configurable = task
     return ThreadPoint(runs_of(database), at, configurable, alone)
+
+
+def standpoint_of(
+    database: Database, given: Any, namespace: Sequence[str] | None = None, *, alone: bool = False
+) -> Standpoint:
+    """The branch or thread that is meant: one that is named; else the run's thread; else main of the namespace.
+
+    Args:
+        database: Where.
+        given: The name of a branch, or what names a thread, see `thread_point`. Default: the run this is called in.
+        namespace: Whose it is. Another than the thread's means main of that, and so does any where nothing is given.
+        alone: Whether a thread's own line alone is seen. Default: no.
+
+    Raises:
+        InvalidInput: It names no thread and no namespace, or something that can be no id.
+    """
+    scopes = database.scopes
+    if isinstance(given, str) or (given is None and (namespace is not None or not scopes.leads_here())):
+        return branch_at(MAIN if given is None else given, namespace, scopes)
+    config = given if isinstance(given, Mapping) else getattr(given, "config", None) or running_config()
+    if isinstance(config, Mapping) and configurable_of(config).get("thread_id") is None:
+        path = path_of(scopes.resolve(namespace, config))
+        if scopes.shared(path):
+            return BranchAt(path, MAIN, scopes)
+    thread = thread_point(database, given, alone=alone)
+    path = path_of(scopes.resolve(namespace)) if namespace else thread.path
+    if path != thread.path or (scopes.within is not None and not thread.follows):
+        return BranchAt(path, MAIN, scopes)
+    return thread
 
 
 BATCH = 500

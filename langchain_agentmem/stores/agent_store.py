@@ -70,7 +70,7 @@ from langgraph.store.base import (
 )
 
 from langchain_agentmem.base.lifetime import AwaitableNumber, Closing, Ready, Sweeper, SweepingEnd
-from langchain_agentmem.base.namespaces import running_config
+from langchain_agentmem.base.namespaces import Namespace, running_config
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import DatabaseReadOnly, InvalidInput, StepIsOver
 from langchain_agentmem.language_models.model_calls import Do, Run, Shown, Work, aperform, both, perform
@@ -204,7 +204,7 @@ class ItemStore(BaseStore):
             InvalidInput: An operation is wrong, or a value cannot be stored as JSON. Nothing was written.
             StorageError: The database failed. Nothing was written.
         """
-        batch, opened = Batch(ops, self.ttl_config or {}, self._fields), self._opened()
+        batch, opened = Batch(ops, self.ttl_config or {}, self._fields, self._base()), self._opened()
         now, tail, engine = self.database.now(), self.database.tail, self.database.engine
         embedder = embedder_of(self.database)
 
@@ -248,6 +248,10 @@ class ItemStore(BaseStore):
     def _opened(self) -> Callable[[], Items]:
         """Makes the place where the items are, anew for each transaction. Whose it is, is decided now."""
         raise NotImplementedError
+
+    def _base(self) -> Namespace:
+        """Where the namespaces of operations begin."""
+        return ()
 
     def _embed(self, batch: Batch, items: Items, now: int) -> None:
         embedder = embedder_of(self.database)
@@ -422,6 +426,9 @@ class AgentMemoryStore(Closing, ItemStore):
 
     def _opened(self) -> Callable[[], Items]:
         return SharedItems
+
+    def _base(self) -> Namespace:
+        return self.database.scopes.within or ()
 
 
 class AgentMemoryThreadStore(ItemStore):

@@ -174,13 +174,14 @@ class Batch:
         ops: The operations.
         ttl: The store's configuration of expiry.
         fields: The paths whose texts items are found by, unless they name their own; None for the whole value.
+        base: Where the namespaces of the operations begin. Default: at the root.
 
     Raises:
         InvalidInput: One of them is wrong. None is run.
     """
 
-    def __init__(self, ops: Iterable[Op], ttl: TTLConfig, fields: Fields | None) -> None:
-        self._ttl, self._fields = ttl, fields
+    def __init__(self, ops: Iterable[Op], ttl: TTLConfig, fields: Fields | None, base: Namespace = ()) -> None:
+        self._ttl, self._fields, self._base = ttl, fields, base
         self._gets: dict[int, tuple[ItemPlace, bool]] = {}
         self._searches: dict[int, tuple[Look, bool]] = {}
         self._lists: dict[int, tuple[ListNamespacesOp, str, str]] = {}
@@ -242,9 +243,12 @@ class Batch:
             results[number] = found
             touched += [each.item for each in found if refresh and each.item.ttl is not None]
         for number, (op, low, high) in self._lists.items():
-            results[number] = yield from items.namespaces(
-                low, high, _matching(op), depth=op.max_depth, limit=op.limit, offset=op.offset, now=now
+            above = len(self._base)
+            depth = None if op.max_depth is None else above + op.max_depth
+            named = yield from items.namespaces(
+                low, high, _matching(op, above), depth=depth, limit=op.limit, offset=op.offset, now=now
             )
+            results[number] = [namespace[above:] for namespace in named]
         return Read(results, touched)
 
     def run(self, items: Items, now: int, *, tail: int) -> Steps[Read]:
@@ -266,25 +270,29 @@ class Batch:
         answers: list[Result] = [None] * len(self._ops)
         for number in self._gets:
             if number in found.results:
-                answers[number] = _item(found.results[number])
+                answers[number] = _item(found.results[number], len(self._base))
         for number in self._searches:
-            answers[number] = [_search_item(each) for each in found.results[number]]
+            answers[number] = [_search_item(each, len(self._base)) for each in found.results[number]]
         for number in self._lists:
             answers[number] = found.results[number]
         return answers
 
     def _add(self, number: int, op: Op) -> None:
         if isinstance(op, GetOp):
-            self._gets[number] = (ItemPlace(path_of_items(op.namespace), key_of(op.key)), self._refresh(op.refresh_ttl))
+            self._gets[number] = (self._place(op), self._refresh(op.refresh_ttl))
         elif isinstance(op, SearchOp):
-            self._searches[number] = (_look(op), self._refresh(op.refresh_ttl))
+            self._searches[number] = (_look(op, self._base), self._refresh(op.refresh_ttl))
         elif isinstance(op, ListNamespacesOp):
-            self._lists[number] = (op, *_range_listed(op))
+            self._lists[number] = (op, *_range_listed(op, self._base))
         elif isinstance(op, PutOp):
-            place = ItemPlace(path_of_items(op.namespace), key_of(op.key))
+            place = self._place(op)
             self._changes[place] = None if op.value is None else self._draft(op)
         else:
             raise InvalidInput(f"Unknown operation {safe_repr(op)}: give GetOp, SearchOp, PutOp or ListNamespacesOp.")
+
+    def _place(self, op: GetOp | PutOp) -> ItemPlace:
+        path = path_of_items(op.namespace)
+        return ItemPlace(path_of((*self._base, *op.namespace)) if self._base else path, key_of(op.key))
 
     def _refresh(self, given: bool | None) -> bool:  # noqa: FBT001 - as LangGraph has it
         return self._ttl.get("refresh_on_read", True) if given is None else bool(given)
@@ -368,21 +376,21 @@ _checked_path = lru_cache(1024)(_newly_checked_path)
 _namespace_of = lru_cache(1024)(namespace_of)
 
 
-def _look(op: SearchOp) -> Look:
+def _look(op: SearchOp, base: Namespace) -> Look:
     path_of_items(op.namespace_prefix)
     if op.query is not None and not isinstance(op.query, str):
         raise InvalidInput(f"A query is text, not {type(op.query).__name__}.")
     limit, offset = _number("limit", op.limit), _number("offset", op.offset)
-    return Look(*range_of(op.namespace_prefix), checked(op.filter), op.query or "", limit, offset)
+    return Look(*range_of((*base, *op.namespace_prefix)), checked(op.filter), op.query or "", limit, offset)
 
 
-def _range_listed(op: ListNamespacesOp) -> tuple[str, str]:
+def _range_listed(op: ListNamespacesOp, base: Namespace) -> tuple[str, str]:
     """Check what namespaces are asked for, and give the range of paths that they must be in."""
     _number("limit", op.limit)
     _number("offset", op.offset)
     if op.max_depth is not None and _number("max_depth", op.max_depth) == 0:
         raise InvalidInput("max_depth must be at least 1.")
-    low, high = range_of(())
+    low, high = range_of(base)
     if op.match_conditions is not None and not isinstance(op.match_conditions, Iterable):
         raise InvalidInput(f"match_conditions must be a tuple, not {safe_repr(op.match_conditions)}.")
     for condition in op.match_conditions or ():
@@ -391,7 +399,7 @@ def _range_listed(op: ListNamespacesOp) -> tuple[str, str]:
         with _namespaces():
             path_of(condition.path)
         if condition.match_type == "prefix":
-            within = range_of(_until_wildcard(condition.path))
+            within = range_of((*base, *_until_wildcard(condition.path)))
             low, high = max(low, within[0]), min(high, within[1])
     with _namespaces():
         validate_op_namespace(op)
@@ -402,9 +410,9 @@ def _until_wildcard(path: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(path[: path.index("*")] if "*" in path else path)
 
 
-def _matching(op: ListNamespacesOp) -> Callable[[Namespace], bool]:
+def _matching(op: ListNamespacesOp, above: int) -> Callable[[Namespace], bool]:
     conditions = op.match_conditions or ()
-    return lambda namespace: all(_matches(namespace, condition) for condition in conditions)
+    return lambda namespace: all(_matches(namespace[above:], condition) for condition in conditions)
 
 
 def _matches(namespace: Namespace, condition: MatchCondition) -> bool:
@@ -432,20 +440,20 @@ class _namespaces:  # noqa: N801 - it reads as a function
             raise InvalidNamespace(str(error)) from error
 
 
-def _item(item: StoredItem) -> Item:
+def _item(item: StoredItem, above: int) -> Item:
     return Item(
         value=read(item.value, *item.at),
         key=item.at.key,
-        namespace=_namespace_of(item.at.path),
+        namespace=_namespace_of(item.at.path)[above:],
         created_at=moment(item.created_at),
         updated_at=moment(item.updated_at),
     )
 
 
-def _search_item(found: FoundItem) -> SearchItem:
+def _search_item(found: FoundItem, above: int) -> SearchItem:
     item = found.item
     return SearchItem(
-        namespace=_namespace_of(item.at.path),
+        namespace=_namespace_of(item.at.path)[above:],
         key=item.at.key,
         value=found.value,
         created_at=moment(item.created_at),
