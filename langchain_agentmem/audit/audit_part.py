@@ -19,7 +19,7 @@ from langchain_agentmem.audit.audit_entry import REFERENCE, STATUSES, TODO
 from langchain_agentmem.audit.audit_rows import EntryDraft
 from langchain_agentmem.base.clock import is_time, moment
 from langchain_agentmem.base.encoding import read_plain, write_plain
-from langchain_agentmem.base.namespaces import id_of, namespace_of, path_of, range_of
+from langchain_agentmem.base.namespaces import id_of, namespace_of, path_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import AgentMemoryError, DatabaseUnreadable, InvalidInput
 from langchain_agentmem.messages.message import decode_body, plain
@@ -398,8 +398,8 @@ def _erase(erasure: Erasure) -> Steps[None]:
     erasure.removed["audit"] += yield from audit_store.erase(erasure.low, erasure.high, erasure.name)
 
 
-def _dump(write: WriteRecord) -> Steps[Mapping[str, int]]:
-    return {"audit": (yield from dump(*range_of(()), write))}
+def _dump(write: WriteRecord, low: str, high: str) -> Steps[Mapping[str, int]]:
+    return {"audit": (yield from dump(low, high, write))}
 
 
 def _arriving(into: Import) -> Arriving:

@@ -17,7 +17,7 @@ from typing import Any
 from langchain_agentmem.base import encoding
 from langchain_agentmem.base.clock import is_time, moment
 from langchain_agentmem.base.encoding import read_plain, write_plain
-from langchain_agentmem.base.namespaces import id_of, namespace_of, path_of, range_of
+from langchain_agentmem.base.namespaces import id_of, namespace_of, path_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations import compaction_records, message_log
 from langchain_agentmem.conversations.log_entries import check_langchain
@@ -240,9 +240,8 @@ def _erase(erasure: Erasure) -> Steps[None]:
         erasure.conversations.append((at.path, at.name))
 
 
-def _dump(write: WriteRecord) -> Steps[Mapping[str, int]]:
+def _dump(write: WriteRecord, low: str, high: str) -> Steps[Mapping[str, int]]:
     written: Counter[str] = Counter()
-    low, high = range_of(())
     for row in (yield query.list_branches(low=low, high=high, kind=message_log.CONVERSATION, name=None)):
         at = message_log.Address(row["path"], row["name"])
         entries = yield from dump(at)

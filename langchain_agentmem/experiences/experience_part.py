@@ -196,7 +196,7 @@ _BEHIND = "\x01"
 """What follows on an id in the order of ids, which have no control characters."""
 
 
-def _dump(write: WriteRecord) -> Steps[Mapping[str, int]]:
+def _dump(write: WriteRecord, low: str, high: str) -> Steps[Mapping[str, int]]:
     def see(read: Callable[[Row], Any], row: Row) -> None:
         found = _sound(read, row)
         if isinstance(found, Feedback):
@@ -207,7 +207,7 @@ def _dump(write: WriteRecord) -> Steps[Mapping[str, int]]:
     def enter(path: str) -> None:
         write({"record": EXPERIENCES, "namespace": namespace_of(path)})
 
-    return {"experiences": (yield from _walk(enter, see))}
+    return {"experiences": (yield from _walk(enter, see, low, high))}
 
 
 def _load(into: Import, head: Record, records: Sequence[Record]) -> Steps[None]:
@@ -242,14 +242,13 @@ def _verify() -> Steps[list[str]]:
         except DatabaseUnreadable as error:
             found.append(str(error))
 
-    yield from _walk(lambda _: None, see)
+    yield from _walk(lambda _: None, see, *range_of(()))
     return found
 
 
-def _walk(enter: Callable[[str], object], see: See) -> Steps[int]:
-    """Go through all rows, a page at a time, namespace by namespace. Returns how many there were."""
+def _walk(enter: Callable[[str], object], see: See, low: str, high: str) -> Steps[int]:
+    """Go through the rows of some paths, a page at a time, namespace by namespace. Returns how many there were."""
     seen = 0
-    low, high = range_of(())
     for held in (yield query.experience_rows(low=low, high=high)):
         path = held["path"]
         enter(path)

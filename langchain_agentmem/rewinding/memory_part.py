@@ -27,7 +27,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Self
 from pydantic import BaseModel, BeforeValidator, Field, TypeAdapter, ValidationError, model_validator
 
 from langchain_agentmem.base.clock import EARLIEST, LATEST
-from langchain_agentmem.base.namespaces import id_of, namespace_of, path_of, range_of
+from langchain_agentmem.base.namespaces import id_of, namespace_of, path_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput
 from langchain_agentmem.rewinding import memory_rows, message_sources, sealing, thread_memory
@@ -90,11 +90,13 @@ HOLDS: Mapping[str, set[str]] = {
 """The records of an export that hold others, and which."""
 
 
-def dump(tell: WriteRecord) -> Steps[Mapping[str, int]]:
-    """Tell all that is remembered, a page at a time.
+def dump(tell: WriteRecord, low: str, high: str) -> Steps[Mapping[str, int]]:
+    """Tell all that is remembered in some namespaces, a page at a time.
 
     Args:
         tell: Takes each record.
+        low: The first path of the namespaces.
+        high: The path behind the last.
 
     Returns:
         How many named branches and versions were written.
@@ -102,14 +104,14 @@ def dump(tell: WriteRecord) -> Steps[Mapping[str, int]]:
     Raises:
         DatabaseUnreadable: Something is damaged.
     """
-    low, high = range_of(())
     waiting = {row["group_id"] for row in (yield query.unplaced_groups())}
     needed: set[int] = set()
     for row in (yield query.threads_within(low=low, high=high, name=None)):
         head = {"record": THREAD, "namespace": namespace_of(row["path"]), "id": row["name"]}
         needed |= waiting & (yield from _dump_thread(row["id"], head, tell))
-    branches = yield from _dump_branches(tell, waiting, needed)
-    memories = yield from _dump_memories(tell, sorted(needed))
+    inside: set[int] = set()
+    branches = yield from _dump_branches(tell, low, high, waiting, needed, inside)
+    memories = yield from _dump_memories(tell, sorted(needed), inside)
     return {"branches": branches, "memories": memories}
 
 
@@ -141,11 +143,15 @@ def _dump_thread(thread: int, head: Record, tell: WriteRecord) -> Steps[set[int]
     return mentioned
 
 
-def _dump_branches(tell: WriteRecord, waiting: set[int], needed: set[int]) -> Steps[int]:
-    """Tell all branches, and note which groups those of subgraphs need. Gives the number of named ones."""
+def _dump_branches(
+    tell: WriteRecord, low: str, high: str, waiting: set[int], needed: set[int], inside: set[int]
+) -> Steps[int]:
+    """Tell the branches, and note them and which groups those of subgraphs need. Gives the number of named ones."""
     named, after = 0, 0
-    while page := (yield query.branches_after(after=after, limit=PAGE)):
-        after = page[-1]["id"]
+    while found := (yield query.branches_after(after=after, limit=PAGE)):
+        after = found[-1]["id"]
+        page = [row for row in found if low <= row["path"] < high]
+        inside |= {row["id"] for row in page}
         seals: dict[int, list[tuple[int, int, str | None]]] = {row["id"]: [] for row in page}
         for row in (yield query.seals_on(ids=json.dumps(list(seals)))):
             seals[row["branch_id"]].append((row["group_id"], row["position"], row["thread"]))
@@ -178,12 +184,16 @@ def _dump_branches(tell: WriteRecord, waiting: set[int], needed: set[int]) -> St
     return named
 
 
-def _dump_memories(tell: WriteRecord, groups: list[int]) -> Steps[int]:
-    """Tell every version that somebody can see, and those of some groups. Gives their number."""
+def _dump_memories(tell: WriteRecord, groups: list[int], inside: set[int]) -> Steps[int]:
+    """Tell every version that somebody can see on some branches, and those of some groups. Gives their number."""
     count, after = 0, 0
     while page := (yield query.memory_after(after=after, limit=PAGE, ids=json.dumps(groups))):
         after = page[-1]["number"]
-        told = [_told(row) for row in page if row["id"] is not None]
+        told = [
+            _told(row)
+            for row in page
+            if row["id"] is not None and (row["branch_id"] is None or row["branch_id"] in inside)
+        ]
         _tell_page(tell, {"record": MEMORIES}, told)
         count += len(told)
     return count

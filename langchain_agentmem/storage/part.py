@@ -108,7 +108,8 @@ class Part:
         verify: Its checks, by name; each gives what is wrong, in sentences.
         erase: Deletes what an erasure names.
         records: Which records of an export are its own, and which they hold.
-        dump: Writes its records, and gives how many there are by the names of `TransferReport`.
+        dump: Writes its records of the namespaces from a path up to another, and gives how many there are by the names
+            of `TransferReport`.
         load: Takes its records.
         finish: Completes an import, when all records were taken.
     """
@@ -121,7 +122,7 @@ class Part:
     verify: Mapping[str, Operation[list[str]]] = field(default_factory=dict)
     erase: Callable[[Erasure], Steps[None]] | None = None
     records: Mapping[str, Collection[str]] = field(default_factory=dict)
-    dump: Callable[[WriteRecord], Steps[Mapping[str, int]]] | None = None
+    dump: Callable[[WriteRecord, str, str], Steps[Mapping[str, int]]] | None = None
     load: LoadOf | None = None
     finish: Callable[[Import], Steps[None]] | None = None
 

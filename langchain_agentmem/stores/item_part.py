@@ -212,8 +212,7 @@ def _erase(erasure: Erasure) -> Steps[None]:
         erasure.removed["items"] += yield from item_rows.erase(erasure.low, erasure.high)
 
 
-def _dump(write: WriteRecord) -> Steps[Mapping[str, int]]:
-    low, high = range_of(())
+def _dump(write: WriteRecord, low: str, high: str) -> Steps[Mapping[str, int]]:
     blobs = items = 0
     for path, held in (yield from byte_store.counts(low, high)):
         blobs += held

@@ -225,8 +225,7 @@ def _text(data: bytes) -> str:
     return b64encode(data).decode("ascii")
 
 
-def _dump(write: WriteRecord) -> Steps[Mapping[str, int]]:
-    low, high = range_of(())
+def _dump(write: WriteRecord, low: str, high: str) -> Steps[Mapping[str, int]]:
     written: Counter[str] = Counter()
     for row in (yield query.threads_within(low=low, high=high, name=None)):
         records = yield from dump(ThreadAt(row["path"], row["name"]))

@@ -186,6 +186,17 @@ def counting() -> Steps[StatsRead]:
     return {"counts": counts, "facts": int(row["facts"]), "measured": measured}
 
 
+def counting_within(namespace: Namespace) -> Steps[Stats]:
+    """Count what there is in a namespace and below it.
+
+    Args:
+        namespace: Where.
+    """
+    low, high = range_of(namespace)
+    [row] = yield query.statistics_within(low=low, high=high)
+    return cast("Stats", {name: int(row[name]) for name in row.keys()})  # noqa: SIM118 - a database row, not a dict
+
+
 def told(counted: StatsRead, sizes: Sizes, here: Measured) -> Stats:
     """What is told of it.
 

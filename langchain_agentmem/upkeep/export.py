@@ -13,12 +13,13 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TextIO
 
 from langchain_agentmem.base.files import path_of_file, whole_file
+from langchain_agentmem.base.namespaces import Namespace, path_of, range_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.storage import Steps
@@ -59,11 +60,12 @@ class TransferReport:
     audit: int = 0
 
 
-def export(path: str | os.PathLike[str]) -> Steps[TransferReport]:
+def export(path: str | os.PathLike[str], within: Namespace = ()) -> Steps[TransferReport]:
     """Write everything to a file, one JSON object a line, as of one moment; but not what was measured of the database.
 
     Args:
         path: Where to. A file that is there is replaced, when the new one is whole.
+        within: Only this namespace and all below it. Default: all.
 
     Raises:
         InvalidInput: The file cannot be written.
@@ -74,17 +76,18 @@ def export(path: str | os.PathLike[str]) -> Steps[TransferReport]:
         _write_line(file, {"format": FORMAT, "version": VERSION})
         for part in all_parts().all:
             if part.dump is not None:
-                written.update((yield from part.dump(partial(_write_line, file))))
+                written.update((yield from part.dump(partial(_write_line, file), *range_of(within))))
         _write_line(file, {"record": END})
     return TransferReport(**written)
 
 
-def load(path: str | os.PathLike[str], into: Import) -> Steps[TransferReport]:
+def load(path: str | os.PathLike[str], into: Import, within: Namespace = ()) -> Steps[TransferReport]:
     """Write what an export holds into the database, keeping what is there.
 
     Args:
         path: A file that `export` wrote.
         into: The import; afterwards it knows what was written.
+        within: The namespace in which all of it must lie, or below it. Default: anywhere.
 
     Returns:
         What was added.
@@ -100,6 +103,8 @@ def load(path: str | os.PathLike[str], into: Import) -> Steps[TransferReport]:
             readers.setdefault(name, []).append(part)
     holds = {name: {each for part in several for each in part.records[name]} for name, several in readers.items()}
     for head, records in _groups(path, holds):
+        if within:
+            _check_within((head, *records), within)
         for part in readers[head["record"]]:
             if part.load is not None:
                 yield from part.load(into, head, records)
@@ -107,6 +112,15 @@ def load(path: str | os.PathLike[str], into: Import) -> Steps[TransferReport]:
         if part.finish is not None:
             yield from part.finish(into)
     return TransferReport(**into.added)
+
+
+def _check_within(records: Iterable[Mapping[str, Any]], within: Namespace) -> None:
+    low, high = range_of(within)
+    for record in records:
+        found = record.get("found")
+        for told in (record, found if isinstance(found, Mapping) else {}):
+            if "namespace" in told and not low <= path_of(told["namespace"]) < high:
+                raise InvalidInput(f"The file holds {safe_repr(told['namespace'])}, which is not within {within!r}.")
 
 
 def _write_line(file: TextIO, record: Mapping[str, Any]) -> None:

@@ -24,10 +24,11 @@ from typing import Any, TypeVar
 from langchain_agentmem.base.clock import time_given
 from langchain_agentmem.base.events import ConversationErased, MemoryEvent, MessagesStored, listener_given
 from langchain_agentmem.base.files import path_of_file
-from langchain_agentmem.base.namespaces import namespace_of, range_of
+from langchain_agentmem.base.namespaces import Namespace, namespace_of, range_of
 from langchain_agentmem.conversations import message_log
 from langchain_agentmem.conversations.message_log import ListedConversation
 from langchain_agentmem.conversations.persistence import checked_retention
+from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.language_models.model_calls import Do, Run, Shown, Work, aperform, both, perform
 from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.storage import Steps, name_of
@@ -148,7 +149,8 @@ class Maintenance:
         process alone that measured it. Exports leave it out, and `erase(namespace=())` deletes it.
 
         On SQLite the whole file is read twice: 1 GB takes about a second where the system has it at hand. On PostgreSQL
-        the bodies of messages are counted, and sizes come from the server's own books.
+        the bodies of messages are counted, and sizes come from the server's own books. A memory within a namespace
+        counts what is there, and tells nothing of the database.
 
         Returns:
             A dictionary, see `Stats`: "messages", "bytes" and other numbers; "bytes_by_part", "caches" and
@@ -157,7 +159,10 @@ class Maintenance:
         Raises:
             StorageError: The database cannot be read.
         """
-        engine, measures = self.database.engine, self.database.measures
+        engine, measures, within = self.database.engine, self.database.measures, self.database.scopes.within
+        if within is not None:
+            inside: Stats = yield Run("care.stats", partial(database_report.counting_within, within), outputs=dict)
+            return inside
         counted: database_report.StatsRead = yield Run("care.stats", database_report.counting, outputs=_counts)
         sizes = yield Do(engine.sizes, partial(engine.in_thread, engine.sizes, write=False))
         return database_report.told(counted, sizes, measures.so_far())
@@ -170,6 +175,7 @@ class Maintenance:
         Args:
             progress: Is told what is looked at next: "pages", then each of the checks.
         """
+        self._check_whole("verify")
         check = partial(integrity.verify, self.database.engine, listener_given(progress, "progress"))
         done: VerifyReport = yield Shown("care.verify", self._blocking("care.check", check), None, _verified)
         return done
@@ -193,6 +199,7 @@ class Maintenance:
         Raises:
             InvalidInput: The file cannot be written.
         """
+        self._check_whole("backup")
         target = path_of_file(path)
 
         def work() -> Work[dict[str, Any]]:
@@ -265,6 +272,7 @@ class Maintenance:
             InvalidInput: Something else than the whole copy is stored there, or the other engine cannot store a value.
             StorageError: A database failed. What was copied is kept for the next call.
         """
+        self._check_whole("copy")
         place = name_of(target)
         told = listener_given(progress, "progress")
         copying = partial(copy, self.database.engine, place, force=force, progress=told)
@@ -277,13 +285,13 @@ class Maintenance:
     def export_work(self, path: str | os.PathLike[str]) -> Work[TransferReport]:
         """Write everything to a file of JSON lines, as of one moment. `import_` reads it, on either database.
 
-        What was measured of this database (`stats`) stays with it.
+        A memory within a namespace writes what is there. What was measured of this database (`stats`) stays with it.
 
         Raises:
             InvalidInput: The file cannot be written.
             StorageError: Something is damaged; `verify` tells more. No file was written.
         """
-        make = partial(export.export, path)
+        make = partial(export.export, path, self.database.scopes.within or ())
         done: TransferReport = yield Run("care.export", make, inputs=lambda: {"path": path}, outputs=asdict)
         return done
 
@@ -292,7 +300,8 @@ class Maintenance:
     def import__work(self, path: str | os.PathLike[str]) -> Work[TransferReport]:
         """Add what an export holds to this database, all of it or nothing.
 
-        What is here already stays; importing the same file twice adds nothing.
+        What is here already stays; importing the same file twice adds nothing. A memory within a namespace takes only
+        what lies there.
 
         Raises:
             InvalidInput: The file is missing, damaged or of another kind.
@@ -301,7 +310,7 @@ class Maintenance:
 
         def load() -> Steps[tuple[TransferReport, Import]]:  # anew for each attempt
             into = Import(now=self.database.now(), tail=self.database.tail)
-            return (yield from export.load(path, into)), into
+            return (yield from export.load(path, into, self.database.scopes.within or ())), into
 
         report: TransferReport
         report, into = yield Run("care.import", load, write=True, inputs=lambda: {"path": path}, outputs=_imported)
@@ -329,7 +338,7 @@ class Maintenance:
 
         Args:
             namespace: This namespace and all below it; `()` is everything, with what was measured. With an id, only
-                there. Default, with an id: the running config's.
+                there. Default, with an id: the running config's. A memory within a namespace reaches that one.
             thread_id: What was said in this thread, in every namespace unless there is one.
             conversation_id: This conversation, in the root namespace unless there is another.
             dry_run: Whether to tell only what would be deleted.
@@ -338,7 +347,9 @@ class Maintenance:
             InvalidInput: Nothing was named.
             StorageError: The rows are gone, but the storage could not be rewritten: erase again.
         """
-        if namespace is None and (thread_id is not None or conversation_id is not None):
+        if namespace or self.database.scopes.within is not None:
+            namespace = self._below(namespace)
+        elif namespace is None and (thread_id is not None or conversation_id is not None):
             # An id is the running config's, so that no run reaches out of its own.
             namespace = self.database.scopes.resolve(None, bare=True) or None
         given: dict[str, Any] = {"namespace": namespace, "thread_id": thread_id, "conversation_id": conversation_id}
@@ -388,7 +399,7 @@ class Maintenance:
         """
         work = prune_work(
             self.database.engine,
-            *range_of(namespace),
+            *range_of(self._below(namespace)),
             now=self.database.now(),
             keep_checkpoints=keep_checkpoints,
             retention=checked_retention(retention),
@@ -427,6 +438,14 @@ class Maintenance:
         return (
             yield Do(partial(run, name, function, shown=False), partial(arun, name, function, write=write, shown=False))
         )
+
+    def _below(self, given: Sequence[str] | None) -> Namespace:
+        """The namespace that was named, else that below which everything lies that this memory reaches."""
+        return self.database.scopes.resolve(given) if given else self.database.scopes.within or ()
+
+    def _check_whole(self, what: str) -> None:
+        if self.database.scopes.within is not None:
+            raise InvalidInput(f"{what} is of the whole database: call it on the memory that is within no namespace.")
 
     def _let_go(self, erased: Sequence[tuple[str, str]]) -> None:
         """After an erasure: this process remembers nothing either, and the hooks are told."""

@@ -31,6 +31,48 @@ select
     (select count(*) from content) as contents,
     (select coalesce(sum(length(body)), 0) from content) as content_bytes;
 
+-- name: statistics_within
+-- The same of some namespaces, without what all of them share.
+with spaces as (
+    select id from namespace where path >= :low and path < :high
+), branches as (
+    select id, kind, parent_id from branch where namespace_id in (select id from spaces)
+), entries as (
+    select kind, replaces from entry where branch_id in (select id from branches)
+), threads as (
+    select id from thread where namespace_id in (select id from spaces)
+), lines as (
+    select id from checkpoint_line where thread_id in (select id from threads)
+), blobs as (
+    select length(value) as size from blob where namespace_id in (select id from spaces)
+), memories as (
+    select kind, until, deleted from memory where branch_id in (select id from branches)
+)
+select
+    (select count(*) from spaces) as namespaces,
+    (select count(*) from branches where kind = 'conversation') as conversations,
+    (select count(*) from entries where replaces is null and kind <> 'round') as messages,
+    (select count(*) from entries where replaces is null and kind = 'round') as rounds,
+    (select count(*) from entries where replaces is not null) as edits,
+    (select count(*) from threads) as threads,
+    (select count(*) from checkpoint where line_id in (select id from lines)) as checkpoints,
+    (select count(*) from pending_write where line_id in (select id from lines)) as writes,
+    (select count(*) from blobs) as blobs,
+    (select coalesce(sum(size), 0) from blobs) as blob_bytes,
+    (select count(*) from item where namespace_id in (select id from spaces)) as items,
+    (select count(*) from compaction where branch_id in (select id from branches)) as compactions,
+    (select count(*) from branches where kind = 'layers') as branches,
+    (select count(*) from branches where parent_id is not null) as forks,
+    (select count(*) from memories) as memories,
+    (select count(*) from memories where kind = 'core' and deleted = 0 and until = 4611686018427387904) as core,
+    (select count(*) from memories where kind = 'event' and deleted = 0 and until = 4611686018427387904) as events,
+    (select count(*) from memories where kind = 'record' and deleted = 0 and until = 4611686018427387904) as records,
+    (select count(*) from memories where kind = 'fact' and deleted = 0 and until = 4611686018427387904) as facts,
+    (select count(*) from memories where until < 4611686018427387904) as old_memories,
+    (select count(*) from experience_tally where namespace_id in (select id from spaces)) as experiences,
+    (select count(*) from experience_feedback where namespace_id in (select id from spaces)) as feedback,
+    (select count(*) from audit where kind is not null and namespace_id in (select id from spaces)) as audit;
+
 -- name: fact_versions
 select count(*) as facts from memory where kind = 'fact';
 
