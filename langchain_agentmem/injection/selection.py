@@ -46,15 +46,16 @@ class Bringing:
     """Says what memory there is to be shown.
 
     Whose memory it is: that of the named branch; else of the thread it runs in, if its graph has this memory's
-    checkpointer; else there is no core memory, and everything in the namespace is searched. A thread or branch in a
-    namespace of its own also finds what else was said and stored there. The root namespace reaches every other, so
-    there it finds only what is its own, unless `kinds` are given. Of a memory whose settings say that agents should not
-    use it, nothing is shown.
+    checkpointer; else, in a namespace, of its branch "main"; else there is no core memory, and what lies in the root is
+    searched. Where threads share what they remember, what else was said and stored there is found too; elsewhere only
+    what is the thread's or branch's own, unless `kinds` are given. Of a memory whose settings say that agents should
+    not use it, nothing is shown.
 
     Args:
         memory: An `AgentMemory`, or the path or URL of a database.
         branch_or_config: The name of a branch, a `LayeredMemory`, or the config of a thread. Default: the run's.
-        namespace: Whose memory, and where to look: this namespace and all below it. Default: the run's.
+        namespace: Whose memory, and where to look: this namespace and all below it. Another than the run's means its
+            branch "main". Default: the run's.
         query: Gives the question. Default: the last thing the user said.
         kinds: What is looked for. Default: see above.
         limit: How much is found at most.

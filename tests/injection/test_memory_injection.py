@@ -313,8 +313,11 @@ class TestWhatIsBrought:
 
     def test_in_the_root_namespace_nobody_else_s_is_found_unasked(self, memory, layers):
         memory.conversation("old", ("bob",)).add(role="user", content="My quince tree died.")
-        assert "died" not in MemoryInjection(memory, "user-42").invoke(QUESTION)
-        assert "died" in MemoryInjection(memory, "user-42", kinds=["message"]).invoke(QUESTION)
+        memory.conversation("old").add(role="user", content="Somebody cut the quince tree.")
+        assert "cut" not in MemoryInjection(memory, "user-42").invoke(QUESTION)
+        asked = MemoryInjection(memory, "user-42", kinds=["message"]).invoke(QUESTION)
+        assert "cut" in asked
+        assert "died" not in asked
 
     def test_without_a_thread_or_branch_the_namespace_is_searched(self, memory):
         memory.conversation("old", ("ada",)).add(role="user", content="I planted a quince tree.")

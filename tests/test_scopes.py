@@ -1,0 +1,343 @@
+"""Whose memory a call means: templates, `within`, and the walls between namespaces."""
+
+import asyncio
+import re
+from typing import Annotated, Any, TypedDict
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage
+from langgraph.graph import START, StateGraph, add_messages
+from langgraph.store.base import ListNamespacesOp, MatchCondition
+
+from langchain_agentmem import AgentMemory, AuditTrail, InvalidInput
+
+ADA = ("users", "ada")
+TEMPLATE = ("users", "{user_id}")
+
+
+class State(TypedDict):
+    messages: Annotated[list[Any], add_messages]
+
+
+def graph_of(memory, node):
+    built = StateGraph(State).add_node("node", node).add_edge(START, "node")
+    return built.compile(checkpointer=memory.checkpointer)
+
+
+def run_of(thread, **configurable):
+    return {"configurable": {"thread_id": thread, **configurable}}
+
+
+def said(memory, config, text="hello"):
+    """One turn of a thread that remembers what was said in its core memory, under the thread's name."""
+
+    def node(state, config):
+        memory.layers(config).core.set(config["configurable"]["thread_id"], state["messages"][-1].content)
+        return {"messages": [AIMessage("noted")]}
+
+    return graph_of(memory, node).invoke({"messages": [HumanMessage(text)]}, config)
+
+
+def core_in(memory, config):
+    """What a node sees in core memory."""
+    seen = {}
+
+    def node(state, config):
+        seen.update(memory.layers(config).core.get())
+        return {"messages": []}
+
+    graph_of(memory, node).invoke({"messages": []}, config)
+    return seen
+
+
+@pytest.fixture
+def templated(url):
+    with AgentMemory(url, namespace=TEMPLATE) as memory:
+        yield memory
+
+
+class TestTemplate:
+    def test_threads_of_one_user_are_one_memory_and_nobody_elses(self, templated):
+        said(templated, run_of("monday", user_id="ada"), "Lisbon")
+        assert core_in(templated, run_of("tuesday", user_id="ada")) == {"monday": "Lisbon"}
+        assert core_in(templated, run_of("tuesday", user_id="bob")) == {}
+        assert core_in(templated, run_of("monday", user_id="bob")) == {}
+
+    def test_a_key_comes_from_the_context_too_and_from_the_server(self, templated):
+        said(templated, run_of("monday", user_id="ada"), "Lisbon")
+        assert core_in(templated, run_of("tuesday", langgraph_auth_user_id="ada")) == {"monday": "Lisbon"}
+
+    @pytest.mark.parametrize(
+        ("configurable", "named"),
+        [
+            ({}, "user_id"),
+            ({"userid": "ada"}, "user_id"),
+            ({"user_id": None}, "user_id"),
+            ({"user_id": ""}, "user_id"),
+            ({"user_id": ["ada"]}, "user_id"),
+            ({"user_id": "ada", "agentmem_namespace": ("users", "bob")}, "bob"),
+            ({"user_id": "ada", "agentmem_namespace": "users"}, "users"),
+            ({"agentmem_namespace": ADA}, "user_id"),
+            ({"user_id": "ada", "agentmem_namspace": ADA}, "agentmem_namspace"),
+            ({"user_id": "ada", "langgraph_auth_user_id": "bob"}, "user_id"),
+        ],
+    )
+    def test_what_does_not_lead_to_one_namespace_is_an_error_that_names_it(self, templated, configurable, named):
+        said(templated, run_of("t", user_id="ada"))
+        with pytest.raises(InvalidInput, match=named):
+            said(templated, run_of("t", **configurable))
+        assert templated.stats()["threads"] == 1
+
+    @pytest.mark.parametrize("ask", [lambda m: m.layers(), lambda m: m.facts(), lambda m: m.search("x")])
+    def test_outside_of_runs_a_call_that_names_nobody_is_told_of_within(self, templated, ask):
+        with pytest.raises(InvalidInput, match=r"within\(user_id"):
+            ask(templated)
+
+    @pytest.mark.parametrize("label", ["{a}-{b}", "{a}{b}", "{", "{}", "{a b}", "a}"])
+    def test_a_label_holds_one_key_at_most(self, url, label):
+        with pytest.raises(InvalidInput, match="label"):
+            AgentMemory(url, namespace=("users", label))
+
+    def test_a_run_that_names_the_thread_alone_stays_in_its_namespace(self, url):
+        with AgentMemory(url, namespace=TEMPLATE, bare_threads=True) as memory:
+            said(memory, run_of("t", user_id="ada"), "Lisbon")
+            found = []
+
+            def node(state, config):
+                memory.layers(config).core.set("more", "yes")
+                memory.conversation("notes").add_user_message("a note of the run")
+                found.extend(memory.search("Lisbon", kinds=["event", "message", "record"]))
+                return {"messages": []}
+
+            graph_of(memory, node).invoke({"messages": []}, run_of("t"))
+            assert memory.layers(namespace=ADA).core.get() == {"t": "Lisbon", "more": "yes"}
+            assert ("notes", ADA) in {(each.conversation_id, each.namespace) for each in memory.conversations(ADA)}
+
+
+class TestUnscoped:
+    def test_an_unknown_key_is_refused(self, memory):
+        with pytest.raises(InvalidInput, match="agentmem_namepsace"):
+            said(memory, run_of("t", agentmem_namepsace=ADA))
+
+    def test_a_run_reaches_its_own_thread_alone(self, memory):
+        memory.conversation("other").add_user_message("the secret word is abracadabra")
+        memory.layers().archival.write("the secret word is abracadabra")
+        found = []
+
+        def node(state, config):
+            found.extend(memory.search("secret word abracadabra"))
+            found.extend(memory.retriever().invoke("secret word abracadabra", config))
+            return {"messages": []}
+
+        graph_of(memory, node).invoke({"messages": []}, run_of("t"))
+        without = StateGraph(State).add_node("node", node).add_edge(START, "node").compile()
+        without.invoke({"messages": []}, run_of("t"))
+        assert found == []
+        assert len(memory.search("secret word abracadabra")) == 2
+
+
+class TestWithin:
+    def test_everything_is_inside(self, memory):
+        ada, bob = memory.within(ADA), memory.within(("users", "bob"))
+        for handle, city in ((ada, "Lisbon"), (bob, "Porto")):
+            handle.conversation("c").add_user_message(f"the city is {city}")
+            handle.session("s").create_round(f"which city? {city}")
+            handle.layers().core.set("city", city)
+            handle.layers().archival.write(f"the city of the record is {city}")
+            handle.facts().add_fact("user", "user", "lives in", city)
+            handle.store.put(("notes",), "k", {"text": f"the city of the item is {city}"})
+            handle.byte_store().mset([("k", city.encode())])
+            handle.audit.add("which city?", city)
+        for handle, city, other in ((ada, "Lisbon", "Porto"), (bob, "Porto", "Lisbon")):
+            texts = " ".join(each.text for each in handle.search("city", limit=50, kinds=None))
+            assert city in texts
+            assert other not in texts
+            assert handle.layers().core.get() == {"city": city}
+            assert [each.object for each in handle.facts().as_of()] == [city]
+            assert handle.store.get(("notes",), "k").namespace == ("notes",)
+            assert [each.value["text"] for each in handle.store.search(())] == [f"the city of the item is {city}"]
+            assert handle.store.list_namespaces() == [("notes",)]
+            assert handle.byte_store().mget(["k"]) == [city.encode()]
+            assert [each.reply for each in handle.audit.last()] == [city]
+            assert {each.conversation_id for each in handle.conversations()} == {"c", "s"}
+            counted = handle.stats()
+            assert (counted["conversations"], counted["core"], counted["items"], counted["audit"]) == (2, 1, 1, 1)
+        assert memory.store.get((*ADA, "notes"), "k").value == {"text": "the city of the item is Lisbon"}
+        assert memory.layers(namespace=ADA).core.get() == {"city": "Lisbon"}
+
+    def test_by_the_keys_of_a_template(self, templated):
+        said(templated, run_of("monday", user_id="ada"), "Lisbon")
+        assert templated.within(user_id="ada").layers().core.get() == {"monday": "Lisbon"}
+        assert templated.within(ADA).layers().core.get() == {"monday": "Lisbon"}
+        with pytest.raises(InvalidInput, match="usr_id"):
+            templated.within(usr_id="ada")
+
+    @pytest.mark.parametrize("given", [((), {}), ((ADA,), {"user_id": "ada"}), (("ada",), {}), ((5,), {})])
+    def test_one_namespace_is_named(self, templated, given):
+        arguments, keys = given
+        with pytest.raises(InvalidInput):
+            templated.within(*arguments, **keys)
+
+    def test_nothing_leads_out(self, memory):
+        ada = memory.within(ADA)
+        for call in (
+            lambda: ada.search("x", namespace=("users", "bob")),
+            lambda: ada.layers(namespace=("users",)),
+            lambda: ada.facts(namespace=("users", "bob")),
+            lambda: ada.conversation("c", namespace=("users", "ad")),
+            lambda: ada.session("c", namespace=("users", "adam")),
+            lambda: ada.erase(namespace=("users",)),
+            lambda: ada.prune(namespace=("users",), keep_checkpoints=1),
+            lambda: ada.byte_store(("users",)),
+            lambda: ada.within(("users", "bob")),
+            lambda: ada.layers(run_of("t", agentmem_namespace=("users", "bob"))),
+            lambda: ada.checkpointer.get_tuple(run_of("t", agentmem_namespace=("users", "bob"))),
+            lambda: AuditTrail(ada, ("users", "bob")).last(),
+            lambda: ada.threads(("users", "bob")),
+        ):
+            with pytest.raises(InvalidInput, match="users"):
+                call()
+        for call in (ada.verify, lambda: ada.backup("x.db"), lambda: ada.copy("y.db")):
+            with pytest.raises(InvalidInput, match="whole database"):
+                call()
+        ada.conversation("c", namespace=(*ADA, "work")).add_user_message("below is inside")
+        assert [each.text for each in ada.search("inside")] == ["below is inside"]
+
+    def test_its_store_begins_there_whatever_is_asked(self, memory):
+        star = memory.within(("users", "*"))
+        memory.store.put(("users", "bob", "notes"), "k", {"text": "secret"})
+        star.store.put(("notes", "deep"), "k", {"text": "abracadabra"})
+        assert star.store.list_namespaces(prefix=("*",)) == [("notes", "deep")]
+        assert star.store.list_namespaces(max_depth=1) == [("notes",)]
+        assert star.store.list_namespaces(suffix=("deep",)) == [("notes", "deep")]
+        [found] = star.store.batch([ListNamespacesOp((MatchCondition("prefix", ("*", "deep")),), None, 10, 0)])
+        assert found == [("notes", "deep")]
+        assert [each.value["text"] for each in star.store.search((), query="secret abracadabra")] == ["abracadabra"]
+        star.store.delete(("notes", "deep"), "k")
+        assert star.store.search(()) == []
+        assert memory.store.get(("users", "bob", "notes"), "k") is not None
+
+    def test_a_graph_with_its_checkpointer_names_no_user(self, memory):
+        ada = memory.within(ADA)
+        said(ada, run_of("monday"), "Lisbon")
+        assert core_in(ada, run_of("tuesday")) == {"monday": "Lisbon"}
+        assert core_in(memory, run_of("tuesday")) == {}
+        assert core_in(memory, run_of("wednesday", agentmem_namespace=ADA)) == {"monday": "Lisbon"}
+
+    def test_in_the_run_of_another_it_is_main_of_its_own(self, memory):
+        ada = memory.within(ADA)
+        seen = {}
+
+        def node(state, config):
+            ada.layers().core.set("city", "Lisbon")
+            memory.layers().core.set("city", "Porto")
+            seen.update(ada.layers().core.get())
+            seen["found"] = ada.search("Lisbon")
+            return {"messages": []}
+
+        graph_of(memory, node).invoke({"messages": []}, run_of("t", agentmem_namespace=("users", "bob")))
+        assert seen == {"city": "Lisbon", "found": []}
+        assert ada.layers().core.get() == {"city": "Lisbon"}
+
+    def test_in_a_run_of_its_own_it_is_the_threads(self, memory):
+        ada = memory.within(ADA)
+        seen = []
+
+        def node(state, config):
+            ada.layers().core.set("city", "Lisbon")
+            seen.append(memory.layers(namespace=ADA).core.get())
+            seen.append(ada.layers().core.get())
+            return {"messages": []}
+
+        graph_of(ada, node).invoke({"messages": []}, run_of("t"))
+        assert seen == [{}, {"city": "Lisbon"}]
+
+    def test_exports_and_erasures_are_of_it_alone(self, memory, tmp_path):
+        for user in ("ada", "bob"):
+            said(memory, run_of("t", agentmem_namespace=("users", user)), f"I am {user}")
+            memory.within(("users", user)).layers().archival.write(f"this is {user}")
+            memory.store.put(("users", user, "notes"), "k", {"text": user})
+            memory.conversation("c", namespace=("users", user)).add_user_message(f"hello from {user}")
+            AuditTrail(memory, ("users", user)).add("who?", user)
+        memory.within(ADA).export(tmp_path / "ada.jsonl")
+        memory.export(tmp_path / "all.jsonl")
+        assert "bob" not in (tmp_path / "ada.jsonl").read_text()
+        report = memory.within(ADA).erase()
+        assert report.threads == 1
+        assert report.items == 1
+        assert memory.search("ada", namespace=ADA, kinds=["message", "item", "record", "audit"]) == []
+        assert memory.within(("users", "bob")).layers().core.get() == {"t": "I am bob"}
+        assert memory.verify().ok
+        with pytest.raises(InvalidInput, match="bob"):
+            memory.within(ADA).import_(tmp_path / "all.jsonl")
+        memory.within(ADA).import_(tmp_path / "ada.jsonl")
+        assert memory.within(ADA).layers().core.get() == {"t": "I am ada"}
+        assert memory.store.get(("users", "ada", "notes"), "k").value == {"text": "ada"}
+
+    def test_it_closes_nothing_and_keeps_the_database_open(self, url):
+        ada = AgentMemory(url).within(ADA)
+        with ada:
+            ada.layers().core.set("city", "Lisbon")
+        asyncio.run(ada.aclose())
+        assert ada.layers().core.get() == {"city": "Lisbon"}
+        ada.database.whole.close()
+
+
+LABELS = [
+    "ada", "Ada", "ADA", "ad", "adab", "ada ", " ada", "ada.", "ada/", "ada\\", "ada:", "ada|", "ada%", "ada_", "ada*",
+    "ada?", "*", "%", "_", "?", ".", "..", "/", "{user_id}", "{}", "a-da", "a,da", "('users', 'ada')", '["ada"]', "'",
+    '"', "''; --", "$1", ":low", "%s", "\u00e9", "e\u0301", "\u0430da", "\uff41da", "ada\u200b", "ada\u00a0",
+    "ada\ufeff", "\u00df", "ss", "\ufb00", "ff", "\u0130", "i\u0307", "\u0131", "I", "\U0001f600", "ada\U0010fffe",
+    "null", "None", "0", "00", "users", "main", "root", "langgraph", "a" * 200, "a" * 199,
+]  # fmt: skip
+
+
+class TestWalls:
+    @pytest.mark.parametrize("label", ["", "a\x1fb", "a\x00", "\ud800", "a" * 201, 5, None, ("a",)])
+    def test_what_can_be_no_label_is_an_error(self, memory, label):
+        for call in (
+            lambda: memory.within(("users", label)),
+            lambda: memory.search("x", namespace=("users", label)),
+            lambda: memory.layers(namespace=("users", label)),
+            lambda: said(memory, run_of("t", agentmem_namespace=("users", label))),
+        ):
+            with pytest.raises(InvalidInput):
+                call()
+
+    def test_nothing_is_seen_through_any_spelling_of_another(self, memory):
+        for number, label in enumerate(LABELS):
+            handle = memory.within(("users", label))
+            secret = f"secret number{number}"
+            said(handle, run_of("t"), secret)
+            handle.layers().archival.write(secret)
+            handle.layers().recall.append("note", secret)
+            handle.facts().add_fact("user", "user", "keeps", secret)
+            handle.conversation("c").add_user_message(secret)
+            handle.store.put(("notes",), "k", {"text": secret})
+            handle.byte_store().mset([("k", secret.encode())])
+            handle.audit.add("what?", secret)
+        for number, label in enumerate(LABELS):
+            handle, namespace = memory.within(("users", label)), ("users", label)
+            secret = f"secret number{number}"
+            seen: list[Any] = []
+
+            def node(state, config, seen=seen, handle=handle):
+                seen += [each.text for each in memory.search("secret", limit=200)]
+                seen += [each.page_content for each in memory.retriever(limit=200).invoke("secret", config)]
+                seen += memory.layers().core.get().values()
+                seen += [each.content for each in memory.layers().archival.search("secret", 100)]
+                seen += [each.object for each in memory.facts().as_of()]
+                seen += [str(memory.inject().invoke([HumanMessage("secret")], config))]
+                return {"messages": []}
+
+            graph_of(memory, node).invoke({"messages": []}, run_of("u", agentmem_namespace=namespace))
+            seen += [each.text for each in memory.search("secret", namespace=namespace, limit=200)]
+            seen += [each.text for each in handle.search("secret", limit=200, kinds=["audit", "item", "event", "fact"])]
+            seen += [each.content for each in handle.layers().recall.search("secret", limit=100)]
+            seen += [each.object for each in handle.facts().search("secret", 100)]
+            seen += [each.value["text"] for each in handle.store.search((), query="secret")]
+            seen += [each.reply for each in handle.audit.last(100)]
+            seen += [handle.byte_store().mget(["k"])[0].decode()]
+            assert len(seen) > 15
+            assert set(re.findall(r"number\d+", " ".join(map(str, seen)))) == {f"number{number}"}, label
+            assert {each.namespace for each in handle.threads().threads} == {namespace}
