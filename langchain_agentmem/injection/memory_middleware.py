@@ -8,6 +8,7 @@ before that. With `tools=True` the agent can also change its memory itself.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -27,12 +28,16 @@ try:
 except ImportError as error:
     raise MissingExtra("MemoryMiddleware", "agents") from error
 
+logger = logging.getLogger(__name__)
+
 
 class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
     """Shows the model of an agent what is remembered.
 
     The memory is that of the thread, which follows it through time travel, unless a branch is named: see
-    `MemoryInjection`, whose arguments these are. One object serves any number of agents, threads and tasks.
+    `MemoryInjection`, whose arguments these are. In a namespace, which `AgentMemory(url, namespace=("users",
+    "{user_id}"))` gives every run, threads see what the others remember; without one a thread is alone, which is logged
+    once. One object serves any number of agents, threads and tasks.
 
     Among other middleware, let it stand after whatever shortens or records the history, such as `CompactionMiddleware`:
     memory that changes from turn to turn is no part of a history.
@@ -40,7 +45,8 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
     Args:
         memory: An `AgentMemory`, or the path or URL of a database.
         branch_or_config: The name of a branch, a `LayeredMemory`, or the config of a thread. Default: the run's thread.
-        namespace: Whose memory, and where to look: this namespace and all below it. Default: the run's.
+        namespace: Whose memory, and where to look: this namespace and all below it. Another than the run's means its
+            branch "main", which all threads share. Default: the run's.
         query: Gives the question, from the messages of the request. Default: the last thing the user said.
         kinds: What is looked for: "record", "event", "message", "item" and so on. Default: what is the thread's own,
             and in a namespace of its own everything there.
@@ -88,6 +94,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
             counter=counter,
         )
         self._role: Role = role
+        self._told = False
         self.tools = _tools(memory, branch_or_config, namespace, tools)
 
     def wrap_model_call(
@@ -108,7 +115,15 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         return await handler(self._with(request, await aperform(self._brought(request), self._bringing.database)))
 
     def _brought(self, request: ModelRequest[Any]) -> Work[Brought]:
-        return self._bringing.bringing(request.messages, request.messages, ensure_config())
+        config = ensure_config()
+        if not self._told and self._bringing.is_of_one_thread(config):
+            self._told = True
+            logger.warning(
+                "What this agent remembers stays in its thread: no other thread of the same user knows it. To share "
+                'it, open AgentMemory(url, namespace=("users", "{user_id}")) and name the user in the config, or give '
+                "MemoryMiddleware a namespace."
+            )
+        return self._bringing.bringing(request.messages, request.messages, config)
 
     def _with(self, request: ModelRequest[Any], brought: Brought) -> ModelRequest[Any]:
         if self._role == "system" and brought.core:

@@ -117,6 +117,21 @@ class Bringing:
         sections = dict(shown.sections)
         return Brought(sections.pop(CORE, ""), "\n\n".join(sections.values()))
 
+    def is_of_one_thread(self, config: Mapping[str, Any]) -> bool:
+        """Whether in a run it is the memory of one thread, which no other sees.
+
+        Args:
+            config: The run.
+        """
+        named = (config.get("configurable") or {}).get("thread_id") is not None
+        scopes = self.database.scopes
+        return (
+            named
+            and self.branch_or_config is None
+            and not self.namespace
+            and not scopes.shared(path_of(scopes.resolve(None, config)))
+        )
+
     def _composing(
         self, layers: LayeredMemory | None, asked: str, messages: Sequence[BaseMessage], config: Mapping[str, Any]
     ) -> Work[Composed]:

@@ -1,0 +1,123 @@
+"""What an agent remembers in one thread, in the next: with nothing set but the template of a namespace."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import pytest
+from langchain.agents import create_agent
+from langchain_core.messages import AIMessage, HumanMessage
+
+from langchain_agentmem import AgentMemory
+from langchain_agentmem.injection.memory_middleware import MemoryMiddleware
+from tests.compaction.test_middleware import Scripted
+
+SHARES = "stays in its thread"
+
+
+class Listener:
+    """A model that keeps in core memory what begins with "note", and that is shown what is remembered."""
+
+    def __init__(self):
+        self.shown = ""
+
+    def __call__(self, messages):
+        self.shown = "\n".join(message.text for message in messages)
+        last = messages[-1]
+        words = last.text.split()
+        if isinstance(last, HumanMessage) and words[0] == "note":
+            call = {"name": "mem_core_set", "args": {"key": words[1], "value": words[2]}, "id": f"call-{words[1]}"}
+            return AIMessage("", tool_calls=[call])
+        return AIMessage("well")
+
+
+class Users:
+    """An agent with memory, and its users."""
+
+    def __init__(self, memory, **options):
+        self.model = Listener()
+        middleware = MemoryMiddleware(memory, tools=True, **options)
+        self.agent = create_agent(Scripted(self.model), middleware=[middleware], checkpointer=memory.checkpointer)
+
+    def says(self, text, thread, user=None, *, asynchronous=False, **more):
+        """What the model was shown when a user said something in a thread."""
+        configurable = {"thread_id": thread, **more} | ({} if user is None else {"user_id": user})
+        given, config = {"messages": [("user", text)]}, {"configurable": configurable}
+        if asynchronous:
+            asyncio.run(self.agent.ainvoke(given, config))
+        else:
+            self.agent.invoke(given, config)
+        return self.model.shown
+
+    def first(self, thread, user):
+        """The config of a thread's first checkpoint."""
+        config = {"configurable": {"thread_id": thread, "user_id": user}}
+        return list(self.agent.get_state_history(config))[-1].config
+
+
+@pytest.fixture
+def memory(url):
+    with AgentMemory(url, namespace=("users", "{user_id}")) as memory:
+        yield memory
+
+
+@pytest.mark.parametrize("asynchronous", [False, True], ids=["sync", "async"])
+def test_two_users_three_threads_each_a_rewind_and_a_deleted_thread(memory, asynchronous):
+    users = Users(memory)
+
+    def says(text, thread, user, **more):
+        return users.says(text, thread, user, asynchronous=asynchronous, **more)
+
+    says("note city Lisbon", "monday", "ada")
+    says("note city Porto", "monday", "bob")
+    assert "Lisbon" in says("hello", "tuesday", "ada")
+    assert "Porto" not in says("hello", "tuesday", "ada")
+    assert "Porto" in says("hello", "tuesday", "bob")
+    assert "Lisbon" not in says("hello", "tuesday", "bob")
+
+    says("note pet Quince", "wednesday", "ada")  # the newest word counts, whoever's
+    says("note city Braga", "wednesday", "ada")
+    shown = says("hello", "monday", "ada")
+    assert ("Braga" in shown, "Quince" in shown) == (True, True)
+
+    users.agent.update_state(users.first("wednesday", "ada"), {"messages": []})  # back before it all
+    shown = says("hello", "tuesday", "ada")
+    assert ("Lisbon" in shown, "Braga" in shown, "Quince" in shown) == (True, False, False)
+
+    says("note pet Olive", "wednesday", "bob")
+    memory.within(user_id="bob").checkpointer.delete_thread("wednesday")
+    memory.within(user_id="ada").checkpointer.delete_thread("monday")
+    assert "Lisbon" in says("hello", "tuesday", "ada")
+    shown = says("hello", "tuesday", "bob")
+    assert ("Olive" in shown, "Porto" in shown, "Lisbon" in shown) == (True, True, False)
+
+    memory.erase(namespace=("users", "bob"), thread_id="wednesday")
+    assert "Olive" not in says("hello", "thursday", "bob")
+    assert memory.verify().ok
+
+
+def test_a_namespace_of_its_own_is_shared_by_all_threads(url, caplog):
+    with AgentMemory(url) as memory:
+        users = Users(memory, namespace=("team",))
+        with caplog.at_level(logging.WARNING):
+            users.says("note city Lisbon", "monday")
+            assert "Lisbon" in users.says("hello", "tuesday")
+        assert SHARES not in caplog.text
+        assert "Lisbon" not in Users(memory).says("hello", "wednesday")
+
+
+def test_without_a_namespace_it_is_logged_once_that_a_thread_is_alone(url, caplog):
+    with AgentMemory(url) as memory:
+        users = Users(memory)
+        with caplog.at_level(logging.WARNING):
+            users.says("note city Lisbon", "monday")
+            assert "Lisbon" not in users.says("hello", "tuesday")
+        assert [SHARES in each.message for each in caplog.records].count(True) == 1
+        assert 'namespace=("users", "{user_id}")' in caplog.text
+
+
+def test_with_one_nothing_is_logged(memory, caplog):
+    with caplog.at_level(logging.WARNING):
+        Users(memory).says("hello", "monday", "ada")
+    assert SHARES not in caplog.text
