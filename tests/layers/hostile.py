@@ -47,7 +47,7 @@ def careless(text: str) -> str:
 
 def marks(text: str, tag: str) -> list[str]:
     """The marks of a fence that a careless reader sees."""
-    return re.findall(rf"<[^\w<]*{tag}\b", careless(text))
+    return re.findall(rf"<[^\w<&]*{tag}\b", careless(text))
 
 
 def headings(text: str) -> list[str]:
