@@ -45,8 +45,8 @@ class Script(FakeMessagesListChatModel):
 
 
 def main(folder: Path) -> None:
-    with AgentMemory(folder / "agent.db") as memory:
-        library = memory.experiences(folder)
+    with AgentMemory(folder / "agent.db", namespace=("users", "{user_id}")) as memory:
+        library = memory.experiences(folder, namespace=("gardening",))
         library.add(Experience("roots", when="Use when a tree is moved or planted.", what="Keep the root ball whole."))
         budget = ManagedMemoryConfig(threshold_tokens=600)
         agent = create_agent(
@@ -56,17 +56,18 @@ def main(folder: Path) -> None:
             middleware=[  # what shortens the history stands before what adds to a single call
                 CompactionMiddleware(memory, lambda _: "The diary of March was read.", budget),
                 ExperienceMiddleware(library),
-                MemoryMiddleware(memory, tools=True),  # and the agent may change its memory
+                MemoryMiddleware(memory, budget=400, tools=True),  # and the agent may change its memory
             ],
             checkpointer=memory.checkpointer,
         )
-        thread: RunnableConfig = {"configurable": {"thread_id": "garden"}, "callbacks": [memory.audit.handler()]}
+        thread: RunnableConfig = {"configurable": {"user_id": "ada", "thread_id": "garden"}}
+        thread["callbacks"] = [memory.audit.handler()]
         for text in ("My garden is in the hills.", "What was done in March?", "When can I plant a medlar tree?"):
             reply = agent.invoke({"messages": [HumanMessage(text)]}, thread)["messages"][-1]
             print(f"user>  {text}\nagent> {reply.text}")
 
         print("--- what the model was shown at the end")
-        for message in memory.audit.last(1)[0].messages:
+        for message in memory.within(user_id="ada").audit.last(1)[0].messages:
             print("\n".join(f"{message.role:>9}: {line}" for line in str(message.content).splitlines()))
 
 

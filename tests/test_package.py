@@ -142,6 +142,7 @@ class TestTwins:
         part = getattr(langchain_agentmem, name)
         makers = {
             *(
+                "within",
                 "conversation",
                 "managed_conversation",
                 "session",

@@ -53,6 +53,14 @@ PRINTS = {
         "proposed_exp_warranty-first.yaml, which counts when somebody has reviewed and renamed it",
         "  - I want a refund for the kettle.\nwhat: |-\n  What the user corrected:\n  - No, check its warranty first.",
     ],
+    "monday_tuesday.py": [
+        "ada, tuesday> Where do I live?\n            > Home: Lisbon",
+        "bob, tuesday> Where do I live?\n            > I know nothing of you.",
+        "goes back to before Monday\nada, tuesday> Where do I live?\n            > I know nothing of you.",
+        "deletes that conversation",
+        "ada, tuesday> Where do I live?\n            > Home: Porto",
+        "memories erased\nada, friday> Where do I live?\n           > I know nothing of you.",
+    ],
     "long_run.py": [
         "the thread holds 7,000 tokens in 80 messages",
         "the model was shown 1,600 tokens at most: True",
