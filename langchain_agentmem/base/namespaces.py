@@ -173,7 +173,7 @@ class Scopes(NamedTuple):
         missing = [key for key in self.keys if _value(key, configurable) is None]
         example = ", ".join(f'"{key}": "…"' for key in missing)
         raise InvalidInput(
-            f"The namespace {self.template!r} needs {', '.join(missing)}: say it in the config, "
+            f"The namespace {safe_repr(self.template)} needs {', '.join(missing)}: say it in the config, "
             f'{{"configurable": {{{example}}}}}, or with memory.within({", ".join(f"{key}=…" for key in missing)}).'
         )
 
@@ -189,7 +189,7 @@ class Scopes(NamedTuple):
         configurable = configurable_of(config)
         for key in configurable:
             if isinstance(key, str) and key.startswith(_OURS) and key != CONFIG_KEY:
-                raise InvalidInput(f"A config has no key {safe_repr(key)}; a namespace is named by {CONFIG_KEY!r}.")
+                raise InvalidInput(f"A config has no key {safe_repr(key)}; {CONFIG_KEY} names a namespace.")
         named = configurable.get(CONFIG_KEY)
         path = None if named is None else path_of(named)
         if self.template is None:

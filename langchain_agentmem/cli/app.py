@@ -18,7 +18,6 @@ from langchain_agentmem.cli.console import (
     AsJson,
     Existing,
     Screen,
-    Within,
     existing,
     hit,
     minute,
@@ -109,7 +108,11 @@ def search(
     *,
     query: Annotated[str, typer.Argument(metavar="QUERY", help="Any text.")],
     database: Existing,
-    namespace: Within = "",
+    namespace: Annotated[
+        str,
+        typer.Option("--namespace", metavar="A/B", help="This namespace and all below it. Default: the root alone."),
+    ] = "",
+    everything: Annotated[bool, typer.Option("--everything", help="Look in every namespace.")] = False,
     kind: Annotated[
         list[str] | None,
         typer.Option(
@@ -148,6 +151,7 @@ def search(
             roles=role or None,
             before=before,
             after=after,
+            everything=everything,
         )
     numbers = itertools.count(1)
 

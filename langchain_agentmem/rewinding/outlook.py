@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from langchain_agentmem.base.namespaces import Scopes, configurable_of, namespace_of, path_of, range_of, running_config
+from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.language_models.model_calls import Work
 from langchain_agentmem.rewinding import branches, memory_rows
 from langchain_agentmem.rewinding.branches import BranchAt, Standpoint, families
@@ -158,13 +159,15 @@ def reach_of(
     scopes = database.scopes
     outside = Outlook(scopes=scopes)
     if everything:
+        if namespace:
+            raise InvalidInput("Give a namespace or everything=True, not both.")
         return Walls(*range_of(scopes.within or ())), outside
     path = path_of(scopes.resolve(namespace, config))
-    elsewhere = config is None and not scopes.leads_here()
-    named = bool(namespace) or (elsewhere and scopes.within is not None)
+    given = config if config is not None else running_config() if scopes.leads_here() else None
+    alone = configurable_of(given).get("thread_id") is None
+    named = bool(namespace) or (alone and scopes.within is not None)
     walls = Walls(*(range_of(namespace_of(path)) if named else (path, path + "\x1f")))
-    given = config if config is not None else running_config()
-    if elsewhere or configurable_of(given).get("thread_id") is None:
+    if alone:
         return walls, outside
     thread = thread_point(database, given)
     if thread.follows:

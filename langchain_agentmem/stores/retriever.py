@@ -61,7 +61,7 @@ from langchain_agentmem.stores.search_requests import SearchRequest, sought
 
 _LANGCHAINS = {"verbose", "run_id"}
 """Arguments of LangChain's, which mean nothing here."""
-_ARGUMENTS = ("namespace", "limit", "kinds", "conversation_id", "roles", "before", "after", "weights")
+_ARGUMENTS = ("namespace", "limit", "kinds", "conversation_id", "roles", "before", "after", "everything", "weights")
 
 
 class AgentMemoryRetriever(BaseRetriever):
@@ -73,14 +73,15 @@ class AgentMemoryRetriever(BaseRetriever):
 
     Attributes:
         memory: The `AgentMemory` to look in.
-        namespace: Where to look: this namespace and all below it. Default: that of each run's config, else the root,
-            which reaches every namespace.
+        namespace: Where to look: this namespace and all below it. Default: just that of each run's config, else the
+            root.
         limit: Most documents; `k` is another name for it. Default: 10.
         kinds: Only these kinds, as for `AgentMemory.search`. Default: all but "audit".
         conversation_id: Only this conversation. Default: all.
         roles: Only messages of these roles. Default: all.
         before: Only what was said before this time. Without a time zone it is taken as UTC.
         after: Only what was said at this time or later.
+        everything: Whether to look in every namespace, as an administrator does. Default: not.
         weights: How much each signal counts. Default: those of the memory.
 
     Raises:
@@ -95,6 +96,7 @@ class AgentMemoryRetriever(BaseRetriever):
     roles: tuple[str, ...] | None = None
     before: datetime | None = None
     after: datetime | None = None
+    everything: bool = False
     weights: Weights | None = None
 
     def __init__(self, **given: Any) -> None:
@@ -107,7 +109,8 @@ class AgentMemoryRetriever(BaseRetriever):
         arguments = {name: type(self).model_fields[name].default for name in _ARGUMENTS}
         arguments |= {name: value for name, value in given.items() if name in arguments}
         weights = memory.weights if (own := arguments.pop("weights")) is None else own
-        sought(memory.database, SearchRequest("", **arguments), None, weights)  # checked now, and not when it runs
+        asked = SearchRequest("", **arguments | {"everything": arguments["everything"] or not arguments["namespace"]})
+        sought(memory.database, asked, None, weights)  # checked now, and not when it runs, which says whose it is
         if (conversation := given.get("conversation_id")) is not None:
             given["conversation_id"] = str(conversation)
         try:

@@ -120,7 +120,9 @@ def _check_within(records: Iterable[Mapping[str, Any]], within: Namespace) -> No
         found = record.get("found")
         for told in (record, found if isinstance(found, Mapping) else {}):
             if "namespace" in told and not low <= path_of(told["namespace"]) < high:
-                raise InvalidInput(f"The file holds {safe_repr(told['namespace'])}, which is not within {within!r}.")
+                raise InvalidInput(
+                    f"The file holds {safe_repr(told['namespace'])}, which is not within {safe_repr(within)}."
+                )
 
 
 def _write_line(file: TextIO, record: Mapping[str, Any]) -> None:

@@ -78,7 +78,8 @@ def database(tmp_path) -> str:
 
 class TestSearch:
     def test_it_finds_and_says_why(self, database):
-        run = agentmem("search", "grey heron", "--database", database)
+        assert agentmem("search", "grey heron", "--database", database).stdout == "Nothing was found.\n"  # in the root
+        run = agentmem("search", "grey heron", "--database", database, "--everything")
         assert (run.returncode, run.stderr) == (0, "")
         assert "ada/private/one  ada-1" in run.stdout
         assert "why: the words grey +" in run.stdout
@@ -99,8 +100,8 @@ class TestSearch:
         assert found["why"]["terms"].keys() == {"heron"}
 
     def test_nothing_found_is_no_error(self, database):
-        assert agentmem("search", "ocelot", "--database", database).stdout == "Nothing was found.\n"
-        assert json.loads(agentmem("search", "ocelot", "--database", database, "--json").stdout) == []
+        assert agentmem("search", "ocelot", "--database", database, "--everything").stdout == "Nothing was found.\n"
+        assert json.loads(agentmem("search", "ocelot", "--database", database, "--json", "--everything").stdout) == []
 
     def test_a_console_that_lacks_a_character_shows_another(self, tmp_path):
         path = str(tmp_path / "memory.db")

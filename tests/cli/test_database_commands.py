@@ -177,7 +177,7 @@ class TestExportAndImport:
         on = ("--database", database)
         for command in (
             ("show", "one", "--namespace", "ada"),
-            ("search", "pond", "--limit", "99"),
+            ("search", "pond", "--everything", "--limit", "99"),
             ("export", str(file)),
         ):
             line = refused(agentmem(*command, *on), 3)

@@ -83,8 +83,8 @@ class TestAgent:
 
     def test_it_recalls_no_more_than_the_limit(self, memory):
         for number in range(5):
-            memory.conversation("one").add(role="user", content=f"heron {number}")
-        told = ask(build_agent(memory, QuotingModel(), limit=3), "heron?", conversation_id="two", namespace=())
+            memory.conversation("one", ("ada",)).add(role="user", content=f"heron {number}")
+        told = ask(build_agent(memory, QuotingModel(), limit=3), "heron?", conversation_id="two", namespace=("ada",))
         assert len(told.recalled) == 3
 
     def test_the_model_sees_what_was_said_before_in_the_conversation(self, memory):

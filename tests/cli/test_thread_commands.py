@@ -277,29 +277,29 @@ class TestShow:
 
 class TestSearch:
     def test_reasons_are_readable_and_what_counted_most_comes_first(self, lines, told):
-        shown = lines("search", "logged heron", "--limit", "1")
+        shown = lines("search", "logged heron", "--everything", "--limit", "1")
         assert re.fullmatch(r"1\. \d\.\d\d  \S+ \S+  message  ada/private/trip  l1", shown[0])
         assert re.fullmatch(r"   why: the words logged \+\d\.\d\d, heron \+\d\.\d\d(; also .+)?", shown[2])
-        [found] = told("search", "logged heron", "--limit", "1")
+        [found] = told("search", "logged heron", "--everything", "--limit", "1")
         assert found["why"]["terms"].keys() == {"logged", "heron"}
 
     def test_each_option_narrows_it(self, told):
         def kinds(*options):
-            return {each["kind"] for each in told("search", "heron", "--limit", "100", *options)}
+            return {each["kind"] for each in told("search", "heron", "--everything", "--limit", "100", *options)}
 
         assert kinds() == {"message", "event"}
         assert kinds("--kind", "event") == {"event"}
         assert kinds("--kind", "event", "--kind", "message") == {"message", "event"}
-        assert [each["id"] for each in told("search", "heron", "--conversation", "trip")] == ["l1"]
-        of_role = told("search", "heron", "--role", "assistant", "--limit", "100")
+        assert [each["id"] for each in told("search", "heron", "--everything", "--conversation", "trip")] == ["l1"]
+        of_role = told("search", "heron", "--everything", "--role", "assistant", "--limit", "100")
         assert {int(each["id"][1:]) % 2 for each in of_role} == {1}
-        assert told("search", "heron", "--before", "2000-01-01") == []
-        assert told("search", "heron", "--after", "2999-01-01T00:00+02:00") == []
-        assert len(told("search", "heron", "--after", "2000-01-01", "--limit", "3")) == 3
+        assert told("search", "heron", "--everything", "--before", "2000-01-01") == []
+        assert told("search", "heron", "--everything", "--after", "2999-01-01T00:00+02:00") == []
+        assert len(told("search", "heron", "--everything", "--after", "2000-01-01", "--limit", "3")) == 3
 
     def test_what_makes_no_sense_is_refused(self, run, refused):
         assert "no kind 'x'" in refused("search", "heron", "--kind", "x")
-        ran = run("search", "heron", "--before", "yesterday")
+        ran = run("search", "heron", "--everything", "--before", "yesterday")
         assert ran["code"] == 2
         assert "'yesterday' is no time such as" in ran["errors"]
 
@@ -431,7 +431,7 @@ EVERY = {
     "threads": ["threads"],
     "show": ["show", "trip"],
     "show a conversation": ["show", "talk", "--limit", "3"],
-    "search": ["search", "heron", "--limit", "3"],
+    "search": ["search", "heron", "--everything", "--limit", "3"],
     "branches": ["branches"],
     "branches of a thread": ["branches", "trip"],
     "diff": ["diff", "main", "draft"],

@@ -27,7 +27,7 @@ LOOKED_UP = {
     "delete_every_source": ({"row": 1}, set()),
     "delete_sources": ({"row": 1, "source": "message m-1"}, set()),
     "retell": ({"id": 1, "extra": "{}"}, set()),
-    "bury_memory": ({"id": 1}, set()),
+    "bury_memory": ({"id": 1, "gone": 0}, set()),
 }
 FACTS = 150
 

@@ -98,7 +98,7 @@ def said(memory, *texts, conversation="c", **options):
 
 
 def found(memory, query, **options):
-    return [each.text for each in memory.search(query, **options)]
+    return [each.text for each in memory.search(query, everything="namespace" not in options, **options)]
 
 
 def in_thread(function):
@@ -124,7 +124,7 @@ def _settle_in_child(memory):
     said(memory, "A dog barks.")
     memory.settle()
     assert found(memory, "feline", limit=1) == ["My cat sleeps."]
-    assert [each.text for each in asyncio.run(memory.asearch("feline", limit=1))] == ["My cat sleeps."]
+    assert [each.text for each in asyncio.run(memory.asearch("feline", limit=1, everything=True))] == ["My cat sleeps."]
 
 
 class TestRefusing:
@@ -165,7 +165,7 @@ class TestWaiting:
         memory.store.put(("a",), "1", {"text": "cat"})
         memory.settle()
         embeddings.go_on.clear()
-        searches = [asyncio.create_task(memory.asearch("feline")) for _ in range(READER_THREADS)]
+        searches = [asyncio.create_task(memory.asearch("feline", everything=True)) for _ in range(READER_THREADS)]
         searches += [asyncio.create_task(memory.store.asearch(("a",), query="feline")) for _ in range(READER_THREADS)]
         await asyncio.to_thread(embeddings.began.wait, 120)
         assert (await asyncio.wait_for(memory.store.aget(("a",), "1"), 120)).value == {"text": "cat"}
@@ -196,18 +196,22 @@ class TestWaiting:
         memory = opened(embeddings)
         memory.store.put(("a",), "1", {"text": "cat"})
         assert memory.store.search(("a",), query="cat", limit=0) == []
-        assert memory.search("cat", limit=0) == []
+        assert memory.search("cat", limit=0, everything=True) == []
         assert embeddings.asked == []
 
     async def test_after_the_end_a_search_says_so(self, opened):
         memory = opened()
         said(memory, "My cat sleeps.")
-        await memory.asearch("feline")
+        await memory.asearch("feline", everything=True)
         memory.close()
-        for search in (memory.asearch("feline"), memory.store.asearch(("a",), query="feline"), memory.asettle()):
+        for search in (
+            memory.asearch("feline", everything=True),
+            memory.store.asearch(("a",), query="feline"),
+            memory.asettle(),
+        ):
             with pytest.raises(MemoryClosed):
                 await search
-        for search in (memory.settle, lambda: memory.search("feline")):
+        for search in (memory.settle, lambda: memory.search("feline", everything=True)):
             with pytest.raises(MemoryClosed):
                 search()
 
@@ -242,7 +246,7 @@ class TestAwaiting:
         memory = opened(embeddings)
         said(memory, "My cat sleeps.", "Rain falls.")
         assert found(memory, "feline")[0] == "My cat sleeps."  # within a running loop
-        assert (await memory.asearch("feline"))[0].text == "My cat sleeps."
+        assert (await memory.asearch("feline", everything=True))[0].text == "My cat sleeps."
         assert len(embeddings.loops) >= 3
         assert len(set(map(id, embeddings.loops))) == 1
 
@@ -320,7 +324,7 @@ class TestTogether:
         assert set(found(other, "feline")) == {"My cat sleeps.", "a cat"}
         memory.store.put(("a",), "1", {"text": "a cat"}, index=False)
         memory.conversation("c").update(message, content="A dog barks.")
-        assert all(each.why.signals.get("vectors", 0) < 0.1 for each in other.search("feline"))
+        assert all(each.why.signals.get("vectors", 0) < 0.1 for each in other.search("feline", everything=True))
         memory.store.put(("a",), "1", {"text": "a cat"})
         assert found(other, "feline")[0] == "a cat"
         memory.store.delete(("a",), "1")

@@ -18,7 +18,9 @@ TABLES = ("search_scope", "search_series", "search_speaker", "search_document", 
 
 
 def texts(memory, query, **options):
-    return sorted(each.text for each in memory.search(query, limit=1000, **options))
+    return sorted(
+        each.text for each in memory.search(query, limit=1000, everything="namespace" not in options, **options)
+    )
 
 
 def say(memory, name, said, namespace=("a",)):
@@ -66,7 +68,7 @@ class TestPlaces:
         everything = sorted(["cat first", "cat after", *(f"cat {n}" for n in range(5))])
         assert texts(memory, "cat") == everything
         assert texts(memory, "cat", conversation_id="c", namespace=("a",)) == everything
-        assert [each.text for each in memory.search("cat", limit=2)] == ["cat after", "cat 4"]
+        assert [each.text for each in memory.search("cat", limit=2, everything=True)] == ["cat after", "cat 4"]
         assert memory.verify().problems == ()
 
         ids = [message.id for message in chat.messages]
@@ -239,10 +241,10 @@ class TestWaiting:
         assert self.waiting(memory, raw) == tail - 1
         assert len(texts(memory, "cat")) == tail - 1
         assert texts(memory, "cat", namespace=("b",)) == []
-        before = [(each.id, each.score) for each in memory.search("cat 7", limit=100)]
+        before = [(each.id, each.score) for each in memory.search("cat 7", limit=100, everything=True)]
         memory.database.engine.write(search_index.absorb)
         assert self.waiting(memory, raw) == 0
-        assert [(each.id, each.score) for each in memory.search("cat 7", limit=100)] == before
+        assert [(each.id, each.score) for each in memory.search("cat 7", limit=100, everything=True)] == before
         say(memory, "d", ["cat"] * (tail - 1))
         assert self.waiting(memory, raw) == tail - 1
         chat.add(role="user", content="the last cat")
@@ -291,13 +293,15 @@ class TestCommonTerms:
 
     def test_the_newest_are_found(self, memory):
         say(memory, "c", [f"cat {n}" for n in range(150)])
-        assert [each.text for each in memory.search("cat", limit=5)] == [f"cat {n}" for n in range(149, 144, -1)]
+        assert [each.text for each in memory.search("cat", limit=5, everything=True)] == [
+            f"cat {n}" for n in range(149, 144, -1)
+        ]
 
     def test_those_that_hold_other_terms_too_are_found_and_rewarded_for_both(self, memory):
         said = [f"cat {n}" for n in range(150)]
         said[75] = "cat zebra"
         say(memory, "c", said)
-        [first, *_] = memory.search("a zebra with a cat")
+        [first, *_] = memory.search("a zebra with a cat", everything=True)
         assert first.text == "cat zebra"
         assert set(first.why.terms) == {"cat", "zebra"}
 
@@ -305,7 +309,7 @@ class TestCommonTerms:
         said = [f"cat {n}" for n in range(150)]
         said[75] = "zebra"
         say(memory, "c", said)
-        [first, *_] = memory.search("a zebra with a cat")
+        [first, *_] = memory.search("a zebra with a cat", everything=True)
         assert first.text == "zebra"
         assert set(first.why.terms) == {"cat", "zebra"}
 
@@ -313,9 +317,13 @@ class TestCommonTerms:
         said = [f"cat {n}" for n in range(150)]
         said[75] = "a zebra and nothing else of what was asked but words and words and words"
         say(memory, "c", said)
-        assert memory.search("cat zebra")[0].text == said[75]
+        assert memory.search("cat zebra", everything=True)[0].text == said[75]
 
     def test_both_kinds_of_rows_waiting_and_indexed_are_counted(self, memory):
         for n in range(100):
             memory.conversation("c", ("a",)).add(role="user", content=f"cat {n}")
-        assert [each.text for each in memory.search("cat", limit=50)][:3] == ["cat 99", "cat 98", "cat 97"]
+        assert [each.text for each in memory.search("cat", limit=50, everything=True)][:3] == [
+            "cat 99",
+            "cat 98",
+            "cat 97",
+        ]

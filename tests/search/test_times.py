@@ -34,7 +34,7 @@ class TestWhen:
             found = memory.search(asked, namespace=namespace)
             assert found[0].text.endswith(f"{year}.")
             assert found[0].why.signals["date"] == pytest.approx(0.35)
-        assert memory.search(asked)[0].text.endswith("2025.")
+        assert memory.search(asked, everything=True)[0].text.endswith("2025.")
 
     def test_the_conversation_that_is_looked_in_is_what_counts(self, memory):
         trips = [(day(year, 5, 10), f"A trip to the sea, number {year}.") for year in (2022, 2023)]

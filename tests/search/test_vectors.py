@@ -65,7 +65,7 @@ def said(memory, *texts, conversation="c", **options):
 
 
 def found(memory, query, **options):
-    return [each.text for each in memory.search(query, **options)]
+    return [each.text for each in memory.search(query, everything="namespace" not in options, **options)]
 
 
 @pytest.mark.sqlite_suffices
@@ -73,14 +73,14 @@ class TestFinding:
     def test_what_means_the_same_is_found_at_once(self, opened):
         memory = opened()
         said(memory, "My cat sleeps.", "Bread is cheap.")
-        [first, *_] = memory.search("feline")
+        [first, *_] = memory.search("feline", everything=True)
         assert first.text == "My cat sleeps."
         assert first.why.signals["vectors"] > 0
 
     async def test_the_awaited_twin_finds_the_same(self, opened):
         memory = opened()
         said(memory, "My cat sleeps.", "A dog barks.", "Bread is cheap.")
-        assert await memory.asearch("feline hound") == memory.search("feline hound")
+        assert await memory.asearch("feline hound", everything=True) == memory.search("feline hound", everything=True)
 
     def test_words_and_vectors_add_up(self, opened):
         memory = opened()
@@ -93,7 +93,7 @@ class TestFinding:
         memory.store.put(("a",), "1", {"text": "A car stands outside."})
         memory.store.put(("a",), "2", {"text": "Rain falls."})
         assert memory.store.search(("a",), query="automobile")[0].key == "1"
-        assert memory.search("automobile", kinds=["item"])[0].id == "1"
+        assert memory.search("automobile", kinds=["item"], everything=True)[0].id == "1"
 
     def test_walls_hold_for_vectors_too(self, opened):
         memory = opened()
@@ -110,9 +110,9 @@ class TestFinding:
     def test_an_edit_is_found_by_its_new_meaning_only(self, opened):
         memory = opened()
         [message] = said(memory, "My cat sleeps.")
-        assert memory.search("feline")[0].why.signals["vectors"] > 0.3
+        assert memory.search("feline", everything=True)[0].why.signals["vectors"] > 0.3
         memory.conversation("c").update(message, content="Bread is cheap.")
-        assert all(each.why.signals.get("vectors", 0) < 0.1 for each in memory.search("feline"))
+        assert all(each.why.signals.get("vectors", 0) < 0.1 for each in memory.search("feline", everything=True))
         assert memory.verify().problems == ()
 
     def test_what_is_removed_is_not_found(self, opened):
@@ -125,13 +125,13 @@ class TestFinding:
     def test_the_question_is_put_as_the_one_it_names_would_speak(self, opened, embeddings):
         memory = opened()
         memory.conversation("c").add(role="user", content="I bought a car.", name="Ana")
-        memory.search("What is Ana's car, and did Ana pay?")
+        memory.search("What is Ana's car, and did Ana pay?", everything=True)
         assert embeddings.queries[-1] == "What is my car, and did I pay?"
 
     def test_the_weight_of_vectors_can_be_zero(self, opened):
         memory = opened(weights=type(WEIGHTS)(vectors=0.0))
         said(memory, "My cat sleeps.")
-        assert all("vectors" not in each.why.signals for each in memory.search("feline"))
+        assert all("vectors" not in each.why.signals for each in memory.search("feline", everything=True))
 
 
 @pytest.mark.sqlite_suffices
@@ -204,7 +204,7 @@ class TestWaiting:
         monkeypatch.setattr(embeddings, "embed_documents", meanwhile)
         memory.settle()
         assert embeddings.texts == ["My cat sleeps.", "Bread is cheap."]
-        assert all(each.why.signals.get("vectors", 0) < 0.1 for each in memory.search("feline"))
+        assert all(each.why.signals.get("vectors", 0) < 0.1 for each in memory.search("feline", everything=True))
 
     def test_threads_that_settle_at_once_embed_each_text_once(self, opened, embeddings):
         memory = opened()
@@ -281,7 +281,7 @@ class TestEmbeddings:
 
         with AgentMemory(url, index={"dims": len(words.embed_query("x")), "embed": embed}) as memory:
             said(memory, "My cat sleeps.", "Rain falls.")
-            assert (await memory.asearch("feline"))[0].text == "My cat sleeps."
+            assert (await memory.asearch("feline", everything=True))[0].text == "My cat sleeps."
 
     def test_a_store_by_itself_has_embeddings_too(self, url, embeddings):
         assert isinstance(embeddings, Embeddings)

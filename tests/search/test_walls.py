@@ -127,7 +127,10 @@ class TestNothingBehindAWallIsFound:
         for _ in range(120):
             where, question = anywhere(luck), a_question(luck)
             allowed = {(t.kind, t.namespace, t.id, t.conversation, t.at) for t in things if where.lets(t)}
-            found = [the_thing(each) for each in memory.search(question, limit=1000, **where._asdict())]
+            found = [
+                the_thing(each)
+                for each in memory.search(question, limit=1000, everything=not where.namespace, **where._asdict())
+            ]
             assert len(found) == len(set(found))
             assert set(found) <= allowed, (question, where)
 
@@ -143,7 +146,10 @@ class TestNothingBehindAWallIsFound:
                 for t in things
                 if where.lets(t) and term in terms(t.text)
             }
-            found = {the_thing(each) for each in memory.search(word, limit=1000, **where._asdict())}
+            found = {
+                the_thing(each)
+                for each in memory.search(word, limit=1000, everything=not where.namespace, **where._asdict())
+            }
             assert found == allowed, (word, where)
 
     def test_siblings_whose_names_begin_alike_are_apart(self, memory):
@@ -151,7 +157,10 @@ class TestNothingBehindAWallIsFound:
             memory.conversation("c", namespace).add(role="user", content="cat")
 
         def seen(namespace):
-            return {each.namespace for each in memory.search("cat", namespace=namespace, limit=100)}
+            return {
+                each.namespace
+                for each in memory.search("cat", namespace=namespace, limit=100, everything=not namespace)
+            }
 
         for namespace in NAMESPACES:
             assert seen(namespace) == {each for each in NAMESPACES if each[: len(namespace)] == namespace}
@@ -177,7 +186,9 @@ class TestNothingBehindAWallIsFound:
         assert {each.namespace for each in found} == {("a",)}
         assert {each.text for each in memory.search(asked, namespace=("b",))} == {"In the zoo."}
         assert not memory.search(asked, namespace=("b",))[0].why.terms
-        assert {each.text for each in memory.search("Where is the striped zebra?")} == {"Where is the striped zebra?"}
+        assert {each.text for each in memory.search("Where is the striped zebra?", everything=True)} == {
+            "Where is the striped zebra?"
+        }
         assert memory.search("zoo", namespace=("a",)) == []
 
 
@@ -193,7 +204,10 @@ class TestNothingBehindAWallIsFelt:
         asked = [(a_question(luck), anywhere(luck)._replace(namespace=luck.choice(mine))) for _ in range(60)]
 
         def answers():
-            return [shown(memory.search(question, limit=50, **where._asdict())) for question, where in asked]
+            return [
+                shown(memory.search(question, limit=50, everything=not where.namespace, **where._asdict()))
+                for question, where in asked
+            ]
 
         before = answers()
         assert sum(map(len, before)) > 300

@@ -41,14 +41,17 @@ class TestExpiry:
         assert keys(store.search(("a",), filter={"text": "apples"})) == ["never", "later"]
         assert sorted(keys(store.search(("a",), query="apples"))) == ["later", "never"]
         assert store.list_namespaces() == [NS]
-        assert sorted(found.id for found in memory.search("apples", kinds=["item"])) == ["later", "never"]
+        assert sorted(found.id for found in memory.search("apples", kinds=["item"], everything=True)) == [
+            "later",
+            "never",
+        ]
 
     def test_expired_hits_leave_no_gap(self, memory, store, clock):
         store.batch([PutOp(NS, f"gone{i:03}", {"text": "apples apples"}, ttl=1) for i in range(60)])
         store.batch([PutOp(NS, f"kept{i:03}", {"text": "apples and more besides"}) for i in range(20)])
         clock.pass_time(minutes=2)
         assert len(store.search(NS, query="apples", limit=15)) == 15
-        assert len(memory.search("apples", limit=15)) == 15
+        assert len(memory.search("apples", limit=15, everything=True)) == 15
 
     def test_reading_puts_it_off(self, store, clock):
         for read in (

@@ -201,7 +201,9 @@ class TestChains:
             assert texts(chain.invoke("tea", bob)) == ["bob likes tea 0"]
             assert texts(await chain.ainvoke("tea", bob)) == ["bob likes tea 0"]
             assert texts(chain.batch(["tea"], bob)[0]) == ["bob likes tea 0"]
-        assert texts(retriever.invoke("tea")) == ["alice likes tea 0", "bob likes tea 0"]
+        assert texts(retriever.invoke("tea")) == []  # nobody said anything in the root
+        everywhere = filled.retriever(kinds=["message"], roles=["user"], everything=True)
+        assert texts(everywhere.invoke("tea")) == ["alice likes tea 0", "bob likes tea 0"]
         alices = filled.retriever(namespace=("alice",), roles=["user"])
         assert texts(alices.invoke("tea", bob)) == ["alice likes tea 0"]
 

@@ -300,7 +300,7 @@ class TestWhereItIsUsed:
             return {"n": 1}
 
         one_node(node, memory, store=memory.store).invoke({"n": 0}, thread())
-        found = memory.search("apples", kinds=["item"])
+        found = memory.search("apples", kinds=["item"], everything=True)
         assert sorted((each.id, each.conversation_id) for each in found) == [("own", "t"), ("shared", None)]
         assert {each.kind for each in memory.search("apples")} == {"item"}
         assert keys(memory.store) == ["shared"]
