@@ -117,7 +117,7 @@ def consolidating(
 def _summed_up(ground: Ground, keep: int, kind: str | None, *, automatic: bool) -> Work[ConsolidationReport]:
     """Have a model sum up old events, and put what it says in their place, as far as they are still there."""
     limit = room(ground.settings)
-    bundles = yield from looking(ground, "recall.old", lambda view: old(view, keep, kind), shown=False)
+    bundles = yield from looking(ground, "recall.old", lambda view: old(_own(ground, view), keep, kind), shown=False)
     if not bundles:
         return ConsolidationReport()
     texts: list[tuple[EventBundle, str]] = []
@@ -141,7 +141,7 @@ def at_once(
     ground: Ground, change: Change, keep: int, kind: str | None = None, *, automatic: bool = False
 ) -> Steps[ConsolidationReport]:
     """The same without a model, as part of another change."""
-    bundles = yield from old(change.view, keep, kind)
+    bundles = yield from old(_own(ground, change.view), keep, kind)
     texts = [(each, digest(each, room(ground.settings))) for each in bundles]
     return _replace(ground, change, texts, automatic=automatic)
 
@@ -160,7 +160,7 @@ def adding(ground: Ground, change: Change, new: int) -> Steps[bool]:
     settings = ground.settings
     if not settings.auto_consolidate or not new:
         return False
-    if (yield from count(change.view, EVENT)) + new <= settings.consolidates_at:
+    if (yield from count(_own(ground, change.view), EVENT)) + new <= settings.consolidates_at:
         return False
     if ground.compressor.model is None:
         yield from at_once(ground, change, max(0, settings.recall_max_events - new), automatic=True)
@@ -185,6 +185,11 @@ def asking(ground: Ground) -> Work[None]:
         LATER.begin(ground.database, (ground.point.path, ground.point.name), LANE, make)
     else:
         yield from make()
+
+
+def _own(ground: Ground, view: View) -> View:
+    """What may be summed up: of a thread its own line, as what others remember is theirs; of a branch all it shows."""
+    return view if isinstance(ground.point, BranchAt) else view._replace(scope=None)
 
 
 def count(view: View, kind: str) -> Steps[int]:

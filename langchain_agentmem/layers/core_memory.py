@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
+from uuid import NAMESPACE_OID, uuid5
 
 from langchain_agentmem.base.argument_checks import name_given, text_given, texts_given
 from langchain_agentmem.base.clock import micros, moment, time_given
@@ -244,7 +245,7 @@ class CoreMemory(Layer):
         for each in entries:
             change.remove(CORE, each.key)
             change.evicted.append(each.key)
-            change.drafts.append(_archived(each, self._ground.database.new_id(), change.now))
+            change.drafts.append(_archived(each, change.now))
 
     def smaller(self, settings: Sequence[Setting], too_large: TooLarge) -> Work[list[Setting]]:
         """The values, with the one for which there was no room compressed.
@@ -385,9 +386,10 @@ def _draft(setting: Setting, old: Kept | None, now: int) -> RowDraft:
     )
 
 
-def _archived(kept: Kept, key: str, now: int) -> RowDraft:
+def _archived(kept: Kept, now: int) -> RowDraft:
+    # Two threads that have the same version leave archive one record.
     return record(
-        key,
+        str(uuid5(NAMESPACE_OID, f"{kept.key}\x1f{kept.number}")),
         f"Core evicted: {kept.key}\n{kept.text}",
         [EVICTED, f"core_key:{kept.key}"],
         now,

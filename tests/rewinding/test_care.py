@@ -339,11 +339,17 @@ class TestErasing:
             assert traces(memory, url) == []
             assert memory.verify().problems == ()
 
-    def test_a_copy_of_an_erased_thread_keeps_what_it_shows_until_it_goes_too(self, memory):
+    def test_a_copy_of_an_erased_thread_keeps_what_it_remembered_itself(self, memory):
         fill_threads(memory)
-        before = shown(memory, ["copy"])
+        layers = memory.layers(at("copy"))
+        assert len(layers.recall.recent(limit=100)) > 1
         memory.erase(thread_id="t")
-        assert shown(memory, ["t", "copy"]) == before
+        assert {each.content for each in layers.recall.recent(limit=100)} == {"in the copy"}
+        assert layers.core.get() == {"last": "in the copy", "about in the copy": "in the copy"}
+        assert {each.content for each in layers.archival.all()} == {"Somebody said in the copy"}
+        assert memory.search("somebody said one two three fork", kinds=["event", "record", "item"], limit=50) != []
+        for each in memory.search("one two three fork forget", kinds=["event", "record", "item"], limit=50):
+            assert "in the copy" in each.text
         assert memory.verify().problems == ()
         memory.erase(thread_id="copy")
         memory.erase(thread_id="asking")
