@@ -373,6 +373,47 @@ def clashes(states: Mapping[str, State], agreed: Rules) -> list[tuple[str, str, 
     return found
 
 
+def united(states: Mapping[str, State], others: Mapping[str, State], agreed: Rules) -> dict[str, State]:
+    """Facts of which those are one that say the same of the same time: two lines told of them apart.
+
+    Args:
+        states: Facts by their ids; of those that are one the id that was learned first stays.
+        others: More of them, whose ids stay only where none of the first is the same.
+        agreed: What is agreed on names.
+    """
+    found: dict[str, State] = {}
+    alike: dict[tuple[str, str, str], list[str]] = {}
+    for some in (states, {key: known for key, known in others.items() if key not in states}):
+        for key, known in sorted(some.items(), key=lambda each: (each[1].learned, each[0])):
+            thing = agreed.canonical(known.subject), predicate_key(known.predicate), agreed.canonical(known.object)
+            there = alike.setdefault(thing, [])
+            same = next(
+                (each for each in there if overlaps(found[each], found[each].end, known.start, known.end)), None
+            )
+            if same is None:
+                there.append(key)
+                found[key] = known
+            else:
+                found[same] = _together(found[same], known)
+    return {key: found[key] for key in (*states, *others) if key in found}
+
+
+def _together(one: State, other: State) -> State:
+    """Two facts that are one."""
+    first, second = sorted((one, other), key=lambda known: known.start)
+    sure = [known.sure for known in (one, other) if known.sure is not None]
+    return one._replace(
+        start=first.start,
+        given=first.given or (first.start == second.start and second.given),
+        end=None if one.end is None or other.end is None else max(one.end, other.end),
+        lasting=one.lasting or other.lasting,
+        sure=max(sure, default=None),
+        learned=min(one.learned, other.learned),
+        said=tuple(sorted((*one.said, *other.said), key=lambda event: (event["at"], event["n"]))),
+        beside=one.beside | other.beside,
+    )
+
+
 def overlaps(known: State, end: int | None, start: int, stop: int | None) -> bool:
     """Whether a fact held at some time between two.
 

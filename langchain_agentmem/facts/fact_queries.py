@@ -104,6 +104,8 @@ def contradictions_work(
         agreed = yield from ground.rules(view)
         rows_of = yield from _rows(view, agreed, subject, predicate, None, former=False)
         states = fact_store.states_of(rows_of)
+        if view.scope is not None:
+            states = fact_events.united(states, {}, agreed)
         facts = yield from fact_store.settled(view, agreed, rows_of, whole=True)
         by_id = {fact.id: fact for fact in facts}
         return [

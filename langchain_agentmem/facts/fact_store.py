@@ -162,6 +162,8 @@ def settled(
         at: Only what held then. Default: all.
     """
     states = every = states_of(found, recorded)
+    if view.scope is not None:
+        states = every = fact_events.united(states, {}, agreed)
     if whole is not True:
         # What was given an end is ended by nothing else.
         open_ones = [known for known in states.values() if known.end is None]
@@ -171,6 +173,9 @@ def settled(
             predicates = [predicate for _, predicate in things]
             others = yield from about(view, subjects=subjects, predicates=predicates, former=recorded is not None)
             every = {**states_of(others, recorded), **states}
+            if view.scope is not None:
+                every = fact_events.united(states, every, agreed)
+                states = {key: every[key] for key in states}
     ends = fact_events.endings(every, agreed)
     return [
         fact_of(key, known, ends[key], agreed)

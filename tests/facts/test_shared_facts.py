@@ -1,0 +1,120 @@
+"""Facts that several threads of one scope tell of: one fact, as long as one of them tells it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any, TypedDict
+
+import pytest
+from langgraph.graph import START, StateGraph
+
+NS = ("users", "ada")
+MAY, JULY = datetime(2025, 5, 1, tzinfo=UTC), datetime(2025, 7, 1, tzinfo=UTC)
+
+
+class State(TypedDict):
+    n: int
+
+
+def at(thread):
+    return {"configurable": {"thread_id": thread, "agentmem_namespace": NS}}
+
+
+@pytest.fixture
+def run(memory):
+    """Runs a function on the facts of a thread, in its node."""
+
+    def run(thread: str, act: Any):
+        def node(state, config):
+            act(memory.facts(config))
+            return {"n": 1}
+
+        built = StateGraph(State).add_node("node", node).add_edge(START, "node")
+        built.compile(checkpointer=memory.checkpointer).invoke({"n": 0}, at(thread))
+
+    return run
+
+
+@pytest.fixture
+def rewind(memory):
+    """Takes a thread back to before it all."""
+
+    def rewind(thread: str):
+        built = StateGraph(State).add_node("node", lambda state: state).add_edge(START, "node")
+        graph = built.compile(checkpointer=memory.checkpointer)
+        *_, first = graph.get_state_history(at(thread))
+        graph.update_state(first.config, {"n": 0}, as_node="node")
+
+    return rewind
+
+
+def texts(facts):
+    return [each.text for each in facts]
+
+
+def lisbon(facts, **more):
+    return facts.add_fact("user", "Ada", "lives in", "Lisbon", **more)
+
+
+def test_told_twice_it_holds_until_both_are_rewound(memory, run, rewind):
+    run("a", lambda facts: lisbon(facts, source="of a"))
+    run("b", lambda facts: lisbon(facts, source="of b"))
+    facts = memory.facts(namespace=NS)
+    [fact] = facts.as_of()
+    assert fact.sources == ("of a", "of b")
+    rewind("a")
+    [fact] = facts.as_of()
+    assert fact.sources == ("of b",)
+    rewind("b")
+    assert facts.as_of() == []
+
+
+def test_told_by_two_that_do_not_see_each_other_it_is_one(memory, run, rewind):
+    def both(facts):
+        lisbon(facts, source="of a")
+        run("b", lambda facts: lisbon(facts, source="of b", confidence=0.5))
+
+    run("a", both)
+    facts = memory.facts(namespace=NS)
+    for found in (facts.as_of(), facts.history("Ada", "lives in"), facts.search("Lisbon"), facts.as_of(obj="Lisbon")):
+        [fact] = found
+        assert set(fact.sources) == {"of a", "of b"}
+        assert fact.confidence == 0.5
+    assert len(facts.neighbours("Ada")) == 1
+    assert facts.format_for_prompt().count("Lisbon") == 1
+    assert texts(memory.search("Lisbon", namespace=NS, kinds=["fact"])) == ["Ada lives in Lisbon"]
+    assert facts.contradictions() == []
+    seen: list[Any] = []
+    run("c", lambda facts: seen.extend([texts(facts.as_of()), lisbon(facts, source="of c")]))
+    assert seen[0] == ["Ada lives in Lisbon"]
+    assert len(facts.as_of()) == 1
+    for thread in "abc":
+        assert len(facts.as_of()) == 1
+        rewind(thread)
+    assert facts.as_of() == []
+
+
+def test_ends_follow_from_what_counts(memory, run, rewind):
+    facts = memory.facts(namespace=NS)
+    run("a", lambda facts: lisbon(facts, valid_from=MAY))
+    run("b", lambda facts: facts.add_fact("user", "Ada", "lives in", "Porto", valid_from=JULY))
+    [first, second] = facts.history("Ada", "lives in")
+    assert (first.object, first.valid_to, second.object, second.valid_to) == ("Lisbon", JULY, "Porto", None)
+    rewind("b")
+    [fact] = facts.history("Ada", "lives in")
+    assert (fact.object, fact.valid_to) == ("Lisbon", None)
+
+
+def test_a_single_value_that_two_tell_apart_neither_ends_nor_contradicts_itself(memory, run):
+    def both(facts):
+        lisbon(facts, valid_from=MAY)
+        run("b", lambda facts: lisbon(facts, valid_from=JULY))
+
+    run("a", both)
+    facts = memory.facts(namespace=NS)
+    [fact] = facts.history("Ada", "lives in")
+    assert (fact.valid_from, fact.valid_to) == (MAY, None)
+    assert facts.contradictions() == []
+    run("c", lambda facts: facts.add_fact("user", "Ada", "lives in", "Porto"))
+    [first, second] = facts.history("Ada", "lives in")
+    assert (first.object, first.ended_by, second.object) == ("Lisbon", second.id, "Porto")
