@@ -23,7 +23,7 @@ def blocks(language: str) -> list[str]:
 class TestReadme:
     def test_every_python_block_runs(self, tmp_path_factory, tmp_path):
         found = blocks("python")
-        assert len(found) == 2  # the rest is in the chapters of the guide, see test_guides.py
+        assert len(found) == 3  # the rest is in the chapters of the guide, see test_guides.py
         modules = ("langgraph.graph", "langchain.agents", "langchain_agentmem.checkpoints.checkpoint_saver")
         with Forks(tmp_path_factory.mktemp("outputs"), *modules, home=tmp_path) as forks:
             for code in found:  # one after the other: they share agent.db, as a reader's would

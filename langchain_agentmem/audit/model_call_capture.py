@@ -489,7 +489,7 @@ def _usable_id(places: Mapping[str, Any], key: str, extra: dict[str, Any]) -> st
 def _usable_namespace(places: Mapping[str, Any], extra: dict[str, Any], scopes: Scopes) -> Namespace:
     """The namespace; the root, which nobody else sees into, where what was said is none."""
     try:
-        return scopes.resolve(None, {"configurable": places})
+        return scopes.resolve(None, {"configurable": {key: told for key, told in places.items() if told is not None}})
     except Exception:  # noqa: BLE001 - as above
         extra["namespace"] = places[CONFIG_KEY]
         return ()

@@ -191,7 +191,7 @@ class Scopes(NamedTuple):
             if isinstance(key, str) and key.startswith(_OURS) and key != CONFIG_KEY:
                 raise InvalidInput(f"A config has no key {safe_repr(key)}; {CONFIG_KEY} names a namespace.")
         named = configurable.get(CONFIG_KEY)
-        path = None if named is None else path_of(named)
+        path = path_of(named) if CONFIG_KEY in configurable else None
         if self.template is None:
             return None if path is None else namespace_of(path)
         values = {key: _value(key, configurable) for key in self.keys}

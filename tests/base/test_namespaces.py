@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from langchain_agentmem.base.namespaces import id_of, namespace_of, path_of, range_of, resolve
+from langchain_agentmem.base.namespaces import Scopes, id_of, namespace_of, path_of, range_of
 from langchain_agentmem.errors import InvalidInput, MessageError
 
 pytestmark = pytest.mark.sqlite_suffices
@@ -86,15 +86,15 @@ class TestIds:
 
 class TestConfigs:
     def test_a_config_may_name_a_namespace(self):
-        assert resolve(None, {"configurable": {"agentmem_namespace": ["a", "b"]}}) == ("a", "b")
+        assert Scopes().resolve(None, {"configurable": {"agentmem_namespace": ["a", "b"]}}) == ("a", "b")
 
     @pytest.mark.parametrize("config", [None, {}, {"configurable": None}, {"configurable": {}}])
     def test_without_one_it_is_the_root(self, config):
-        assert resolve((), config) == ()
+        assert Scopes().resolve((), config) == ()
 
     def test_a_wrong_one_is_refused(self):
         with pytest.raises(InvalidInput):
-            resolve(None, {"configurable": {"agentmem_namespace": "alice"}})
+            Scopes().resolve(None, {"configurable": {"agentmem_namespace": "alice"}})
 
 
 class TestWalls:

@@ -312,7 +312,7 @@ class Respond:
         self.graph = builder.compile()
 
     def respond(self, state):
-        self.memory.conversation("chat").add_messages(state["messages"])
+        self.memory.conversation("t1").add_messages(state["messages"])  # that of the thread
         found = self.memory.search("Ada")
         return {"messages": [("ai", found[0].text)]}
 

@@ -1,7 +1,8 @@
 -- What is remembered on branches. A view is a line of branches, each up to a position, and groups of rows that have no
 -- place yet, each up to a row. Where it is that of a scope, it also shows what counts there of others than its `author`, now
 -- or at the time `before`. Of the versions of a key the newest by its stamp counts, then by its number; what has no stamp is
--- newer than all that has one, and a copy has the number of the row that it is a copy of.
+-- newer than all that has one, and a copy has the number of the row that it is a copy of. Different keys stand in the order
+-- of their numbers, and where threads share what they remember, of their stamps.
 
 -- fragment: order
 -- How new the version x is.
@@ -154,7 +155,7 @@ select
 from ranked r
 left join content c on c.id = r.content_id
 where r.rank = 1 and r.deleted = 0 and (r.expires_at is null or r.expires_at > cast(:at as bigint))
-order by coalesce(r.stamp, 4611686018427387904), number;
+order by case when cast(:scope as bigint) is null then 0 else coalesce(r.stamp, 4611686018427387904) end, number;
 
 -- name: named_memory
 -- What a view shows under some keys, the expired and the deleted included.
@@ -268,7 +269,7 @@ from once
 join memory r on r.id = once.id
 left join content c on c.id = r.content_id
 where r.expires_at is null or r.expires_at > cast(:at as bigint)
-order by coalesce(r.stamp, 4611686018427387904) desc, number desc
+order by case when cast(:scope as bigint) is null then 0 else coalesce(r.stamp, 4611686018427387904) end desc, number desc
 limit cast(:limit as bigint);
 
 -- name: shown_memory
