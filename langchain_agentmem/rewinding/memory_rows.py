@@ -203,7 +203,9 @@ def current(view: View, kind: str) -> Steps[list[Kept]]:
     """Everything of a kind that a view shows, in the order in which it was written."""
     if kind == FACT and view.scope is not None:
         return sorted((yield from _put_together(view, kind)).values(), key=lambda kept: kept.number)
-    rows = yield query.current_memory(**view.parameters(), kind=kind, at=view.at)
+    few = kind == CORE and view.scope is not None and view.before is None
+    make = query.current_of_few_keys if few else query.current_memory
+    rows = yield make(**view.parameters(), kind=kind, at=view.at)
     return [version_of(row) for row in rows]
 
 

@@ -18,7 +18,7 @@ from langchain_agentmem.errors import BranchMoved, InvalidInput
 from langchain_agentmem.rewinding import memory_rows, sealing
 from langchain_agentmem.rewinding.branches import MAIN, BranchAt, Standpoint, branch_at, main_author, view_of
 from langchain_agentmem.rewinding.graph_runs import Runs, Spot, runs_of, thread_of
-from langchain_agentmem.rewinding.memory_rows import FOREVER, Place, View
+from langchain_agentmem.rewinding.memory_rows import FOREVER, Place, View, groups_of
 from langchain_agentmem.rewinding.sealing import STALE, drop_group
 from langchain_agentmem.storage import Steps, query
 from langchain_agentmem.storage.database import Database
@@ -379,8 +379,10 @@ def _held(thread: int, shelf: int) -> Steps[HeldBranches]:
     """What a thread has, before it is deleted or pruned."""
     own = yield query.branches_of_thread(thread=thread)
     branches = yield query.branches_before(ids=json.dumps([row["id"] for row in own]))
-    groups = yield query.groups_of_thread(thread=thread)
-    return HeldBranches([row["id"] for row in branches], [row["id"] for row in groups], shelf)
+    groups = {row["id"] for row in (yield query.groups_of_thread(thread=thread))}
+    for row in (yield query.finished_by_thread(thread=thread)):  # of a copy, groups of a thread that may be gone
+        groups.update(groups_of(row["groups"]) or ())
+    return HeldBranches([row["id"] for row in branches], sorted(groups), shelf)
 
 
 def _sweep_all(left: Sequence[HeldBranches]) -> Steps[None]:

@@ -79,6 +79,24 @@ def inner_checkpoints(memory):
     return [each.config for each in memory.checkpointer.list(at("t")) if each.config["configurable"]["checkpoint_ns"]]
 
 
+def test_what_a_copy_was_given_goes_with_the_last_that_needs_it(memory):
+    def note(state, config):
+        memory.layers(config).core.set("beside", "a question")
+        return EMPTY
+
+    def ask(state):
+        interrupt("?")
+        return EMPTY
+
+    built = StateGraph(State).add_node(note).add_node(ask).add_edge(START, "note").add_edge(START, "ask")
+    built.compile(checkpointer=memory.checkpointer).invoke(EMPTY, at("t"))
+    memory.checkpointer.copy_thread("t", "copy")
+    for thread in ("t", "copy"):
+        memory.checkpointer.delete_thread(thread)
+        assert memory.verify().problems == ()
+    assert memory.stats()["memories"] == 0
+
+
 class TestSubgraphs:
     def test_what_only_a_subgraph_remembered_is_found_from_outside(self, memory, note):
         inner = graph(note("an apple", "an apple pie"))

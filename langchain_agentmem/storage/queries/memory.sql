@@ -52,11 +52,33 @@ select m.* from live cross join memory m
 where m.group_id = live.group_id and m.kind = :kind and m.key in (select key from wanted) and m.origin is null
     and m.id <= live.up_to
 union all
-select x.* from memory x where x.key in (select key from wanted) and
+select x.* from wanted cross join memory x where cast(:before as bigint) is null and x.id = (
+-- include: newest_of_others
+)
+union all
+select x.* from memory x where cast(:before as bigint) is not null and x.key in (select key from wanted) and
 -- include: counts
 union all
 select x.* from memory x where x.key in (select key from wanted) and
 -- include: counted
+
+-- fragment: keys_counting
+-- Every key of a kind that counts in a scope, from one to the next.
+with recursive k (key) as (
+    select min(key) from memory where scope_id = :scope and kind = :kind and gone = 4611686018427387904
+    union all
+    select (
+        select min(n.key) from memory n
+        where n.scope_id = :scope and n.kind = :kind and n.gone = 4611686018427387904 and n.key > k.key
+    ) from k where k.key is not null
+) select key from k
+
+-- fragment: newest_of_others
+-- The newest that counts of others of a wanted key: one seek, however many have written it.
+select m.id from memory m
+where m.scope_id = :scope and m.kind = :kind and m.key = wanted.key and m.gone = 4611686018427387904 and m.author_id <> :author
+order by m.stamp desc, coalesce(m.origin, m.id) desc
+limit 1
 
 -- fragment: newer
 -- Whether a view shows a newer version of the row x.
@@ -156,6 +178,33 @@ from ranked r
 left join content c on c.id = r.content_id
 where r.rank = 1 and r.deleted = 0 and (r.expires_at is null or r.expires_at > cast(:at as bigint))
 order by case when cast(:scope as bigint) is null then 0 else coalesce(r.stamp, 4611686018427387904) end, number;
+
+-- name: current_of_few_keys
+-- The same as of now in a scope, of a kind that has few keys, which many may have written: each costs two seeks.
+with
+-- include: view
+, wanted (key) as materialized (
+    select key from (
+-- include: keys_counting
+    ) found where key is not null
+), seen as (
+-- include: seen_here
+    union all
+    select x.* from wanted cross join memory x where x.id = (
+-- include: newest_of_others
+    )
+), ranked as (
+    select x.*, row_number() over (
+        partition by key order by coalesce(stamp, 4611686018427387904) desc, coalesce(origin, id) desc, id
+    ) as rank
+    from seen x
+)
+select
+-- include: kept
+from ranked r
+left join content c on c.id = r.content_id
+where r.rank = 1 and r.deleted = 0 and (r.expires_at is null or r.expires_at > cast(:at as bigint))
+order by coalesce(r.stamp, 4611686018427387904), number;
 
 -- name: named_memory
 -- What a view shows under some keys, the expired and the deleted included.
@@ -779,6 +828,9 @@ where b.kind = 'thread' and b.id in (
 
 -- name: groups_of_thread
 select id from memory_group where thread_id = :thread;
+
+-- name: finished_by_thread
+select groups from finished_task where thread_id = :thread;
 
 -- name: stale_groups
 -- What tasks of a thread wrote under checkpoints that are not there, long ago.
