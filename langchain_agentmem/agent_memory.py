@@ -97,6 +97,9 @@ class AgentMemory(Maintenance, Closing):
         strict: Whether the checkpointer imports no class but those that are held to be safe or allowed: see
             `AgentMemorySaver`. Default: as LangGraph's own savers, or as LANGGRAPH_STRICT_MSGPACK says.
         retention: Which messages conversations keep after each addition. Default: all, for ever.
+        record: The channels whose messages the checkpointer records: every message of every thread is found as soon as
+            it is committed, stands once in the conversation of the thread's id, and is rewound with the thread. () for
+            none; DeltaChannels are recorded with their snapshots. Default: "messages".
         index: What a search goes by beside words, as LangGraph's stores take it: "embed", LangChain `Embeddings`, a
             function or "provider:model", and "dims", the numbers of a vector (extra `[vectors]`); "fields", the fields
             of the store's items. Default: words alone.
@@ -126,6 +129,7 @@ class AgentMemory(Maintenance, Closing):
         trace_checkpoints: bool = False,
         strict: bool = False,
         retention: Retention | None = None,
+        record: Sequence[str] = ("messages",),
         index: Mapping[str, Any] | None = None,
         weights: Weights = WEIGHTS,
         synchronous: str = "NORMAL",
@@ -135,6 +139,7 @@ class AgentMemory(Maintenance, Closing):
     ) -> None:
         self.retention = checked_retention(retention)
         self.strict = strict
+        self.record = record
         self.weights = checked_weights(weights)
         self.database = Database(
             url,
@@ -522,6 +527,7 @@ class AgentMemory(Maintenance, Closing):
         before: datetime | None = None,
         after: datetime | None = None,
         everything: bool = False,
+        abandoned: bool = False,
         config: RunnableConfig | None = None,
         weights: Weights | None = None,
     ) -> list[Recollection]:
@@ -540,6 +546,8 @@ class AgentMemory(Maintenance, Closing):
             before: Only what was said before this time. Without a time zone it is taken as UTC.
             after: Only what was said at this time or later.
             everything: Whether to look in every namespace, as an administrator does. Default: not.
+            abandoned: Whether messages of threads are found, too, that their newest checkpoints do not lead from, since
+                the threads went back to before them. Default: not.
             config: The run on whose behalf to look. Default: the one this is called in. Of its thread's own memory it
                 finds what is remembered there now, and not what was rewound.
             weights: How much each signal counts. Default: those of this memory.
@@ -550,7 +558,9 @@ class AgentMemory(Maintenance, Closing):
         Raises:
             InvalidInput: An argument is wrong.
         """
-        asked = SearchRequest(query, namespace, limit, kinds, conversation_id, roles, before, after, everything)
+        asked = SearchRequest(
+            query, namespace, limit, kinds, conversation_id, roles, before, after, everything, abandoned
+        )
         with self._searching(asked, config) as step:
             given = sought(self.database, asked, config, self.weights if weights is None else weights)
             found = given.find(self.database)
@@ -569,11 +579,14 @@ class AgentMemory(Maintenance, Closing):
         before: datetime | None = None,
         after: datetime | None = None,
         everything: bool = False,
+        abandoned: bool = False,
         config: RunnableConfig | None = None,
         weights: Weights | None = None,
     ) -> list[Recollection]:
         """`search`, awaited."""
-        asked = SearchRequest(query, namespace, limit, kinds, conversation_id, roles, before, after, everything)
+        asked = SearchRequest(
+            query, namespace, limit, kinds, conversation_id, roles, before, after, everything, abandoned
+        )
         async with self._searching(asked, config) as step:
             weighed = self.weights if weights is None else weights
             given = await aside(sought, self.database, asked, config, weighed)

@@ -38,6 +38,7 @@ from langchain_agentmem.rewinding.graph_runs import GraphRun, Runs, runs_of
 from langchain_agentmem.rewinding.sealing import Parent, Put
 from langchain_agentmem.storage import Steps, query
 from langchain_agentmem.storage.database import Database
+from langchain_agentmem.storage.part import Said
 from langchain_agentmem.threads.checkpoint_head import read as versions_read
 from langchain_agentmem.threads.checkpoint_head import unfold
 from langchain_agentmem.threads.thread_lines import Thread, ThreadAt
@@ -211,6 +212,7 @@ class Rewinding:
         checkpoint: Mapping[str, Any],
         metadata: Mapping[str, Any],
         serde: SerializerProtocol,
+        said: Callable[[bool], Steps[Sequence[Said]]] | None = None,
     ) -> Steps[Callable[[], None]]:
         """A checkpoint is being put.
 
@@ -221,6 +223,7 @@ class Rewinding:
             checkpoint: The checkpoint.
             metadata: Its metadata.
             serde: What its parent was written with.
+            said: Reads the messages that are to be recorded, see `Put`. Default: none are.
 
         Returns:
             What is to be done when it is stored.
@@ -250,6 +253,8 @@ class Rewinding:
             configurable,
             before,
             self._database.now(),
+            said,
+            self._database.tail,
         )
         remember = yield from sealing.seal(runs_of(self._database), put)
         if put.ns or parent is None or metadata.get("source") not in ("update", "fork"):

@@ -19,12 +19,13 @@ from langchain_agentmem.base.clock import is_time, moment
 from langchain_agentmem.base.encoding import read_plain, write_plain
 from langchain_agentmem.base.namespaces import id_of, namespace_of, path_of, range_of
 from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.conversations import compaction_records, message_log
+from langchain_agentmem.conversations import compaction_records, message_log, recorded_messages
 from langchain_agentmem.conversations.log_entries import check_langchain
 from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput, MessageError
 from langchain_agentmem.messages.message import body_text, decode_body, plain
 from langchain_agentmem.messages.role_rounds import Attachment, Round
-from langchain_agentmem.rewinding.outlook import Outlook, row_texts, sighted
+from langchain_agentmem.rewinding.memory_rows import View
+from langchain_agentmem.rewinding.outlook import EVERYWHERE, Outlook, row_texts, sighted
 from langchain_agentmem.search.memory_search import Hit, Recollection
 from langchain_agentmem.storage import Steps, query
 from langchain_agentmem.storage.part import Erasure, Found, Import, Part, Record, WriteRecord
@@ -41,17 +42,27 @@ def texts(owners: Sequence[int]) -> Steps[dict[int, tuple[str, ...]]]:
     return {row["slot"]: (body_text(bytes(row["body"])),) for row in rows}
 
 
-def recollections(hits: Sequence[Hit], now: int, outlook: object) -> Steps[Mapping[int, Recollection]]:
+def recollections(hits: Sequence[Hit], now: int, outlook: Outlook | None) -> Steps[Mapping[int, Recollection]]:
     """What hits are to the user, by the numbers of their documents.
 
     Args:
         hits: Messages that a search found. What was deleted meanwhile is left out.
-        now: When. Messages do not expire.
-        outlook: From where it looks. They are seen from everywhere.
+        now: When.
+        outlook: From where it looks. Those that follow no thread are seen from everywhere.
     """
-    del now, outlook
     rows = yield query.found_entries(owners=json.dumps([hit.owner for hit in hits]))
-    found = {row["slot"]: row for row in rows}
+    found = {row["slot"]: _fields(row) for row in rows}
+    following = [slot for slot, row in found.items() if row["follows"]]
+    if following:
+        here = outlook or EVERYWHERE
+        view = here.view or View((), (), now)
+        shown = yield query.shown_said(**view.parameters(), anywhere=int(here.view is None), ids=json.dumps(following))
+        says = {row["slot"]: bytes(row["body"]) for row in shown}
+        for slot in following:
+            if slot in says and found[slot]["recorded"]:  # else somebody has edited it since
+                found[slot]["body"] = says[slot]
+            elif slot not in says and not here.abandoned:
+                del found[slot]
     return {hit.document: _recollection(hit, found[hit.owner], "conversation") for hit in hits if hit.owner in found}
 
 
@@ -68,7 +79,11 @@ def rewound_recollections(hits: Sequence[Hit], now: int, outlook: Outlook | None
     return {hit.document: _recollection(hit, there[hit.owner], "name") for hit in hits if hit.owner in seen}
 
 
-def _recollection(hit: Hit, row: Row, conversation: str) -> Recollection:
+def _fields(row: Row) -> dict[str, Any]:
+    return {name: row[name] for name in row.keys()}  # noqa: SIM118 - a database row, not a dict
+
+
+def _recollection(hit: Hit, row: Mapping[str, Any], conversation: str) -> Recollection:
     message = decode_body(bytes(row["body"]), row["key"])
     return Recollection(
         kind="message",
@@ -277,4 +292,5 @@ PART = Part(
     records={"conversation": {"entry", "compaction"}},
     dump=_dump,
     load=_load,
+    listener=recorded_messages,
 )

@@ -30,6 +30,7 @@ from langchain_agentmem.rewinding.graph_runs import (
 )
 from langchain_agentmem.rewinding.memory_rows import FOREVER, Author, InGroup, View
 from langchain_agentmem.storage import Steps, query
+from langchain_agentmem.storage.part import Noted, Said, all_parts
 from langchain_agentmem.threads import checkpoint_head
 from langchain_agentmem.threads.thread_lines import ThreadAt, find, make_thread
 
@@ -40,6 +41,8 @@ STALE = 24 * 3_600 * 1_000_000
 """How long what a task wrote is kept whose checkpoint was never put, in microseconds: it may still be running."""
 
 _NULL_TASK = "00000000-0000-0000-0000-000000000000"
+_SOURCES = {"user": "user", "assistant": "model", "tool": "tool"}
+"""Where a message comes from, by the role that says it."""
 _CONTROL = frozenset({"__error__", "__error_source_node__", "__interrupt__", "__resume__"})
 
 
@@ -72,6 +75,9 @@ class Put(NamedTuple):
         configurable: What the config says.
         before: Reads the checkpoint before it.
         now: When.
+        said: Reads the messages that it brings, or, given True, all that it has and the one before had. Default: they
+            are not recorded.
+        tail: How many documents may wait for the search index.
     """
 
     at: ThreadAt
@@ -85,6 +91,8 @@ class Put(NamedTuple):
     configurable: Mapping[str, Any]
     before: Callable[[], Steps[Parent | None]]
     now: int
+    said: Callable[[bool], Steps[Sequence[Said]]] | None = None
+    tail: int = 0
 
 
 class _Head(NamedTuple):
@@ -356,8 +364,7 @@ def _sealed(runs: Runs, put: Put, head: _Head) -> Steps[tuple[Spot | None, Calla
             checkpoint=name,
         )
         spot = (twin[0]["branch_id"], twin[0]["position"]) if twin else None
-        yield from _settle(put, name, spot)
-        return spot, _nothing
+        return (yield from _settle(put, name, spot, head)), _nothing
     loop = None if run is None else run.loops.get(put.ns)
     if run is None or loop is None:
         return (yield from _seal_outside(put, name, source, head)), _nothing
@@ -379,7 +386,7 @@ def _sealed(runs: Runs, put: Put, head: _Head) -> Steps[tuple[Spot | None, Calla
         for step, live in steps:
             stood.append((step, spot))
             spot = yield from _advance(put, spot, (yield from _all_groups(live)), around, head)
-        yield from _settle(put, name, spot)
+    spot = yield from _settle(put, name, spot, head)
 
     def remember() -> None:
         with runs.lock:
@@ -444,7 +451,7 @@ def time_of(checkpoint: str) -> int:
 
 def _seal_outside(put: Put, name: str, source: Any, head: _Head) -> Steps[Spot | None]:
     """A checkpoint that no run puts, such as that of an update of the state. Gives its place."""
-    if not put.ns and source != "update":
+    if not put.ns and source != "update" and put.said is None:
         yield query.inherit_place(line=put.line, parent=put.parent, checkpoint=name)
         if put.parent is None or put.parent == head.name:
             return head.spot if put.parent is not None else None
@@ -462,8 +469,7 @@ def _seal_outside(put: Put, name: str, source: Any, head: _Head) -> Steps[Spot |
             seen and seen != before.seen.get(node) for node, seen in put.checkpoint["versions_seen"].items()
         ):
             spot = yield from _advance(put, spot, dict.fromkeys(groups, FOREVER), around, head)
-    yield from _settle(put, name, spot)
-    return spot
+    return (yield from _settle(put, name, spot, head))
 
 
 def _go_on(runs: Runs, loop: Loop, put: Put) -> Steps[None]:
@@ -533,12 +539,7 @@ def _advance(put: Put, spot: Spot | None, groups: Groups, around: _Base | None, 
     found = yield query.sealable(line=json.dumps(line), groups=json.dumps(sorted(groups.items())))
     if not found:
         return spot
-    if spot is None:
-        spot = (yield from _branch(put, None, around)), 0
-    [row] = yield query.lock_head(branch=spot[0])
-    thread = row["thread"]
-    if row["head"] > spot[1]:
-        spot, thread = ((yield from _branch(put, spot, around)), 0), put.at.name
+    spot, thread = yield from _end(put, spot, around)
     branch, position = spot[0], spot[1] + 1
     own = yield from author_of(put.thread)
     stamp = None
@@ -564,6 +565,79 @@ def _advance(put: Put, spot: Spot | None, groups: Groups, around: _Base | None, 
     return branch, position
 
 
+def _end(put: Put, spot: Spot | None, around: _Base | None) -> Steps[tuple[Spot, str]]:
+    """The end of a branch from which a place goes on, and the thread that began that; nobody else writes there."""
+    if spot is None:
+        spot = (yield from _branch(put, None, around)), 0
+    [row] = yield query.lock_head(branch=spot[0])
+    if row["head"] <= spot[1]:
+        return spot, row["thread"]
+    return ((yield from _branch(put, spot, around)), 0), put.at.name
+
+
+def _record(put: Put, spot: Spot | None, head: _Head) -> Steps[Spot | None]:
+    """Seal the messages that a checkpoint brings behind a place; gives the place behind them.
+
+    Where a line shows no message yet, the thread was not recorded before: all that it has is.
+    """
+    if put.said is None:
+        return spot
+    line = [] if spot is None else (yield from _line(spot))
+    listener, known = all_parts().listener, {}
+    for everything in (False, True):
+        messages = listener.named((yield from put.said(everything or not line)))
+        if not messages and line:
+            return spot
+        rows = yield query.said_on(line=json.dumps(line), groups="[]", keys=json.dumps(list(messages)))
+        known = {row["key"]: None if row["hash"] is None else bytes(row["hash"]) for row in rows}
+        if known or not line:
+            break
+    noted = yield from listener.note(put.path, put.at.name, messages, known, now=put.now, tail=put.tail)
+    if not noted:
+        return spot
+    spot, thread = yield from _end(put, spot, None)
+    if thread != put.at.name:  # a search finds what lies on a branch by the thread that began it
+        spot = (yield from _branch(put, spot, None)), 0
+    yield from _write_said(put, spot[0], spot[1] + 1, noted, known, head)
+    if not (yield query.move_head(branch=spot[0], expected=spot[1], position=spot[1] + 1, added=0)):
+        raise BranchMoved
+    return spot[0], spot[1] + 1
+
+
+def _write_said(
+    put: Put, branch: int, position: int, noted: Sequence[Noted], known: Mapping[str, Any], head: _Head
+) -> Steps[None]:
+    own = yield from author_of(put.thread)
+    stamp = put.now
+    if again := [each.key for each in noted if each.key in known]:
+        keys = json.dumps([("message", key) for key in again])
+        [row] = yield query.newest_stamp_named(scope=own.scope, keys=keys)
+        stamp = max(stamp, (row["stamp"] or 0) + 1)
+        if stamp > put.now:
+            yield query.see(line=put.line, name=str(put.checkpoint["id"]), stamp=stamp)
+        ended = stamp if head.moves else None
+        for key in again:
+            yield query.supersede(branch=branch, position=position, kind="message", key=key, stamp=ended)
+    yield query.insert_said.many(
+        [
+            {
+                "branch": branch,
+                "position": position,
+                "key": each.key,
+                "hash": each.hash,
+                "created_at": each.created_at,
+                "now": put.now,
+                "scope": own.scope,
+                "author": own.id,
+                "stamp": stamp,
+                "gone": FOREVER if head.moves else 0,
+                "source": _SOURCES.get(each.role or ""),
+            }
+            for each in noted
+        ]
+    )
+
+
 def _branch(put: Put, parent: Spot | None, around: _Base | None) -> Steps[int]:
     [row] = yield query.begin_branch(
         path=put.path,
@@ -586,9 +660,12 @@ def _branch(put: Put, parent: Spot | None, around: _Base | None) -> Steps[int]:
     return branch
 
 
-def _settle(put: Put, name: str, spot: Spot | None) -> Steps[None]:
+def _settle(put: Put, name: str, spot: Spot | None, head: _Head) -> Steps[Spot | None]:
+    """Give a checkpoint its place, behind the messages that it brings."""
+    spot = yield from _record(put, spot, head)
     if spot is not None:
         yield query.insert_place(line=put.line, checkpoint=name, branch=spot[0], position=spot[1])
+    return spot
 
 
 def _base_of(branch: int) -> Steps[_Base]:

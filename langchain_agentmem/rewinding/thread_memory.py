@@ -21,6 +21,7 @@ from langchain_agentmem.rewinding.graph_runs import Runs, Spot, thread_of
 from langchain_agentmem.rewinding.memory_rows import FOREVER, Place, View
 from langchain_agentmem.rewinding.sealing import STALE, drop_group
 from langchain_agentmem.storage import Steps, query
+from langchain_agentmem.storage.part import all_parts
 from langchain_agentmem.threads import thread_lines
 from langchain_agentmem.threads.thread_lines import OWN_LINE, ThreadAt, find
 
@@ -208,6 +209,8 @@ def delete(
             if author["id"] is not None:
                 yield query.unmark(author=author["id"], branch=0)
     left = yield from _held_by([(row["id"], row["shelf_id"]) for row in threads])
+    for row in threads:
+        yield from all_parts().listener.forget(row["path"], row["name"])
     deleted = yield from thread_lines.delete(low, high, name)
     yield from _sweep_all(left)
     for path in sorted({row["path"] for row in threads}):

@@ -34,6 +34,7 @@ class SearchRequest(NamedTuple):
     before: datetime | None = None
     after: datetime | None = None
     everything: bool = False
+    abandoned: bool = False
 
 
 def sought(database: Database, asked: SearchRequest, config: Mapping[str, Any] | None, weights: Weights) -> Search:
@@ -48,7 +49,7 @@ def sought(database: Database, asked: SearchRequest, config: Mapping[str, Any] |
     Raises:
         InvalidInput: An argument is wrong.
     """
-    query, namespace, limit, kinds, conversation_id, roles, before, after, everything = asked
+    query, namespace, limit, kinds, conversation_id, roles, before, after, everything, abandoned = asked
     if not isinstance(query, str):
         raise InvalidInput(f"A query is text, not {type(query).__name__}.")
     if isinstance(limit, bool) or not isinstance(limit, int) or not 0 <= limit <= MOST_HITS:
@@ -56,6 +57,7 @@ def sought(database: Database, asked: SearchRequest, config: Mapping[str, Any] |
     if unknown := [kind for kind in _texts_given("kinds", kinds) or () if kind not in all_parts().kinds]:
         raise InvalidInput(f"There is no kind {safe_repr(unknown[0])}; there are {', '.join(all_parts().kinds)}.")
     check_flag("everything", everything)
+    check_flag("abandoned", abandoned)
     path = path_of(() if everything else database.scopes.resolve(namespace, config))
     named = namespace is not None and len(namespace) > 0
     walls = Walls(
@@ -69,7 +71,9 @@ def sought(database: Database, asked: SearchRequest, config: Mapping[str, Any] |
     outlook = Outlook(scopes=database.scopes)
     if not everything:
         outlook = outlook_of(database, config, path if named else None)
-    return Search(inquiry(query, database.now()), walls, limit, checked_weights(weights), outlook)
+    return Search(
+        inquiry(query, database.now()), walls, limit, checked_weights(weights), outlook._replace(abandoned=abandoned)
+    )
 
 
 def checked_weights(weights: Any) -> Weights:
