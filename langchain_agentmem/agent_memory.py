@@ -99,7 +99,7 @@ class AgentMemory(Maintenance, Closing):
         retention: Which messages conversations keep after each addition. Default: all, for ever.
         record: The channels whose messages the checkpointer records: every message of every thread is found as soon as
             it is committed, stands once in the conversation of the thread's id, and is rewound with the thread. () for
-            none; DeltaChannels are recorded with their snapshots. Default: "messages".
+            none. Default: "messages".
         index: What a search goes by beside words, as LangGraph's stores take it: "embed", LangChain `Embeddings`, a
             function or "provider:model", and "dims", the numbers of a vector (extra `[vectors]`); "fields", the fields
             of the store's items. Default: words alone.

@@ -673,10 +673,11 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
 
         remember: list[Callable[[], None]] = []
         retains = self.retention is not None and not self.retention.off
+        recorded = () if ns else tuple(name for name in self.record if name in new_versions)
 
         def seal(thread: Thread, recipes: Mapping[str, bytes]) -> Steps[None]:
-            wanted = {name: recipes[name] for name in self.record if name in recipes and not ns}
-            said = partial(self._said, thread, wanted, parent) if wanted else None
+            held = {name: recipes[name] for name in recorded if name in recipes}
+            said = partial(self._said, thread, held, parent, recorded) if recorded else None
             remember[:] = [(yield from self._rewinding.seal(config, at, thread, checkpoint, told, self.serde, said))]
 
         def steps() -> Steps[tuple[Thread, checkpoint_log.Planned, Shelved]]:
@@ -699,9 +700,11 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
         thread: Thread,
         recipes: Mapping[str, bytes],
         parent: str | None,
+        channels: Sequence[str],
         everything: bool,  # noqa: FBT001 - see Put
     ) -> Steps[Sequence[Said]]:
-        parts = yield from checkpoint_log.brought(thread, recipes, parent, everything=everything)
+        deltas = [name for name in channels if name not in recipes]
+        parts = yield from checkpoint_log.brought(thread, recipes, parent, deltas=deltas, everything=everything)
         return [each for part in parts if (each := said_in(part, self.serde)) is not None]
 
     def _putting_writes(

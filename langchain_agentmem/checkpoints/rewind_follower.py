@@ -19,6 +19,7 @@ import inspect
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar, Token
+from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeAlias
 from uuid import UUID
@@ -31,6 +32,7 @@ from langgraph.checkpoint.base import CheckpointTuple
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.errors import GraphBubbleUp, ParentCommand
 
+from langchain_agentmem.base.events import MessagesStored
 from langchain_agentmem.base.namespaces import configurable_of, namespace_of
 from langchain_agentmem.checkpoints.checkpoint_codec import address, value_of
 from langchain_agentmem.rewinding import sealing, thread_memory
@@ -255,14 +257,17 @@ class Rewinding:
             self._database.now(),
             said,
             self._database.tail,
+            [],
         )
         remember = yield from sealing.seal(runs_of(self._database), put)
-        if put.ns or parent is None or metadata.get("source") not in ("update", "fork"):
-            return remember
+        goes_on = not put.ns and parent is not None and metadata.get("source") in ("update", "fork")
 
         def stored() -> None:
             remember()
-            self._tell("memory.thread.fork", config, at, str(parent), str(checkpoint["id"]))
+            if put.stored:
+                self._database.emit(partial(_recorded, put))
+            if goes_on:
+                self._tell("memory.thread.fork", config, at, str(parent), str(checkpoint["id"]))
 
         return stored
 
@@ -300,6 +305,10 @@ class Rewinding:
         """Old checkpoints may have been removed: what only they showed goes, now and then."""
         if not ns and metadata.get("step", -1) % SWEEP_EVERY == 0:
             yield from thread_memory.sweep(thread.id, thread.place.shelf, self._database.now())
+
+
+def _recorded(put: Put) -> MessagesStored:
+    return MessagesStored(namespace=namespace_of(put.path), conversation_id=put.at.name, message_ids=tuple(put.stored))
 
 
 def _results(found: CheckpointTuple | None) -> frozenset[str]:

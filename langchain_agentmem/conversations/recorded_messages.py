@@ -59,11 +59,11 @@ def note(
     if not entries:
         return []
     stored = yield from message_log.record(Address(path, name), entries, now=now, tail=tail, unless_there=made)
-    left_out = made.difference(stored.keys)
+    new = set(stored.keys)
     return [
-        Noted(each.key, queries.digest(each.body), each.created_at, each.role)
+        Noted(each.key, queries.digest(each.body), each.created_at, each.role, each.key in new)
         for each in entries
-        if each.key not in left_out
+        if each.key in new or each.key not in made
     ]
 
 

@@ -75,9 +75,10 @@ class Put(NamedTuple):
         configurable: What the config says.
         before: Reads the checkpoint before it.
         now: When.
-        said: Reads the messages that it brings, or, given True, all that it has and the one before had. Default: they
+        said: Reads the messages that it brings, or, given True, all that it has and the one before had. None where they
             are not recorded.
         tail: How many documents may wait for the search index.
+        stored: Gets the ids of those that were stored.
     """
 
     at: ThreadAt
@@ -91,8 +92,9 @@ class Put(NamedTuple):
     configurable: Mapping[str, Any]
     before: Callable[[], Steps[Parent | None]]
     now: int
-    said: Callable[[bool], Steps[Sequence[Said]]] | None = None
-    tail: int = 0
+    said: Callable[[bool], Steps[Sequence[Said]]] | None
+    tail: int
+    stored: list[str]
 
 
 class _Head(NamedTuple):
@@ -147,11 +149,14 @@ def prepare(runs: Runs, run: GraphRun) -> Steps[None]:
             for row in found
             if row["task"] is not None and (loop.results is None or row["task"] in loop.results)
         )
+        remembers = bool(earlier)
+        if spot is not None and not (run.minded or remembers):  # what was said there is no task's
+            remembers = bool((yield query.remembers(line=json.dumps((yield from _line(spot))), groups="[]")))
         with runs.lock:
             loop.spots.setdefault(checkpoint, spot)
             if checkpoint == loop.base:
                 loop.earlier = earlier
-            run.minded = run.minded or spot is not None or bool(earlier)
+            run.minded = run.minded or remembers
 
 
 def view_of_task(runs: Runs, configurable: Mapping[str, Any], at: ThreadAt) -> Steps[tuple[GraphRun, Execution, View]]:
@@ -593,6 +598,7 @@ def _record(put: Put, spot: Spot | None, head: _Head) -> Steps[Spot | None]:
         if known or not line:
             break
     noted = yield from listener.note(put.path, put.at.name, messages, known, now=put.now, tail=put.tail)
+    put.stored[:] = [each.key for each in noted if each.new]
     if not noted:
         return spot
     spot, thread = yield from _end(put, spot, None)

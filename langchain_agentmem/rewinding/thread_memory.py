@@ -224,6 +224,9 @@ def _fold(at: ThreadAt, now: int) -> Steps[None]:
     if thread is None or (spot := (yield from head_of(thread.id))) is None:
         return
     author = yield from sealing.author_of(thread.id)
+    if not (yield query.teaches(author=author.id)):
+        yield query.unmark(author=author.id, branch=0)
+        return
     view = yield from view_of(*spot, now)
     branch, head = yield from BranchAt(at.path, MAIN).locked(now)
     yield from main_author(at.path)

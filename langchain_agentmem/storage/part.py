@@ -115,12 +115,14 @@ class Noted(NamedTuple):
         hash: The digest of its body.
         created_at: When it was said.
         role: Who said it, as models name it.
+        new: Whether it was not there, or had other content.
     """
 
     key: str
     hash: bytes
     created_at: int
     role: str | None
+    new: bool
 
 
 class Listener(Protocol):

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from langchain_agentmem.base.safe_repr import safe_repr
@@ -203,7 +204,12 @@ def put(
 
 
 def brought(
-    thread: Thread, values: Mapping[str, bytes], parent: str | None, *, everything: bool = False
+    thread: Thread,
+    values: Mapping[str, bytes],
+    parent: str | None,
+    *,
+    deltas: Sequence[str] = (),
+    everything: bool = False,
 ) -> Steps[list[PartRow]]:
     """The parts of channels that they had not in the checkpoint before, in the order of the channels.
 
@@ -211,13 +217,19 @@ def brought(
         thread: The thread, with its line.
         values: The recipes of what they hold, by channel.
         parent: The checkpoint before.
+        deltas: Channels that tell only what was written to them since.
         everything: Whether those that they had then are wanted too.
     """
     before: list[Range] = []
     if parent is not None:
         rows = yield query.values_in(line=thread.line, name=parent, keys=json.dumps(list(values)))
         before = [each for row in rows for each in ranges_of(_recipe(row))]
-    ranges = list(without((each for recipe in values.values() for each in ranges_of(unpack(recipe))), before))
+    held = [unpack(recipe) for recipe in values.values()]
+    if deltas and parent is not None:
+        named = {"checkpoints": json.dumps([parent]), "channels": json.dumps(list(deltas))}
+        rows = yield query.writes_of_channels(line=thread.line, **named)
+        held += [_recipe(row) for row in sorted(rows, key=itemgetter("path", "task", "place"))]
+    ranges = list(without((each for recipe in held for each in ranges_of(recipe)), before))
     wanted = [*before, *ranges] if everything else ranges
     parts = yield from shelves.fetch(thread.place.shelf, [[LIST, *written_ranges(wanted)]], nothing_known)
     return [parts[number] for low, high in wanted for number in range(low, high) if number in parts]

@@ -451,6 +451,16 @@ with
 select distinct s.group_id from line cross join seal s
 where s.branch_id = line.branch_id and s.position <= line.up_to and cast(:groups as text) is not null;
 
+-- name: remembers
+-- Whether tasks remembered something on a line, or on what it stands on.
+with
+-- include: view
+select 1 as found from line cross join seal s
+where s.branch_id = line.branch_id and s.position <= line.up_to and cast(:groups as text) is not null
+union all
+select 1 from line cross join branch_base b where b.branch_id = line.branch_id
+limit 1;
+
 -- name: sealable
 -- Those of some groups that are there and do not lie on a line, the thread whose task wrote each that lies nowhere yet, and
 -- the thread under whose name a search finds them.
@@ -539,8 +549,12 @@ select coalesce(seen, created_at) as stamp from checkpoint where line_id = :line
 -- name: see
 update checkpoint set seen = :stamp where line_id = :line and name = :name and coalesce(seen, created_at) < :stamp;
 
+-- name: teaches
+-- Whether something counts of an author that stays when its thread is deleted, as messages do not.
+select 1 as found from memory where author_id = :author and gone = 4611686018427387904 and kind <> 'message' limit 1;
+
 -- name: fold
--- What counts of an author on a line, once more on "main", but for keys of which "main" has something newer.
+-- What counts of an author on a line, once more on "main", but for messages, and keys of which "main" has something newer.
 with
 -- include: view
 , mine as (
