@@ -20,6 +20,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+from langchain_agentmem.base.argument_checks import channels_given
 from langchain_agentmem.base.clock import Clock, NewId, new_uuid, utc_now
 from langchain_agentmem.base.concurrency import aside
 from langchain_agentmem.base.events import Hook
@@ -139,7 +140,7 @@ class AgentMemory(Maintenance, Closing):
     ) -> None:
         self.retention = checked_retention(retention)
         self.strict = strict
-        self.record = record
+        self.record = channels_given(record)
         self.weights = checked_weights(weights)
         self.database = Database(
             url,

@@ -206,15 +206,6 @@ def check_checkpoint(checkpoint: Any, metadata: Any, new_versions: Any) -> None:
             raise InvalidInput(f"A checkpoint has a dictionary of {what}, not {safe_repr(checkpoint.get(what))}.")
 
 
-def channels_given(record: Any) -> tuple[str, ...]:
-    """Check the names of channels whose messages are to be recorded.
-
-    Raises:
-        InvalidInput: They are no list of texts.
-    """
-    return tuple(dict.fromkeys(text_of(channel, "channel") for channel in listed(record, "channel")))
-
-
 def said_in(part: PartRow, serde: SerializerProtocol) -> Said | None:
     """The message that a part is, if it is one.
 

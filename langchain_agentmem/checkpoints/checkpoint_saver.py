@@ -66,6 +66,7 @@ from langgraph.checkpoint.base import (
 )
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
+from langchain_agentmem.base.argument_checks import channels_given
 from langchain_agentmem.base.lifetime import Closing, Ready
 from langchain_agentmem.base.namespaces import Namespace, id_of, path_of, range_of, running_config
 from langchain_agentmem.base.safe_repr import safe_repr
@@ -75,7 +76,6 @@ from langchain_agentmem.checkpoints.checkpoint_codec import (
     Coding,
     Rows,
     address,
-    channels_given,
     check_checkpoint,
     config_of,
     in_order,

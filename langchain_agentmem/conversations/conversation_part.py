@@ -110,7 +110,12 @@ def dump(at: message_log.Address) -> Steps[list[dict[str, Any]]]:
     rows = yield from message_log.rows_of(at, query.dump_entries)
     for row in rows:
         _check(row, at)
-    return [record_of(row, row["position"], edit=row["replaces"] is not None) for row in rows]
+    return [_record(row) for row in rows]
+
+
+def _record(row: Row) -> dict[str, Any]:
+    record = record_of(row, row["position"], edit=row["replaces"] is not None)
+    return record | {"follows": True} if row["follows"] else record
 
 
 def record_of(row: Row, call: int, *, edit: bool) -> dict[str, Any]:
@@ -128,7 +133,13 @@ def record_of(row: Row, call: int, *, edit: bool) -> dict[str, Any]:
 
 
 def restore(
-    at: message_log.Address, records: Sequence[Record], *, now: int, tail: int, into: message_log.Log = message_log
+    at: message_log.Address,
+    records: Sequence[Record],
+    *,
+    now: int,
+    tail: int,
+    into: message_log.Log = message_log,
+    following: bool = False,
 ) -> Steps[list[str]]:
     """Write records into a conversation, keeping what is there.
 
@@ -141,6 +152,7 @@ def restore(
         now: When.
         tail: How many entries may wait for the index.
         into: The log. Default: that of conversations.
+        following: Whether what followed a thread does here too, which comes with it. Default: it stands by itself.
 
     Returns:
         The key of every version that was written.
@@ -150,7 +162,7 @@ def restore(
         MessageError: The conversation holds other content under one of the ids.
     """
     try:
-        given = [(_call(record), _entry(record)) for record in records]
+        given = [(_call(record), _entry(record, following=following)) for record in records]
     except (AttributeError, KeyError, TypeError, ValueError, DatabaseUnreadable) as error:
         raise InvalidInput(f"This record is damaged: {safe_repr(error)}.") from error
     written: list[str] = []
@@ -193,13 +205,14 @@ def _call(record: Record) -> tuple[int, bool, int]:
     return _whole(record["call"]), bool(record["edit"]), _whole(record["written_at"])
 
 
-def _entry(record: Record) -> message_log.LogEntry:
+def _entry(record: Record, *, following: bool) -> message_log.LogEntry:
     key = id_of(record["key"], "message", MessageError)
     body = write_plain(record["body"])
     attachments = write_plain(record["attachments"]) if "attachments" in record else None
     names: dict[str, Any] = {name: _name(record.get(name)) for name in TEXTS}
     text = _readable(record["kind"], body, attachments, key)
     created_at = _whole(record["created_at"])
+    names["follows"] = following and record.get("follows") is True
     return message_log.LogEntry(key, body, text, created_at, kind=record["kind"], attachments=attachments, **names)
 
 
@@ -273,7 +286,7 @@ def _dump(write: WriteRecord) -> Steps[Mapping[str, int]]:
 def _load(into: Import, head: Record, records: Sequence[Record]) -> Steps[None]:
     at = message_log.Address(path_of(head.get("namespace")), id_of(head.get("id"), "conversation"))
     entries = [record for record in records if record["record"] == "entry"]
-    keys = yield from restore(at, entries, now=into.now, tail=into.tail)
+    keys = yield from restore(at, entries, now=into.now, tail=into.tail, following=True)
     yield from compaction_records.restore(at, [record for record in records if record["record"] == "compaction"])
     into.conversations.append((at.path, at.name, keys))
     into.added.update(conversations=1, entries=len(keys))

@@ -421,7 +421,7 @@ where branch_id = :branch and author_id = :author and kind in (
 -- name: count_between
 -- How much of what lies on a branch behind a position counts up to another.
 select count(*) as found from memory
-where branch_id = :branch and position > :low and position <= :high and until > :high and deleted = 0;
+where branch_id = :branch and position > :low and position <= :high and until > :high and deleted = 0 and kind <> 'message';
 
 -- name: insert_place
 insert into place (line_id, checkpoint, branch_id, position) values (:line, :checkpoint, :branch, :position)
