@@ -701,7 +701,8 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
         recipes: Mapping[str, bytes],
         parent: str | None,
         channels: Sequence[str],
-        everything: bool,  # noqa: FBT001 - see Put
+        *,
+        everything: bool,
     ) -> Steps[Sequence[Said]]:
         deltas = [name for name in channels if name not in recipes]
         parts = yield from checkpoint_log.brought(thread, recipes, parent, deltas=deltas, everything=everything)

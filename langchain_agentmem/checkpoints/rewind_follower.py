@@ -214,7 +214,7 @@ class Rewinding:
         checkpoint: Mapping[str, Any],
         metadata: Mapping[str, Any],
         serde: SerializerProtocol,
-        said: Callable[[bool], Steps[Sequence[Said]]] | None = None,
+        said: Callable[..., Steps[Sequence[Said]]] | None = None,
     ) -> Steps[Callable[[], None]]:
         """A checkpoint is being put.
 

@@ -55,6 +55,7 @@ class LogEntry(NamedTuple):
         attachments: Canonical bytes of the list of its attachments.
         new_key: Whether the key was made for this entry, so that nothing can hold it yet.
         follows: Whether it follows the thread of the conversation's name, and is shown where that shows it.
+        kept: Whether its body is stored already, by the same transaction.
     """
 
     key: str
@@ -69,6 +70,7 @@ class LogEntry(NamedTuple):
     attachments: bytes | None = None
     new_key: bool = False
     follows: bool = False
+    kept: bool = False
 
 
 class Stored(NamedTuple):
@@ -676,7 +678,8 @@ def _row_identity(row: Any) -> tuple[Any, ...]:
 def _row(branch: int, position: int, entry: LogEntry, now: int, bodies: dict[bytes, bytes]) -> dict[str, Any]:
     """The parameters of an insert; what it refers to by digest goes into `bodies`."""
     key = queries.digest(entry.body)
-    bodies[key] = entry.body
+    if not entry.kept:
+        bodies[key] = entry.body
     attachments = _hash(entry.attachments)
     if entry.attachments is not None and attachments is not None:
         bodies[attachments] = entry.attachments

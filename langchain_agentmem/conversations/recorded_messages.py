@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 from langchain_core.messages import BaseMessage, RemoveMessage
 
@@ -26,19 +26,27 @@ from langchain_agentmem.storage import Steps, queries
 from langchain_agentmem.storage.part import Noted, Said
 
 
-def named(messages: Sequence[Said]) -> dict[str, Message]:
+class _Message(NamedTuple):
+    """A message to be noted, and its body, if that is stored already."""
+
+    message: Message
+    body: bytes | None
+
+
+def named(messages: Sequence[Said]) -> dict[str, _Message]:
     """What of some messages is to be noted, by what each is called; of two of one name the last.
 
     Args:
         messages: The messages that a checkpoint brings. Those that nobody said are left out.
     """
-    found: dict[str, Message] = {}
+    found: dict[str, _Message] = {}
     for key, body in messages:
         if isinstance(body, RemoveMessage):
             continue
-        message = storable(body) if isinstance(body, BaseMessage) else decode_body(body, key or "-")
+        stored = None if isinstance(body, BaseMessage) else body
+        message = storable(body) if stored is None else decode_body(stored, key or "-")
         if not (_is_marked(message) and is_filler(to_langchain(message))):
-            found[_name(key, message)] = message
+            found[_name(key, message)] = _Message(message, stored)
     return found
 
 
@@ -47,11 +55,13 @@ def note(
 ) -> Steps[list[Noted]]:
     """Note what is new to a thread; the arguments are those of `Listener.note`."""
     entries: list[message_log.LogEntry] = []
+    hashes: dict[str, bytes] = {}
     made: set[str] = set()
-    for key, message in messages.items():
-        entry = _entry(message, now)._replace(key=key, follows=True)
+    for key, (message, body) in messages.items():
+        entry = _entry(message, body, now)._replace(key=key, follows=True)
+        hashes[key] = queries.digest(entry.body)
         altered = _is_marked(message) and is_made(to_langchain(message))
-        if key in known and (altered or known[key] in (None, queries.digest(entry.body))):
+        if key in known and (altered or known[key] in (None, hashes[key])):
             continue
         entries.append(entry)
         if altered:
@@ -61,7 +71,7 @@ def note(
     stored = yield from message_log.record(Address(path, name), entries, now=now, tail=tail, unless_there=made)
     new = set(stored.keys)
     return [
-        Noted(each.key, queries.digest(each.body), each.created_at, each.role, each.key in new)
+        Noted(each.key, hashes[each.key], each.created_at, each.role, each.key in new)
         for each in entries
         if each.key in new or each.key not in made
     ]
@@ -79,13 +89,13 @@ def _name(key: str | None, message: Message) -> str:
     return f"msg-{queries.digest(encode_body(message)).hex()}"
 
 
-def _entry(message: Message, now: int) -> message_log.LogEntry:
+def _entry(message: Message, body: bytes | None, now: int) -> message_log.LogEntry:
     try:
-        return entry_of(message, now)
-    except MessageError:  # it tells a time that is none
-        return message_log.LogEntry(
-            "", encode_body(message), message.text, now, role=plain(message.role), sender=plain(message.name)
-        )
+        entry = entry_of(message, now, body=body)
+    except MessageError:  # it tells a time that is none, or has an id that cannot be one
+        whole = encode_body(message) if body is None else body
+        entry = message_log.LogEntry("", whole, message.text, now, role=plain(message.role), sender=plain(message.name))
+    return entry._replace(kept=body is not None)
 
 
 def _is_marked(message: Message) -> bool:

@@ -75,8 +75,8 @@ class Put(NamedTuple):
         configurable: What the config says.
         before: Reads the checkpoint before it.
         now: When.
-        said: Reads the messages that it brings, or, given True, all that it has and the one before had. None where they
-            are not recorded.
+        said: Reads the messages that it brings, or, with `everything`, all that it has and the one before had. None where
+            they are not recorded.
         tail: How many documents may wait for the search index.
         stored: Gets the ids of those that were stored.
     """
@@ -92,7 +92,7 @@ class Put(NamedTuple):
     configurable: Mapping[str, Any]
     before: Callable[[], Steps[Parent | None]]
     now: int
-    said: Callable[[bool], Steps[Sequence[Said]]] | None
+    said: Callable[..., Steps[Sequence[Said]]] | None
     tail: int
     stored: list[str]
 
@@ -104,11 +104,13 @@ class _Head(NamedTuple):
         name: The newest checkpoint but for the one that is put; None where there is none.
         spot: Its place.
         moves: Whether the checkpoint that is put is the head from now on.
+        own: The author that the thread is, if it is one already.
     """
 
     name: str | None
     spot: Spot | None
     moves: bool
+    own: Author | None = None
 
 
 class Hidden(NamedTuple):
@@ -314,13 +316,14 @@ def _head(put: Put) -> Steps[_Head]:
     """The head of the thread, which nobody else moves until the transaction ends."""
     if put.ns:
         return _Head(None, None, moves=False)
-    yield query.hold_thread(thread=put.thread)
+    [thread] = yield query.hold_thread(thread=put.thread)
+    own = None if thread["author"] is None else Author(thread["author"], thread["scope"])
     found = yield query.head_but(line=put.line, checkpoint=str(put.checkpoint["id"]))
     if not found:
-        return _Head(None, None, moves=True)
+        return _Head(None, None, moves=True, own=own)
     [row] = found
     spot = None if row["branch_id"] is None else (row["branch_id"], row["position"])
-    return _Head(row["name"], spot, moves=row["name"] < str(put.checkpoint["id"]))
+    return _Head(row["name"], spot, moves=row["name"] < str(put.checkpoint["id"]), own=own)
 
 
 def move_marks(thread: int, before: Spot | None, after: Spot | None, now: int) -> Steps[None]:
@@ -544,9 +547,14 @@ def _advance(put: Put, spot: Spot | None, groups: Groups, around: _Base | None, 
     found = yield query.sealable(line=json.dumps(line), groups=json.dumps(sorted(groups.items())))
     if not found:
         return spot
-    spot, thread = yield from _end(put, spot, around)
+    if spot is None:
+        spot = (yield from _branch(put, None, around)), 0
+    [row] = yield query.lock_head(branch=spot[0])
+    thread = row["thread"]
+    if row["head"] > spot[1]:
+        spot, thread = ((yield from _branch(put, spot, around)), 0), put.at.name
     branch, position = spot[0], spot[1] + 1
-    own = yield from author_of(put.thread)
+    own = head.own or (yield from author_of(put.thread))
     stamp = None
     if not put.ns:  # on its own line; what a subgraph wrote counts when it comes there
         ids = json.dumps([each["group_id"] for each in found])
@@ -570,16 +578,6 @@ def _advance(put: Put, spot: Spot | None, groups: Groups, around: _Base | None, 
     return branch, position
 
 
-def _end(put: Put, spot: Spot | None, around: _Base | None) -> Steps[tuple[Spot, str]]:
-    """The end of a branch from which a place goes on, and the thread that began that; nobody else writes there."""
-    if spot is None:
-        spot = (yield from _branch(put, None, around)), 0
-    [row] = yield query.lock_head(branch=spot[0])
-    if row["head"] <= spot[1]:
-        return spot, row["thread"]
-    return ((yield from _branch(put, spot, around)), 0), put.at.name
-
-
 def _record(put: Put, spot: Spot | None, head: _Head) -> Steps[Spot | None]:
     """Seal the messages that a checkpoint brings behind a place; gives the place behind them.
 
@@ -587,33 +585,30 @@ def _record(put: Put, spot: Spot | None, head: _Head) -> Steps[Spot | None]:
     """
     if put.said is None:
         return spot
-    line = [] if spot is None else (yield from _line(spot))
-    listener, known = all_parts().listener, {}
-    for everything in (False, True):
-        messages = listener.named((yield from put.said(everything or not line)))
-        if not messages and line:
-            return spot
-        rows = yield query.said_on(line=json.dumps(line), groups="[]", keys=json.dumps(list(messages)))
+    listener = all_parts().listener
+    known: dict[str, bytes | None] = {}
+    messages = {} if spot is None else listener.named((yield from put.said(everything=False)))
+    if spot is not None and messages:
+        rows = yield query.said_on(branch=spot[0], position=spot[1], keys=json.dumps(list(messages)))
         known = {row["key"]: None if row["hash"] is None else bytes(row["hash"]) for row in rows}
-        if known or not line:
-            break
+    if spot is None or (messages and not known):
+        messages = listener.named((yield from put.said(everything=True)))
     noted = yield from listener.note(put.path, put.at.name, messages, known, now=put.now, tail=put.tail)
     put.stored[:] = [each.key for each in noted if each.new]
     if not noted:
         return spot
-    spot, thread = yield from _end(put, spot, None)
-    if thread != put.at.name:  # a search finds what lies on a branch by the thread that began it
+    # Only the thread's own branch goes on, since a search finds what lies there by the thread that began it.
+    if spot is None or not (yield query.extend_branch(branch=spot[0], position=spot[1], thread=put.at.name)):
         spot = (yield from _branch(put, spot, None)), 0
-    yield from _write_said(put, spot[0], spot[1] + 1, noted, known, head)
-    if not (yield query.move_head(branch=spot[0], expected=spot[1], position=spot[1] + 1, added=0)):
-        raise BranchMoved
-    return spot[0], spot[1] + 1
+        yield query.extend_branch(branch=spot[0], position=0, thread=put.at.name)
+    spot = spot[0], spot[1] + 1
+    yield from _write_said(put, spot, noted, known, head)
+    return spot
 
 
-def _write_said(
-    put: Put, branch: int, position: int, noted: Sequence[Noted], known: Mapping[str, Any], head: _Head
-) -> Steps[None]:
-    own = yield from author_of(put.thread)
+def _write_said(put: Put, spot: Spot, noted: Sequence[Noted], known: Mapping[str, Any], head: _Head) -> Steps[None]:
+    branch, position = spot
+    own = head.own or (yield from author_of(put.thread))
     stamp = put.now
     if again := [each.key for each in noted if each.key in known]:
         keys = json.dumps([("message", key) for key in again])

@@ -19,7 +19,7 @@ import string
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -82,10 +82,10 @@ def in_memory(url: str) -> AbstractContextManager[BaseCheckpointSaver]:
     return nullcontext(InMemorySaver())
 
 
-def ours(url: str, record: Sequence[str] = ()) -> AbstractContextManager[BaseCheckpointSaver]:
+def ours(url: str) -> AbstractContextManager[BaseCheckpointSaver]:
     from langchain_agentmem import AgentMemorySaver
 
-    return AgentMemorySaver.from_conn_string(url, record=record)
+    return AgentMemorySaver.from_conn_string(url)
 
 
 def sqlite(url: str) -> AbstractContextManager[BaseCheckpointSaver]:
@@ -113,7 +113,6 @@ CONTENDERS = {
     "floor": Contender(floor),
     "ours": Contender(ours),
     "ours, cold each turn": Contender(ours, cold=True),
-    "ours, recording": Contender(functools.partial(ours, record=("messages",))),
     "SqliteSaver, DeltaChannel": Contender(sqlite, delta=True),
     "InMemorySaver": Contender(in_memory),
     "SqliteSaver": Contender(sqlite),

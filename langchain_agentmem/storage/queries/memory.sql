@@ -402,7 +402,7 @@ where l.thread_id = :thread and l.ns = '';
 
 -- name: hold_thread
 -- SQLite's transaction holds the lock already.
-select id from thread where id = :thread;
+select t.id, a.id as author, t.namespace_id as scope from thread t left join author a on a.thread_id = t.id where t.id = :thread;
 
 -- name: move_marks
 -- The head of a thread has moved from one line to another. On a branch that these show up to `before` and `after`, of
@@ -668,14 +668,19 @@ where id in (
 );
 
 -- name: said_on
--- What a line shows under the ids of some messages, the newest last; and, under no id, whether it shows any message at all.
-with
--- include: view
-, wanted (key) as materialized (
+-- What the line that leads to a position shows under the ids of some messages, the newest last; and, under no id, whether it
+-- shows any message at all.
+with recursive line (branch_id, up_to) as (
+    select cast(:branch as bigint), cast(:position as bigint)
+    union all
+    select b.parent_id, b.parent_position from line cross join branch b
+    where b.id = line.branch_id and b.parent_id is not null
+), wanted (key) as materialized (
 -- include: keys
 )
 select x.key, x.hash from (
-    select m.key, c.hash, m.stamp, m.id from line cross join wanted cross join memory m left join content c on c.id = m.content_id
+    select m.key, c.hash, m.stamp, m.id
+    from line cross join wanted cross join memory m left join content c on c.id = m.content_id
     where m.branch_id = line.branch_id and m.kind = 'message' and m.key = wanted.key and m.until > line.up_to
         and m.position <= line.up_to
     union all
@@ -686,6 +691,10 @@ select x.key, x.hash from (
     )
 ) x
 order by x.stamp, x.id;
+
+-- name: extend_branch
+-- A branch that a thread began goes on, unless it has done so already.
+update branch set head = head + 1 where id = :branch and head = :position and thread = :thread returning head;
 
 -- name: insert_said
 -- A message was said on a line. Its content may have been collected by others since this transaction found it there. Its
