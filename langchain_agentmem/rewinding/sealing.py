@@ -75,8 +75,8 @@ class Put(NamedTuple):
         configurable: What the config says.
         before: Reads the checkpoint before it.
         now: When.
-        said: Reads the messages that it brings, or, with `everything`, all that it has and the one before had. None where
-            they are not recorded.
+        said: Reads the messages that it brings, or, with `everything`, all that it has and the one before had. None
+            where they are not recorded.
         tail: How many documents may wait for the search index.
         stored: Gets the ids of those that were stored.
     """

@@ -4,8 +4,8 @@
 
 The chat of `checkpoint_savers.py`, a turn of which is two messages of 500 characters, runs twice at once in one
 process, on a database each: with recording and without, in turns, so that whatever else the machine does is shared.
-Each turn puts three checkpoints, two of which bring a message. Compared are all puts, what the tasks wrote included, and
-the bytes of the closed databases. Afterwards every message must be found.
+Each turn puts three checkpoints, two of which bring a message. Compared are all puts, what the tasks wrote included,
+and the bytes of the closed databases. Afterwards every message must be found.
 """
 
 from __future__ import annotations
@@ -70,9 +70,7 @@ def measure(where: str, turns: int) -> bool:
             sum(batches[1][start : start + BATCH]) / sum(batches[0][start : start + BATCH])
             for start in range(0, turns, BATCH)
         ]
-        print(
-            f"  storing a turn   {without:,.0f} µs without, {recording:,.0f} µs recording ({recording / without:.2f})"
-        )
+        print(f"  storing a turn {without:,.0f} µs without, {recording:,.0f} µs recording ({recording / without:.2f})")
         print(f"  the same, of each {BATCH} turns: {', '.join(f'{ratio:.2f}' for ratio in ratios)}")
         for name, url in zip(("without", "recording"), urls, strict=True):
             stored = size(url)
