@@ -209,9 +209,9 @@ def delete(
             if author["id"] is not None:
                 yield query.unmark(author=author["id"], branch=0)
     left = yield from _held_by([(row["id"], row["shelf_id"]) for row in threads])
+    deleted = yield from thread_lines.delete(low, high, name)
     for row in threads:
         yield from all_parts().listener.forget(row["path"], row["name"])
-    deleted = yield from thread_lines.delete(low, high, name)
     yield from _sweep_all(left)
     for path in sorted({row["path"] for row in threads}):
         yield from memory_rows.close(path)
