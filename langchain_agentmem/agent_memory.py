@@ -187,6 +187,8 @@ class AgentMemory(Maintenance, Closing):
     ) -> ConversationMemory:
         """One conversation, as a LangChain chat history, with methods to add, find, edit and remove messages.
 
+        That of a thread's id has what the checkpointer records of the thread, as its newest checkpoint leads from it.
+
         Args:
             conversation_id: Which one. Default: a new one.
             namespace: Whose it is. Default: the running config's, else the root.
@@ -400,7 +402,10 @@ class AgentMemory(Maintenance, Closing):
 
     @cached_property
     def checkpointer(self) -> AgentMemorySaver:
-        """The checkpointer of LangGraph graphs: `builder.compile(checkpointer=memory.checkpointer)`."""
+        """The checkpointer of LangGraph graphs: `builder.compile(checkpointer=memory.checkpointer)`.
+
+        It records the messages of its threads, see `record`.
+        """
         from langchain_agentmem.checkpoints.checkpoint_saver import AgentMemorySaver  # noqa: PLC0415 - it loads LangGraph
 
         return AgentMemorySaver(self)

@@ -36,6 +36,10 @@ A graph with it:
         graph.invoke({"messages": [("user", "Hello!")]}, thread)
         print(graph.get_state(thread).values["messages"][-1].content)
 
+The checkpointer of an `AgentMemory` also records what is said: each message of the channel "messages" enters the
+conversation of the thread's id in the transaction of the put, once, and `memory.search` finds it from then on. It is
+rewound with the thread. `AgentMemory(url, record=("talk",))` names other channels, `record=()` none.
+
 Threads belong to the namespace of the run that made them. A call that names none is the administrator's: it means the
 root's thread of that id, else the only one there is. `Retention(keep_last=…, max_age=…)` keeps only the newest
 checkpoints of each thread, and `saver.import_checkpoints(other_saver)`, or `agentmem import-checkpoints`, brings
