@@ -106,7 +106,7 @@ from langchain_agentmem.threads.checkpoint_head import next_version, short
 from langchain_agentmem.threads.checkpoint_log import Saved
 from langchain_agentmem.threads.thread_lines import Thread, ThreadAt
 from langchain_agentmem.threads.value_codec import EVERYTHING, sharing
-from langchain_agentmem.threads.value_store import Shelved
+from langchain_agentmem.threads.value_store import PartRow, Shelved
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -680,8 +680,13 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
         recorded = () if ns else tuple(name for name in self.record if name in new_versions)
 
         def seal(thread: Thread, recipes: Mapping[str, bytes]) -> Steps[None]:
-            held = {name: recipes[name] for name in recorded if name in recipes}
-            said = partial(self._said, thread, held, parent, recorded) if recorded else None
+            said = None
+            if recorded:
+                held = {name: recipes[name] for name in recorded if name in recipes}
+                deltas = [name for name in recorded if name not in held]
+                before = yield from checkpoint_log.held_in(thread, recorded, parent)
+                parts = partial(checkpoint_log.brought, thread, held, before, parent=parent, deltas=deltas)
+                said = partial(self._said, parts)
             remember[:] = [(yield from self._rewinding.seal(config, at, thread, checkpoint, told, self.serde, said))]
 
         def steps() -> Steps[tuple[Thread, checkpoint_log.Planned, Shelved]]:
@@ -699,18 +704,9 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
 
         return store
 
-    def _said(
-        self,
-        thread: Thread,
-        recipes: Mapping[str, bytes],
-        parent: str | None,
-        channels: Sequence[str],
-        *,
-        everything: bool,
-    ) -> Steps[Sequence[Said]]:
-        deltas = [name for name in channels if name not in recipes]
-        parts = yield from checkpoint_log.brought(thread, recipes, parent, deltas=deltas, everything=everything)
-        return [each for part in parts if (each := said_in(part, self.serde)) is not None]
+    def _said(self, parts: Callable[..., Steps[Sequence[PartRow]]], *, everything: bool) -> Steps[Sequence[Said]]:
+        found = yield from parts(everything=everything)
+        return [each for part in found if (each := said_in(part, self.serde)) is not None]
 
     def _putting_writes(
         self,

@@ -175,8 +175,16 @@ def record(
     Returns:
         The keys of the entries that were new or have changed.
     """
-    branch, head = yield from _open(at, now)
-    here = {row["key"]: _row_identity(row) for row in (yield from _known(branch, [entry.key for entry in entries]))}
+    named = {"path": at.path, "kind": CONVERSATION, "name": at.name}
+    found = yield query.lock_branch.ahead(**named)
+    known = yield query.known_in(**named, keys=json.dumps([entry.key for entry in entries]))
+    here = {row["key"]: _row_identity(row) for row in known}
+    if found:
+        branch, head = found[0]["id"], found[0]["head"]
+    else:
+        branch, head = yield from _open(at, now)
+        if head:
+            raise BranchMoved  # others have made it, and written to it, just now: begin again
     changed: list[LogEntry] = []
     for entry in entries:
         if entry.key in here and entry.key not in unless_there and here[entry.key] != _identity(entry):
@@ -542,8 +550,11 @@ def _write(at: Address, branch: int, head: int, entries: Sequence[LogEntry], *, 
     bodies: dict[bytes, bytes] = {}
     rows = [_row(branch, head + 1, entry, now, bodies) for entry in entries]
     yield from queries.store(bodies)
-    yield from _move(branch, head, added=sum(1 for entry in entries if entry.kind == MESSAGE))
+    added_messages = sum(1 for entry in entries if entry.kind == MESSAGE)
+    moved = yield query.move_head.ahead(branch=branch, expected=head, position=head + 1, added=added_messages)
     placed = yield from _places(at, entries)
+    if not moved:
+        raise BranchMoved
     numbers = iter(placed.numbers if placed else ())
     for row, entry in zip(rows, entries, strict=True):
         row["document"] = None if entry.kind == ROUND else next(numbers)
@@ -561,7 +572,8 @@ def _replace(branch: int, head: int, row: Any, entry: LogEntry, *, now: int, tai
     bodies: dict[bytes, bytes] = {}
     new = _row(branch, head + 1, entry, now, bodies) | {"replaces": row["slot"], "kind": row["kind"], "document": None}
     yield from queries.store(bodies)
-    yield from _move(branch, head, added=0)
+    if not (yield query.move_head(branch=branch, expected=head, position=head + 1, added=0)):
+        raise BranchMoved
     yield query.insert_entry(**new)
     if row["document_id"] is not None:
         old = body_text(bytes(row["body"]))
@@ -579,12 +591,6 @@ def _places(at: Address, entries: Sequence[LogEntry]) -> Steps[search_index.Plac
 def _document(entry: LogEntry) -> search_index.IndexedDocument:
     speaker = None if entry.role == "tool" else entry.sender  # a tool's name is what it does, not who it is
     return search_index.IndexedDocument(entry.text, entry.created_at, speaker=speaker, role=entry.role)
-
-
-def _move(branch: int, head: int, *, added: int) -> Steps[None]:
-    moved = yield query.move_head(branch=branch, expected=head, position=head + 1, added=added)
-    if not moved:
-        raise BranchMoved
 
 
 def _retain(at: Address, branch: int, retention: Retention, now: int) -> Steps[list[str]]:

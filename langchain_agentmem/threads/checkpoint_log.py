@@ -18,14 +18,13 @@ from typing import Any, NamedTuple
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.storage import Steps, query
-from langchain_agentmem.storage.steps import Row
+from langchain_agentmem.storage.steps import Row, Rows
 from langchain_agentmem.threads import checkpoint_head
 from langchain_agentmem.threads import value_store as shelves
 from langchain_agentmem.threads.thread_lines import OWN_LINE, Thread, ThreadAt, find, make_line, make_thread, retain
 from langchain_agentmem.threads.value_recipe import (
     LIST,
     Damaged,
-    Range,
     Recipe,
     ranges_of,
     unpack,
@@ -203,11 +202,25 @@ def put(
     return thread, planned, shelved
 
 
+def held_in(thread: Thread, channels: Sequence[str], checkpoint: str | None) -> Steps[Rows]:
+    """What some channels hold in a checkpoint, to be looked at later.
+
+    Args:
+        thread: The thread, with its line.
+        channels: Their names.
+        checkpoint: The id of the checkpoint; None for none.
+    """
+    if checkpoint is None:
+        return []
+    return (yield query.values_in.ahead(line=thread.line, name=checkpoint, keys=json.dumps(list(channels))))
+
+
 def brought(
     thread: Thread,
     values: Mapping[str, bytes],
-    parent: str | None,
+    before: Rows,
     *,
+    parent: str | None,
     deltas: Sequence[str] = (),
     everything: bool = False,
 ) -> Steps[list[PartRow]]:
@@ -216,21 +229,19 @@ def brought(
     Args:
         thread: The thread, with its line.
         values: The recipes of what they hold, by channel.
-        parent: The checkpoint before.
+        before: What `held_in` gave of the checkpoint before.
+        parent: The id of that.
         deltas: Channels that tell only what was written to them since.
         everything: Whether those that they had then are wanted too.
     """
-    before: list[Range] = []
-    if parent is not None:
-        rows = yield query.values_in(line=thread.line, name=parent, keys=json.dumps(list(values)))
-        before = [each for row in rows for each in ranges_of(_recipe(row))]
+    had = [each for row in before for each in ranges_of(_recipe(row))]
     held = [unpack(recipe) for recipe in values.values()]
     if deltas and parent is not None:
         named = {"checkpoints": json.dumps([parent]), "channels": json.dumps(list(deltas))}
         rows = yield query.writes_of_channels(line=thread.line, **named)
         held += [_recipe(row) for row in sorted(rows, key=itemgetter("path", "task", "place"))]
-    ranges = list(without((each for recipe in held for each in ranges_of(recipe)), before))
-    wanted = [*before, *ranges] if everything else ranges
+    ranges = list(without((each for recipe in held for each in ranges_of(recipe)), had))
+    wanted = [*had, *ranges] if everything else ranges
     parts = yield from shelves.fetch(thread.place.shelf, [[LIST, *written_ranges(wanted)]], nothing_known)
     return [parts[number] for low, high in wanted for number in range(low, high) if number in parts]
 

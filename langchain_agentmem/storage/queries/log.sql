@@ -100,6 +100,19 @@ join content c on c.id = v.content_id
 left join content a on a.id = v.attachments_id
 where slot.branch_id = :branch and slot.key = :key and slot.replaces is null;
 
+-- name: known_in
+-- The same of many keys of a conversation that is known by its name.
+select v.kind, v.key, v.recipient, v.round_key, c.hash as content_hash, a.hash as attachments_hash
+from namespace n
+join branch b on b.namespace_id = n.id
+join entry slot on slot.branch_id = b.id
+join entry v on v.id = coalesce((select max(x.id) from entry x where x.replaces = slot.id), slot.id)
+join content c on c.id = v.content_id
+left join content a on a.id = v.attachments_id
+where n.path = :path and b.kind = :kind and b.name = :name and slot.replaces is null and slot.key in (
+-- include: keys
+    );
+
 -- name: versions
 -- Every version of one message, oldest first.
 select slot.id as slot, v.id, v.kind, v.key, v.role, v.sender, v.recipient, v.round_key,
