@@ -21,6 +21,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+from langchain_agentmem.base.argument_checks import channels_given
 from langchain_agentmem.base.clock import Clock, NewId, new_uuid, utc_now
 from langchain_agentmem.base.concurrency import aside
 from langchain_agentmem.base.events import Hook
@@ -95,6 +96,9 @@ class AgentMemory(Maintenance, Closing):
         strict: Whether the checkpointer imports no class but those that are held to be safe or allowed: see
             `AgentMemorySaver`. Default: as LangGraph's own savers, or as LANGGRAPH_STRICT_MSGPACK says.
         retention: Which messages conversations keep after each addition. Default: all, for ever.
+        record: The channels whose messages the checkpointer records: every message of every thread is found as soon as
+            it is committed, stands once in the conversation of the thread's id, and is rewound with the thread. () for
+            none. Default: "messages".
         index: What a search goes by beside words, as LangGraph's stores take it: "embed", LangChain `Embeddings`, a
             function or "provider:model", and "dims", the numbers of a vector (extra `[vectors]`); "fields", the fields
             of the store's items. Default: words alone.
@@ -124,6 +128,7 @@ class AgentMemory(Maintenance, Closing):
         trace_checkpoints: bool = False,
         strict: bool = False,
         retention: Retention | None = None,
+        record: Sequence[str] = ("messages",),
         index: Mapping[str, Any] | None = None,
         weights: Weights = WEIGHTS,
         synchronous: str = "NORMAL",
@@ -133,6 +138,7 @@ class AgentMemory(Maintenance, Closing):
     ) -> None:
         self.retention = checked_retention(retention)
         self.strict = strict
+        self.record = channels_given(record)
         self.weights = checked_weights(weights)
         self.database = Database(
             url,
@@ -201,6 +207,8 @@ class AgentMemory(Maintenance, Closing):
         retention: Retention | None = None,
     ) -> ConversationMemory:
         """One conversation, as a LangChain chat history, with methods to add, find, edit and remove messages.
+
+        That of a thread's id has what the checkpointer records of the thread, as its newest checkpoint leads from it.
 
         Args:
             conversation_id: Which one. Default: a new one.
@@ -415,7 +423,10 @@ class AgentMemory(Maintenance, Closing):
 
     @cached_property
     def checkpointer(self) -> AgentMemorySaver:
-        """The checkpointer of LangGraph graphs: `builder.compile(checkpointer=memory.checkpointer)`."""
+        """The checkpointer of LangGraph graphs: `builder.compile(checkpointer=memory.checkpointer)`.
+
+        It records the messages of its threads, see `record`.
+        """
         from langchain_agentmem.checkpoints.checkpoint_saver import AgentMemorySaver  # noqa: PLC0415 - it loads LangGraph
 
         return AgentMemorySaver(self)
@@ -543,6 +554,7 @@ class AgentMemory(Maintenance, Closing):
         before: datetime | None = None,
         after: datetime | None = None,
         everything: bool = False,
+        abandoned: bool = False,
         config: RunnableConfig | None = None,
         weights: Weights | None = None,
     ) -> list[Recollection]:
@@ -561,6 +573,8 @@ class AgentMemory(Maintenance, Closing):
             before: Only what was said before this time. Without a time zone it is taken as UTC.
             after: Only what was said at this time or later.
             everything: Whether to look in every namespace, as an administrator does. Default: not.
+            abandoned: Whether messages of threads are found, too, that their newest checkpoints do not lead from, since
+                the threads went back to before them. Default: not.
             config: The run on whose behalf to look. Default: the one this is called in. Of its thread's own memory it
                 finds what is remembered there now, and not what was rewound.
             weights: How much each signal counts. Default: those of this memory.
@@ -571,7 +585,9 @@ class AgentMemory(Maintenance, Closing):
         Raises:
             InvalidInput: An argument is wrong.
         """
-        asked = SearchRequest(query, namespace, limit, kinds, conversation_id, roles, before, after, everything)
+        asked = SearchRequest(
+            query, namespace, limit, kinds, conversation_id, roles, before, after, everything, abandoned
+        )
         with self._searching(asked, config) as step:
             given = sought(self.database, asked, config, self.weights if weights is None else weights)
             found = given.find(self.database)
@@ -590,11 +606,14 @@ class AgentMemory(Maintenance, Closing):
         before: datetime | None = None,
         after: datetime | None = None,
         everything: bool = False,
+        abandoned: bool = False,
         config: RunnableConfig | None = None,
         weights: Weights | None = None,
     ) -> list[Recollection]:
         """`search`, awaited."""
-        asked = SearchRequest(query, namespace, limit, kinds, conversation_id, roles, before, after, everything)
+        asked = SearchRequest(
+            query, namespace, limit, kinds, conversation_id, roles, before, after, everything, abandoned
+        )
         async with self._searching(asked, config) as step:
             weighed = self.weights if weights is None else weights
             given = await aside(sought, self.database, asked, config, weighed)

@@ -84,6 +84,21 @@ def texts_given(values: Any, what: str) -> list[str]:
     return [text_given(each, f"Each of {what}") for each in values]
 
 
+def channels_given(record: Any) -> tuple[str, ...]:
+    """The names of channels whose messages a user wants recorded.
+
+    Raises:
+        InvalidInput: They are no list of names.
+    """
+    if isinstance(record, str) or not isinstance(record, Sequence) or not all(map(_is_channel, record)):
+        raise InvalidInput(f'record is a list of names of channels, such as ("messages",), not {safe_repr(record)}.')
+    return tuple(dict.fromkeys(record))
+
+
+def _is_channel(name: Any) -> bool:
+    return isinstance(name, str) and bool(name) and "\0" not in name
+
+
 def check_whole(name: str, value: Any, least: int = 0) -> None:
     """Check an option that is a whole number.
 

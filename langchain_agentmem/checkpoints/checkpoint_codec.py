@@ -21,6 +21,7 @@ from typing import Any, TypeAlias
 from uuid import UUID
 
 import ormsgpack
+from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import WRITES_IDX_MAP, CheckpointTuple, PendingWrite, writes_sort_key
 from langgraph.checkpoint.serde.base import SerializerProtocol
@@ -41,13 +42,22 @@ from langchain_agentmem.base.namespaces import (
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import AgentMemoryError, CheckpointUnreadable, InvalidInput
 from langchain_agentmem.storage import Steps
+from langchain_agentmem.storage.part import Said
 from langchain_agentmem.threads import checkpoint_log
 from langchain_agentmem.threads.checkpoint_head import fold, short, unfold, versions_of, with_texts, written
 from langchain_agentmem.threads.checkpoint_log import Saved
 from langchain_agentmem.threads.thread_lines import OWN_LINE, Deleted, Thread, ThreadAt, has
-from langchain_agentmem.threads.value_codec import Prototypes, Stamps, ValueDraft, ValueReading, collecting_later
+from langchain_agentmem.threads.value_codec import (
+    MESSAGE,
+    VALUE,
+    Prototypes,
+    Stamps,
+    ValueDraft,
+    ValueReading,
+    collecting_later,
+)
 from langchain_agentmem.threads.value_recipe import Damaged, guarded, opened
-from langchain_agentmem.threads.value_store import Shelved, StorePlace
+from langchain_agentmem.threads.value_store import PartRow, Shelved, StorePlace
 from langchain_agentmem.tracing.measures import Measures
 
 logger = logging.getLogger(__name__)
@@ -194,6 +204,21 @@ def check_checkpoint(checkpoint: Any, metadata: Any, new_versions: Any) -> None:
     for what in ("channel_values", "channel_versions"):
         if not isinstance(checkpoint.get(what), Mapping):
             raise InvalidInput(f"A checkpoint has a dictionary of {what}, not {safe_repr(checkpoint.get(what))}.")
+
+
+def said_in(part: PartRow, serde: SerializerProtocol) -> Said | None:
+    """The message that a part is, if it is one.
+
+    Args:
+        part: The part.
+        serde: What wrote it, if it is of a class of a user's own.
+    """
+    if part.form == MESSAGE:
+        return Said(part.name, part.body)
+    if not part.form.startswith(VALUE):
+        return None
+    value = serde.loads_typed((part.form.removeprefix(VALUE), part.body))
+    return Said(value.id, value) if isinstance(value, BaseMessage) else None
 
 
 def listed(values: Any, what: str) -> list[Any]:

@@ -36,6 +36,10 @@ A graph with it:
         graph.invoke({"messages": [("user", "Hello!")]}, thread)
         print(graph.get_state(thread).values["messages"][-1].content)
 
+The checkpointer of an `AgentMemory` also records what is said: each message of the channel "messages" enters the
+conversation of the thread's id in the transaction of the put, once, and `memory.search` finds it from then on. It is
+rewound with the thread. `AgentMemory(url, record=("talk",))` names other channels, `record=()` none.
+
 Threads belong to the namespace of the run that made them. A call that names none is the administrator's: it means the
 root's thread of that id, else the only one there is. `Retention(keep_last=…, max_age=…)` keeps only the newest
 checkpoints of each thread, and `saver.import_checkpoints(other_saver)`, or `agentmem import-checkpoints`, brings
@@ -66,6 +70,7 @@ from langgraph.checkpoint.base import (
 )
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
+from langchain_agentmem.base.argument_checks import channels_given
 from langchain_agentmem.base.lifetime import Closing, Ready
 from langchain_agentmem.base.namespaces import Namespace, id_of, path_of, range_of, running_config
 from langchain_agentmem.base.safe_repr import safe_repr
@@ -81,6 +86,7 @@ from langchain_agentmem.checkpoints.checkpoint_codec import (
     listed,
     pairs,
     readable,
+    said_in,
     serializer,
     storable,
     text_of,
@@ -94,11 +100,13 @@ from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.rewinding import thread_memory as memories
 from langchain_agentmem.storage import Operation, Steps
 from langchain_agentmem.storage.database import Database, database_of
+from langchain_agentmem.storage.part import Said
 from langchain_agentmem.threads import checkpoint_log, thread_lines
 from langchain_agentmem.threads.checkpoint_head import next_version, short
 from langchain_agentmem.threads.checkpoint_log import Saved
 from langchain_agentmem.threads.thread_lines import Thread, ThreadAt
-from langchain_agentmem.threads.value_store import Shelved
+from langchain_agentmem.threads.value_codec import EVERYTHING, sharing
+from langchain_agentmem.threads.value_store import PartRow, Shelved
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -164,6 +172,9 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
             LANGGRAPH_STRICT_MSGPACK says. A serializer that is given says itself what it imports.
         retention: Which checkpoints of a thread to keep, for each of its lines; the newest is always kept, and threads
             of DeltaChannels stay whole. Default: as for the whole memory.
+        record: The channels whose messages are recorded in the conversation of the thread's id, in the transaction of
+            the put, so that they are found as soon as they are committed. () for none. Only LangGraph's own serializer
+            lets them be told apart. Default: as the `AgentMemory` says, where no serializer is given; else none.
         followers: Functions that take further steps in the transaction of every call.
 
     Raises:
@@ -178,6 +189,7 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
         serde: SerializerProtocol | None = None,
         strict: bool = False,
         retention: Retention | None = None,
+        record: Sequence[str] | None = None,
         followers: Sequence[Follower] = (),
     ) -> None:
         if strict and serde is not None:
@@ -187,6 +199,13 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
         self.retention = retention if retention is not None else getattr(memory, "retention", None)
         if not isinstance(self.retention, Retention | None):
             raise InvalidInput(f"retention must be a Retention, not {safe_repr(self.retention)}.")
+        if record is None:
+            record = getattr(memory, "record", ()) if serde is None else ()
+        self.record = channels_given(record)
+        if self.record and sharing(self.serde) != EVERYTHING:
+            raise InvalidInput(
+                "Messages are recorded in plain text, under LangGraph's own serializer only: give record=(), or none."
+            )
         self._followers = tuple(followers)
         self._coding = Coding(self.database.measures, self.database.scopes)
         self.database.remembering.add(self._coding)
@@ -202,6 +221,7 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
         serde: SerializerProtocol | None = None,
         strict: bool = False,
         retention: Retention | None = None,
+        record: Sequence[str] = (),
     ) -> Self:
         """Open a database for this saver alone, as the stock savers do.
 
@@ -210,13 +230,14 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
             serde: See the class.
             strict: See the class.
             retention: See the class.
+            record: See the class. Default: nothing is recorded.
 
         Returns:
             The saver, to be used with `with` or `async with`, or closed by hand.
         """
         database = Database(conn_string)
         try:
-            saver = cls(database, serde=serde, strict=strict, retention=retention)
+            saver = cls(database, serde=serde, strict=strict, retention=retention, record=record)
         except BaseException:
             database.close()
             raise
@@ -656,9 +677,17 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
 
         remember: list[Callable[[], None]] = []
         retains = self.retention is not None and not self.retention.off
+        recorded = () if ns else tuple(name for name in self.record if name in new_versions)
 
-        def seal(thread: Thread) -> Steps[None]:
-            remember[:] = [(yield from self._rewinding.seal(config, at, thread, checkpoint, told, self.serde))]
+        def seal(thread: Thread, recipes: Mapping[str, bytes]) -> Steps[None]:
+            said = None
+            if recorded:
+                held = {name: recipes[name] for name in recorded if name in recipes}
+                deltas = [name for name in recorded if name not in held]
+                before = yield from checkpoint_log.held_in(thread, recorded, parent)
+                parts = partial(checkpoint_log.brought, thread, held, before, parent=parent, deltas=deltas)
+                said = partial(self._said, parts)
+            remember[:] = [(yield from self._rewinding.seal(config, at, thread, checkpoint, told, self.serde, said))]
 
         def steps() -> Steps[tuple[Thread, checkpoint_log.Planned, Shelved]]:
             done = yield from checkpoint_log.put(at, ns, stored, plan, retention=self.retention, now=now, then=seal)
@@ -674,6 +703,10 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
             return config_of(config["configurable"]["thread_id"], thread.path, ns, stored.name, self.database.scopes)
 
         return store
+
+    def _said(self, parts: Callable[..., Steps[Sequence[PartRow]]], *, everything: bool) -> Steps[Sequence[Said]]:
+        found = yield from parts(everything=everything)
+        return [each for part in found if (each := said_in(part, self.serde)) is not None]
 
     def _putting_writes(
         self,

@@ -19,6 +19,7 @@ import inspect
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar, Token
+from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeAlias
 from uuid import UUID
@@ -31,6 +32,7 @@ from langgraph.checkpoint.base import CheckpointTuple
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.errors import GraphBubbleUp, ParentCommand
 
+from langchain_agentmem.base.events import MessagesStored
 from langchain_agentmem.base.namespaces import configurable_of, namespace_of
 from langchain_agentmem.checkpoints.checkpoint_codec import address, value_of
 from langchain_agentmem.rewinding import sealing, thread_memory
@@ -38,6 +40,7 @@ from langchain_agentmem.rewinding.graph_runs import GraphRun, Runs, runs_of
 from langchain_agentmem.rewinding.sealing import Parent, Put
 from langchain_agentmem.storage import Steps, query
 from langchain_agentmem.storage.database import Database
+from langchain_agentmem.storage.part import Said
 from langchain_agentmem.threads.checkpoint_head import read as versions_read
 from langchain_agentmem.threads.checkpoint_head import unfold
 from langchain_agentmem.threads.thread_lines import Thread, ThreadAt
@@ -211,6 +214,7 @@ class Rewinding:
         checkpoint: Mapping[str, Any],
         metadata: Mapping[str, Any],
         serde: SerializerProtocol,
+        said: Callable[..., Steps[Sequence[Said]]] | None = None,
     ) -> Steps[Callable[[], None]]:
         """A checkpoint is being put.
 
@@ -221,6 +225,7 @@ class Rewinding:
             checkpoint: The checkpoint.
             metadata: Its metadata.
             serde: What its parent was written with.
+            said: Reads the messages that are to be recorded, see `Put`. Default: none are.
 
         Returns:
             What is to be done when it is stored.
@@ -250,14 +255,19 @@ class Rewinding:
             configurable,
             before,
             self._database.now(),
+            said,
+            self._database.tail,
+            [],
         )
         remember = yield from sealing.seal(runs_of(self._database), put)
-        if put.ns or parent is None or metadata.get("source") not in ("update", "fork"):
-            return remember
+        goes_on = not put.ns and parent is not None and metadata.get("source") in ("update", "fork")
 
         def stored() -> None:
             remember()
-            self._tell("memory.thread.fork", config, at, str(parent), str(checkpoint["id"]))
+            if put.stored:
+                self._database.emit(partial(_recorded, put))
+            if goes_on:
+                self._tell("memory.thread.fork", config, at, str(parent), str(checkpoint["id"]))
 
         return stored
 
@@ -295,6 +305,10 @@ class Rewinding:
         """Old checkpoints may have been removed: what only they showed goes, now and then."""
         if not ns and metadata.get("step", -1) % SWEEP_EVERY == 0:
             yield from thread_memory.sweep(thread.id, thread.place.shelf, self._database.now())
+
+
+def _recorded(put: Put) -> MessagesStored:
+    return MessagesStored(namespace=namespace_of(put.path), conversation_id=put.at.name, message_ids=tuple(put.stored))
 
 
 def _results(found: CheckpointTuple | None) -> frozenset[str]:

@@ -19,12 +19,13 @@ from langchain_agentmem.base.clock import is_time, moment
 from langchain_agentmem.base.encoding import read_plain, write_plain
 from langchain_agentmem.base.namespaces import id_of, namespace_of, path_of
 from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.conversations import compaction_records, message_log
+from langchain_agentmem.conversations import compaction_records, message_log, recorded_messages
 from langchain_agentmem.conversations.log_entries import check_langchain
 from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput, MessageError
 from langchain_agentmem.messages.message import body_text, decode_body, plain
 from langchain_agentmem.messages.role_rounds import Attachment, Round
-from langchain_agentmem.rewinding.outlook import Outlook, row_texts, sighted
+from langchain_agentmem.rewinding.memory_rows import View
+from langchain_agentmem.rewinding.outlook import EVERYWHERE, Outlook, row_texts, sighted
 from langchain_agentmem.search.memory_search import Hit, Recollection
 from langchain_agentmem.storage import Steps, query
 from langchain_agentmem.storage.part import Erasure, Found, Import, Part, Record, WriteRecord
@@ -41,17 +42,27 @@ def texts(owners: Sequence[int]) -> Steps[dict[int, tuple[str, ...]]]:
     return {row["slot"]: (body_text(bytes(row["body"])),) for row in rows}
 
 
-def recollections(hits: Sequence[Hit], now: int, outlook: object) -> Steps[Mapping[int, Recollection]]:
+def recollections(hits: Sequence[Hit], now: int, outlook: Outlook | None) -> Steps[Mapping[int, Recollection]]:
     """What hits are to the user, by the numbers of their documents.
 
     Args:
         hits: Messages that a search found. What was deleted meanwhile is left out.
-        now: When. Messages do not expire.
-        outlook: From where it looks. They are seen from everywhere.
+        now: When.
+        outlook: From where it looks. Those that follow no thread are seen from everywhere.
     """
-    del now, outlook
     rows = yield query.found_entries(owners=json.dumps([hit.owner for hit in hits]))
-    found = {row["slot"]: row for row in rows}
+    found = {row["slot"]: _fields(row) for row in rows}
+    following = [slot for slot, row in found.items() if row["follows"]]
+    if following:
+        here = outlook or EVERYWHERE
+        view = here.view or View((), (), now)
+        shown = yield query.shown_said(**view.parameters(), anywhere=int(here.view is None), ids=json.dumps(following))
+        says = {row["slot"]: bytes(row["body"]) for row in shown}
+        for slot in following:
+            if slot in says and found[slot]["recorded"]:  # else somebody has edited it since
+                found[slot]["body"] = says[slot]
+            elif slot not in says and not here.abandoned:
+                del found[slot]
     return {hit.document: _recollection(hit, found[hit.owner], "conversation") for hit in hits if hit.owner in found}
 
 
@@ -68,7 +79,11 @@ def rewound_recollections(hits: Sequence[Hit], now: int, outlook: Outlook | None
     return {hit.document: _recollection(hit, there[hit.owner], "name") for hit in hits if hit.owner in seen}
 
 
-def _recollection(hit: Hit, row: Row, conversation: str) -> Recollection:
+def _fields(row: Row) -> dict[str, Any]:
+    return {name: row[name] for name in row.keys()}  # noqa: SIM118 - a database row, not a dict
+
+
+def _recollection(hit: Hit, row: Mapping[str, Any], conversation: str) -> Recollection:
     message = decode_body(bytes(row["body"]), row["key"])
     return Recollection(
         kind="message",
@@ -95,7 +110,12 @@ def dump(at: message_log.Address) -> Steps[list[dict[str, Any]]]:
     rows = yield from message_log.rows_of(at, query.dump_entries)
     for row in rows:
         _check(row, at)
-    return [record_of(row, row["position"], edit=row["replaces"] is not None) for row in rows]
+    return [_record(row) for row in rows]
+
+
+def _record(row: Row) -> dict[str, Any]:
+    record = record_of(row, row["position"], edit=row["replaces"] is not None)
+    return record | {"follows": True} if row["follows"] else record
 
 
 def record_of(row: Row, call: int, *, edit: bool) -> dict[str, Any]:
@@ -113,7 +133,13 @@ def record_of(row: Row, call: int, *, edit: bool) -> dict[str, Any]:
 
 
 def restore(
-    at: message_log.Address, records: Sequence[Record], *, now: int, tail: int, into: message_log.Log = message_log
+    at: message_log.Address,
+    records: Sequence[Record],
+    *,
+    now: int,
+    tail: int,
+    into: message_log.Log = message_log,
+    following: bool = False,
 ) -> Steps[list[str]]:
     """Write records into a conversation, keeping what is there.
 
@@ -126,6 +152,7 @@ def restore(
         now: When.
         tail: How many entries may wait for the index.
         into: The log. Default: that of conversations.
+        following: Whether what followed a thread does here too, which comes with it. Default: it stands by itself.
 
     Returns:
         The key of every version that was written.
@@ -135,7 +162,7 @@ def restore(
         MessageError: The conversation holds other content under one of the ids.
     """
     try:
-        given = [(_call(record), _entry(record)) for record in records]
+        given = [(_call(record), _entry(record, following=following)) for record in records]
     except (AttributeError, KeyError, TypeError, ValueError, DatabaseUnreadable) as error:
         raise InvalidInput(f"This record is damaged: {safe_repr(error)}.") from error
     written: list[str] = []
@@ -178,13 +205,14 @@ def _call(record: Record) -> tuple[int, bool, int]:
     return _whole(record["call"]), bool(record["edit"]), _whole(record["written_at"])
 
 
-def _entry(record: Record) -> message_log.LogEntry:
+def _entry(record: Record, *, following: bool) -> message_log.LogEntry:
     key = id_of(record["key"], "message", MessageError)
     body = write_plain(record["body"])
     attachments = write_plain(record["attachments"]) if "attachments" in record else None
     names: dict[str, Any] = {name: _name(record.get(name)) for name in TEXTS}
     text = _readable(record["kind"], body, attachments, key)
     created_at = _whole(record["created_at"])
+    names["follows"] = following and record.get("follows") is True
     return message_log.LogEntry(key, body, text, created_at, kind=record["kind"], attachments=attachments, **names)
 
 
@@ -257,7 +285,7 @@ def _dump(write: WriteRecord, low: str, high: str) -> Steps[Mapping[str, int]]:
 def _load(into: Import, head: Record, records: Sequence[Record]) -> Steps[None]:
     at = message_log.Address(path_of(head.get("namespace")), id_of(head.get("id"), "conversation"))
     entries = [record for record in records if record["record"] == "entry"]
-    keys = yield from restore(at, entries, now=into.now, tail=into.tail)
+    keys = yield from restore(at, entries, now=into.now, tail=into.tail, following=True)
     yield from compaction_records.restore(at, [record for record in records if record["record"] == "compaction"])
     into.conversations.append((at.path, at.name, keys))
     into.added.update(conversations=1, entries=len(keys))
@@ -276,4 +304,5 @@ PART = Part(
     records={"conversation": {"entry", "compaction"}},
     dump=_dump,
     load=_load,
+    listener=recorded_messages,
 )

@@ -62,13 +62,14 @@ def message_of(given: Any = None, *, new_id: Callable[[], str], **fields: Any) -
     raise MessageError(f"A message is a Message, a LangChain message or a dict, not {type(given).__name__}.")
 
 
-def entry_of(message: Message, now: int, *, new_key: bool = False) -> message_log.LogEntry:
+def entry_of(message: Message, now: int, *, new_key: bool = False, body: bytes | None = None) -> message_log.LogEntry:
     """Make the entry that stores a message.
 
     Args:
         message: The message.
         now: Its time unless it tells one itself, in microseconds since 1970.
         new_key: Whether its id was made just now, so that nothing can hold it yet.
+        body: Its bytes, where they are known.
 
     Raises:
         MessageError: The id or time cannot be one, or something in the message cannot be stored.
@@ -76,7 +77,7 @@ def entry_of(message: Message, now: int, *, new_key: bool = False) -> message_lo
     said_at = _said_at(message)
     return message_log.LogEntry(
         id_of(message.message_id, "message", MessageError),
-        encode_body(message),
+        encode_body(message) if body is None else body,
         message.text,
         now if said_at is None else said_at,
         role=plain(message.role),

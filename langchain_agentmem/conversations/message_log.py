@@ -21,7 +21,7 @@ from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import BranchMoved, InvalidInput, MessageError
 from langchain_agentmem.messages.message import body_text, same_body
 from langchain_agentmem.messages.role_rounds import Retention
-from langchain_agentmem.rewinding import message_sources
+from langchain_agentmem.rewinding import memory_rows, message_sources
 from langchain_agentmem.search import search_index
 from langchain_agentmem.storage import Steps, queries, query
 from langchain_agentmem.storage.queries import Query
@@ -54,6 +54,8 @@ class LogEntry(NamedTuple):
         round_key: The round it belongs to.
         attachments: Canonical bytes of the list of its attachments.
         new_key: Whether the key was made for this entry, so that nothing can hold it yet.
+        follows: Whether it follows the thread of the conversation's name, and is shown where that shows it.
+        kept: Whether its body is stored already, by the same transaction.
     """
 
     key: str
@@ -67,6 +69,8 @@ class LogEntry(NamedTuple):
     round_key: str | None = None
     attachments: bytes | None = None
     new_key: bool = False
+    follows: bool = False
+    kept: bool = False
 
 
 class Stored(NamedTuple):
@@ -149,7 +153,7 @@ def append(
     if fresh:
         yield from _write(at, branch, head, fresh, now=now, tail=tail)
         if retention:
-            dropped = yield from _retain(branch, retention, now)
+            dropped = yield from _retain(at, branch, retention, now)
     return Appended([entry.key for entry in fresh], dropped)
 
 
@@ -171,19 +175,30 @@ def record(
     Returns:
         The keys of the entries that were new or have changed.
     """
-    branch, _ = yield from _open(at, now)
-    here = {row["key"]: _row_identity(row) for row in (yield from _known(branch, [entry.key for entry in entries]))}
+    named = {"path": at.path, "kind": CONVERSATION, "name": at.name}
+    found = yield query.lock_branch.ahead(**named)
+    known = yield query.known_in(**named, keys=json.dumps([entry.key for entry in entries]))
+    here = {row["key"]: _row_identity(row) for row in known}
+    if found:
+        branch, head = found[0]["id"], found[0]["head"]
+    else:
+        branch, head = yield from _open(at, now)
+        if head:
+            raise BranchMoved  # others have made it, and written to it, just now: begin again
     changed: list[LogEntry] = []
     for entry in entries:
         if entry.key in here and entry.key not in unless_there and here[entry.key] != _identity(entry):
             earlier = yield query.versions(branch=branch, key=entry.key)
             if not any(says_the_same(_stored(row), entry) for row in earlier):
                 changed.append(entry)
-    new = [entry._replace(new_key=True) for entry in entries if entry.key not in here]  # the branch is locked
-    added = yield from append(at, new, now=now, tail=tail)
+    new = [entry for entry in entries if entry.key not in here]
+    if new:
+        yield from _write(at, branch, head, new, now=now, tail=tail)
+    if following := [entry.key for entry in entries if entry.key in here and entry.follows]:
+        yield query.follow(branch=branch, keys=json.dumps(following))
     for entry in changed:
         yield from update(at, entry.key, lambda _, new=entry: new, now=now, tail=tail)
-    return Appended([*added.keys, *(entry.key for entry in changed)], [])
+    return Appended([entry.key for entry in (*new, *changed)], [])
 
 
 def describe(at: Address, entry: LogEntry, *, now: int, tail: int) -> Steps[None]:
@@ -257,6 +272,7 @@ def remove(at: Address, keys: Sequence[str]) -> Steps[list[str]]:
             if row["kind"] == MESSAGE:
                 yield query.message_dropped(branch=found[0])
             removed.append(key)
+    yield from _unsay(at, removed)
     yield from message_sources.forget(*_own(at), at.name, removed)
     return removed
 
@@ -264,7 +280,7 @@ def remove(at: Address, keys: Sequence[str]) -> Steps[list[str]]:
 def shorten(at: Address, retention: Retention, *, now: int) -> Steps[int]:
     """Drop what a retention does not keep, as an addition does. Gives how many messages that were."""
     found = yield from locked(at)
-    return 0 if found is None else len((yield from _retain(found[0], retention, now)))
+    return 0 if found is None else len((yield from _retain(at, found[0], retention, now)))
 
 
 def clear(at: Address, *, keep_description: bool) -> Steps[int]:
@@ -292,9 +308,26 @@ def clear(at: Address, *, keep_description: bool) -> Steps[int]:
         yield query.delete_empty_namespaces(path=at.path)
     yield from queries.collect(_hashes(rows))
     yield from message_sources.forget(*_own(at), at.name, sorted({row["key"] for row in rows}))
+    yield from _unsay(at)
     if not keep_description:
         yield from message_sources.forget(*_own(at), at.name)
     return len(rows)
+
+
+def forget(at: Address) -> Steps[None]:
+    """Delete what follows a thread that is deleted. What was learned from it stays."""
+    found = yield from locked(at)
+    if found is None:
+        return
+    branch, _ = found
+    whole = not (yield query.unbound(branch=branch))
+    for row in (yield query.following(branch=branch)):
+        yield from _drop(row["slot"])
+        yield query.message_dropped(branch=branch)
+    if whole:
+        yield query.delete_branch(branch=branch)
+        yield from search_index.close(at.path, MESSAGE, at.name)
+        yield query.delete_empty_namespaces(path=at.path)
 
 
 # -- reading -------------------------------------------------------------------------------------------------------
@@ -517,8 +550,11 @@ def _write(at: Address, branch: int, head: int, entries: Sequence[LogEntry], *, 
     bodies: dict[bytes, bytes] = {}
     rows = [_row(branch, head + 1, entry, now, bodies) for entry in entries]
     yield from queries.store(bodies)
-    yield from _move(branch, head, added=sum(1 for entry in entries if entry.kind == MESSAGE))
+    added_messages = sum(1 for entry in entries if entry.kind == MESSAGE)
+    moved = yield query.move_head.ahead(branch=branch, expected=head, position=head + 1, added=added_messages)
     placed = yield from _places(at, entries)
+    if not moved:
+        raise BranchMoved
     numbers = iter(placed.numbers if placed else ())
     for row, entry in zip(rows, entries, strict=True):
         row["document"] = None if entry.kind == ROUND else next(numbers)
@@ -536,7 +572,8 @@ def _replace(branch: int, head: int, row: Any, entry: LogEntry, *, now: int, tai
     bodies: dict[bytes, bytes] = {}
     new = _row(branch, head + 1, entry, now, bodies) | {"replaces": row["slot"], "kind": row["kind"], "document": None}
     yield from queries.store(bodies)
-    yield from _move(branch, head, added=0)
+    if not (yield query.move_head(branch=branch, expected=head, position=head + 1, added=0)):
+        raise BranchMoved
     yield query.insert_entry(**new)
     if row["document_id"] is not None:
         old = body_text(bytes(row["body"]))
@@ -556,13 +593,7 @@ def _document(entry: LogEntry) -> search_index.IndexedDocument:
     return search_index.IndexedDocument(entry.text, entry.created_at, speaker=speaker, role=entry.role)
 
 
-def _move(branch: int, head: int, *, added: int) -> Steps[None]:
-    moved = yield query.move_head(branch=branch, expected=head, position=head + 1, added=added)
-    if not moved:
-        raise BranchMoved
-
-
-def _retain(branch: int, retention: Retention, now: int) -> Steps[list[str]]:
+def _retain(at: Address, branch: int, retention: Retention, now: int) -> Steps[list[str]]:
     """Drop the oldest messages, and rounds that have no post left. Gives the keys of the messages.
 
     A tool's result is kept only with the call that stands before it. Facts that rest on what is dropped stay: to know
@@ -592,7 +623,15 @@ def _retain(branch: int, retention: Retention, now: int) -> Steps[list[str]]:
         emptied = yield query.emptied_rounds(branch=branch, position=rows[cut]["position"])
         for row in emptied:
             yield from _drop(row["slot"])
+    yield from _unsay(at, [row["key"] for row in rows[:cut] if row["follows"]])
     return [row["key"] for row in rows[:cut]]
+
+
+def _unsay(at: Address, keys: Sequence[str] | None = None) -> Steps[None]:
+    """Have the thread of a conversation's name say some messages no more, wherever it did. Default: all."""
+    if keys is None or keys:
+        asked = None if keys is None else json.dumps(keys)
+        yield from memory_rows.bury((yield query.said_of(path=at.path, name=at.name, keys=asked)))
 
 
 def _drop(slot: int) -> Steps[None]:
@@ -645,7 +684,8 @@ def _row_identity(row: Any) -> tuple[Any, ...]:
 def _row(branch: int, position: int, entry: LogEntry, now: int, bodies: dict[bytes, bytes]) -> dict[str, Any]:
     """The parameters of an insert; what it refers to by digest goes into `bodies`."""
     key = queries.digest(entry.body)
-    bodies[key] = entry.body
+    if not entry.kept:
+        bodies[key] = entry.body
     attachments = _hash(entry.attachments)
     if entry.attachments is not None and attachments is not None:
         bodies[attachments] = entry.attachments
@@ -657,6 +697,7 @@ def _row(branch: int, position: int, entry: LogEntry, now: int, bodies: dict[byt
         "content_hash": key,
         "attachments_hash": attachments,
         "written_at": now,
+        "follows": int(entry.follows),
     }
 
 

@@ -151,7 +151,8 @@ class LogMemory(EventSource):
 
         def load() -> Steps[list[str]]:
             yield from self._log.clear(self._at, keep_description=False)
-            return (yield from conversation_part.restore(self._at, document["entries"], into=self._log, **now))
+            entries = document["entries"]
+            return (yield from conversation_part.restore(self._at, entries, **now, into=self._log, following=False))
 
         keys: list[str] = yield Run(f"{self._part}.load", load, True, self._given_to(trace_inputs(path=path)))  # noqa: FBT003
         self._description = self._own_description = None  # the file's counts now

@@ -319,6 +319,9 @@ that it tells a result whose call is not there."""
 NO_RESULT = "[No result was recorded for this call.]"
 BEGINNING = "[The conversation begins here.]"
 
+MARKS = frozenset((MEMORY_MARK, SUMMARY_MARK, MADE))
+"""What a message bears that nobody said. A message that bears one may have been said all the same."""
+
 M = TypeVar("M", bound=BaseMessage)
 
 

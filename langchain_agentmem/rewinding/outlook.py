@@ -36,12 +36,14 @@ class Outlook(NamedTuple):
         alone: Whether nobody else's is looked for.
         view: What the point shows, once that is known.
         scopes: Which namespaces share their memory.
+        abandoned: Whether messages are found, too, that no newest checkpoint shows any more.
     """
 
     point: Standpoint | None = None
     alone: bool = False
     view: View | None = None
     scopes: Scopes = Scopes()
+    abandoned: bool = False
 
     def within(self, walls: Walls) -> Steps[Walls]:
         """The same walls, for a thread of no scope those of its own line.

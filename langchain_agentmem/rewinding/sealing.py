@@ -30,6 +30,7 @@ from langchain_agentmem.rewinding.graph_runs import (
 )
 from langchain_agentmem.rewinding.memory_rows import FOREVER, Author, InGroup, View
 from langchain_agentmem.storage import Steps, query
+from langchain_agentmem.storage.part import Noted, Said, all_parts
 from langchain_agentmem.threads import checkpoint_head
 from langchain_agentmem.threads.thread_lines import ThreadAt, find, make_thread
 
@@ -40,6 +41,8 @@ STALE = 24 * 3_600 * 1_000_000
 """How long what a task wrote is kept whose checkpoint was never put, in microseconds: it may still be running."""
 
 _NULL_TASK = "00000000-0000-0000-0000-000000000000"
+_SOURCES = {"user": "user", "assistant": "model", "tool": "tool"}
+"""Where a message comes from, by the role that says it."""
 _CONTROL = frozenset({"__error__", "__error_source_node__", "__interrupt__", "__resume__"})
 
 
@@ -72,6 +75,10 @@ class Put(NamedTuple):
         configurable: What the config says.
         before: Reads the checkpoint before it.
         now: When.
+        said: Reads the messages that it brings, or, with `everything`, all that it has and the one before had. None
+            where they are not recorded.
+        tail: How many documents may wait for the search index.
+        stored: Gets the ids of those that were stored.
     """
 
     at: ThreadAt
@@ -85,6 +92,9 @@ class Put(NamedTuple):
     configurable: Mapping[str, Any]
     before: Callable[[], Steps[Parent | None]]
     now: int
+    said: Callable[..., Steps[Sequence[Said]]] | None
+    tail: int
+    stored: list[str]
 
 
 class _Head(NamedTuple):
@@ -94,11 +104,13 @@ class _Head(NamedTuple):
         name: The newest checkpoint but for the one that is put; None where there is none.
         spot: Its place.
         moves: Whether the checkpoint that is put is the head from now on.
+        own: The author that the thread is, if it is one already.
     """
 
     name: str | None
     spot: Spot | None
     moves: bool
+    own: Author | None = None
 
 
 class Hidden(NamedTuple):
@@ -139,11 +151,14 @@ def prepare(runs: Runs, run: GraphRun) -> Steps[None]:
             for row in found
             if row["task"] is not None and (loop.results is None or row["task"] in loop.results)
         )
+        remembers = bool(earlier)
+        if spot is not None and not (run.minded or remembers):  # what was said there is no task's
+            remembers = bool((yield query.remembers(line=json.dumps((yield from _line(spot))), groups="[]")))
         with runs.lock:
             loop.spots.setdefault(checkpoint, spot)
             if checkpoint == loop.base:
                 loop.earlier = earlier
-            run.minded = run.minded or spot is not None or bool(earlier)
+            run.minded = run.minded or remembers
 
 
 def view_of_task(runs: Runs, configurable: Mapping[str, Any], at: ThreadAt) -> Steps[tuple[GraphRun, Execution, View]]:
@@ -301,13 +316,14 @@ def _head(put: Put) -> Steps[_Head]:
     """The head of the thread, which nobody else moves until the transaction ends."""
     if put.ns:
         return _Head(None, None, moves=False)
-    yield query.hold_thread(thread=put.thread)
+    [thread] = yield query.hold_thread(thread=put.thread)
+    own = None if thread["author"] is None else Author(thread["author"], thread["scope"])
     found = yield query.head_but(line=put.line, checkpoint=str(put.checkpoint["id"]))
     if not found:
-        return _Head(None, None, moves=True)
+        return _Head(None, None, moves=True, own=own)
     [row] = found
     spot = None if row["branch_id"] is None else (row["branch_id"], row["position"])
-    return _Head(row["name"], spot, moves=row["name"] < str(put.checkpoint["id"]))
+    return _Head(row["name"], spot, moves=row["name"] < str(put.checkpoint["id"]), own=own)
 
 
 def move_marks(thread: int, before: Spot | None, after: Spot | None, now: int) -> Steps[None]:
@@ -356,8 +372,7 @@ def _sealed(runs: Runs, put: Put, head: _Head) -> Steps[tuple[Spot | None, Calla
             checkpoint=name,
         )
         spot = (twin[0]["branch_id"], twin[0]["position"]) if twin else None
-        yield from _settle(put, name, spot)
-        return spot, _nothing
+        return (yield from _settle(put, name, spot, head)), _nothing
     loop = None if run is None else run.loops.get(put.ns)
     if run is None or loop is None:
         return (yield from _seal_outside(put, name, source, head)), _nothing
@@ -379,7 +394,7 @@ def _sealed(runs: Runs, put: Put, head: _Head) -> Steps[tuple[Spot | None, Calla
         for step, live in steps:
             stood.append((step, spot))
             spot = yield from _advance(put, spot, (yield from _all_groups(live)), around, head)
-        yield from _settle(put, name, spot)
+    spot = yield from _settle(put, name, spot, head)
 
     def remember() -> None:
         with runs.lock:
@@ -444,7 +459,7 @@ def time_of(checkpoint: str) -> int:
 
 def _seal_outside(put: Put, name: str, source: Any, head: _Head) -> Steps[Spot | None]:
     """A checkpoint that no run puts, such as that of an update of the state. Gives its place."""
-    if not put.ns and source != "update":
+    if not put.ns and source != "update" and put.said is None:
         yield query.inherit_place(line=put.line, parent=put.parent, checkpoint=name)
         if put.parent is None or put.parent == head.name:
             return head.spot if put.parent is not None else None
@@ -462,8 +477,7 @@ def _seal_outside(put: Put, name: str, source: Any, head: _Head) -> Steps[Spot |
             seen and seen != before.seen.get(node) for node, seen in put.checkpoint["versions_seen"].items()
         ):
             spot = yield from _advance(put, spot, dict.fromkeys(groups, FOREVER), around, head)
-    yield from _settle(put, name, spot)
-    return spot
+    return (yield from _settle(put, name, spot, head))
 
 
 def _go_on(runs: Runs, loop: Loop, put: Put) -> Steps[None]:
@@ -540,7 +554,7 @@ def _advance(put: Put, spot: Spot | None, groups: Groups, around: _Base | None, 
     if row["head"] > spot[1]:
         spot, thread = ((yield from _branch(put, spot, around)), 0), put.at.name
     branch, position = spot[0], spot[1] + 1
-    own = yield from author_of(put.thread)
+    own = head.own or (yield from author_of(put.thread))
     stamp = None
     if not put.ns:  # on its own line; what a subgraph wrote counts when it comes there
         ids = json.dumps([each["group_id"] for each in found])
@@ -562,6 +576,67 @@ def _advance(put: Put, spot: Spot | None, groups: Groups, around: _Base | None, 
     if not (yield query.move_head(branch=branch, expected=spot[1], position=position, added=0)):
         raise BranchMoved
     return branch, position
+
+
+def _record(put: Put, spot: Spot | None, head: _Head) -> Steps[Spot | None]:
+    """Seal the messages that a checkpoint brings behind a place; gives the place behind them.
+
+    Where a line shows no message yet, the thread was not recorded before: all that it has is.
+    """
+    if put.said is None:
+        return spot
+    listener = all_parts().listener
+    known: dict[str, bytes | None] = {}
+    messages = {} if spot is None else listener.named((yield from put.said(everything=False)))
+    if spot is not None and messages:
+        rows = yield query.said_on(branch=spot[0], position=spot[1], keys=json.dumps(list(messages)))
+        known = {row["key"]: None if row["hash"] is None else bytes(row["hash"]) for row in rows}
+    if spot is None or (messages and not known):
+        messages = listener.named((yield from put.said(everything=True)))
+    noted = yield from listener.note(put.path, put.at.name, messages, known, now=put.now, tail=put.tail)
+    put.stored[:] = [each.key for each in noted if each.new]
+    if not noted:
+        return spot
+    # Only the thread's own branch goes on, since a search finds what lies there by the thread that began it.
+    if spot is None or not (yield query.extend_branch(branch=spot[0], position=spot[1], thread=put.at.name)):
+        spot = (yield from _branch(put, spot, None)), 0
+        yield query.extend_branch(branch=spot[0], position=0, thread=put.at.name)
+    spot = spot[0], spot[1] + 1
+    yield from _write_said(put, spot, noted, known, head)
+    return spot
+
+
+def _write_said(put: Put, spot: Spot, noted: Sequence[Noted], known: Mapping[str, Any], head: _Head) -> Steps[None]:
+    branch, position = spot
+    own = head.own or (yield from author_of(put.thread))
+    stamp = put.now
+    if again := [each.key for each in noted if each.key in known]:
+        keys = json.dumps([("message", key) for key in again])
+        [row] = yield query.newest_stamp_named(scope=own.scope, keys=keys)
+        stamp = max(stamp, (row["stamp"] or 0) + 1)
+        if stamp > put.now:
+            yield query.see(line=put.line, name=str(put.checkpoint["id"]), stamp=stamp)
+        ended = stamp if head.moves else None
+        for key in again:
+            yield query.supersede(branch=branch, position=position, kind="message", key=key, stamp=ended)
+    yield query.insert_said.many(
+        [
+            {
+                "branch": branch,
+                "position": position,
+                "key": each.key,
+                "hash": each.hash,
+                "created_at": each.created_at,
+                "now": put.now,
+                "scope": own.scope,
+                "author": own.id,
+                "stamp": stamp,
+                "gone": FOREVER if head.moves else 0,
+                "source": _SOURCES.get(each.role or ""),
+            }
+            for each in noted
+        ]
+    )
 
 
 def _branch(put: Put, parent: Spot | None, around: _Base | None) -> Steps[int]:
@@ -586,9 +661,12 @@ def _branch(put: Put, parent: Spot | None, around: _Base | None) -> Steps[int]:
     return branch
 
 
-def _settle(put: Put, name: str, spot: Spot | None) -> Steps[None]:
+def _settle(put: Put, name: str, spot: Spot | None, head: _Head) -> Steps[Spot | None]:
+    """Give a checkpoint its place, behind the messages that it brings."""
+    spot = yield from _record(put, spot, head)
     if spot is not None:
         yield query.insert_place(line=put.line, checkpoint=name, branch=spot[0], position=spot[1])
+    return spot
 
 
 def _base_of(branch: int) -> Steps[_Base]:

@@ -22,6 +22,7 @@ from langchain_agentmem.rewinding.memory_rows import FOREVER, Place, View, group
 from langchain_agentmem.rewinding.sealing import STALE, drop_group
 from langchain_agentmem.storage import Steps, query
 from langchain_agentmem.storage.database import Database
+from langchain_agentmem.storage.part import all_parts
 from langchain_agentmem.threads import thread_lines
 from langchain_agentmem.threads.thread_lines import OWN_LINE, ThreadAt, find
 
@@ -241,6 +242,8 @@ def delete(
                 yield query.unmark(author=author["id"], branch=0)
     left = yield from _held_by([(row["id"], row["shelf_id"]) for row in threads])
     deleted = yield from thread_lines.delete(low, high, name)
+    for row in threads:
+        yield from all_parts().listener.forget(row["path"], row["name"])
     yield from _sweep_all(left)
     for path in sorted({row["path"] for row in threads}):
         yield from memory_rows.close(path)
@@ -253,6 +256,9 @@ def _fold(at: ThreadAt, now: int) -> Steps[None]:
     if thread is None or (spot := (yield from head_of(thread.id))) is None:
         return
     author = yield from sealing.author_of(thread.id)
+    if not (yield query.teaches(author=author.id)):
+        yield query.unmark(author=author.id, branch=0)
+        return
     view = yield from view_of(*spot, now)
     branch, head = yield from BranchAt(at.path, MAIN).locked(now)
     yield from main_author(at.path)

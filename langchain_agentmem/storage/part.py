@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
 from itertools import chain
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from langchain_agentmem.storage.engine import Engine
 from langchain_agentmem.storage.steps import Operation, Steps
@@ -95,6 +95,71 @@ LoadOf: TypeAlias = Callable[[Import, Record, Sequence[Record]], Steps[None]]
 """Writes what a record of an export and those that it holds tell of, and keeps what is there."""
 
 
+class Said(NamedTuple):
+    """A message that a checkpoint brings.
+
+    Attributes:
+        key: Its id; None for one that has none.
+        body: It, as it is stored, or where it is stored in another way, the message.
+    """
+
+    key: str | None
+    body: Any
+
+
+class Noted(NamedTuple):
+    """A message as it was noted.
+
+    Attributes:
+        key: What it is called.
+        hash: The digest of its body.
+        created_at: When it was said.
+        role: Who said it, as models name it.
+        new: Whether it was not there, or had other content.
+    """
+
+    key: str
+    hash: bytes
+    created_at: int
+    role: str | None
+    new: bool
+
+
+class Listener(Protocol):
+    """Keeps what is said in threads."""
+
+    def named(self, messages: Sequence[Said]) -> Mapping[str, Any]:
+        """What of some messages is to be noted, by what each is called; of two of one name the last."""
+        ...
+
+    def note(
+        self,
+        path: str,
+        name: str,
+        messages: Mapping[str, Any],
+        known: Mapping[str, bytes | None],
+        *,
+        now: int,
+        tail: int,
+    ) -> Steps[list[Noted]]:
+        """Note what is new to a thread.
+
+        Args:
+            path: The path of its namespace.
+            name: Its id.
+            messages: What `named` gave.
+            known: What its line shows under the names of some of them: digests of their bodies, or None for what
+                somebody removed.
+            now: When.
+            tail: How many documents may wait for the index.
+        """
+        ...
+
+    def forget(self, path: str, name: str) -> Steps[None]:
+        """Delete what was noted of a thread that is deleted."""
+        ...
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Part:
     """A feature, as what serves all features needs to know it.
@@ -112,6 +177,7 @@ class Part:
             of `TransferReport`.
         load: Takes its records.
         finish: Completes an import, when all records were taken.
+        listener: Keeps what is said in threads. One feature does.
     """
 
     found: Mapping[str, Sequence[Found]] = field(default_factory=dict)
@@ -125,6 +191,7 @@ class Part:
     dump: Callable[[WriteRecord, str, str], Steps[Mapping[str, int]]] | None = None
     load: LoadOf | None = None
     finish: Callable[[Import], Steps[None]] | None = None
+    listener: Listener | None = None
 
 
 class Parts:
@@ -150,6 +217,11 @@ class Parts:
         every = list(chain.from_iterable(self._found.values()))
         self.texts: Mapping[str, TextsOf] = {each.stored_as: each.texts for each in every}
         self.recollections: Mapping[str, RecollectionsOf] = {each.stored_as: each.recollections for each in every}
+
+    @property
+    def listener(self) -> Listener:
+        """Keeps what is said in threads."""
+        return next(each.listener for each in self.all if each.listener is not None)
 
     def stored_as(self, kinds: Sequence[str] | None) -> tuple[str, ...]:
         """What the index calls what a user looks for.

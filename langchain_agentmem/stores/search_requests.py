@@ -34,6 +34,7 @@ class SearchRequest(NamedTuple):
     before: datetime | None = None
     after: datetime | None = None
     everything: bool = False
+    abandoned: bool = False
 
 
 def sought(database: Database, asked: SearchRequest, config: Mapping[str, Any] | None, weights: Weights) -> Search:
@@ -48,7 +49,7 @@ def sought(database: Database, asked: SearchRequest, config: Mapping[str, Any] |
     Raises:
         InvalidInput: An argument is wrong.
     """
-    query, namespace, limit, kinds, conversation_id, roles, before, after, everything = asked
+    query, namespace, limit, kinds, conversation_id, roles, before, after, everything, abandoned = asked
     if not isinstance(query, str):
         raise InvalidInput(f"A query is text, not {type(query).__name__}.")
     if isinstance(limit, bool) or not isinstance(limit, int) or not 0 <= limit <= MOST_HITS:
@@ -56,6 +57,7 @@ def sought(database: Database, asked: SearchRequest, config: Mapping[str, Any] |
     if unknown := [kind for kind in _texts_given("kinds", kinds) or () if kind not in all_parts().kinds]:
         raise InvalidInput(f"There is no kind {safe_repr(unknown[0])}; there are {', '.join(all_parts().kinds)}.")
     check_flag("everything", everything)
+    check_flag("abandoned", abandoned)
     walls, outlook = reach_of(database, namespace, config, everything=everything)
     if conversation_id is not None:
         walls = walls._replace(conversations=(id_of(conversation_id, "conversation"),))
@@ -65,6 +67,7 @@ def sought(database: Database, asked: SearchRequest, config: Mapping[str, Any] |
         before=_micros("before", before),
         after=_micros("after", after),
     )
+    outlook = outlook._replace(abandoned=abandoned)
     return Search(inquiry(query, database.now()), walls, limit, checked_weights(weights), outlook)
 
 

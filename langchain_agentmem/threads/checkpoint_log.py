@@ -10,19 +10,36 @@ Times are microseconds since 1970 in UTC.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.storage import Steps, query
-from langchain_agentmem.storage.steps import Row
+from langchain_agentmem.storage.steps import Row, Rows
 from langchain_agentmem.threads import checkpoint_head
 from langchain_agentmem.threads import value_store as shelves
 from langchain_agentmem.threads.thread_lines import OWN_LINE, Thread, ThreadAt, find, make_line, make_thread, retain
-from langchain_agentmem.threads.value_recipe import Damaged, Recipe, unpack
-from langchain_agentmem.threads.value_store import Drafted, HeldParts, Recall, Shelved, StorePlace, nothing_known
+from langchain_agentmem.threads.value_recipe import (
+    LIST,
+    Damaged,
+    Recipe,
+    ranges_of,
+    unpack,
+    without,
+    written_ranges,
+)
+from langchain_agentmem.threads.value_store import (
+    Drafted,
+    HeldParts,
+    PartRow,
+    Recall,
+    Shelved,
+    StorePlace,
+    nothing_known,
+)
 
 ANCESTORS = 200
 """Ancestors that are read at once."""
@@ -135,7 +152,7 @@ def put(
     retention: Retention | None,
     now: int,
     exact: bool = False,
-    then: Callable[[Thread], Steps[None]] | None = None,
+    then: Callable[[Thread, Mapping[str, bytes]], Steps[None]] | None = None,
 ) -> Steps[tuple[Thread, Planned, Shelved]]:
     """Store a checkpoint with the values that are new in it.
 
@@ -147,7 +164,8 @@ def put(
         retention: What to remove after it.
         now: When.
         exact: The empty path stands for the root.
-        then: Takes further steps when it is stored, while the checkpoints before it are still there.
+        then: Takes further steps when it is stored, while the checkpoints before it are still there; is given the
+            recipes of the new values, by channel.
 
     Returns:
         The thread, what was planned for its shelf, and where the parts are.
@@ -159,7 +177,9 @@ def put(
         retention = None
     if retention is not None and not shelved.held:
         yield from shelves.hold(thread.place)  # before anything that others may wait for: see `whole`
-    rows = [{"line": line, **row, "recipe": each} for row, each in zip(planned.rows, shelved.recipes, strict=True)]
+    rows: list[dict[str, Any]] = [
+        {"line": line, **row, "recipe": each} for row, each in zip(planned.rows, shelved.recipes, strict=True)
+    ]
     if rows:
         yield query.insert_value.many(rows)
     yield query.insert_checkpoint(
@@ -176,10 +196,54 @@ def put(
         yield query.mark_delta(thread=thread.id)
     thread = thread._replace(line=line)
     if then is not None:
-        yield from then(thread)
+        yield from then(thread, {str(row["channel"]): row["recipe"] for row in rows})
     if retention is not None:
         yield from retain(thread, line, ns, checkpoint.name, retention, now)
     return thread, planned, shelved
+
+
+def held_in(thread: Thread, channels: Sequence[str], checkpoint: str | None) -> Steps[Rows]:
+    """What some channels hold in a checkpoint, to be looked at later.
+
+    Args:
+        thread: The thread, with its line.
+        channels: Their names.
+        checkpoint: The id of the checkpoint; None for none.
+    """
+    if checkpoint is None:
+        return []
+    return (yield query.values_in.ahead(line=thread.line, name=checkpoint, keys=json.dumps(list(channels))))
+
+
+def brought(
+    thread: Thread,
+    values: Mapping[str, bytes],
+    before: Rows,
+    *,
+    parent: str | None,
+    deltas: Sequence[str] = (),
+    everything: bool = False,
+) -> Steps[list[PartRow]]:
+    """The parts of channels that they had not in the checkpoint before, in the order of the channels.
+
+    Args:
+        thread: The thread, with its line.
+        values: The recipes of what they hold, by channel.
+        before: What `held_in` gave of the checkpoint before.
+        parent: The id of that.
+        deltas: Channels that tell only what was written to them since.
+        everything: Whether those that they had then are wanted too.
+    """
+    had = [each for row in before for each in ranges_of(_recipe(row))]
+    held = [unpack(recipe) for recipe in values.values()]
+    if deltas and parent is not None:
+        named = {"checkpoints": json.dumps([parent]), "channels": json.dumps(list(deltas))}
+        rows = yield query.writes_of_channels(line=thread.line, **named)
+        held += [_recipe(row) for row in sorted(rows, key=itemgetter("path", "task", "place"))]
+    ranges = list(without((each for recipe in held for each in ranges_of(recipe)), had))
+    wanted = [*had, *ranges] if everything else ranges
+    parts = yield from shelves.fetch(thread.place.shelf, [[LIST, *written_ranges(wanted)]], nothing_known)
+    return [parts[number] for low, high in wanted for number in range(low, high) if number in parts]
 
 
 def put_writes(

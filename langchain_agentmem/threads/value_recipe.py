@@ -197,6 +197,20 @@ def covered(ranges: Iterable[Range]) -> list[Range]:
     return union
 
 
+def without(ranges: Iterable[Range], others: Iterable[Range]) -> Iterator[Range]:
+    """What of some ranges no other one holds, in their order."""
+    apart = covered(others)
+    for start, stop in ranges:
+        low = start
+        for begin, end in apart:
+            if end > low and begin < stop:
+                if low < begin:
+                    yield low, begin
+                low = end
+        if low < stop:
+            yield low, stop
+
+
 def _inner(recipe: Recipe) -> list[Recipe]:
     kind = recipe[0]
     if kind == FIELDS:

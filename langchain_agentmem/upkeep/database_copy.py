@@ -277,24 +277,13 @@ def _digest_of_all(seen: Mapping[TableShape, bytes]) -> str:
 
 
 def _cleared(theirs: Reader, ours: Reader, made: Engine, shape: TableShape) -> int:
-    """Delete what the source has no more."""
-    gone = 0
-    keys: list[Values] = []
-
-    def delete() -> None:
+    """Delete what the source has no more, the last rows first: those that refer to others of their table come later."""
+    rows = _merged(theirs.rows(shape), ours.rows(shape), shape)
+    keys = [shape.key(our) for their, our in rows if their is None and our is not None][::-1]
+    for start in range(0, len(keys), PORTION_ROWS):
         with writing(made) as into:
-            into.remove(shape, keys)
-        keys.clear()
-
-    for their, our in _merged(theirs.rows(shape), ours.rows(shape), shape):
-        if their is None and our is not None:
-            keys.append(shape.key(our))
-            gone += 1
-        if len(keys) >= PORTION_ROWS:
-            delete()
-    if keys:
-        delete()
-    return gone
+            into.remove(shape, keys[start : start + PORTION_ROWS])
+    return len(keys)
 
 
 def _filled(theirs: Reader, ours: Reader, into: Writer, shape: TableShape, telling: _Telling) -> _Filled:

@@ -106,7 +106,7 @@ class TestBackupAndRestore:
             told = json.loads(fine(agentmem("restore", file, target, "--json")))
             assert told["kind"] == {"export": "export", "backup": "database"}[what]
             assert told["ok"]
-            assert told["checked"]["messages"] == 60
+            assert told["checked"]["messages"] == 66
             assert messages(target) == messages(database)
 
     def test_what_is_there_stays_unless_it_is_forced(self, agentmem, database, tmp_path):
@@ -160,8 +160,8 @@ class TestExportAndImport:
         with AgentMemory(target) as memory:
             memory.conversation("precious").add(role="user", content="a pearl")
         told = json.loads(fine(agentmem("export", file, "--database", database, "--json")))
-        assert (told["conversations"], told["entries"], told["audit"]) == (2, 60, 5)
-        assert "60 entries" in fine(agentmem("import", file, AGENTMEM_DATABASE=target))
+        assert (told["conversations"], told["entries"], told["audit"]) == (3, 66, 5)
+        assert "66 entries" in fine(agentmem("import", file, AGENTMEM_DATABASE=target))
         assert messages(target) == messages(database)
         with AgentMemory(target) as memory:
             assert len(memory.conversation("precious")) == 1
@@ -228,7 +228,7 @@ class TestVerifying:
     def test_json_and_the_environment(self, agentmem, database):
         told = json.loads(fine(agentmem("verify", "--json", AGENTMEM_DATABASE=database)))
         assert told["ok"]
-        assert told["checked"]["messages"] == 60
+        assert told["checked"]["messages"] == 66
         with closing(sqlite3.connect(database)) as connection:
             connection.execute("update content set body = x'7b7d' where id = 3")
             connection.commit()
@@ -332,7 +332,7 @@ class TestPruning:
             assert (await memory.aprune(keep_checkpoints=1)).checkpoints == would.checkpoints > 0
             path = await memory.abackup(f"{database}.copy")
         report = await AgentMemory.arestore(path, f"{database}.restored")
-        assert report.checked["messages"] == 60
+        assert report.checked["messages"] == 66
 
 
 def test_every_command_tells_what_it_does(agentmem):

@@ -171,7 +171,7 @@ class TestThreads:
         newest = told("threads")[1]["checkpoint_id"]
         assert [re.split(r" {2,}", row)[:5] for row in rows] == [
             ["talk", "ben", "0", "0", "60"],
-            ["trip", "ada/private", "19", "2", "1"],
+            ["trip", "ada/private", "19", "2", "9"],
         ]
         assert rows[1].endswith(newest)
 
@@ -208,7 +208,7 @@ class TestShow:
         ]
         assert f"state note = {SHOWN}" in rest
         assert any(line.startswith('waits: {"question": "sure? ') for line in rest)
-        assert rest[-1] == "(its conversation's log holds 1 message: agentmem show trip --conversation)"
+        assert rest[-1] == "(its conversation's log holds 9 messages: agentmem show trip --conversation)"
 
     def test_at_a_checkpoint_it_is_as_it_was(self, lines, told, checkpoints):
         shown = lines("show", "trip", "--at", checkpoints["fork"])
@@ -240,7 +240,10 @@ class TestShow:
         around = told("show", "talk", "--around", "x30", "--limit", "3")
         assert [each["id"] for each in around["messages"]] == ["x29", "x30", "x31"]
         logged = told("show", "trip", "--conversation")
-        assert (logged["kind"], [each["text"] for each in logged["messages"]]) == ("conversation", ["a logged heron"])
+        assert (logged["kind"], [each["id"] for each in logged["messages"]]) == (
+            "conversation",
+            ["m1", "a1", "a3", "m4", "m5", "a5", "l1"],
+        )
 
     def test_a_slash_within_a_label_is_written_as_in_urls(self, told, lines, refused, tmp_path):
         path = str(tmp_path / "labels.db")

@@ -82,7 +82,7 @@ def collector():
 
 @pytest.fixture
 def memory():
-    with AgentMemory(":memory:") as memory:
+    with AgentMemory(":memory:", record=()) as memory:  # what the checkpointer recorded is not recorded again
         yield memory
 
 

@@ -128,7 +128,7 @@ class TestTheRequest:
         assert len(model.shown[-1]) < 20
         assert_valid_for_providers(model.shown[-1])
         said = memory.conversation("t").messages
-        assert len(said) == 23
+        assert len(said) == 24
         assert not any("core_memory" in message.text for message in said)
 
 

@@ -43,7 +43,8 @@ def keeping(url, clock):
     opened = []
 
     def open_(**limits):
-        opened.append(AgentMemory(url, clock=clock, retention=Retention(**limits)))
+        # What is recorded stays, whatever checkpoints do.
+        opened.append(AgentMemory(url, clock=clock, retention=Retention(**limits), record=()))
         return opened[-1]
 
     yield open_

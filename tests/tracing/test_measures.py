@@ -505,7 +505,7 @@ class TestWhatIsTold:
 
     def test_it_can_be_written_as_json(self, memory):
         fill(memory)
-        assert json.loads(json.dumps(memory.stats()))["messages"] == 50
+        assert json.loads(json.dumps(memory.stats()))["messages"] == 51
 
     def test_the_slowest_operation_comes_first(self, memory):
         for name, seconds, failed in (("a", 2.0, True), ("b", 5.0, False), ("a", 3.0, False), ("c", 4.0, False)):

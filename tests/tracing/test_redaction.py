@@ -96,7 +96,8 @@ class TestAgent:
         seen = {}
         for shown in (True, False):
             collector = Collector()
-            options = {"clock": SteppingClock(), "new_id": CountingIds(), "trace_content": shown}
+            # Where the checkpointer records, too, whoever comes first does.
+            options = {"clock": SteppingClock(), "new_id": CountingIds(), "trace_content": shown, "record": ()}
             with AgentMemory(tmp_path / f"{shown}.db", **options) as memory:
                 converse(agent(memory, tmp_path / "experience"), callbacks=[collector])
             seen[shown] = [

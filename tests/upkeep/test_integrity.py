@@ -195,7 +195,7 @@ class TestErasing:
                 "and c.table_name = s.tablename and c.column_name = s.attname "
                 "where s.schemaname = 'agentmem' and c.data_type <> 'bigint'",
             )
-        harmless = {"agentmem_migration.name", "branch.kind", "entry.kind", "token_count.counter"}
+        harmless = {"agentmem_migration.name", "branch.kind", "entry.kind", "entry.follows", "token_count.counter"}
         assert {row["sampled"] for row in samples} <= harmless
 
     def test_nothing_is_left_of_a_single_conversation(self, url, raw):

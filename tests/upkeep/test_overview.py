@@ -36,8 +36,8 @@ class TestThreads:
         assert found.total == 3
         assert [(each.namespace, each.thread_id, each.checkpoints, each.messages) for each in found.threads] == [
             (("ada", "private"), "talk", 0, 2),
-            ((), "both", 3, 1),
-            (("ada",), "only", 3, 0),
+            ((), "both", 3, 3),
+            (("ada",), "only", 3, 2),
         ]
         by_id = {each.thread_id: each for each in found.threads}
         assert by_id["talk"].checkpoint_id is None

@@ -21,14 +21,14 @@ where slot.branch_id = :branch and slot.replaces is null
 -- foreign key, and the operation begins again; a null would silently lose attachments.
 insert into entry (
     branch_id, position, replaces, kind, key, role, sender, recipient, round_key,
-    content_id, attachments_id, document_id, created_at, written_at
+    content_id, attachments_id, document_id, created_at, written_at, follows
 )
 values (
     :branch, :position, :replaces, :kind, :key, :role, :sender, :recipient, :round_key,
     coalesce((select id from content where hash = :content_hash), 0),
     case when cast(:attachments_hash as bytea) is not null
         then coalesce((select id from content where hash = cast(:attachments_hash as bytea)), 0) end,
-    :document, :created_at, :written_at
+    :document, :created_at, :written_at, :follows
 )
 
 -- name: lock_contents

@@ -37,13 +37,22 @@ on conflict (hash) do nothing;
 -- fragment: new_entry
 insert into entry (
     branch_id, position, replaces, kind, key, role, sender, recipient, round_key,
-    content_id, attachments_id, document_id, created_at, written_at
+    content_id, attachments_id, document_id, created_at, written_at, follows
 )
 values (
     :branch, :position, :replaces, :kind, :key, :role, :sender, :recipient, :round_key,
     (select id from content where hash = :content_hash), (select id from content where hash = :attachments_hash),
-    :document, :created_at, :written_at
+    :document, :created_at, :written_at, :follows
 )
+
+-- fragment: shown
+-- Whether the message e is shown: what follows a thread is where the thread's newest checkpoint shows it.
+(e.follows = 0 or exists (
+    select 1 from branch o cross join author w cross join memory m
+    where o.id = e.branch_id and w.namespace_id = o.namespace_id and w.name = o.name and m.scope_id = o.namespace_id
+        and m.kind = 'message' and m.key = e.key and m.gone = 4611686018427387904 and m.deleted = 0
+        and m.author_id + 0 = w.id
+))
 
 -- name: insert_entry
 -- include: new_entry
@@ -57,6 +66,20 @@ returning id;
 select id from entry
 where branch_id = :branch and position = :position
 order by id;
+
+-- name: follow
+-- Messages that were here follow the thread from now on.
+update entry set follows = 1 where branch_id = :branch and replaces is null and follows = 0 and key in (
+-- include: keys
+    );
+
+-- name: unbound
+-- Whether a conversation has something that does not follow a thread.
+select 1 as found from entry where branch_id = :branch and replaces is null and follows = 0 limit 1;
+
+-- name: following
+-- What follows a thread, of a conversation.
+select id as slot from entry where branch_id = :branch and replaces is null and follows = 1;
 
 -- name: current_entry
 -- The newest version of the message or round that holds this key.
@@ -77,6 +100,19 @@ join content c on c.id = v.content_id
 left join content a on a.id = v.attachments_id
 where slot.branch_id = :branch and slot.key = :key and slot.replaces is null;
 
+-- name: known_in
+-- The same of many keys of a conversation that is known by its name.
+select v.kind, v.key, v.recipient, v.round_key, c.hash as content_hash, a.hash as attachments_hash
+from namespace n
+join branch b on b.namespace_id = n.id
+join entry slot on slot.branch_id = b.id
+join entry v on v.id = coalesce((select max(x.id) from entry x where x.replaces = slot.id), slot.id)
+join content c on c.id = v.content_id
+left join content a on a.id = v.attachments_id
+where n.path = :path and b.kind = :kind and b.name = :name and slot.replaces is null and slot.key in (
+-- include: keys
+    );
+
 -- name: versions
 -- Every version of one message, oldest first.
 select slot.id as slot, v.id, v.kind, v.key, v.role, v.sender, v.recipient, v.round_key,
@@ -91,9 +127,10 @@ order by v.id;
 -- name: messages_forward
 -- The slots are picked before anything is joined to them, so that a few messages of a long conversation cost few.
 with slot as materialized (
-    select id, position from entry
-    where branch_id = :branch and replaces is null and kind <> 'round'
-    order by position, id
+    select e.id, e.position from entry e
+    where e.branch_id = :branch and e.replaces is null and e.kind <> 'round' and
+-- include: shown
+    order by e.position, e.id
     limit cast(:limit as bigint) offset cast(:offset as bigint)
 )
 select slot.id as slot, v.id, v.kind, v.key, v.role, v.sender, v.recipient, v.round_key,
@@ -107,9 +144,10 @@ order by slot.position, slot.id;
 -- name: messages_backward
 -- The same from the end.
 with slot as materialized (
-    select id, position from entry
-    where branch_id = :branch and replaces is null and kind <> 'round'
-    order by position desc, id desc
+    select e.id, e.position from entry e
+    where e.branch_id = :branch and e.replaces is null and e.kind <> 'round' and
+-- include: shown
+    order by e.position desc, e.id desc
     limit cast(:limit as bigint) offset cast(:offset as bigint)
 )
 select slot.id as slot, v.id, v.kind, v.key, v.role, v.sender, v.recipient, v.round_key,
@@ -123,10 +161,11 @@ order by slot.position desc, slot.id desc;
 -- name: messages_before
 -- The last messages up to a slot; the slot's own is one of them.
 with slot as materialized (
-    select id, position from entry
-    where branch_id = :branch and replaces is null and kind <> 'round'
-        and (position < :position or (position = :position and id <= :slot))
-    order by position desc, id desc
+    select e.id, e.position from entry e
+    where e.branch_id = :branch and e.replaces is null and e.kind <> 'round' and
+-- include: shown
+        and (e.position < :position or (e.position = :position and e.id <= :slot))
+    order by e.position desc, e.id desc
     limit cast(:limit as bigint)
 )
 select slot.id as slot, v.id, v.kind, v.key, v.role, v.sender, v.recipient, v.round_key,
@@ -140,10 +179,11 @@ order by slot.position, slot.id;
 -- name: messages_after
 -- The next messages after a slot.
 with slot as materialized (
-    select id, position from entry
-    where branch_id = :branch and replaces is null and kind <> 'round'
-        and (position > :position or (position = :position and id > :slot))
-    order by position, id
+    select e.id, e.position from entry e
+    where e.branch_id = :branch and e.replaces is null and e.kind <> 'round' and
+-- include: shown
+        and (e.position > :position or (e.position = :position and e.id > :slot))
+    order by e.position, e.id
     limit cast(:limit as bigint)
 )
 select slot.id as slot, v.id, v.kind, v.key, v.role, v.sender, v.recipient, v.round_key,
@@ -161,19 +201,22 @@ where branch_id = :branch and key = :key and replaces is null and kind <> 'round
 
 -- name: messages_of_role
 -- The newest of one role first. An edit may have changed the role, so the versions decide.
-select slot.id as slot, v.id, v.kind, v.key, v.role, v.sender, v.recipient, v.round_key,
+select e.id as slot, v.id, v.kind, v.key, v.role, v.sender, v.recipient, v.round_key,
     v.created_at, v.written_at, c.hash as content_hash, a.hash as attachments_hash, c.body, a.body as attachments
-from entry slot
-join entry v on v.id = coalesce((select max(n.id) from entry n where n.replaces = slot.id), slot.id)
+from entry e
+join entry v on v.id = coalesce((select max(n.id) from entry n where n.replaces = e.id), e.id)
 join content c on c.id = v.content_id
 left join content a on a.id = v.attachments_id
-where slot.branch_id = :branch and slot.replaces is null and slot.kind <> 'round' and v.role = :role
-order by slot.position desc, slot.id desc
+where e.branch_id = :branch and e.replaces is null and e.kind <> 'round' and v.role = :role and
+-- include: shown
+order by e.position desc, e.id desc
 limit cast(:limit as bigint);
 
 -- name: count_messages
-select count(*) as messages from entry
-where branch_id = :branch and replaces is null and kind <> 'round';
+select count(*) as messages from entry e
+where e.branch_id = :branch and e.replaces is null and e.kind <> 'round' and
+-- include: shown
+;
 
 -- name: droppable
 -- How many messages a retention may drop, without counting them.
@@ -285,7 +328,7 @@ limit cast(:limit as bigint) offset cast(:offset as bigint);
 -- name: dump_entries
 -- Every version of everything on a branch, in the order it was written.
 select v.id, v.position, v.replaces, v.kind, v.key, v.role, v.sender, v.recipient, v.round_key, v.created_at, v.written_at,
-    c.body, a.body as attachments
+    v.follows, c.body, a.body as attachments
 from entry v
 join content c on c.id = v.content_id
 left join content a on a.id = v.attachments_id
@@ -293,7 +336,7 @@ where v.branch_id = :branch
 order by v.position, v.id;
 
 -- name: oldest_messages
-select slot.id as slot, slot.position, v.key, v.role, v.created_at
+select slot.id as slot, slot.position, slot.follows, v.key, v.role, v.created_at
 from entry slot
 join entry v on v.id = coalesce((select max(n.id) from entry n where n.replaces = slot.id), slot.id)
 where slot.branch_id = :branch and slot.replaces is null and slot.kind = 'message'

@@ -116,7 +116,9 @@ select head, thread from branch where id = :branch for update;
 
 -- name: hold_thread
 -- Two runs of one thread move its head one after the other.
-select id from thread where id = :thread for no key update;
+select t.id, a.id as author, t.namespace_id as scope from thread t left join author a on a.thread_id = t.id
+where t.id = :thread
+for no key update of t;
 
 -- name: hold_group
 -- Whoever seals the group waits until what is written to it now is there.

@@ -366,7 +366,8 @@ insert into memory_source (memory_id, source) values (:memory, :source);
 -- name: supersede
 -- A branch's own version of a key ends where the next one begins.
 update memory
-set until = :position, gone = case when gone = 4611686018427387904 then cast(:stamp as bigint) else gone end
+set until = :position,
+    gone = case when gone = 4611686018427387904 then coalesce(cast(:stamp as bigint), gone) else gone end
 where branch_id = :branch and kind = :kind and key = :key and until = 4611686018427387904
 returning id;
 
@@ -451,7 +452,7 @@ where l.thread_id = :thread and l.ns = '';
 
 -- name: hold_thread
 -- SQLite's transaction holds the lock already.
-select id from thread where id = :thread;
+select t.id, a.id as author, t.namespace_id as scope from thread t left join author a on a.thread_id = t.id where t.id = :thread;
 
 -- name: move_marks
 -- The head of a thread has moved from one line to another. On a branch that these show up to `before` and `after`, of
@@ -470,7 +471,7 @@ where branch_id = :branch and author_id = :author and kind in (
 -- name: count_between
 -- How much of what lies on a branch behind a position counts up to another.
 select count(*) as found from memory
-where branch_id = :branch and position > :low and position <= :high and until > :high and deleted = 0;
+where branch_id = :branch and position > :low and position <= :high and until > :high and deleted = 0 and kind <> 'message';
 
 -- name: insert_place
 insert into place (line_id, checkpoint, branch_id, position) values (:line, :checkpoint, :branch, :position)
@@ -499,6 +500,16 @@ with
 -- include: view
 select distinct s.group_id from line cross join seal s
 where s.branch_id = line.branch_id and s.position <= line.up_to and cast(:groups as text) is not null;
+
+-- name: remembers
+-- Whether tasks remembered something on a line, or on what it stands on.
+with
+-- include: view
+select 1 as found from line cross join seal s
+where s.branch_id = line.branch_id and s.position <= line.up_to and cast(:groups as text) is not null
+union all
+select 1 from line cross join branch_base b where b.branch_id = line.branch_id
+limit 1;
 
 -- name: sealable
 -- Those of some groups that are there and do not lie on a line, the thread whose task wrote each that lies nowhere yet, and
@@ -588,14 +599,18 @@ select coalesce(seen, created_at) as stamp from checkpoint where line_id = :line
 -- name: see
 update checkpoint set seen = :stamp where line_id = :line and name = :name and coalesce(seen, created_at) < :stamp;
 
+-- name: teaches
+-- Whether something counts of an author that stays when its thread is deleted, as messages do not.
+select 1 as found from memory where author_id = :author and gone = 4611686018427387904 and kind <> 'message' limit 1;
+
 -- name: fold
--- What counts of an author on a line, once more on "main", but for keys of which "main" has something newer.
+-- What counts of an author on a line, once more on "main", but for messages, and keys of which "main" has something newer.
 with
 -- include: view
 , mine as (
     select x.* from line cross join memory x
     where x.branch_id = line.branch_id and x.position <= line.up_to and x.until > line.up_to and x.author_id = :teacher
-        and x.gone = 4611686018427387904
+        and x.gone = 4611686018427387904 and x.kind <> 'message'
         and not exists (
 -- include: newer
         )
@@ -701,6 +716,88 @@ where id in (
         and coalesce(older.origin, older.id) < coalesce(newer.origin, newer.id)
     where newer.group_id = :group and newer.branch_id = :branch and newer.position = :position
 );
+
+-- name: said_on
+-- What the line that leads to a position shows under the ids of some messages, the newest last; and, under no id, whether it
+-- shows any message at all.
+with recursive line (branch_id, up_to) as (
+    select cast(:branch as bigint), cast(:position as bigint)
+    union all
+    select b.parent_id, b.parent_position from line cross join branch b
+    where b.id = line.branch_id and b.parent_id is not null
+), wanted (key) as materialized (
+-- include: keys
+)
+select x.key, x.hash from (
+    select m.key, c.hash, m.stamp, m.id
+    from line cross join wanted cross join memory m left join content c on c.id = m.content_id
+    where m.branch_id = line.branch_id and m.kind = 'message' and m.key = wanted.key and m.until > line.up_to
+        and m.position <= line.up_to
+    union all
+    select null, null, 0, 0
+    where exists (
+        select 1 from line cross join memory m
+        where m.branch_id = line.branch_id and m.kind = 'message' and +m.position <= line.up_to
+    )
+) x
+order by x.stamp, x.id;
+
+-- name: extend_branch
+-- A branch that a thread began goes on, unless it has done so already.
+update branch set head = head + 1 where id = :branch and head = :position and thread = :thread returning head;
+
+-- name: insert_said
+-- A message was said on a line. Its content may have been collected by others since this transaction found it there. Its
+-- id is then 0, which breaks the foreign key, and the operation begins again.
+insert into memory (
+    branch_id, position, kind, key, content_id, created_at, written_at, scope_id, author_id, stamp, gone, source
+)
+values (
+    :branch, :position, 'message', :key, coalesce((select id from content where hash = :hash), 0), :created_at, :now,
+    :scope, :author, :stamp, :gone, :source
+);
+
+-- name: said_of
+-- What a thread said, or some of it, wherever it lies.
+select m.id, m.document_id, c.hash, c.body, m.extra
+from namespace n
+join author a on a.namespace_id = n.id
+join memory m on m.author_id = a.id and m.kind = 'message'
+left join content c on c.id = m.content_id
+where n.path = :path and a.name = :name and m.deleted = 0 and (cast(:keys as text) is null or m.key in (
+-- include: keys
+    ));
+
+-- name: shown_said
+-- Those of some messages that follow their threads which a view shows, with what they say there. With `anywhere` what the
+-- newest checkpoints show, in whatever namespace.
+with
+-- include: view
+, wanted (id) as materialized (
+-- include: ids
+), told as (
+    select e.id as slot, e.key, w.id as author, w.namespace_id as scope
+    from wanted cross join entry e cross join branch o cross join author w
+    where e.id = wanted.id and o.id = e.branch_id and w.namespace_id = o.namespace_id and w.name = o.name
+), said as (
+    select told.slot, m.* from told cross join line cross join memory m
+    where m.branch_id = line.branch_id and m.kind = 'message' and m.key = told.key and m.until > line.up_to
+        and m.position <= line.up_to and m.author_id + 0 = told.author
+    union all
+    select told.slot, m.* from told cross join memory m
+    where m.scope_id = told.scope and m.kind = 'message' and m.key = told.key and m.gone = 4611686018427387904
+        and m.author_id + 0 = told.author and m.author_id <> :author
+        and (cast(:anywhere as bigint) = 1 or told.scope = cast(:scope as bigint))
+        and (cast(:before as bigint) is null or m.stamp <= cast(:before as bigint))
+    union all
+    select told.slot, m.* from told cross join memory m
+    where m.author_id = told.author and m.kind = 'message' and m.key = told.key and m.gone > 0
+        and m.gone < 4611686018427387904 and m.author_id <> :author and told.scope = cast(:scope as bigint)
+        and cast(:before as bigint) is not null and m.stamp <= cast(:before as bigint) and m.gone > cast(:before as bigint)
+), ranked as (
+    select said.*, row_number() over (partition by slot order by stamp desc, id desc) as rank from said
+)
+select r.slot, c.body from ranked r join content c on c.id = r.content_id where r.rank = 1 and r.deleted = 0;
 
 -- name: insert_seal
 insert into seal (group_id, branch_id, position, thread) values (:group, :branch, :position, :thread);

@@ -8,6 +8,16 @@ cross join lateral (
     limit 1
 ) v;
 
+-- name: values_in
+select v.channel, v.recipe
+from checkpoint c
+cross join json_each_text(cast(c.versions as json)) w
+cross join channel_value v
+where c.line_id = :line and c.name = :name and w.key in (
+-- include: keys
+    )
+    and v.line_id = c.line_id and v.channel = w.key and v.version = w.value;
+
 -- name: lock_shelf
 select listed, loose, swept from shelf where id = :shelf for update;
 

@@ -93,6 +93,17 @@ select v.channel, v.recipe from channel_value v
 where v.line_id = :line
     and (v.channel, v.version) in (select key, value from json_each(:versions));
 
+-- name: values_in
+-- What some channels hold in a checkpoint.
+select v.channel, v.recipe
+from checkpoint c
+cross join json_each(c.versions) w
+cross join channel_value v
+where c.line_id = :line and c.name = :name and w.key in (
+-- include: keys
+    )
+    and v.line_id = c.line_id and v.channel = w.key and v.version = w.value;
+
 -- name: writes_at
 select task, place, path, channel, recipe from pending_write where line_id = :line and checkpoint = :checkpoint;
 

@@ -23,6 +23,9 @@ alter table memory add column gone integer not null default 0;
 alter table memory add column source text;
 alter table memory add column actor text;
 
+-- Whether a message follows the thread of its conversation's name: it is shown where that shows it.
+alter table entry add column follows integer not null default 0;
+
 -- Up to which stamp the view of a checkpoint goes, where that is not when it was put.
 alter table checkpoint add column seen integer;
 

@@ -1,0 +1,104 @@
+"""What is said in threads, recorded in the conversations of their names: each message once, whoever records it.
+
+The checkpointer tells of the messages that a checkpoint brings. They enter the conversation in the transaction that
+stores the checkpoint, and follow the thread from then on: they are shown where its newest checkpoint shows them, and in
+its runs where the run does. A message that leaves the state was said all the same, and stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from langchain_core.messages import BaseMessage, RemoveMessage
+
+from langchain_agentmem.base.namespaces import id_of
+from langchain_agentmem.conversations import message_log
+from langchain_agentmem.conversations.compaction_records import storable
+from langchain_agentmem.conversations.log_entries import entry_of
+from langchain_agentmem.conversations.message_log import Address
+from langchain_agentmem.errors import InvalidInput, MessageError
+from langchain_agentmem.messages.langchain_messages import to_langchain
+from langchain_agentmem.messages.message import Message, decode_body, encode_body, plain
+from langchain_agentmem.messages.message_marks import MARKS, is_filler, is_made
+from langchain_agentmem.storage import Steps, queries
+from langchain_agentmem.storage.part import Noted, Said
+
+
+class _Message(NamedTuple):
+    """A message to be noted, and its body, if that is stored already."""
+
+    message: Message
+    body: bytes | None
+
+
+def named(messages: Sequence[Said]) -> dict[str, _Message]:
+    """What of some messages is to be noted, by what each is called; of two of one name the last.
+
+    Args:
+        messages: The messages that a checkpoint brings. Those that nobody said are left out.
+    """
+    found: dict[str, _Message] = {}
+    for key, body in messages:
+        if isinstance(body, RemoveMessage):
+            continue
+        stored = None if isinstance(body, BaseMessage) else body
+        message = storable(body) if stored is None else decode_body(stored, key or "-")
+        if not (_is_marked(message) and is_filler(to_langchain(message))):
+            found[_name(key, message)] = _Message(message, stored)
+    return found
+
+
+def note(
+    path: str, name: str, messages: Mapping[str, Any], known: Mapping[str, bytes | None], *, now: int, tail: int
+) -> Steps[list[Noted]]:
+    """Note what is new to a thread; the arguments are those of `Listener.note`."""
+    entries: list[message_log.LogEntry] = []
+    hashes: dict[str, bytes] = {}
+    made: set[str] = set()
+    for key, (message, body) in messages.items():
+        entry = _entry(message, body, now)._replace(key=key, follows=True)
+        hashes[key] = queries.digest(entry.body)
+        altered = _is_marked(message) and is_made(to_langchain(message))
+        if key in known and (altered or known[key] in (None, hashes[key])):
+            continue
+        entries.append(entry)
+        if altered:
+            made.add(key)
+    if not entries:
+        return []
+    stored = yield from message_log.record(Address(path, name), entries, now=now, tail=tail, unless_there=made)
+    new = set(stored.keys)
+    return [
+        Noted(each.key, hashes[each.key], each.created_at, each.role, each.key in new)
+        for each in entries
+        if each.key in new or each.key not in made
+    ]
+
+
+def forget(path: str, name: str) -> Steps[None]:
+    """Delete what was noted of a thread that is deleted."""
+    yield from message_log.forget(Address(path, name))
+
+
+def _name(key: str | None, message: Message) -> str:
+    """What a message is called: its id, or what it says where that cannot be one."""
+    with suppress(InvalidInput):
+        return id_of(key, "message")
+    return f"msg-{queries.digest(encode_body(message)).hex()}"
+
+
+def _entry(message: Message, body: bytes | None, now: int) -> message_log.LogEntry:
+    try:
+        entry = entry_of(message, now, body=body)
+    except MessageError:  # it tells a time that is none, or has an id that cannot be one
+        whole = encode_body(message) if body is None else body
+        entry = message_log.LogEntry("", whole, message.text, now, role=plain(message.role), sender=plain(message.name))
+    return entry._replace(kept=body is not None)
+
+
+def _is_marked(message: Message) -> bool:
+    """Whether it may be one that a compaction or an injection made."""
+    kept = (message.langchain or {}).get("additional_kwargs")
+    return not MARKS.isdisjoint(kept or ())

@@ -1,0 +1,376 @@
+"""The checkpointer records what is said in its threads."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, TypedDict
+
+import pytest
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, RemoveMessage, ToolMessage
+from langgraph.channels.delta import DeltaChannel
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.graph.message import REMOVE_ALL_MESSAGES, _messages_delta_reducer, add_messages
+
+from langchain_agentmem import AgentMemory, AgentMemorySaver
+from langchain_agentmem.base.events import MessagesStored
+from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.messages.message_marks import Summary, injected, summary_message
+
+from .graphs import at
+
+
+class Own(AIMessage):
+    mood: str = "good"
+
+
+def reply(state):
+    asked = state["messages"][-1]
+    return {"messages": [AIMessage(f"As to {asked.text}: yes", id=f"re-{asked.id}")]}
+
+
+def build(saver, node=reply, schema=MessagesState):
+    return StateGraph(schema).add_node("reply", node).add_edge(START, "reply").compile(checkpointer=saver)
+
+
+@pytest.fixture
+def graph(saver):
+    return build(saver)
+
+
+def say(graph, text, config=None, key=None, **options):
+    given = {"messages": [HumanMessage(text, id=key or text.split()[0])]}
+    return graph.invoke(given, config or at(), **options)
+
+
+def found(memory, query, **asked):
+    return {hit.id for hit in memory.search(query, limit=100, **asked)}
+
+
+def said(memory, thread="t", namespace=None):
+    return [message.id for message in memory.conversation(thread, namespace).messages]
+
+
+def checkpoint_with(graph, *ids, config=None):
+    """The oldest checkpoint at which the state holds just these messages, as a config."""
+    states = list(graph.get_state_history(config or at()))
+    return [each.config for each in states if [m.id for m in each.values.get("messages", ())] == list(ids)][-1]
+
+
+class TestASaidMessage:
+    def test_is_found_as_soon_as_it_is_committed_the_last_reply_too(self, memory, graph):
+        say(graph, "apples are ripe")
+        assert found(memory, "apples") == {"apples", "re-apples"}
+        assert said(memory) == ["apples", "re-apples"]
+        [hit] = memory.search("ripe", limit=1, roles=["assistant"])
+        assert (hit.id, hit.conversation_id, hit.value.text) == ("re-apples", "t", "As to apples are ripe: yes")
+        assert memory.verify().ok
+
+    def test_is_found_by_the_node_that_runs_next(self, memory):
+        seen = []
+
+        def look(state):
+            seen.append(found(memory, "apples"))
+            return reply(state)
+
+        say(build(memory.checkpointer, look), "apples are ripe", durability="sync")
+        assert seen == [{"apples"}]
+
+    def test_awaited(self, memory, graph):
+        asyncio.run(graph.ainvoke({"messages": [HumanMessage("apples", id="apples")]}, at()))
+        assert found(memory, "apples") == {"apples", "re-apples"}
+
+    def test_is_stored_and_indexed_once(self, memory, graph):
+        for text in ("apples", "pears", "plums"):
+            say(graph, text)
+        assert len(said(memory)) == 6
+        stats = memory.stats()
+        assert (stats["messages"], stats["memories"]) == (6, 0)
+        [hit] = memory.search("plums", roles=["user"])
+        assert hit.id == "plums"
+
+    def test_is_told_to_hooks_once(self, url):
+        events = []
+        with AgentMemory(url, hooks=[events.append]) as memory:
+            graph = build(memory.checkpointer)
+            say(graph, "apples")
+            say(graph, "pears")
+        stored = [key for each in events if isinstance(each, MessagesStored) for key in each.message_ids]
+        assert stored == ["apples", "re-apples", "pears", "re-pears"]
+
+    @pytest.mark.parametrize("durability", ["sync", "async", "exit"])
+    def test_is_recorded_whenever_its_checkpoint_is_put(self, memory, graph, durability):
+        say(graph, "apples", durability=durability)
+        say(graph, "pears", durability=durability)
+        assert said(memory) == ["apples", "re-apples", "pears", "re-pears"]
+
+    def test_of_an_update_of_the_state_is_recorded(self, memory, graph):
+        graph.update_state(at(), {"messages": [HumanMessage("apples", id="a")]})
+        assert found(memory, "apples") == {"a"}
+
+    def test_without_an_id_is_recorded_too(self, memory):
+        class State(TypedDict):
+            messages: Annotated[list[AnyMessage], lambda old, new: [*old, *new]]
+
+        graph = build(memory.checkpointer, lambda _: {"messages": [AIMessage("pears")]}, State)
+        graph.invoke({"messages": [HumanMessage("apples")]}, at())
+        assert sorted(hit.text for hit in memory.search("apples pears")) == ["apples", "pears"]
+
+    def test_of_a_delta_channel_is_recorded(self, memory):
+        class State(TypedDict):
+            messages: Annotated[list[AnyMessage], DeltaChannel(_messages_delta_reducer)]
+
+        graph = build(memory.checkpointer, schema=State)
+        say(graph, "apples")
+        say(graph, "pears")
+        assert said(memory) == ["apples", "re-apples", "pears", "re-pears"]
+
+    def test_of_a_subgraph_is_recorded_where_the_graph_has_it(self, memory):
+        inner = StateGraph(MessagesState).add_node("reply", reply).add_edge(START, "reply").compile()
+        graph = build(memory.checkpointer, inner)
+        say(graph, "apples")
+        assert said(memory) == ["apples", "re-apples"]
+
+    def test_whose_time_is_none_or_whose_class_is_ones_own_does_not_fail_the_put(self, memory):
+        graph = build(memory.checkpointer, lambda _: {"messages": [Own("pears", id="own")]})
+        odd = HumanMessage("apples", id="odd", additional_kwargs={"created_at": "yesterday"})
+        graph.invoke({"messages": [odd]}, at())
+        assert found(memory, "apples pears") == {"odd", "own"}
+
+
+class TestTheOption:
+    def test_off(self, url):
+        with AgentMemory(url, record=()) as memory:
+            say(build(memory.checkpointer), "apples")
+            assert found(memory, "apples") == set()
+            assert said(memory) == []
+
+    def test_another_channel(self, url):
+        class State(TypedDict):
+            messages: Annotated[list[AnyMessage], add_messages]
+            notes: Annotated[list[AnyMessage], add_messages]
+
+        def note(state):
+            return {"notes": [AIMessage("pears", id="note")]}
+
+        with AgentMemory(url, record=("notes",)) as memory:
+            say(build(memory.checkpointer, note, State), "apples")
+            assert found(memory, "apples pears") == {"note"}
+
+    def test_a_saver_of_its_own_records_when_asked(self, url):
+        for record, messages in (((), []), (("messages",), ["apples", "re-apples"])):
+            with AgentMemorySaver.from_conn_string(url, record=record) as saver:
+                say(build(saver), "apples", at("asked" if record else "not"))
+            with AgentMemory(url) as memory:
+                assert said(memory, "asked" if record else "not") == messages
+
+    @pytest.mark.parametrize("wrong", ["messages", 3, None, [1], [""]])
+    def test_that_names_no_channels_is_refused(self, wrong):
+        with pytest.raises(InvalidInput, match="names of channels"):
+            AgentMemory(":memory:", record=wrong)
+
+    def test_what_is_encrypted_is_not_recorded(self, memory):
+        serde = EncryptedSerializer.from_pycryptodome_aes(key=b"0123456789abcdef")
+        with pytest.raises(InvalidInput, match="plain text"):
+            AgentMemorySaver(memory, serde=serde, record=("messages",))
+        say(build(AgentMemorySaver(memory, serde=serde)), "apples")
+        assert found(memory, "apples") == set()
+
+
+class TestGoingBack:
+    @pytest.fixture
+    def forked(self, graph):
+        say(graph, "apples")
+        say(graph, "pears")
+        say(graph, "plums", checkpoint_with(graph, "apples", "re-apples"))
+        return graph
+
+    def test_what_was_abandoned_is_found_on_request_only(self, memory, forked):
+        assert found(memory, "apples pears plums") == {"apples", "re-apples", "plums", "re-plums"}
+        assert found(memory, "pears", abandoned=True) == {"pears", "re-pears"}
+        assert said(memory) == ["apples", "re-apples", "plums", "re-plums"]
+        assert len(memory.conversation("t")) == 4
+        assert memory.verify().ok
+
+    def test_to_what_was_abandoned_brings_it_back(self, memory, forked):
+        forked.invoke(
+            {"messages": [HumanMessage("figs", id="figs")]},
+            checkpoint_with(forked, "apples", "re-apples", "pears", "re-pears"),
+        )
+        assert found(memory, "apples pears plums figs") == set(said(memory))
+        assert said(memory) == ["apples", "re-apples", "pears", "re-pears", "figs", "re-figs"]
+        assert memory.verify().ok
+
+    def test_hides_for_the_run_itself_before_it_has_put_anything(self, memory, forked):
+        seen = []
+
+        def look(state):
+            seen.append(found(memory, "apples pears plums"))
+            return {}
+
+        past = checkpoint_with(forked, "apples", "re-apples", "pears", "re-pears")
+        build(memory.checkpointer, look).invoke({"messages": []}, past)
+        assert seen == [{"apples", "re-apples", "pears", "re-pears"}]
+
+    def test_in_an_update_of_the_state(self, memory, graph):
+        say(graph, "apples")
+        say(graph, "pears")
+        graph.update_state(checkpoint_with(graph, "apples", "re-apples"), {"messages": [HumanMessage("figs", id="f")]})
+        assert said(memory) == ["apples", "re-apples", "f"]
+
+    def test_to_before_an_edit_shows_what_it_said(self, memory, graph):
+        say(graph, "apples are ripe", key="a")
+        graph.update_state(at(), {"messages": [HumanMessage("apples are rotten", id="a")]})
+        [hit] = memory.search("rotten", roles=["user"])
+        assert hit.text == "apples are rotten"
+        say(graph, "pears", checkpoint_with(graph, "a", "re-a"))
+        [hit] = memory.search("apples", roles=["user"])
+        assert (hit.id, hit.text) == ("a", "apples are ripe")
+
+
+class TestWhatLeaves:
+    def test_the_state_was_said_and_stays_found(self, memory, graph):
+        say(graph, "apples")
+        graph.update_state(at(), {"messages": [RemoveMessage("apples")]})
+        graph.update_state(at(), {"messages": [RemoveMessage(REMOVE_ALL_MESSAGES), HumanMessage("pears", id="p")]})
+        assert said(memory) == ["apples", "re-apples", "p"]
+        assert found(memory, "apples") == {"apples", "re-apples"}
+
+    def test_a_conversation_by_hand_stays_away(self, memory, graph):
+        say(graph, "apples")
+        assert memory.conversation("t").remove_by_id("apples")
+        say(graph, "pears")
+        assert found(memory, "apples", roles=["user"]) == set()
+        assert said(memory) == ["re-apples", "pears", "re-pears"]
+        assert memory.verify().ok
+
+    def test_what_was_edited_by_hand_stays_edited(self, memory, graph):
+        say(graph, "apples")
+        memory.conversation("t").update("apples", content="quinces")
+        say(graph, "pears")
+        [hit] = memory.search("quinces")
+        assert (hit.id, hit.text) == ("apples", "quinces")
+
+    def test_the_thread_that_is_deleted_goes_with_its_messages(self, memory, graph):
+        say(graph, "apples")
+        memory.conversation("t").add_message(HumanMessage("written by hand", id="hand"))
+        memory.checkpointer.delete_thread("t")
+        assert found(memory, "apples hand", abandoned=True) == {"hand"}
+        assert memory.verify().ok
+        say(graph, "apples", at("other"))
+        memory.checkpointer.delete_thread("other")
+        assert [each.conversation_id for each in memory.conversations()] == ["t"]
+
+    def test_a_retention_drops_what_follows_a_thread_too(self, memory, graph):
+        say(graph, "apples")
+        memory.conversation("t").clear()
+        assert found(memory, "apples", abandoned=True) == set()
+        assert memory.verify().ok
+
+
+class TestNobodySaid:
+    def test_what_is_injected_or_summed_up(self, memory, graph):
+        made = [injected("core", "name: Ada"), summary_message(Summary(summary="apples", stands_for=2), id="sum-1")]
+        graph.update_state(at(), {"messages": [*made, HumanMessage("pears", id="pears")]})
+        assert said(memory) == ["pears"]
+
+    def test_a_mark_on_something_else_hides_nothing(self, memory, graph):
+        marked = HumanMessage("apples", id="a", additional_kwargs={"agentmem_memory": "core"})
+        graph.update_state(at(), {"messages": [marked]})
+        assert said(memory) == ["a"]
+
+
+class TestWhoeverRecords:
+    def test_a_compaction_stores_it_no_second_time(self, memory):
+        builder = StateGraph(MessagesState).add_node("compact", memory.compaction(shrink=True)).add_node("reply", reply)
+        graph = (
+            builder.add_edge(START, "compact").add_edge("compact", "reply").compile(checkpointer=memory.checkpointer)
+        )
+        for text in ("apples", "pears"):
+            say(graph, text)
+        assert said(memory) == ["apples", "re-apples", "pears", "re-pears"]
+        assert memory.stats()["messages"] == 4
+
+    def test_what_somebody_wrote_first_is_the_same_message(self, memory, graph):
+        memory.conversation("t").add_message(HumanMessage("apples", id="apples"))
+        say(graph, "apples")
+        assert said(memory) == ["apples", "re-apples"]
+        assert memory.stats()["messages"] == 2
+
+
+class TestThreadsOfBefore:
+    @pytest.fixture
+    def before(self, url):
+        with AgentMemory(url, record=()) as memory:
+            say(build(memory.checkpointer), "apples")
+        return url
+
+    def test_are_read_once_at_their_next_put(self, before):
+        with AgentMemory(before) as memory:
+            graph = build(memory.checkpointer)
+            assert found(memory, "apples") == set()
+            say(graph, "pears")
+            assert said(memory) == ["apples", "re-apples", "pears", "re-pears"]
+
+    def test_what_that_put_removes_was_said(self, before):
+        with AgentMemory(before) as memory:
+            update = [RemoveMessage(REMOVE_ALL_MESSAGES), HumanMessage("pears", id="pears")]
+            build(memory.checkpointer).update_state(at(), {"messages": update})
+            assert said(memory) == ["apples", "re-apples", "pears"]
+
+    def test_imported_ones_too(self, memory):
+        other = InMemorySaver()
+        say(build(other), "apples")
+        memory.checkpointer.import_checkpoints(other)
+        say(build(memory.checkpointer), "pears")
+        assert said(memory) == ["apples", "re-apples", "pears", "re-pears"]
+
+    def test_a_copy_records_what_it_adds_and_finds_what_it_was_given(self, memory, graph):
+        say(graph, "apples")
+        memory.checkpointer.copy_thread("t", "copy")
+        say(graph, "pears", at("copy"))
+        assert said(memory, "copy") == ["pears", "re-pears"]
+        assert found(memory, "apples pears", config=at("copy")) == {"apples", "re-apples", "pears", "re-pears"}
+        assert found(memory, "apples pears", config=at()) == {"apples", "re-apples"}
+        assert memory.stats()["messages"] == 4
+
+
+class TestAScope:
+    def run(self, graph, text, thread, user, **more):
+        return say(graph, text, {"configurable": {"thread_id": thread, "agentmem_namespace": ("users", user), **more}})
+
+    def test_finds_what_the_heads_of_its_threads_show(self, memory, graph):
+        self.run(graph, "apples", "one", "ada")
+        self.run(graph, "pears", "two", "ada")
+        self.run(graph, "plums", "one", "bob")
+        within = {"configurable": {"thread_id": "two", "agentmem_namespace": ("users", "ada")}}
+        assert found(memory, "apples pears plums", config=within) == {"apples", "re-apples", "pears", "re-pears"}
+        one = {"configurable": {"thread_id": "one", "agentmem_namespace": ("users", "ada")}}
+        graph.update_state(
+            checkpoint_with(graph, "apples", config=one), {"messages": [HumanMessage("figs", id="figs")]}
+        )
+        assert found(memory, "apples pears figs", config=within) == {"apples", "figs", "pears", "re-pears"}
+
+    def test_without_one_a_run_finds_its_own_thread_alone(self, memory, graph):
+        say(graph, "apples", at("one"))
+        say(graph, "pears", at("two"))
+        assert found(memory, "apples pears", config=at("two")) == {"pears", "re-pears"}
+        assert found(memory, "apples pears") == {"apples", "re-apples", "pears", "re-pears"}
+
+
+class TestElsewhere:
+    def test_an_export_takes_along_what_follows(self, memory, graph, new_database, tmp_path):
+        say(graph, "apples")
+        say(graph, "pears", checkpoint_with(graph, "apples"))
+        memory.export(tmp_path / "all.jsonl")
+        for engine in ("sqlite", "postgres"):
+            with AgentMemory(new_database(engine)) as other:
+                other.import_(tmp_path / "all.jsonl")
+                assert said(other) == said(memory)
+                assert found(other, "apples pears") == found(memory, "apples pears")
+                assert other.verify().ok
+
+    def test_the_text_is_stored_once_for_checkpoint_and_conversation(self, memory, graph):
+        graph.update_state(at(), {"messages": [ToolMessage("apples " * 500, tool_call_id="c", id="tool")]})
+        assert memory.stats()["contents"] == 1
