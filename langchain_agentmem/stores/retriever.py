@@ -61,7 +61,18 @@ from langchain_agentmem.stores.search_requests import SearchRequest, sought
 
 _LANGCHAINS = {"verbose", "run_id"}
 """Arguments of LangChain's, which mean nothing here."""
-_ARGUMENTS = ("namespace", "limit", "kinds", "conversation_id", "roles", "before", "after", "everything", "weights")
+_ARGUMENTS = (
+    "namespace",
+    "limit",
+    "kinds",
+    "conversation_id",
+    "roles",
+    "before",
+    "after",
+    "everything",
+    "abandoned",
+    "weights",
+)
 
 
 class AgentMemoryRetriever(BaseRetriever):
@@ -82,6 +93,7 @@ class AgentMemoryRetriever(BaseRetriever):
         before: Only what was said before this time. Without a time zone it is taken as UTC.
         after: Only what was said at this time or later.
         everything: Whether to look in every namespace, as an administrator does. Default: not.
+        abandoned: Whether messages that a thread went back to before are found too. Default: not.
         weights: How much each signal counts. Default: those of the memory.
 
     Raises:
@@ -97,6 +109,7 @@ class AgentMemoryRetriever(BaseRetriever):
     before: datetime | None = None
     after: datetime | None = None
     everything: bool = False
+    abandoned: bool = False
     weights: Weights | None = None
 
     def __init__(self, **given: Any) -> None:
