@@ -138,7 +138,7 @@ def search(
 
     What is remembered besides, such as facts and items, is found too. The best comes first.
 
-    JSON: a list of objects with kind, id, text, score, namespace, conversation_id, created_at, why; the latter with
+    JSON: a list of objects with kind, id, text, score, namespace, conversation_id, created_at, why, also; why with
     terms and signals, what each added to the score.
     """
     with existing(database) as memory:

@@ -149,6 +149,7 @@ def hit(found: Recollection) -> dict[str, Any]:
         "conversation_id": found.conversation_id,
         "created_at": found.created_at,
         "why": {"terms": found.why.terms, "signals": found.why.signals},
+        "also": [list(each) for each in found.also],
     }
 
 

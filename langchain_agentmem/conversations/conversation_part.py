@@ -22,7 +22,7 @@ from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations import compaction_records, message_log, recorded_messages
 from langchain_agentmem.conversations.log_entries import check_langchain
 from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput, MessageError
-from langchain_agentmem.messages.message import body_text, decode_body, plain
+from langchain_agentmem.messages.message import Message, body_text, decode_body, plain
 from langchain_agentmem.messages.role_rounds import Attachment, Round
 from langchain_agentmem.rewinding.memory_rows import View
 from langchain_agentmem.rewinding.outlook import EVERYWHERE, Outlook, row_texts, sighted
@@ -63,7 +63,7 @@ def recollections(hits: Sequence[Hit], now: int, outlook: Outlook | None) -> Ste
                 found[slot]["body"] = says[slot]
             elif slot not in says and not here.abandoned:
                 del found[slot]
-    return {hit.document: _recollection(hit, found[hit.owner], "conversation") for hit in hits if hit.owner in found}
+    return _once([(hit, found[hit.owner]) for hit in hits if hit.owner in found], message_log.ROUND, "conversation")
 
 
 def rewound_recollections(hits: Sequence[Hit], now: int, outlook: Outlook | None) -> Steps[Mapping[int, Recollection]]:
@@ -76,15 +76,31 @@ def rewound_recollections(hits: Sequence[Hit], now: int, outlook: Outlook | None
     """
     there, sights = yield from sighted(hits, now, outlook)
     seen = {number for sight in sights for number in sight.numbers}
-    return {hit.document: _recollection(hit, there[hit.owner], "name") for hit in hits if hit.owner in seen}
+    return _once([(hit, _fields(there[hit.owner])) for hit in hits if hit.owner in seen], "thread_round", "name")
 
 
 def _fields(row: Row) -> dict[str, Any]:
     return {name: row[name] for name in row.keys()}  # noqa: SIM118 - a database row, not a dict
 
 
-def _recollection(hit: Hit, row: Mapping[str, Any], conversation: str) -> Recollection:
-    message = decode_body(bytes(row["body"]), row["key"])
+def _once(found: Sequence[tuple[Hit, Mapping[str, Any]]], kind: str, conversation: str) -> dict[int, Recollection]:
+    """Hits as they are to the user, without rounds whose query a post says."""
+    rounds = {hit.document for hit, row in found if row["kind"] == kind}
+    every = {hit.document: _recollection(hit, row, conversation, is_round=hit.document in rounds) for hit, row in found}
+    said = {(each.namespace, each.conversation_id, each.text) for number, each in every.items() if number not in rounds}
+    return {
+        number: each
+        for number, each in every.items()
+        if number not in rounds or (each.namespace, each.conversation_id, each.text) not in said
+    }
+
+
+def _recollection(hit: Hit, row: Mapping[str, Any], conversation: str, *, is_round: bool) -> Recollection:
+    body = bytes(row["body"])
+    if is_round:
+        message = Message(role="user", content=encoding.decode(body)["user_query"], message_id=row["key"])
+    else:
+        message = decode_body(body, row["key"])
     return Recollection(
         kind="message",
         id=message.message_id,
@@ -228,8 +244,7 @@ def _readable(kind: str, body: bytes, attachments: bytes | None, key: str) -> st
     if kind != message_log.ROUND:
         raise InvalidInput(f"{safe_repr(kind)} is no kind of entry.")
     fields = encoding.decode(body)
-    Round.create(fields["user_query"], id=key, state=fields["state"])
-    return ""
+    return Round.create(fields["user_query"], id=key, state=fields["state"]).user_query
 
 
 def _name(text: Any) -> str | None:
@@ -296,6 +311,7 @@ PART = Part(
         "message": (
             Found(stored_as="message", texts=texts, recollections=recollections),
             Found(stored_as="thread_post", texts=row_texts, recollections=rewound_recollections),
+            Found(stored_as="thread_round", texts=row_texts, recollections=rewound_recollections),
         )
     },
     tables={"conversations": ("branch", "entry", "token_count"), "compactions": ("compaction",)},

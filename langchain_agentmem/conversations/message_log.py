@@ -72,6 +72,11 @@ class LogEntry(NamedTuple):
     follows: bool = False
     kept: bool = False
 
+    @property
+    def findable(self) -> bool:
+        """Whether a search finds it: a round is found by its query."""
+        return self.kind != ROUND or bool(self.text)
+
 
 class Stored(NamedTuple):
     """A message or round as the log holds it, in its newest version unless said otherwise."""
@@ -557,14 +562,14 @@ def _write(at: Address, branch: int, head: int, entries: Sequence[LogEntry], *, 
         raise BranchMoved
     numbers = iter(placed.numbers if placed else ())
     for row, entry in zip(rows, entries, strict=True):
-        row["document"] = None if entry.kind == ROUND else next(numbers)
+        row["document"] = next(numbers) if entry.findable else None
     if len(rows) == 1:
         added = yield query.insert_entry(**rows[0])
     else:
         yield query.insert_entries.many(rows)
         added = yield query.entries_at(branch=branch, position=head + 1)
     if placed:
-        owners = [row["id"] for row, entry in zip(added, entries, strict=True) if entry.kind != ROUND]
+        owners = [row["id"] for row, entry in zip(added, entries, strict=True) if entry.findable]
         yield from search_index.write(placed, owners, tail=tail)
 
 
@@ -581,8 +586,8 @@ def _replace(branch: int, head: int, row: Any, entry: LogEntry, *, now: int, tai
 
 
 def _places(at: Address, entries: Sequence[LogEntry]) -> Steps[search_index.Placed | None]:
-    """Places in the search for the entries that can be found; a round has none."""
-    documents = [_document(entry) for entry in entries if entry.kind != ROUND]
+    """Places in the search for the entries that can be found."""
+    documents = [_document(entry) for entry in entries if entry.findable]
     if not documents:
         return None
     return (yield from search_index.places(search_index.Series(at.path, MESSAGE, at.name), documents))

@@ -56,6 +56,7 @@ from langchain_agentmem.messages.role_rounds import (
     Post,
     Retention,
     Round,
+    RoundState,
     SharedMemoryEntry,
 )
 from langchain_agentmem.rewinding.thread_memory import thread_point
@@ -420,13 +421,13 @@ class SessionMemory(LogMemory):
             )
         return row
 
-    def _set_state(self, verb: str, round_id: str, state: str) -> Work[None]:
+    def _set_state(self, verb: str, round_id: str, state: RoundState) -> Work[None]:
         now = self._now()
 
         def change() -> Steps[bool]:
             row = yield from self._require_round(round_id)
-            body = encoding.encode(encoding.decode(row.body) | {"state": state})
-            entry = message_log.LogEntry(row.key, body, "", row.created_at, kind=message_log.ROUND)
+            given = Round.create(encoding.decode(row.body)["user_query"], id=row.key, state=state)
+            entry = self._round_entry(given)._replace(created_at=row.created_at)
             return (yield from self._log.update(self._at, row.key, lambda _: entry, **now))
 
         def outputs(changed: bool) -> dict[str, Any]:  # noqa: FBT001 - what the operation gives
@@ -437,7 +438,12 @@ class SessionMemory(LogMemory):
     def _round_entry(self, given: Round) -> message_log.LogEntry:
         body = encoding.encode({"user_query": given.user_query, "state": given.state})
         return message_log.LogEntry(
-            id_of(given.id, "round", MessageError), body, "", self._database.now(), kind=message_log.ROUND
+            id_of(given.id, "round", MessageError),
+            body,
+            given.user_query,
+            self._database.now(),
+            kind=message_log.ROUND,
+            role="user",
         )
 
     def _post_entry(self, post: Post, round_id: str) -> message_log.LogEntry:

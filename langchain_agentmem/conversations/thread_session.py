@@ -168,19 +168,18 @@ def _draft(entry: LogEntry, *, first: int | None = None, earlier: Sequence[str] 
         extra["attachments"] = read_plain(entry.attachments)
     if first is not None:
         extra |= {"first": first, "earlier": list(earlier)}
-    is_round = entry.kind == message_log.ROUND
-    if not is_round:
+    if entry.findable:
         extra["words"] = entry.text
         if entry.role != "tool" and entry.sender is not None:
             extra["speaker"] = entry.sender
     return memory_rows.RowDraft(
-        ROUND_KIND if is_round else POST_KIND,
+        ROUND_KIND if entry.kind == message_log.ROUND else POST_KIND,
         entry.key,
         entry.body,
         entry.created_at,
         label=entry.kind,
         extra=extra,
-        findable=not is_round,
+        findable=entry.findable,
     )
 
 

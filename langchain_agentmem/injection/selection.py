@@ -141,7 +141,11 @@ class Bringing:
             texts = {str(each.text).strip() for each in messages}
             found = yield from self._found(layers, asked, config)
             texts.add("")  # nothing is shown of what says nothing, such as a call of a tool
-            new = [each for each in found if each.id not in shown and each.content.strip() not in texts]
+            new: list[Any] = []
+            for each in found:
+                if each.id not in shown and each.content.strip() not in texts:
+                    texts.add(each.content.strip())
+                    new.append(each)
             material = material._replace(records=new[: self.limit])
         return (yield from composed(material, self._budget, counter=self.counter))
 

@@ -618,8 +618,8 @@ def body_text(body: bytes) -> str:
     if _TAGGED not in body:
         with suppress(InvalidInput):
             fields = read_plain(body)
-            if isinstance(fields, dict) and isinstance(text := fields.get("content"), str):
-                return text
+            if isinstance(fields, dict) and isinstance(text := fields.get("content", fields.get("user_query")), str):
+                return text  # of a message, or of a round
     return decode_body(body, "").text
 
 

@@ -120,6 +120,7 @@ class Recollection:
         created_at: When it was said, in UTC.
         value: The real object; for a message, a `Message`; for an item, its value.
         why: The matched terms and what each signal contributed.
+        also: Kind and id of what else says just this: a text that is a message, an event and a record is found once.
     """
 
     kind: str
@@ -131,6 +132,7 @@ class Recollection:
     created_at: datetime
     value: Any
     why: Why
+    also: tuple[tuple[str, str], ...] = ()
 
     def more(self, **signals: float) -> Recollection:
         """The same with further signals, which add to its score."""
@@ -460,14 +462,15 @@ def recollect(
     looked = None if outlook is None else (yield from outlook.looked(asked.now))
     walls = walls if looked is None else (yield from looked.within(walls))
     phrases = asked.question.phrases
-    many = limit * MORE if phrases or weights.diversity else limit
+    several = walls.kinds is None or len(walls.kinds) > 1  # of which two may say the same
+    many = limit * (MORE if phrases or weights.diversity else 2 if several else 1)
     while True:
         hits = yield from search(asked, walls, limit=many, weights=weights, dense=dense)
         given: dict[int, Recollection] = {}
         for kind in sorted({hit.kind for hit in hits}):
             mine = [hit for hit in hits if hit.kind == kind]
             given.update((yield from all_parts().recollections[kind](mine, asked.now, looked)))
-        found = [given[hit.document] for hit in hits if hit.document in given]
+        found = _once([given[hit.document] for hit in hits if hit.document in given])
         if len(found) >= limit or len(hits) < many:
             break
         many *= MORE  # some of them have expired, or cannot be seen from here
@@ -475,6 +478,30 @@ def recollect(
         found = [_with_phrases(each, phrases, weights.phrase) for each in found]
         found.sort(key=lambda each: -each.score)
     return _different(found, limit, weights.diversity) if weights.diversity else found[:limit]
+
+
+_FIRST = ("message", "record", "fact", "event", "item")
+"""As which a text is shown that is kept as several things."""
+
+
+def _once(found: Iterable[Recollection]) -> list[Recollection]:
+    """Results of which none says what another kind of thing says too: that is one, which names all of them."""
+    groups: list[list[Recollection]] = []
+    alike: dict[tuple[Any, ...], list[list[Recollection]]] = {}
+    for each in found:
+        there = alike.setdefault((each.namespace, each.text.strip()), []) if each.text.strip() else []
+        group = next((some for some in there if all(other.kind != each.kind for other in some)), None)
+        if group is None or each.kind not in _FIRST:
+            group = []
+            there.append(group)
+            groups.append(group)
+        group.append(each)
+    shown = []
+    for group in groups:
+        first = min(group, key=lambda each: _FIRST.index(each.kind)) if len(group) > 1 else group[0]
+        also = tuple((each.kind, each.id) for each in group if each is not first)
+        shown.append(replace(first, score=group[0].score, also=also) if also else first)
+    return shown
 
 
 def _different(found: Sequence[Recollection], limit: int, weight: float) -> list[Recollection]:

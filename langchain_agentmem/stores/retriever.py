@@ -80,7 +80,7 @@ class AgentMemoryRetriever(BaseRetriever):
 
     A document's `page_content` is the text and its `id` that of the message, or the key of the item. Its `metadata` can
     be written as JSON: "kind", "score", "why" (as text), "namespace" (a list), "conversation_id", "created_at" (ISO
-    8601, in UTC) and, for messages, "role" and "name" where there is one.
+    8601, in UTC), "also" where other things say the same and, for messages, "role" and "name" where there is one.
 
     Attributes:
         memory: The `AgentMemory` to look in.
@@ -194,6 +194,8 @@ def _document(found: Recollection) -> Document:
         "conversation_id": found.conversation_id,
         "created_at": found.created_at.isoformat(),
     }
+    if found.also:
+        metadata["also"] = [list(each) for each in found.also]
     if isinstance(found.value, Message):
         metadata["role"] = str(found.value.role)
         if found.value.name is not None:

@@ -113,13 +113,16 @@ class TestNewAnalysis:
             chat.add_messages([HumanMessage(f"word{n}") for n in range(100)])
             chat.update(chat.messages[3].id, content="changed")
             session = memory.session("c")
-            session.create_round("not to be indexed")
+            session.create_round("query")
         real = analysis._cut
         monkeypatch.setattr(analysis, "VERSION", analysis.VERSION + 1)
         monkeypatch.setattr(analysis, "_cut", lambda text, unspaced: [term[::-1] for term in real(text, unspaced)])
 
         with AgentMemory(url) as memory:
-            assert indexed(memory, raw) == {f"{n}"[::-1] + "drow": 1 for n in range(100) if n != 3} | {"degnahc": 1}
+            assert indexed(memory, raw) == {f"{n}"[::-1] + "drow": 1 for n in range(100) if n != 3} | {
+                "degnahc": 1,
+                "yreuq": 1,
+            }
             assert len(ids(memory, "word7")) == 1
             chat = memory.conversation("c")
             chat.remove_by_id(chat.messages[7].id)

@@ -116,7 +116,8 @@ select (select count(*) from search_index_docsize) as indexed, (select count(*) 
 
 -- name: found_entries
 -- The newest versions of some messages, with where they stand.
-select slot.id as slot, slot.follows, v.follows as recorded, v.key, v.created_at, b.name as conversation, n.path, c.body
+select slot.id as slot, slot.follows, v.follows as recorded, slot.kind, v.key, v.created_at, b.name as conversation, n.path,
+    c.body
 from json_each(:owners) o
 cross join entry slot on slot.id = o.value
 join entry v on v.id = coalesce((select max(x.id) from entry x where x.replaces = slot.id), slot.id)

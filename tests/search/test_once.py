@@ -1,0 +1,91 @@
+"""A text is found once, as whatever it is kept, and what somebody asked in a session is found too."""
+
+from __future__ import annotations
+
+import pytest
+
+from langchain_agentmem import AgentMemory
+
+TEXT = "The grey heron lives at the pond."
+
+
+def kinds(found):
+    return [(each.kind, sorted(kind for kind, _ in each.also)) for each in found]
+
+
+def test_a_message_an_event_and_a_record_of_one_text_are_one_hit_that_names_all(memory):
+    layers = memory.layers()
+    record = layers.archival.write(TEXT)
+    event = layers.recall.append("said", TEXT)
+    said = memory.conversation("c").add_user_message(TEXT)
+    del said
+    [found] = memory.search("Where does the heron live?")
+    assert found.kind == "message"
+    assert sorted(found.also) == sorted([("record", record), ("event", event)])
+    [document] = memory.retriever().invoke("Where does the heron live?")
+    assert sorted(document.metadata["also"]) == sorted([["record", record], ["event", event]])
+
+
+def test_as_many_are_found_as_are_asked_for_however_often_each_is_kept(memory):
+    layers = memory.layers()
+    for number in range(8):
+        for keep in (layers.archival.write, lambda text: layers.recall.append("said", text)):
+            keep(f"The heron {number} lives at the pond.")
+    found = memory.search("heron at the pond", limit=8)
+    assert kinds(found) == [("record", ["event"])] * 8
+    assert len({each.text for each in found}) == 8
+    assert len(memory.search("heron at the pond", limit=5)) == 5
+
+
+def test_what_was_said_twice_and_what_another_said_are_apart(memory):
+    for namespace in ((), ("ada",)):
+        chat = memory.conversation("c", namespace)
+        chat.add_user_message("yes, the heron")
+        chat.add_user_message("yes, the heron")
+    assert kinds(memory.search("heron", everything=True)) == [("message", [])] * 4
+
+
+def test_only_one_kind_is_named_where_only_one_was_wanted(memory):
+    memory.layers().archival.write(TEXT)
+    memory.layers().recall.append("said", TEXT)
+    assert kinds(memory.search("heron", kinds=["event"])) == [("event", [])]
+
+
+class TestSessions:
+    @pytest.mark.parametrize("state", [None, "finish_round", "fail_round"])
+    def test_what_a_user_asked_is_found_in_whatever_state(self, memory, state):
+        session = memory.session("s")
+        begun = session.create_round("Where does the heron live?")
+        if state is not None:
+            getattr(session, state)(begun.id)
+        [found] = memory.search("heron")
+        assert (found.kind, found.id, found.text, found.value.role) == ("message", begun.id, begun.user_query, "user")
+        assert memory.verify().ok
+        session.reset_memory()
+        assert memory.search("heron") == []
+
+    def test_it_is_found_once_where_a_post_says_it_too(self, memory):
+        session = memory.session("s")
+        begun = session.create_round("Where does the heron live?")
+        post = session.add_post(begun.id, send_from="User", send_to="Planner", message="Where does the heron live?")
+        assert [each.id for each in memory.search("heron")] == [post.id]
+
+    def test_a_session_and_a_conversation_of_one_id_are_one_log(self, memory):
+        session, chat = memory.session("one"), memory.conversation("one")
+        begun = session.create_round("Where does the heron live?")
+        session.add_post(begun.id, send_from="Planner", send_to="User", message="At the pond.")
+        chat.add_user_message("And the otter?")
+        assert [each.text for each in chat.messages] == ["At the pond.", "And the otter?"]
+        assert [each.user_query for each in session.rounds] == ["Where does the heron live?", "And the otter?"]
+        assert [each.text for each in memory.search("otter")] == ["And the otter?"]
+        memory.erase(conversation_id="one")
+        assert (session.rounds, chat.messages, memory.search("heron otter pond")) == ([], [], [])
+        assert memory.verify().ok
+
+    def test_it_survives_an_export(self, memory, new_database, tmp_path):
+        memory.session("s").create_round("Where does the heron live?")
+        memory.export(tmp_path / "all.jsonl")
+        with AgentMemory(new_database("sqlite")) as other:
+            other.import_(tmp_path / "all.jsonl")
+            assert [each.text for each in other.search("heron")] == ["Where does the heron live?"]
+            assert other.verify().ok
