@@ -22,7 +22,7 @@ from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations import compaction_records, message_log, recorded_messages
 from langchain_agentmem.conversations.log_entries import check_langchain
 from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput, MessageError
-from langchain_agentmem.messages.message import Message, body_text, decode_body, plain
+from langchain_agentmem.messages.message import SOURCES, Message, body_text, decode_body, plain
 from langchain_agentmem.messages.role_rounds import Attachment, Round
 from langchain_agentmem.rewinding.memory_rows import View
 from langchain_agentmem.rewinding.outlook import EVERYWHERE, Outlook, row_texts, sighted
@@ -111,6 +111,9 @@ def _recollection(hit: Hit, row: Mapping[str, Any], conversation: str, *, is_rou
         created_at=moment(row["created_at"]),
         value=message,
         why=hit.why,
+        thread_id=row[conversation] if row.get("follows") else None,
+        source=SOURCES.get(str(message.role)),
+        actor=message.name,
     )
 
 

@@ -37,7 +37,7 @@ from langchain_agentmem.facts.fact_events import Rules, declared, named_alike, r
 from langchain_agentmem.facts.fact_store import Book, FactStatement, SpokenTurn
 from langchain_agentmem.facts.source_texts import Due, ExtractionTrouble
 from langchain_agentmem.language_models.lenient_json import read_json, read_row
-from langchain_agentmem.language_models.model_calls import Ask, Work
+from langchain_agentmem.language_models.model_calls import Ask, Work, Writer
 from langchain_agentmem.rewinding.memory_access import Change, Footing, changing, looking, whose
 from langchain_agentmem.rewinding.memory_rows import View
 from langchain_agentmem.search.dates import spans
@@ -439,6 +439,7 @@ def _batch(
         still = [
             due for due in (yield from source_texts.waiting(change.view, list(shown))) if due.shown == shown[due.key]
         ]
+        change.writer = Writer("model")
         book = yield from ground.book(change)
         whole = len(still) == len(some)  # else the answer may quote what is gone by now, and is not kept
         if failure is not None:

@@ -75,6 +75,9 @@ def recollections(hits: Sequence[Hit], now: int, outlook: Outlook | None) -> Ste
             created_at=moment(row["created_at"]),
             value=value,
             why=hit.why,
+            thread_id=row["thread"],
+            source=row["source"],
+            actor=row["actor"],
         )
         for hit in hits
         if (row := there.get(hit.owner)) is not None and (value := values.get(hit.owner)) is not None

@@ -22,7 +22,7 @@ from langchain_agentmem.errors import MessageError
 from langchain_agentmem.facts import fact_events
 from langchain_agentmem.facts.fact import RAW_PREDICATE, Fact, Source, entity_key, maybe_moment, predicate_key, sentence
 from langchain_agentmem.facts.fact_events import Event, FactEnding, Rules, State
-from langchain_agentmem.messages.message import Message, decode_body
+from langchain_agentmem.messages.message import SOURCES, Message, decode_body
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.memory_access import LISTED, Change
 from langchain_agentmem.rewinding.memory_access import listed as counted
@@ -454,6 +454,7 @@ class Book:
             extra = {**extra, "own": [event["n"] for event in stored["told"]]}
         self.written[kept.key] = kept._replace(body=body, extra=extra)
         draft = RowDraft(FACT, kept.key, body, kept.created_at, extra=stored, findable=known is not None)
+        draft = draft._replace(source=SOURCES.get(extra["role"]))
         self.change.drafts.append(looked_up_by(draft, names))
 
     # -- plumbing --------------------------------------------------------------------------------------------------

@@ -25,6 +25,7 @@ import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import contextmanager
 from functools import partial, update_wrapper
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, Protocol, TypeAlias, TypeVar, cast
@@ -150,6 +151,39 @@ Wish: TypeAlias = Ask | Run | Shown | Do | Answering
 
 Work: TypeAlias = Generator[Wish, Any, T]
 """Yields what it wants to know, is sent the answers, returns a `T`."""
+
+
+class Writer(NamedTuple):
+    """Where it comes from what is being remembered.
+
+    Attributes:
+        source: "user", "model", "tool", "import" or "person", one who looks after a memory. Default: nobody says, and
+            it is the application's own code.
+        actor: Who that is, such as a model's or a tool's name. Default: nobody in particular.
+    """
+
+    source: str | None = None
+    actor: str | None = None
+
+
+NOBODY = Writer()
+"""Nobody says where it comes from."""
+_writer: contextvars.ContextVar[Writer] = contextvars.ContextVar("agentmem_writer")
+
+
+def writer() -> Writer:
+    """Where it comes from what is remembered here."""
+    return _writer.get(NOBODY)
+
+
+@contextmanager
+def written_by(source: str, actor: str | None = None) -> Iterator[None]:
+    """Have what is remembered meanwhile come from somewhere; the arguments are those of `Writer`."""
+    token = _writer.set(Writer(source, actor))
+    try:
+        yield
+    finally:
+        _writer.reset(token)
 
 
 def perform(work: Work[T], database: Database | None = None) -> T:

@@ -26,7 +26,7 @@ from langchain_core.tools import BaseTool, StructuredTool, ToolException
 from langchain_agentmem.base.namespaces import id_of, path_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import AgentMemoryError, InvalidInput
-from langchain_agentmem.language_models.model_calls import Do, Work, aperform, perform
+from langchain_agentmem.language_models.model_calls import Do, Work, aperform, perform, written_by
 from langchain_agentmem.language_models.tool_arguments import Arguments, faults, read
 from langchain_agentmem.storage.database import Database, database_of
 
@@ -249,13 +249,15 @@ def tool_of(operation: Operation, whose: Whose[Any]) -> BaseTool:
 
     def use(*, config: RunnableConfig, **given: Any) -> str:
         try:
-            return told(perform(_using(operation, whose.memory(config), given)))
+            with written_by("model", operation.name):
+                return told(perform(_using(operation, whose.memory(config), given)))
         except Exception as error:  # the model is told, and the run goes on
             raise _refusal(operation, error) from error
 
     async def ause(*, config: RunnableConfig, **given: Any) -> str:
         try:
-            return told(await aperform(_using(operation, whose.memory(config), given)))
+            with written_by("model", operation.name):
+                return told(await aperform(_using(operation, whose.memory(config), given)))
         except Exception as error:  # the model is told, and the run goes on
             raise _refusal(operation, error) from error
 

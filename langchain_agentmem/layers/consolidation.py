@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from langchain_agentmem.base.clock import moment
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.language_models.model_calls import Ahead, Work
+from langchain_agentmem.language_models.model_calls import Ahead, Work, Writer
 from langchain_agentmem.layers.archival_memory import record
 from langchain_agentmem.layers.compression import truncated
 from langchain_agentmem.layers.core_memory import CoreMemory, everything, leaving, size
@@ -128,6 +128,7 @@ def _summed_up(ground: Ground, keep: int, kind: str | None, *, automatic: bool) 
         texts.append((bundle, digest(bundle, limit) if no_help else text))
 
     def make(change: Change) -> Steps[ConsolidationReport]:
+        change.writer = Writer("model")
         keys = [each.key for bundle, _ in texts for each in bundle.events]
         there = yield from memory_rows.named(change.view, EVENT, keys)
         numbers = {each.number for each in there.values()}

@@ -8,7 +8,7 @@ stays, and so do the protected keys.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 from uuid import NAMESPACE_OID, uuid5
@@ -50,6 +50,9 @@ class CoreEntry:
         expires_at: When it ends, in UTC; None for never.
         created_at: When the key was first set.
         updated_at: When this value was.
+        thread_id: The thread that set it; None for a branch.
+        source: Where it comes from: "user", "model", "tool", "import", "person"; None for the application's code.
+        actor: Who that is, such as a tool's name.
     """
 
     key: str
@@ -58,6 +61,9 @@ class CoreEntry:
     expires_at: datetime | None
     created_at: datetime
     updated_at: datetime
+    thread_id: str | None = field(default=None, compare=False, repr=False)
+    source: str | None = field(default=None, compare=False, repr=False)
+    actor: str | None = field(default=None, compare=False, repr=False)
 
 
 class Setting(NamedTuple):
@@ -372,6 +378,9 @@ def entry_of(kept: Kept) -> CoreEntry:
         expires_at=None if kept.expires_at is None else moment(kept.expires_at),
         created_at=moment(kept.created_at),
         updated_at=moment(kept.written_at),
+        thread_id=kept.thread,
+        source=kept.source,
+        actor=kept.actor,
     )
 
 

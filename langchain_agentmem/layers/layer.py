@@ -171,6 +171,9 @@ class Event:
         created_at: When, in UTC.
         score: How well it answers the search that found it; None if no search did.
         why: Why that found it.
+        thread_id: The thread that wrote it; None for a branch.
+        source: Where it comes from: "user", "model", "tool", "import", "person"; None for the application's code.
+        actor: Who that is, such as a tool's name.
     """
 
     id: str
@@ -179,6 +182,9 @@ class Event:
     created_at: datetime
     score: float | None = None
     why: Why | None = None
+    thread_id: str | None = field(default=None, compare=False, repr=False)
+    source: str | None = field(default=None, compare=False, repr=False)
+    actor: str | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -194,6 +200,9 @@ class Record:
         score: How well it answers the search that found it; None if no search did.
         why: Why that found it.
         details: Whatever else belongs to it: of a consolidated record the `events` that it stands for.
+        thread_id: The thread that wrote this version; None for a branch.
+        source: Where it comes from: "user", "model", "tool", "import", "person"; None for the application's code.
+        actor: Who that is, such as a tool's name.
     """
 
     id: str
@@ -204,6 +213,9 @@ class Record:
     score: float | None = None
     why: Why | None = None
     details: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}), repr=False)
+    thread_id: str | None = field(default=None, compare=False, repr=False)
+    source: str | None = field(default=None, compare=False, repr=False)
+    actor: str | None = field(default=None, compare=False, repr=False)
 
 
 def event_of(kept: Kept, score: float | None = None, why: Why | None = None) -> Event:
@@ -215,6 +227,9 @@ def event_of(kept: Kept, score: float | None = None, why: Why | None = None) -> 
         created_at=moment(kept.created_at),
         score=score,
         why=why,
+        thread_id=kept.thread,
+        source=kept.source,
+        actor=kept.actor,
     )
 
 
@@ -227,6 +242,9 @@ def record_of(kept: Kept) -> Record:
         created_at=moment(kept.created_at),
         updated_at=moment(kept.written_at),
         details=MappingProxyType({name: value for name, value in kept.extra.items() if name not in ("tags", "words")}),
+        thread_id=kept.thread,
+        source=kept.source,
+        actor=kept.actor,
     )
 
 

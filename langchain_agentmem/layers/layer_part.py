@@ -61,6 +61,9 @@ def recollections(hits: Sequence[Hit], now: int, outlook: Outlook | None) -> Ste
             created_at=moment(row["created_at"]),
             value=VALUES[hit.kind](kept_of(row)),
             why=hit.why,
+            thread_id=row["thread"],
+            source=row["source"],
+            actor=row["actor"],
         )
         for hit in hits
         if (row := there.get(hit.owner)) is not None and hit.owner in seen

@@ -39,7 +39,15 @@ from langchain_agentmem.base.namespaces import config_given
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.language_models.lenient_json import read_json
-from langchain_agentmem.language_models.model_calls import NO_STREAM, Shown, Work, aperform, perform, usable_model
+from langchain_agentmem.language_models.model_calls import (
+    NO_STREAM,
+    Shown,
+    Work,
+    aperform,
+    perform,
+    usable_model,
+    written_by,
+)
 from langchain_agentmem.language_models.tool_arguments import Arguments, read
 from langchain_agentmem.language_models.tool_factory import Operation, OperationCall, Whose, failure, told
 from langchain_agentmem.layers.layer import LayersConfig
@@ -58,6 +66,7 @@ MOST_PROBLEMS = 20
 _LOOKED_AT = 10 * MOST_OPERATIONS
 IMPORTANCE = 4
 """The importance of a note that is given none."""
+_ACTOR = "memory_update"
 INSIGHT = "LLM_INSIGHT"
 """The tag of records that a model wrote by itself."""
 
@@ -516,12 +525,14 @@ def apply(update: Update, layers: Any) -> Outcome:
         update: What `parse` read.
         layers: The `LayeredMemory`.
     """
-    return perform(_as_step(update, layers), layers.facts_ground.database)
+    with written_by("model", _ACTOR):
+        return perform(_as_step(update, layers), layers.facts_ground.database)
 
 
 async def aapply(update: Update, layers: Any) -> Outcome:
     """`apply`, awaited."""
-    return await aperform(_as_step(update, layers), layers.facts_ground.database)
+    with written_by("model", _ACTOR):
+        return await aperform(_as_step(update, layers), layers.facts_ground.database)
 
 
 def _as_step(update: Update, layers: Any, *, reads: bool = True, done: set[str] | None = None) -> Work[Outcome]:
@@ -691,13 +702,15 @@ class MemoryProtocol(Runnable[Any, AIMessage]):
         del run_manager
         layers = self._whose.memory(config)
         work = self._answering(layers, self._told(given), config, kwargs)
-        return perform(work, layers.facts_ground.database)
+        with written_by("model", _ACTOR):
+            return perform(work, layers.facts_ground.database)
 
     async def _aanswer(self, given: Any, run_manager: Any, config: RunnableConfig, **kwargs: Any) -> AIMessage:
         del run_manager
         messages = await aside(self._told, given)
         layers = self._whose.memory(config)
-        return await aperform(self._answering(layers, messages, config, kwargs), layers.facts_ground.database)
+        with written_by("model", _ACTOR):
+            return await aperform(self._answering(layers, messages, config, kwargs), layers.facts_ground.database)
 
     def _answering(
         self, layers: LayeredMemory, messages: list[BaseMessage], config: RunnableConfig, kwargs: Mapping[str, Any]

@@ -212,6 +212,8 @@ class AgentCallMsg:
         return cls(agent_name=data.get("agent_name", ""), request=from_plain(data.get("request")))
 
 
+SOURCES = {"user": "user", "assistant": "model", "tool": "tool"}
+"""Where a message comes from, by the role that says it."""
 LANGCHAIN_ROLES = {"human": "user", "ai": "assistant"}
 """The roles of messages, by LangChain's name for their type."""
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
 from langchain_agentmem.base.namespaces import namespace_of
-from langchain_agentmem.language_models.model_calls import Run, Shown, Work
+from langchain_agentmem.language_models.model_calls import NOBODY, Run, Shown, Work, Writer, writer
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.branches import BranchAt, Standpoint, family
 from langchain_agentmem.rewinding.memory_rows import OnBranch, RowDraft, View
@@ -89,6 +89,7 @@ class Change:
         drafts: What is to be written.
         evicted: The keys that leave core memory to make room.
         consolidated: The ids of the records that old events become.
+        writer: Where it comes from, as far as drafts do not say so themselves.
     """
 
     view: View
@@ -96,6 +97,7 @@ class Change:
     drafts: list[RowDraft] = field(default_factory=list)
     evicted: list[str] = field(default_factory=list)
     consolidated: list[str] = field(default_factory=list)
+    writer: Writer = NOBODY
 
     def remove(self, kind: str, key: str) -> None:
         """Have something be gone."""
@@ -176,10 +178,10 @@ def changing(
         shown: Whether it is a step. If not, it is a detail of another. Default: it is.
         inputs: What a trace shows of it, beside whose memory it is; a function is called for it if somebody looks.
     """
-    now = ground.now()
+    now, told = ground.now(), writer()
     value: T = yield Run(
         name,
-        lambda: changed(ground.point, make, now, ground.database.tail),
+        lambda: changed(ground.point, make, now, ground.database.tail, told),
         write=True,
         inputs=lambda: whose(ground, **inputs),
         outputs=outputs,
@@ -212,7 +214,13 @@ def as_step(
     return value
 
 
-def changed(point: Standpoint, make: Callable[[Change], Steps[T]], now: int, tail: int) -> Steps[T]:
+def changed(
+    point: Standpoint,
+    make: Callable[[Change], Steps[T]],
+    now: int,
+    tail: int,
+    told: Writer = NOBODY,
+) -> Steps[T]:
     """The same, as an operation.
 
     Args:
@@ -220,11 +228,15 @@ def changed(point: Standpoint, make: Callable[[Change], Steps[T]], now: int, tai
         make: Adds drafts to a `Change`, and gives the value.
         now: When.
         tail: How many documents may wait for the index.
+        told: Where it comes from.
     """
     view, place = yield from point.open(now)
-    change = Change(view=view, now=now)
+    change = Change(view=view, now=now, writer=told)
     value = yield from make(change)
+    source, actor = change.writer
     drafts = change.drafts
+    if source is not None:
+        drafts = [each._replace(source=source, actor=actor) for each in drafts]
     if isinstance(place, OnBranch):
         expired = yield query.expired_memory(branch=place.branch, at=now, limit=SWEPT)
         # What is written anew needs no sweeping; where it is swept as well, the later draft counts.

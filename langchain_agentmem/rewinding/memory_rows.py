@@ -166,6 +166,9 @@ class Kept(NamedTuple):
         extra: Whatever else belongs to it.
         created_at: When the thing began.
         written_at: When this version was written.
+        thread: The id of the thread that wrote it; None for a branch.
+        source: Where it comes from, see `Writer`.
+        actor: Who that is.
     """
 
     number: int
@@ -179,6 +182,9 @@ class Kept(NamedTuple):
     extra: Mapping[str, Any]
     created_at: int
     written_at: int
+    thread: str | None = None
+    source: str | None = None
+    actor: str | None = None
 
     @property
     def text(self) -> str:
@@ -509,6 +515,9 @@ def version_of(row: Row) -> Kept:
         extra_of(row),
         row["created_at"],
         row["written_at"],
+        row["thread"],
+        row["source"],
+        row["actor"],
     )
 
 

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from langchain_agentmem.errors import BranchMoved, StepIsOver
+from langchain_agentmem.messages.message import SOURCES
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.graph_runs import (
     Execution,
@@ -41,8 +42,6 @@ STALE = 24 * 3_600 * 1_000_000
 """How long what a task wrote is kept whose checkpoint was never put, in microseconds: it may still be running."""
 
 _NULL_TASK = "00000000-0000-0000-0000-000000000000"
-_SOURCES = {"user": "user", "assistant": "model", "tool": "tool"}
-"""Where a message comes from, by the role that says it."""
 _CONTROL = frozenset({"__error__", "__error_source_node__", "__interrupt__", "__resume__"})
 
 
@@ -632,7 +631,7 @@ def _write_said(put: Put, spot: Spot, noted: Sequence[Noted], known: Mapping[str
                 "author": own.id,
                 "stamp": stamp,
                 "gone": FOREVER if head.moves else 0,
-                "source": _SOURCES.get(each.role or ""),
+                "source": SOURCES.get(each.role or ""),
             }
             for each in noted
         ]

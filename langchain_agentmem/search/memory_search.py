@@ -120,6 +120,9 @@ class Recollection:
         created_at: When it was said, in UTC.
         value: The real object; for a message, a `Message`; for an item, its value.
         why: The matched terms and what each signal contributed.
+        thread_id: The thread that wrote it; None where none did.
+        source: Where it comes from: "user", "model", "tool", "import", "person"; None where nobody said so.
+        actor: Who that is, such as a tool's name.
         also: Kind and id of what else says just this: a text that is a message, an event and a record is found once.
     """
 
@@ -133,6 +136,9 @@ class Recollection:
     value: Any
     why: Why
     also: tuple[tuple[str, str], ...] = ()
+    thread_id: str | None = field(default=None, compare=False)
+    source: str | None = field(default=None, compare=False)
+    actor: str | None = field(default=None, compare=False)
 
     def more(self, **signals: float) -> Recollection:
         """The same with further signals, which add to its score."""

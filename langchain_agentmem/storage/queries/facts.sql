@@ -10,7 +10,7 @@ visible as (
     ))
 )
 select coalesce(r.origin, r.id) as number, r.branch_id, r.kind, r.key, r.label, r.importance, r.expires_at, r.extra,
-    r.created_at, r.written_at,
+    r.created_at, r.written_at, r.source, r.actor, null as thread,
 -- include: nothing
     as body
 from visible r

@@ -125,7 +125,19 @@ x.deleted = 0 and (cast(:label as text) is null or x.label = :label)
 -- fragment: kept
 -- What is told of a row r.
 coalesce(r.origin, r.id) as number, r.branch_id, r.kind, r.key, r.label, r.importance, r.expires_at, r.extra,
-    r.created_at, r.written_at, c.body
+    r.created_at, r.written_at, r.source, r.actor, c.body, (
+-- include: writer
+    ) as thread
+
+-- fragment: writer
+-- The thread that wrote the row r, also while it is not committed; null for a branch.
+select coalesce(
+    (select a.name from author a where a.id = r.author_id),
+    (
+        select t.name from memory_group g join thread t on t.id = g.thread_id
+        where g.id = r.group_id and r.author_id is null
+    )
+)
 
 -- fragment: held
 -- Whether somebody stands where the row m can be seen: a checkpoint, a fork, or a subgraph; or where a copy of it can, which
@@ -1026,8 +1038,9 @@ select distinct branch_id as id from memory where origin in (
 -- name: remembered
 -- Rows as a search finds them, with where they stand.
 select m.id, m.branch_id, m.until, m.deleted, m.key, m.kind, m.label, m.importance, m.expires_at, m.extra, m.created_at,
-    m.written_at, m.scope_id, c.body, b.kind as branch_kind, s.name, n.path
+    m.written_at, m.scope_id, m.source, m.actor, a.name as thread, c.body, b.kind as branch_kind, s.name, n.path
 from memory m
+left join author a on a.id = m.author_id
 join content c on c.id = m.content_id
 left join branch b on b.id = m.branch_id
 join search_series s on s.id = m.document_id / 4194304

@@ -1,0 +1,108 @@
+"""Everything that is remembered tells where it comes from: its source, who that is, and the thread that wrote it."""
+
+from __future__ import annotations
+
+from typing import Any, TypedDict
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage
+from langgraph.graph import START, MessagesState, StateGraph
+
+from langchain_agentmem import AgentMemory, apply, layer_tools, parse
+
+NS = ("users", "ada")
+
+
+class State(TypedDict):
+    n: int
+
+
+def at(thread):
+    return {"configurable": {"thread_id": thread, "agentmem_namespace": NS}}
+
+
+def run(memory, thread, act: Any):
+    def node(state, config):
+        act(config)
+        return {"n": 1}
+
+    built = StateGraph(State).add_node("node", node).add_edge(START, "node")
+    built.compile(checkpointer=memory.checkpointer).invoke({"n": 0}, at(thread))
+
+
+def told(thing):
+    return thing.thread_id, thing.source, thing.actor
+
+
+def use_tools(memory, config):
+    tools = {tool.name: tool for tool in layer_tools(memory)}
+    tools["mem_core_set"].invoke({"key": "city", "value": "Lisbon"}, config)
+    tools["mem_recall_append"].invoke({"kind": "note", "content": "a note"}, config)
+    tools["mem_archival_write"].invoke({"content": "a record"}, config)
+
+
+def test_what_a_tool_wrote_is_of_the_model_and_of_the_thread_whoever_looks(memory):
+    seen = []
+
+    def act(config):
+        use_tools(memory, config)
+        seen.extend(map(told, memory.layers().core.entries()))  # it is not committed yet
+
+    run(memory, "t", act)
+    assert seen == [("t", "model", "mem_core_set")]
+    for layers in (memory.layers(namespace=NS), memory.layers(at("u")), memory.layers(at("t"))):
+        assert list(map(told, layers.core.entries())) == [("t", "model", "mem_core_set")]
+        assert list(map(told, layers.recall.recent())) == [("t", "model", "mem_recall_append")]
+        assert list(map(told, layers.archival.all())) == [("t", "model", "mem_archival_write")]
+    found = {each.kind: told(each) for each in memory.search("note record", namespace=NS)}
+    assert found == {"event": ("t", "model", "mem_recall_append"), "record": ("t", "model", "mem_archival_write")}
+
+
+async def test_so_is_what_it_wrote_awaited(memory):
+    async def node(state, config):
+        tools = {tool.name: tool for tool in layer_tools(memory)}
+        await tools["mem_archival_write"].ainvoke({"content": "a record"}, config)
+        return {"n": 1}
+
+    built = StateGraph(State).add_node("node", node).add_edge(START, "node")
+    await built.compile(checkpointer=memory.checkpointer).ainvoke({"n": 0}, at("t"))
+    assert list(map(told, memory.layers(namespace=NS).archival.all())) == [("t", "model", "mem_archival_write")]
+
+
+def test_what_code_wrote_says_so_by_nobody_and_main_by_no_thread(memory):
+    memory.layers(namespace=NS).core.set("city", "Lisbon")
+    run(memory, "t", lambda config: memory.layers(config).core.set("pet", "cat"))
+    assert list(map(told, memory.layers(namespace=NS).core.entries())) == [(None, None, None), ("t", None, None)]
+
+
+def test_what_a_model_wrote_in_its_reply_is_its_own(memory):
+    layers = memory.layers(namespace=NS)
+    reply = '<memory_update>{"mem_core_set": {"key": "city", "value": "Lisbon"}}</memory_update>'
+    apply(parse(reply), layers)
+    assert [told(each)[1] for each in layers.core.entries()] == ["model"]
+
+
+@pytest.mark.parametrize(("role", "source"), [("user", "user"), ("assistant", "model"), ("tool", "tool"), ("x", None)])
+def test_a_fact_is_from_whoever_says_it(memory, role, source):
+    memory.facts(namespace=NS).add_fact(role, "Ada", "lives in", "Lisbon")
+    assert [told(each) for each in memory.search("Lisbon", namespace=NS)] == [(None, source, None)]
+
+
+def test_a_message_is_from_whoever_said_it(memory):
+    built = StateGraph(MessagesState).add_node("node", lambda _: {"messages": [AIMessage("a heron, I think")]})
+    graph = built.add_edge(START, "node").compile(checkpointer=memory.checkpointer)
+    graph.invoke({"messages": [HumanMessage("is that a heron?", name="Ada")]}, at("t"))
+    found = {told(each) for each in memory.search("heron", namespace=NS)}
+    assert found == {("t", "user", "Ada"), ("t", "model", None)}
+
+
+def test_it_survives_a_fold_an_export_and_a_copy(memory, new_database, tmp_path):
+    run(memory, "t", lambda config: use_tools(memory, config))
+    memory.checkpointer.copy_thread("t", "copy")
+    memory.within(NS).checkpointer.delete_thread("t")
+    expected = [("t", "model", "mem_core_set")]
+    assert list(map(told, memory.layers(namespace=NS).core.entries())) == expected
+    memory.export(tmp_path / "all.jsonl")
+    with AgentMemory(new_database("sqlite")) as other:
+        other.import_(tmp_path / "all.jsonl")
+        assert list(map(told, other.layers(namespace=NS).core.entries())) == expected
