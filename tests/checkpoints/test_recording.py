@@ -15,7 +15,7 @@ from langgraph.graph.message import REMOVE_ALL_MESSAGES, _messages_delta_reducer
 
 from langchain_agentmem import AgentMemory, AgentMemorySaver
 from langchain_agentmem.base.events import MessagesStored
-from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.errors import InvalidInput, MessageError
 from langchain_agentmem.messages.message_marks import Summary, injected, summary_message
 
 from .graphs import at
@@ -291,6 +291,14 @@ class TestWhoeverRecords:
             say(graph, text)
         assert said(memory) == ["apples", "re-apples", "pears", "re-pears"]
         assert memory.stats()["messages"] == 4
+
+    def test_what_somebody_writes_afterwards_is_the_same_message_too(self, memory, graph):
+        say(graph, "apples")
+        chat = memory.conversation("t")
+        chat.add({"role": "user", "content": "apples", "message_id": "apples", "name": "Ada"})
+        assert said(memory) == ["apples", "re-apples"]
+        with pytest.raises(MessageError, match="other content"):
+            chat.add({"role": "user", "content": "pears", "message_id": "apples"})
 
     def test_what_somebody_wrote_first_is_the_same_message(self, memory, graph):
         memory.conversation("t").add_message(HumanMessage("apples", id="apples"))
