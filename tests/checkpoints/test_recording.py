@@ -245,6 +245,12 @@ class TestWhatLeaves:
         assert said(memory) == ["re-apples", "pears", "re-pears"]
         assert memory.verify().ok
 
+    def test_a_conversation_by_hand_stays_away_when_the_state_has_another_version_of_it(self, memory, graph):
+        say(graph, "apples")
+        memory.conversation("t").remove_by_id("apples")
+        graph.update_state(at(), {"messages": [HumanMessage("apples and pears", id="apples")]})
+        assert said(memory) == ["re-apples"]
+
     def test_what_was_edited_by_hand_stays_edited(self, memory, graph):
         say(graph, "apples")
         memory.conversation("t").update("apples", content="quinces")
