@@ -539,7 +539,7 @@ def _fresh(branch: int, entries: Sequence[LogEntry]) -> Steps[list[LogEntry]]:
         elif known[entry.key] != _identity(entry):
             # What was edited since is here all the same: a step that is run again repeats its first words.
             earlier = yield query.versions(branch=branch, key=entry.key)
-            if not any(says_the_same(_stored(row), entry) for row in earlier):
+            if not any(says_the_same(_stored(row), entry) or _is_recorded(row, entry) for row in earlier):
                 raise taken(entry.key)
     return fresh
 
@@ -679,6 +679,11 @@ def says_the_same(old: Stored, entry: LogEntry) -> bool:
     alike = old.body == entry.body or (entry.kind != ROUND and same_body(old.body, entry.body))
     beside = (entry.kind, entry.attachments, entry.recipient, entry.round_key)
     return alike and (old.kind, old.attachments, old.recipient, old.round_key) == beside
+
+
+def _is_recorded(row: Any, entry: LogEntry) -> bool:
+    """Whether a checkpoint brought what somebody writes by hand: the same text, said by the same."""
+    return bool(row["follows"]) and (body_text(bytes(row["body"])), row["role"]) == (entry.text, entry.role)
 
 
 def _row_identity(row: Any) -> tuple[Any, ...]:

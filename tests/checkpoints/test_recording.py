@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from typing import Annotated, TypedDict
 
 import pytest
@@ -15,7 +16,7 @@ from langgraph.graph.message import REMOVE_ALL_MESSAGES, _messages_delta_reducer
 
 from langchain_agentmem import AgentMemory, AgentMemorySaver
 from langchain_agentmem.base.events import MessagesStored
-from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.errors import InvalidInput, MessageError
 from langchain_agentmem.messages.message_marks import Summary, injected, summary_message
 
 from .graphs import at
@@ -245,6 +246,12 @@ class TestWhatLeaves:
         assert said(memory) == ["re-apples", "pears", "re-pears"]
         assert memory.verify().ok
 
+    def test_a_conversation_by_hand_stays_away_when_the_state_has_another_version_of_it(self, memory, graph):
+        say(graph, "apples")
+        memory.conversation("t").remove_by_id("apples")
+        graph.update_state(at(), {"messages": [HumanMessage("apples and pears", id="apples")]})
+        assert said(memory) == ["re-apples"]
+
     def test_what_was_edited_by_hand_stays_edited(self, memory, graph):
         say(graph, "apples")
         memory.conversation("t").update("apples", content="quinces")
@@ -291,6 +298,14 @@ class TestWhoeverRecords:
             say(graph, text)
         assert said(memory) == ["apples", "re-apples", "pears", "re-pears"]
         assert memory.stats()["messages"] == 4
+
+    def test_what_somebody_writes_afterwards_is_the_same_message_too(self, memory, graph):
+        say(graph, "apples")
+        chat = memory.conversation("t")
+        chat.add({"role": "user", "content": "apples", "message_id": "apples", "name": "Ada"})
+        assert said(memory) == ["apples", "re-apples"]
+        with pytest.raises(MessageError, match="other content"):
+            chat.add({"role": "user", "content": "pears", "message_id": "apples"})
 
     def test_what_somebody_wrote_first_is_the_same_message(self, memory, graph):
         memory.conversation("t").add_message(HumanMessage("apples", id="apples"))
@@ -374,3 +389,60 @@ class TestElsewhere:
     def test_the_text_is_stored_once_for_checkpoint_and_conversation(self, memory, graph):
         graph.update_state(at(), {"messages": [ToolMessage("apples " * 500, tool_call_id="c", id="tool")]})
         assert memory.stats()["contents"] == 1
+
+
+WORDS = ("apples", "pears", "plums", "figs", "quinces")
+
+
+def led_to(saver, config):
+    """What the messages on the line of a thread's newest checkpoint say last, by id, as its states tell it."""
+    every = {each.config["configurable"]["checkpoint_id"]: each for each in saver.list(config)}
+    line, name = [], max(every, default=None)
+    while name in every:
+        line.append(every[name])
+        parent = every[name].parent_config
+        name = None if parent is None else parent["configurable"]["checkpoint_id"]
+    says = {}
+    for each in reversed(line):
+        says.update((m.id, m.text) for m in each.checkpoint["channel_values"].get("messages", ()))
+    return says
+
+
+def play(memory, graph, chance, configs):
+    """One thing that happens to one of some threads, at its newest or at an earlier checkpoint."""
+    config = chance.choice(configs)
+    states = list(graph.get_state_history(config))
+    point = chance.choice(states).config if states and chance.random() < 0.4 else config
+    key = f"m{chance.randrange(40)}"
+    message = HumanMessage(f"{chance.choice(WORDS)} {key} {chance.randrange(1000)}", id=key)
+    what = chance.choice(["say", "say", "write", "remove", "copy"])
+    if what == "say":
+        graph.invoke({"messages": [message]}, point, durability=chance.choice(["sync", "async", "exit"]))
+    elif what == "write":
+        graph.update_state(point, {"messages": [message]})
+    elif what == "remove":
+        there = [m.id for m in graph.get_state(point).values.get("messages", ())]
+        if there:
+            graph.update_state(point, {"messages": [RemoveMessage(chance.choice(there))]})
+    elif states:
+        graph.update_state(point, None, "__copy__")
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_what_is_found_is_what_led_to_the_newest_states(memory, graph, seed):
+    chance = random.Random(seed)
+    configs = [
+        {"configurable": {"thread_id": name, "agentmem_namespace": ("ada",)}} for name in ("one", "two", "three")
+    ]
+    for _ in range(25):
+        play(memory, graph, chance, configs)
+        says = [led_to(memory.checkpointer, config) for config in configs]
+        for config, own in zip(configs, says, strict=True):
+            assert set(said(memory, config["configurable"]["thread_id"], ("ada",))) == set(own)
+            hits = memory.search(" ".join(WORDS), config=config, limit=1000, kinds=["message"])
+            assert {(hit.conversation_id, hit.id, hit.text) for hit in hits} == {
+                (other["configurable"]["thread_id"], *each)
+                for other, theirs in zip(configs, says, strict=True)
+                for each in theirs.items()
+            }
+    assert memory.verify().problems == ()

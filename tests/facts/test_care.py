@@ -129,7 +129,7 @@ DAMAGE = CASES["damage"]
 class TestVerifying:
     def test_nothing_is_wrong_with_what_was_done_to_facts(self, filled):
         assert filled.verify().problems == ()
-        say(filled, "t", "Maya lives in Oslo").clear()
+        filled.conversation("t").clear()
         filled.conversation("chat", NS).clear()
         filled.erase(thread_id="t")
         assert filled.verify().problems == ()
@@ -162,7 +162,7 @@ class TestMoving:
         another.import_(exported)
         for memory in (filled, another):
             memory.conversation("chat", NS).remove_by_id("c")
-            say(memory, "t", "Maya lives in Oslo").remove_by_id("Maya lives in Oslo")
+            memory.conversation("t").remove_by_id("Maya lives in Oslo")
             say(memory, "t", "Oslo").remove_by_id("Oslo")
             memory.facts("user", NS).remove_by_id("said")
         assert shown(another) == shown(filled)

@@ -373,8 +373,6 @@ class TestThreads:
         graph.invoke({"messages": [HumanMessage("Ben likes rice indeed", id="rice")]}, early)
         memory.checkpointer.copy_thread("t", "copy")
         chat = memory.conversation("t")
-        for message in ("Maya lives in Oslo", "rice"):
-            chat.add(message_of(message, message))
         points = [each.config for thread in ("t", "copy") for each in memory.checkpointer.list(at(thread))]
         before = [objects(memory, point) for point in points]
         assert {"Oslo", "rice", "Rome", "figs"} == set().union(*before)

@@ -116,7 +116,7 @@ where n.path = :path and b.kind = :kind and b.name = :name and slot.replaces is 
 -- name: versions
 -- Every version of one message, oldest first.
 select slot.id as slot, v.id, v.kind, v.key, v.role, v.sender, v.recipient, v.round_key,
-    v.created_at, v.written_at, c.hash as content_hash, a.hash as attachments_hash, c.body, a.body as attachments
+    v.created_at, v.written_at, c.hash as content_hash, a.hash as attachments_hash, c.body, a.body as attachments, v.follows
 from entry slot
 join entry v on v.id = slot.id or v.replaces = slot.id
 join content c on c.id = v.content_id
