@@ -57,6 +57,7 @@ if TYPE_CHECKING:
         MessageUpdated,
         StepFinished,
         StepStarted,
+        ThreadMoved,
     )
     from langchain_agentmem.base.fencing import harmless
     from langchain_agentmem.base.redaction import SecretPattern, patterns_with, redact, redact_value
@@ -215,6 +216,7 @@ _HOMES = {
     "Source": "facts.fact",
     "StepFinished": "base.events",
     "StepStarted": "base.events",
+    "ThreadMoved": "base.events",
     "StorageError": "errors",
     "Tally": "experiences.experience_part",
     "TokenCounter": "language_models.tokens",
@@ -318,6 +320,7 @@ __all__ = [
     "StepStarted",
     "StorageError",
     "Tally",
+    "ThreadMoved",
     "TokenCounter",
     "ToolCallMsg",
     "Update",

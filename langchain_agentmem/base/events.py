@@ -357,6 +357,14 @@ class ConversationErased(MemoryEvent):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class ThreadMoved(MemoryEvent):
+    """A thread of the root is in a namespace from now on, with its conversation and what it remembers."""
+
+    namespace: tuple[str, ...]
+    conversation_id: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class MemoryResetEvent(MemoryEvent):
     """An agent's memory was cleared, so plans made from it are stale."""
 

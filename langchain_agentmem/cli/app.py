@@ -178,7 +178,8 @@ def reasons(why: Why) -> str:
 
 
 app.command()(demo)
-for looking in (threads, show, search, branches, diff, facts):
+app.add_typer(threads)
+for looking in (show, search, branches, diff, facts):
     app.command()(looking)
 app.add_typer(audit)
 app.add_typer(experiences)

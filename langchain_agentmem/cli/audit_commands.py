@@ -14,11 +14,13 @@ import typer
 from langchain_agentmem.agent_memory import AgentMemory
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.cli.console import (
-    DATABASE_VARIABLE,
     AsJson,
+    Database,
+    FirstDatabase,
     Most,
     Screen,
     count,
+    database_given,
     existing,
     named,
     namespace_named,
@@ -35,15 +37,6 @@ if TYPE_CHECKING:
 
 audit = typer.Typer(name="audit", help="Every prompt and reply.", rich_markup_mode=None)
 
-Database = Annotated[
-    str | None, typer.Option("--database", metavar="PATH", help="The database: a path or a postgresql:// URL.")
-]
-FirstDatabase = Annotated[
-    str | None,
-    typer.Option(
-        "--database", metavar="PATH", envvar=DATABASE_VARIABLE, help="The database: a path or a postgresql:// URL."
-    ),
-]
 Namespace = Annotated[str | None, typer.Option("--namespace", metavar="A/B", help="The namespace. Default: the root.")]
 Conversation = Annotated[str | None, typer.Option(metavar="ID", help="Only this conversation. Default: all.")]
 File = Annotated[str, typer.Argument(help="The file, such as agent_memory.json.")]
@@ -295,9 +288,8 @@ def _report(given: _Given, timezone: str, *, as_json: bool) -> None:
 
 @contextmanager
 def _opened(given: _Given, *, make: bool = False) -> Iterator[tuple[AgentMemory, tuple[str, ...]]]:
-    if given.database is None:
-        raise InvalidInput(f"Which database? Name it with --database PATH, or in {DATABASE_VARIABLE}.")
-    with AgentMemory(given.database) if make else existing(given.database) as memory:
+    database = database_given(given.database)
+    with AgentMemory(database) if make else existing(database) as memory:
         yield memory, namespace_named(given.namespace or "")
 
 

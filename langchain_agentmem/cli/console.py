@@ -59,6 +59,15 @@ Existing = Annotated[
         "--database", metavar="PATH", envvar=DATABASE_VARIABLE, help="The database: a path or a postgresql:// URL."
     ),
 ]
+FirstDatabase = Annotated[
+    str | None,
+    typer.Option(
+        "--database", metavar="PATH", envvar=DATABASE_VARIABLE, help="The database: a path or a postgresql:// URL."
+    ),
+]
+Database = Annotated[
+    str | None, typer.Option("--database", metavar="PATH", help="The database: a path or a postgresql:// URL.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Within = Annotated[
     str, typer.Option("--namespace", metavar="A/B", help="Only this namespace and all below it. Default: everything.")
@@ -70,6 +79,17 @@ Whose = Annotated[
 Most = Annotated[
     int | None, typer.Option("--limit", min=1, metavar="N", help="Print at most so many. Default: 50, and in JSON all.")
 ]
+
+
+def database_given(database: str | None) -> str:
+    """The database that a command or the one before it names.
+
+    Raises:
+        InvalidInput: Neither does.
+    """
+    if database is None:
+        raise InvalidInput(f"Which database? Name it with --database PATH, or in {DATABASE_VARIABLE}.")
+    return database
 
 
 def existing(database: str) -> AgentMemory:

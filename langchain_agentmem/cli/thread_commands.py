@@ -14,7 +14,9 @@ from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.cli.console import (
     LIMIT,
     AsJson,
+    Database,
     Existing,
+    FirstDatabase,
     Most,
     Screen,
     Whose,
@@ -23,6 +25,7 @@ from langchain_agentmem.cli.console import (
     checkpoint_at,
     config_of,
     count,
+    database_given,
     existing,
     messages_in,
     minute,
@@ -68,9 +71,14 @@ class StateMessage(NamedTuple):
     step: int | None = None
 
 
-def threads(
+threads = typer.Typer(name="threads", rich_markup_mode=None)
+
+
+@threads.callback(invoke_without_command=True)
+def listed(
     *,
-    database: Existing,
+    context: typer.Context,
+    database: FirstDatabase = None,
     namespace: Within = "",
     limit: Most = None,
     as_json: AsJson = False,
@@ -81,7 +89,10 @@ def threads(
 
     JSON: a list of objects with namespace, thread_id, checkpoints, forks, checkpoint_id, messages, bytes, changed_at.
     """
-    with existing(database) as memory:
+    if context.invoked_subcommand is not None:
+        context.obj = database
+        return
+    with existing(database_given(database)) as memory:
         found = memory.threads(namespace_named(namespace), limit=limit or (None if as_json else LIMIT))
     if as_json:
         print_json(found.threads)
@@ -108,6 +119,30 @@ def threads(
         right=_NUMBERS,
     )
     screen.more(len(found.threads), found.total)
+
+
+@threads.command()
+def move(
+    *,
+    context: typer.Context,
+    thread: Annotated[str, typer.Argument(metavar="ID", help="A thread of the root, or a conversation.")],
+    namespace: Annotated[str, typer.Argument(metavar="A/B", help="Where to.")],
+    database: Database = None,
+    as_json: AsJson = False,
+) -> None:
+    """Move a thread of the root into a namespace.
+
+    Its checkpoints, its conversation and what it remembers go along; the other threads of the namespace see that from
+    then on. The audit trail stays as it was written.
+
+    JSON: an object with namespace, thread_id.
+    """
+    with existing(database_given(database or context.obj)) as memory:
+        memory.adopt(thread, namespace_named(namespace))
+    if as_json:
+        print_json({"namespace": namespace_named(namespace), "thread_id": thread})
+        return
+    Screen().line(f"{thread} is in {named(namespace_named(namespace))}.")
 
 
 def show(

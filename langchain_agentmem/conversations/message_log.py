@@ -338,6 +338,32 @@ def forget(at: Address) -> Steps[None]:
 # -- reading -------------------------------------------------------------------------------------------------------
 
 
+def move(at: Address, path: str, *, tail: int) -> Steps[bool]:
+    """Move a conversation into another namespace, with what is known of its contexts.
+
+    Args:
+        at: The conversation.
+        path: The path of the namespace, which is there.
+        tail: How many documents may wait for the index.
+
+    Returns:
+        Whether there is such a conversation.
+
+    Raises:
+        InvalidInput: There is one of its name already.
+    """
+    if (yield from find(Address(path, at.name))) is not None:
+        raise InvalidInput(f"There is a conversation {safe_repr(at.name)} in {namespace_of(path)!r} already.")
+    found = yield from locked(at)
+    if found is None:
+        return False
+    yield query.move_branch(branch=found[0], path=path)
+    while page := (yield query.documents_said(branch=found[0], limit=search_index.REBUILD_BATCH)):
+        yield from search_index.move(page, path, query.renumber_entry, tail=tail)
+    yield from search_index.close(at.path, MESSAGE, at.name)
+    return True
+
+
 def at_index(at: Address, idx: int) -> Steps[Stored | None]:
     """The message at an index, counted from the end where it is negative; the conversation is locked for a write."""
     yield from locked(at)

@@ -39,7 +39,7 @@ FOREVER = 2**62
 """Where a row ends that nothing has followed."""
 SHARED = (CORE, EVENT, RECORD, FACT, FORMER, "fact_rule", "message")
 """The kinds that threads of a scope show each other."""
-FINDABLE = ("event", "fact", "fact_text", "record", "thread_item", "thread_post")
+FINDABLE = ("event", "fact", "fact_text", "record", "thread_item", "thread_post", "thread_round")
 """The kinds that a search finds."""
 SAID = "said"
 """What an event does by which something is told of: it names the message that says so."""

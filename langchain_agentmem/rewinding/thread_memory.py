@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from langchain_agentmem.base.namespaces import Scopes, configurable_of, path_of, running_config
+from langchain_agentmem.base.namespaces import Scopes, configurable_of, namespace_of, path_of, running_config
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import BranchMoved, InvalidInput
 from langchain_agentmem.rewinding import memory_rows, sealing
@@ -20,6 +20,7 @@ from langchain_agentmem.rewinding.branches import MAIN, BranchAt, Standpoint, br
 from langchain_agentmem.rewinding.graph_runs import Runs, Spot, runs_of, thread_of
 from langchain_agentmem.rewinding.memory_rows import FOREVER, Place, View, groups_of
 from langchain_agentmem.rewinding.sealing import STALE, drop_group
+from langchain_agentmem.search import search_index
 from langchain_agentmem.storage import Steps, query
 from langchain_agentmem.storage.database import Database
 from langchain_agentmem.storage.part import all_parts
@@ -214,6 +215,49 @@ def copy(source: ThreadAt, target: str, *, now: int) -> Steps[None]:
             yield query.copy_places(source=thread.id, target=other.id)
             yield query.copy_finished(source=thread.id, target=other.id)
             yield from sealing.move_marks(other.id, before, (yield from head_of(other.id)), now)
+
+
+def move(at: ThreadAt, path: str, *, tail: int) -> Steps[bool]:
+    """Move a thread into another namespace with its checkpoints and what it remembers, which counts there from then on.
+
+    Args:
+        at: The thread; the empty path stands for the root.
+        path: The path of the namespace, which is there.
+        tail: How many documents may wait for the index.
+
+    Returns:
+        Whether there is such a thread.
+
+    Raises:
+        InvalidInput: There is one of its id already, or it shares what it remembers with a copy.
+    """
+    if (yield from find(ThreadAt(path, at.name), exact=True)) is not None:
+        raise InvalidInput(f"There is a thread {safe_repr(at.name)} in {namespace_of(path)!r} already.")
+    thread = yield from find(at, exact=True)
+    if thread is None:
+        return False
+    yield query.hold_thread(thread=thread.id)
+    yield from sealing.author_of(thread.id)
+    rows = yield query.places_of_thread(thread=thread.id)
+    ids, more = "[]", [row["id"] for row in rows]
+    while more:
+        rows = yield query.branches_before(ids=json.dumps(sorted({*json.loads(ids), *more})))
+        ids = json.dumps(sorted(row["id"] for row in rows))
+        rows = yield query.branches_of_originals(ids=ids)
+        more = sorted({row["id"] for row in rows} - {*json.loads(ids)})
+    if (yield query.held_elsewhere(thread=thread.id, ids=ids)):
+        raise InvalidInput(
+            f"The thread {safe_repr(at.name)} shares what it remembers with a copy of it, or with the branch it was "
+            "forked from. They stay in one namespace: delete one of them first."
+        )
+    yield query.move_thread(thread=thread.id, path=path)
+    for branch in json.loads(ids):
+        yield query.move_branch(branch=branch, path=path)
+        yield query.move_memory(branch=branch, path=path)
+    yield query.move_authors(thread=thread.id, path=path, ids=ids)
+    while page := (yield query.documents_remembered(thread=thread.id, path=path, ids=ids, limit=BATCH)):
+        yield from search_index.move(page, path, query.renumber_memory, tail=tail)
+    return True
 
 
 def delete(

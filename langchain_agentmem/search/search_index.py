@@ -15,6 +15,7 @@ enter the index together. A search looks through those that wait as well.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
 from typing import Any, NamedTuple
 from zlib import crc32
 
@@ -24,6 +25,7 @@ from langchain_agentmem.search import analysis
 from langchain_agentmem.storage import Engine, Steps, query
 from langchain_agentmem.storage.part import Part, TextsOf, all_parts
 from langchain_agentmem.storage.queries import Query
+from langchain_agentmem.storage.steps import Row
 
 PLACE_BITS = 22
 SERIES_BITS = 15
@@ -162,6 +164,36 @@ def remove(documents: Iterable[tuple[int, str]]) -> Steps[None]:
         yield query.delete_document.many(ids)
         yield query.delete_waiting.many(ids)
         yield query.vectors_removed()
+
+
+def move(documents: Sequence[Row], path: str, renumber: Query, *, tail: int) -> Steps[None]:
+    """Have documents stand in another namespace, in series of the same kinds and names.
+
+    Args:
+        documents: With "id", "owner", "created_at", "role", and "kind" and "name" of the series, in their order.
+        path: The other namespace; made if need be.
+        renumber: Writes the number of a document, as `id`, into the row `owner`.
+        tail: How many may wait for the index, 0 for none.
+    """
+    for (kind, name), rows in groupby(sorted(documents, key=_series_of), key=_series_of):
+        mine = list(rows)
+        found = yield from all_parts().texts[kind]([row["owner"] for row in mine])
+        texts = ["\n".join(found.get(row["owner"], ())) for row in mine]
+        each = [
+            IndexedDocument(text, row["created_at"], role=row["role"]) for row, text in zip(mine, texts, strict=True)
+        ]
+        placed = yield from places(Series(path, kind, name), each)
+        yield from write(placed, [row["owner"] for row in mine], tail=tail)
+        moved = list(zip(placed.numbers, mine, texts, strict=True))
+        numbers = [{"id": number, "old": row["id"]} for number, row, _ in moved]
+        yield query.same_speaker.many(numbers)
+        yield query.same_speakers.many(numbers)
+        yield renumber.many([{"id": number, "owner": row["owner"]} for number, row, _ in moved])
+        yield from remove([(row["id"], text) for _, row, text in moved])
+
+
+def _series_of(row: Row) -> tuple[str, str]:
+    return row["kind"], row["name"]
 
 
 def close(path: str, kind: str, name: str | None = None) -> Steps[None]:

@@ -13,9 +13,13 @@ from functools import partial
 
 from langchain_agentmem.base.namespaces import id_of, path_of, range_of
 from langchain_agentmem.base.safe_repr import safe_repr
+from langchain_agentmem.conversations import message_log
+from langchain_agentmem.conversations.message_log import Address
 from langchain_agentmem.errors import AgentMemoryError, InvalidInput, MemoryClosed
+from langchain_agentmem.rewinding import memory_rows, thread_memory
 from langchain_agentmem.storage import Engine, Operation, Steps, database, jobs, queries, query
 from langchain_agentmem.storage.part import Erasure, all_parts
+from langchain_agentmem.threads.thread_lines import ThreadAt
 
 PAGE = 100
 
@@ -184,3 +188,22 @@ def erase(
     if is_everything(namespace=namespace, thread_id=thread_id, conversation_id=conversation_id):
         yield from database.forget()
     return EraseReport(**erasure.removed), erasure.conversations
+
+
+def adopt(name: str, path: str, *, tail: int) -> Steps[None]:
+    """Move a thread of the root, or a conversation, into a namespace with everything that belongs to it.
+
+    Args:
+        name: Its id.
+        path: The path of the namespace.
+        tail: How many documents may wait for the index.
+
+    Raises:
+        InvalidInput: There is none, the namespace has one of the id, or it shares what it remembers with a copy.
+    """
+    yield query.create_namespace(path=path)
+    thread = yield from thread_memory.move(ThreadAt("", name), path, tail=tail)
+    conversation = yield from message_log.move(Address("", name), path, tail=tail)
+    if not thread and not conversation:
+        raise InvalidInput(f"There is no thread or conversation {safe_repr(name)} in the root.")
+    yield from memory_rows.close("")

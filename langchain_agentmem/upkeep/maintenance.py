@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from langchain_agentmem.base.clock import time_given
-from langchain_agentmem.base.events import ConversationErased, MemoryEvent, MessagesStored, listener_given
+from langchain_agentmem.base.events import ConversationErased, MemoryEvent, MessagesStored, ThreadMoved, listener_given
 from langchain_agentmem.base.files import path_of_file
-from langchain_agentmem.base.namespaces import Namespace, namespace_of, range_of
+from langchain_agentmem.base.namespaces import Namespace, id_of, namespace_of, path_of, range_of
 from langchain_agentmem.conversations import message_log
 from langchain_agentmem.conversations.message_log import ListedConversation
 from langchain_agentmem.conversations.persistence import checked_retention
@@ -321,7 +321,31 @@ class Maintenance:
 
     import_, aimport_ = both(import__work)
 
-    # -- what goes, and what waits -------------------------------------------------------------------------------
+    # -- what moves, goes and waits -------------------------------------------------------------------------------
+
+    def adopt_work(self, thread_id: str, namespace: Sequence[str]) -> Work[None]:
+        """Move a thread of the root into a namespace, where other threads see from then on what it remembers.
+
+        Its checkpoints, what it remembers and the conversation of its id go along, in one transaction. What was said of
+        it stays where it was said: the audit trail, and what is known of experiences. Nothing of the thread should run.
+
+        Args:
+            thread_id: The thread, or a conversation that has none.
+            namespace: Where to. It is made if need be.
+
+        Raises:
+            InvalidInput: The root has no such thread, the namespace has one, or a copy shares what it remembers.
+        """
+        given = {"thread_id": thread_id, "namespace": namespace}
+        name, path = id_of(thread_id, "thread"), path_of(namespace)
+        if not path:
+            raise InvalidInput("A thread of the root is there already: name another namespace.")
+        make = partial(integrity.adopt, name, path, tail=self.database.tail)
+        yield Run("care.adopt", make, write=True, inputs=lambda: given)
+        self._let_go(())
+        self._tell(ThreadMoved, path, name)
+
+    adopt, aadopt = both(adopt_work)
 
     def erase_work(
         self,

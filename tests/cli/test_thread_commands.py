@@ -175,6 +175,19 @@ class TestThreads:
         ]
         assert rows[1].endswith(newest)
 
+    def test_one_of_the_root_moves_into_a_namespace(self, lines, told, refused, tmp_path):
+        path = str(tmp_path / "older.db")
+        with AgentMemory(path) as memory:
+            for name in ("monday", "tuesday"):
+                memory.conversation(name).add(Message(role="user", content="a heron", message_id="m"))
+        assert lines("threads", "--database", path, "move", "monday", "users/ada") == ["monday is in users/ada."]
+        moved = told("threads", "move", "tuesday", "users/ada", "--database", path)
+        assert moved == {"namespace": ["users", "ada"], "thread_id": "tuesday"}
+        assert {tuple(each["namespace"]) for each in told("threads", "--database", path)} == {("users", "ada")}
+        again = refused("threads", "move", "monday", "users/ada", "--database", path)
+        assert again == "There is a conversation 'monday' in ('users', 'ada') already."
+        assert "'nobody' in the root" in refused("threads", "move", "nobody", "users/ada")
+
     def test_a_namespace_a_limit_and_how_many_more_there_are(self, lines, told):
         assert [each["thread_id"] for each in told("threads", "--namespace", "ada")] == ["trip"]
         assert lines("threads", "--limit", "1")[-1] == "… and 1 more: --limit 2"

@@ -13,7 +13,7 @@ import pytest
 from langgraph.graph import START, StateGraph
 from langgraph.types import Command, interrupt
 
-from langchain_agentmem import AgentMemory
+from langchain_agentmem import AgentMemory, ThreadMoved
 from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput
 from langchain_agentmem.layers.layer import LayersConfig
 from tests.upkeep.test_integrity import stored_bytes
@@ -394,6 +394,106 @@ class TestErasing:
         raw(filled, DAMAGE[damage][0])
         filled.erase(namespace=())
         assert counted(filled) | {"contents": 0} == dict.fromkeys(MEMORIES, 0)
+
+
+def said_in(memory, namespace, *threads):
+    """What threads of a namespace show of their own, what the search finds there, and what "t" says."""
+    views = [memory.layers(at(thread, namespace), scope="thread").read() for thread in threads]
+    hits = memory.search("somebody said one two", namespace=namespace, limit=100)
+    said = memory.conversation("t", namespace=namespace).retrieve_all()
+    return views, {(each.kind, each.text) for each in hits}, said
+
+
+class TestAdopting:
+    @pytest.fixture
+    def older(self, memory):
+        """A thread of the root that has a fork and a conversation, beside another one."""
+        for said in ("one", "two, forget it"):
+            say(memory, said)
+        early = list(memory.checkpointer.list(at()))[9].config["configurable"]
+        say(memory, "on a fork", checkpoint_id=early["checkpoint_id"], checkpoint_ns="")
+        memory.conversation("t").add(role="user", content="somebody said one more thing", name="Ana")
+        say(memory, "three", "other")
+        return memory
+
+    def test_a_thread_is_as_it_was_and_others_of_the_namespace_see_what_it_taught(self, older):
+        checkpoints = [each.checkpoint["id"] for each in older.checkpointer.list(at())]
+        views, found, said = said_in(older, (), "t")
+        assert len(found) > 5
+        assert len(checkpoints) > 10
+        older.adopt("t", NS)
+        assert older.verify().problems == ()
+        assert [each.checkpoint["id"] for each in older.checkpointer.list(at(namespace=NS))] == checkpoints
+        assert said_in(older, NS, "t")[::2] == (views, said)
+        assert {each for each in found if "three" not in each[1]} <= said_in(older, NS, "t")[1]
+        say(older, "later", "new", NS)
+        core = older.layers(at("new", NS)).core.get()
+        assert {"about one", "about on a fork", "about later"} <= core.keys()
+        assert "about three" not in core
+
+    def test_the_root_has_nothing_of_it_left(self, older):
+        older.adopt("t", NS)
+        assert [each.namespace for each in older.threads(thread_id="t").threads] == [NS]
+        assert older.conversation("t").retrieve_all() == []
+        assert {text for _, text in said_in(older, ())[1]} & {"one", "Somebody said one"} == set()
+        older.erase(namespace=NS)
+        assert older.verify().problems == ()
+        assert older.layers(at("other")).core.get("last") == {"last": "three"}
+
+    def test_it_goes_on_rewinds_and_is_erased_there(self, older):
+        older.adopt("t", NS)
+        say(older, "later", namespace=NS)
+        early = list(older.checkpointer.list(at(namespace=NS)))[-2].config["configurable"]
+        assert "about later" in older.layers("main", NS).core.get()
+        say(older, "again", namespace=NS, checkpoint_id=early["checkpoint_id"], checkpoint_ns="")
+        assert "about later" not in older.layers("main", NS).core.get()
+        older.erase(thread_id="t")
+        assert older.layers("main", NS).core.get() == {}
+        assert older.verify().problems == ()
+
+    def test_who_speaks_is_known_there_too(self, older):
+        older.adopt("t", NS)
+        [first, *_] = older.search("what did Ana say", namespace=NS, kinds=["message"])
+        assert (first.text, first.namespace) == ("somebody said one more thing", NS)
+
+    def test_a_conversation_that_is_no_thread_moves_too(self, memory):
+        memory.conversation("c").add(role="user", content="hello")
+        memory.adopt("c", NS)
+        assert memory.conversation("c", namespace=NS).retrieve_all() == [{"role": "user", "content": "hello"}]
+        assert memory.conversation("c").retrieve_all() == []
+        assert memory.verify().problems == ()
+
+    async def test_the_awaited_twin_moves_it_and_the_hooks_are_told(self, url):
+        told = []
+        async with AgentMemory(url, hooks=[told.append]) as memory:
+            memory.conversation("c").add(role="user", content="hello")
+            await memory.aadopt("c", NS)
+            assert len(memory.conversation("c", namespace=NS)) == 1
+        moved = [each for each in told if isinstance(each, ThreadMoved)]
+        assert moved == [ThreadMoved(namespace=NS, conversation_id="c")]
+
+    def test_what_cannot_be_is_refused_and_nothing_moves(self, older):
+        say(older, "elsewhere", "other", NS)
+        for namespace in ((), NS):
+            older.conversation("c", namespace=namespace).add(role="user", content="hello")
+        older.checkpointer.copy_thread("t", "copy")
+        before = said_in(older, (), "t", "copy", "other"), said_in(older, NS, "other")
+        for thread, namespace, why in (
+            ("nobody", NS, "no thread or conversation 'nobody'"),
+            ("other", NS, "already"),
+            ("c", NS, "already"),
+            ("t", NS, "delete one of them"),
+            ("copy", NS, "delete one of them"),
+            ("t", (), "another namespace"),
+            ("", NS, "thread"),
+        ):
+            with pytest.raises(InvalidInput, match=why):
+                older.adopt(thread, namespace)
+        assert (said_in(older, (), "t", "copy", "other"), said_in(older, NS, "other")) == before
+        older.checkpointer.delete_thread("t")
+        older.adopt("copy", NS)
+        assert said_in(older, NS, "copy")[0] == before[0][0][1:2]
+        assert older.verify().problems == ()
 
 
 class TestMoving:

@@ -523,6 +523,75 @@ union all
 select 1 from line cross join branch_base b where b.branch_id = line.branch_id
 limit 1;
 
+-- name: branches_of_originals
+-- The branches on which the originals of copies lie that lie on some branches.
+select distinct o.branch_id as id from memory m join memory o on o.id = m.origin
+where o.branch_id is not null and m.branch_id in (
+-- include: ids
+    );
+
+-- name: held_elsewhere
+-- Whether something else than a thread needs what lies on some branches: another thread, a branch, or a copy.
+select 1 as found from place p join checkpoint_line l on l.id = p.line_id
+where l.thread_id <> :thread and p.branch_id in (
+-- include: ids
+    )
+union all
+select 1 from branch b where b.parent_id in (
+-- include: ids
+    ) and b.id not in (
+-- include: ids
+    )
+union all
+select 1 from branch_base s where s.base_id in (
+-- include: ids
+    ) and s.branch_id not in (
+-- include: ids
+    )
+union all
+select 1 from memory o join memory m on m.origin = o.id
+where o.branch_id in (
+-- include: ids
+    ) and m.branch_id not in (
+-- include: ids
+    )
+limit 1;
+
+-- name: documents_remembered
+-- The documents of what lies on some branches, and of what a thread wrote that lies nowhere, in other namespaces than one.
+select d.id, d.owner, d.created_at, d.role, c.kind, s.name
+from memory m
+join search_document d on d.id = m.document_id
+join search_series s on s.id = d.id >> 22
+join search_scope c on c.id = s.scope_id
+where (m.branch_id in (
+-- include: ids
+    ) or (m.branch_id is null and m.group_id in (select g.id from memory_group g where g.thread_id = :thread)))
+    and c.namespace_id <> (select id from namespace where path = :path)
+order by d.id
+limit cast(:limit as bigint);
+
+-- name: renumber_memory
+update memory set document_id = :id where id = :owner;
+
+-- name: move_thread
+update thread set namespace_id = (select id from namespace where path = :path) where id = :thread;
+
+-- name: move_memory
+update memory set scope_id = (select id from namespace where path = :path) where branch_id = :branch and scope_id is not null;
+
+-- name: move_authors
+-- A thread and those before it, who wrote nothing elsewhere, are authors of another namespace.
+update author set namespace_id = (select id from namespace where path = :path)
+where name is not null and (thread_id = :thread or id in (
+        select m.author_id from memory m where m.branch_id in (
+-- include: ids
+        )
+    ))
+    and not exists (
+        select 1 from memory m where m.author_id = author.id and m.scope_id <> (select id from namespace where path = :path)
+    );
+
 -- name: sealable
 -- Those of some groups that are there and do not lie on a line, the thread whose task wrote each that lies nowhere yet, and
 -- the thread under whose name a search finds them.
@@ -883,6 +952,13 @@ insert into finished_task (thread_id, task, ns, checkpoint, caller, groups, crea
 select cast(:target as bigint), task, ns, checkpoint, caller, groups, created_at
 from finished_task where thread_id = :source
 on conflict (thread_id, task) do nothing;
+
+-- name: places_of_thread
+-- The branches on which the checkpoints of a thread stand.
+select distinct p.branch_id as id
+from checkpoint_line l
+join place p on p.line_id = l.id
+where l.thread_id = :thread;
 
 -- name: branches_of_thread
 -- The branches on which the checkpoints of a thread stand, and those that it began.
