@@ -1,0 +1,197 @@
+"""What is left of a thread of a scope that is deleted, erased or pruned, and who still sees it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TypedDict
+
+import pytest
+from langgraph.graph import START, StateGraph
+
+from langchain_agentmem import AgentMemory, Message, Retention
+
+ADA = ("users", "ada")
+DELETIONS = {
+    "delete_thread": lambda saver, thread: saver.delete_thread(thread),
+    "adelete_thread": lambda saver, thread: asyncio.run(saver.adelete_thread(thread)),
+    "prune": lambda saver, thread: saver.prune([thread], strategy="delete"),
+    "aprune": lambda saver, thread: asyncio.run(saver.aprune([thread], strategy="delete")),
+}
+
+
+class State(TypedDict):
+    step: int
+
+
+def at(thread="t", **more):
+    return {"configurable": {"thread_id": thread, "user_id": "ada", **more}}
+
+
+def run(memory, work, thread="t", **more):
+    """Do something in a node of a thread of Ada's, with its layers and its facts."""
+
+    def node(state, config):
+        work(memory.layers(config), memory.facts(config))
+        return {"step": 1}
+
+    builder = StateGraph(State)
+    builder.add_node("node", node)
+    graph = builder.add_edge(START, "node").compile(checkpointer=memory.checkpointer)
+    graph.invoke({"step": 0}, at(thread, **more), durability="sync")
+
+
+def seen(memory, *threads):
+    """What threads and the outside see of Ada, by what it says."""
+    found = []
+    for view in [(at(thread),) for thread in threads] or [("main", ADA)]:
+        layers, facts = memory.layers(*view), memory.facts(*view)
+        found.append(
+            (
+                layers.core.get(),
+                sorted(each.content for each in layers.recall.recent(limit=None)),
+                sorted(each.content for each in layers.archival.all()),
+                sorted((each.subject, each.object) for each in facts.as_of()),
+            )
+        )
+    return found
+
+
+@pytest.fixture
+def memory(url):
+    with AgentMemory(url, namespace=("users", "{user_id}")) as memory:
+        yield memory
+        assert memory.verify().problems == ()
+
+
+def teach(memory):
+    """Main, a thread that changes and deletes what main said, and another one."""
+    main = memory.layers("main", ADA)
+    main.write(core={"home": "Turin", "pet": "cat", "name": "Ada"})
+
+    def first(layers, facts):
+        layers.core.set("home", "Lisbon")
+        layers.core.delete("pet")
+        layers.recall.append("moved", "to Lisbon")
+        layers.archival.write("Ada grows quinces")
+        facts.add_fact("user", "Ada", "lives in", "Lisbon", source="m1")
+
+    run(memory, first)
+    run(memory, lambda layers, facts: layers.core.set("name", "Ada Lovelace"), "other")
+    return memory
+
+
+class TestDeleting:
+    @pytest.mark.parametrize("way", DELETIONS)
+    def test_what_counted_is_kept_and_nobody_sees_a_difference(self, memory, way):
+        teach(memory)
+        before = seen(memory), seen(memory, "other", "new")
+        assert before[0][0][0] == {"home": "Lisbon", "name": "Ada Lovelace"}
+        assert before[0][0][1:] == (["to Lisbon"], ["Ada grows quinces"], [("Ada", "Lisbon")])
+        DELETIONS[way](memory.checkpointer, "t")
+        assert (seen(memory), seen(memory, "other", "new")) == before
+        assert memory.threads(ADA, thread_id="t").total == 0
+
+    def test_what_is_kept_is_as_old_as_it_was(self, memory):
+        teach(memory)
+        run(memory, lambda layers, facts: layers.core.set("home", "Porto"), "other")
+        memory.checkpointer.delete_thread("t")
+        assert seen(memory)[0][0] == {"home": "Porto", "name": "Ada Lovelace"}
+        memory.checkpointer.delete_thread("other")
+        assert seen(memory)[0][0] == {"home": "Porto", "name": "Ada Lovelace"}
+
+    def test_what_only_an_abandoned_line_showed_is_not_kept(self, memory):
+        run(memory, lambda layers, facts: layers.core.set("home", "Lisbon"))
+        first = next(iter(memory.checkpointer.list(at()))).config["configurable"]["checkpoint_id"]
+        run(memory, lambda layers, facts: layers.core.set("pet", "cat"))
+        run(memory, lambda layers, facts: layers.core.set("car", "none"), checkpoint_id=first)
+        memory.checkpointer.delete_thread("t")
+        assert seen(memory)[0][0] == {"home": "Lisbon", "car": "none"}
+
+    def test_what_was_learned_from_its_messages_stays_learned(self, memory):
+        memory.conversation("t", ADA).add(Message(role="user", content="I live in Lisbon", message_id="m1"))
+        teach(memory)
+        memory.checkpointer.delete_thread("t")
+        assert seen(memory)[0][3] == [("Ada", "Lisbon")]
+
+    @pytest.mark.parametrize("way", DELETIONS)
+    def test_everything_goes_where_it_is_to_be_forgotten(self, url, way):
+        with AgentMemory(url, namespace=("users", "{user_id}"), on_thread_delete="forget") as memory:
+            teach(memory)
+            DELETIONS[way](memory.checkpointer, "t")
+            assert seen(memory, "other") == seen(memory)
+            assert seen(memory)[0] == ({"home": "Turin", "pet": "cat", "name": "Ada Lovelace"}, [], [], [])
+            assert memory.verify().problems == ()
+
+    @pytest.mark.parametrize("way", DELETIONS)
+    def test_everything_goes_of_a_thread_without_a_scope(self, url, way):
+        with AgentMemory(url) as memory:
+            run(memory, lambda layers, facts: layers.core.set("home", "Lisbon"))
+            DELETIONS[way](memory.checkpointer, "t")
+            assert memory.layers("main").core.get() == {}
+            assert memory.stats()["memories"] == 0
+            assert memory.verify().problems == ()
+
+
+class TestErasing:
+    def test_what_a_thread_ever_wrote_goes_in_main_too(self, memory):
+        teach(memory)
+        memory.checkpointer.delete_thread("t")
+        memory.erase(thread_id="t")
+        assert seen(memory, "other") == seen(memory)
+        assert seen(memory)[0] == ({"name": "Ada Lovelace"}, [], [], [])
+
+    def test_on_a_copy_it_is_buried_and_what_it_hid_stays_hidden(self, memory):
+        run(memory, lambda layers, facts: layers.core.set("home", "Turin"), "a")
+        memory.checkpointer.copy_thread("a", "b")
+        run(memory, lambda layers, facts: layers.core.set("home", "Lisbon"), "b")
+        memory.checkpointer.copy_thread("b", "c")
+        run(memory, lambda layers, facts: layers.core.set("pet", "cat"), "c")
+        memory.erase(thread_id="b")
+        assert memory.layers(at("c"), scope="thread").core.get() == {"pet": "cat"}
+        assert seen(memory, "c")[0][0] == {"pet": "cat"}
+        assert seen(memory, "new") == seen(memory)
+        assert seen(memory)[0][0] == {"home": "Turin", "pet": "cat"}
+        assert "Lisbon" not in {each.text for each in memory.search("Lisbon", namespace=ADA)}
+
+    def test_a_thread_begun_anew_is_another_and_erasing_by_id_means_both(self, memory):
+        run(memory, lambda layers, facts: layers.core.set("home", "Turin"))
+        memory.checkpointer.delete_thread("t")
+        run(memory, lambda layers, facts: layers.core.set("pet", "cat"))
+        assert memory.layers(at()).core.get() == {"home": "Turin", "pet": "cat"}
+        assert memory.layers(at(), scope="thread").core.get() == {"pet": "cat"}
+        memory.erase(thread_id="t")
+        assert seen(memory)[0][0] == {}
+        assert memory.stats()["memories"] == 0
+
+    def test_others_keep_what_they_wrote(self, memory):
+        teach(memory)
+        memory.erase(thread_id="other")
+        assert seen(memory)[0][0] == {"home": "Lisbon", "name": "Ada"}
+
+
+class TestPruning:
+    def test_keeping_the_latest_changes_nothing_for_anybody(self, memory):
+        teach(memory)
+        for number in range(3):
+            run(memory, lambda layers, facts, number=number: layers.core.set("home", f"home {number}"))
+        before = seen(memory), seen(memory, "t", "other", "new")
+        memory.checkpointer.prune(["t", "other"])
+        assert len(list(memory.checkpointer.list(at()))) == 1
+        assert (seen(memory), seen(memory, "t", "other", "new")) == before
+        memory.prune(namespace=ADA, keep_checkpoints=1)
+        assert (seen(memory), seen(memory, "t", "other", "new")) == before
+        run(memory, lambda layers, facts: layers.core.delete("home"))
+        assert "home" not in seen(memory, "other")[0][0]
+        memory.checkpointer.prune(["t"])
+        assert "home" not in seen(memory, "other")[0][0]
+
+    def test_a_saver_that_keeps_its_last_checkpoint_alone_loses_nothing_that_counts(self, memory):
+        memory.checkpointer.retention = Retention(keep_last=1)
+        for number in range(12):
+            run(memory, lambda layers, facts, number=number: layers.core.set(f"key {number % 5}", f"value {number}"))
+            run(memory, lambda layers, facts, number=number: layers.recall.append("did", f"{number:02}"), "other")
+        assert len(list(memory.checkpointer.list(at()))) == 1
+        expected = {f"key {number % 5}": f"value {number}" for number in range(12)}
+        [(core, events, _, _)] = seen(memory)
+        assert (core, events) == (expected, [f"{number:02}" for number in range(12)])
+        assert seen(memory, "t", "other", "new") == [seen(memory)[0]] * 3
