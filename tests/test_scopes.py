@@ -88,6 +88,19 @@ class TestTemplate:
             said(templated, run_of("t", **configurable))
         assert templated.stats()["threads"] == 1
 
+    def test_a_thread_that_several_users_have_is_deleted_for_one(self, templated):
+        for user in ("ada", "bob"):
+            said(templated, run_of("monday", user_id=user), user)
+        said(templated, run_of("tuesday", user_id="ada"))
+        templated.checkpointer.delete_thread("tuesday")
+        with pytest.raises(InvalidInput, match=r"several namespaces.*within"):
+            templated.checkpointer.delete_thread("monday")
+        with pytest.raises(InvalidInput, match=r"several namespaces.*within"):
+            templated.checkpointer.prune(["monday"], strategy="delete")
+        assert templated.stats()["threads"] == 2
+        templated.within(user_id="ada").checkpointer.delete_thread("monday")
+        assert [each.namespace for each in templated.threads().threads] == [("users", "bob")]
+
     @pytest.mark.parametrize("ask", [lambda m: m.layers(), lambda m: m.facts(), lambda m: m.search("x")])
     def test_outside_of_runs_a_call_that_names_nobody_is_told_of_within(self, templated, ask):
         with pytest.raises(InvalidInput, match=r"within\(user_id"):

@@ -519,7 +519,11 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
     # -- whole threads -----------------------------------------------------------------------------------------
 
     def delete_thread(self, thread_id: str) -> None:
-        """Delete a thread, in every namespace; inside a run with a namespace, only there."""
+        """Delete a thread, in every namespace; inside a run with a namespace, or within one, only there.
+
+        Raises:
+            InvalidInput: The memory has a template of namespaces, and several have a thread of this id.
+        """
         name, (low, high) = id_of(thread_id, "thread"), range_of(self._namespace())
         with self._steps.step("delete", None, lambda: {"thread_id": name}) as step:
             deleted = self._change(

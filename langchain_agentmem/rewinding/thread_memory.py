@@ -275,8 +275,17 @@ def delete(
 
     Returns:
         Which were deleted.
+
+    Raises:
+        InvalidInput: Threads belong to users, several have one of this id, and nobody says whose is meant.
     """
     threads = yield query.threads_within(low=low, high=high, name=name)
+    if scopes is not None and scopes.template and name is not None and not low and len(threads) > 1:
+        homes = ", ".join(safe_repr(namespace_of(row["path"])) for row in threads[:3])
+        raise InvalidInput(
+            f"There is a thread {safe_repr(name)} in several namespaces ({homes}, …): delete it with the checkpointer "
+            "of memory.within(...)."
+        )
     for row in threads:
         if scopes is not None and scopes.keeps and scopes.shared(row["path"]):
             yield from _fold(ThreadAt(row["path"], row["name"]), now)

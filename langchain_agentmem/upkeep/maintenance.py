@@ -336,6 +336,7 @@ class Maintenance:
         Raises:
             InvalidInput: The root has no such thread, the namespace has one, or a copy shares what it remembers.
         """
+        self._check_whole("adopt")
         given = {"thread_id": thread_id, "namespace": namespace}
         name, path = id_of(thread_id, "thread"), path_of(namespace)
         if not path:
