@@ -315,9 +315,10 @@ def _head(put: Put) -> Steps[_Head]:
     """The head of the thread, which nobody else moves until the transaction ends."""
     if put.ns:
         return _Head(None, None, moves=False)
-    [thread] = yield query.hold_thread(thread=put.thread)
-    own = None if thread["author"] is None else Author(thread["author"], thread["scope"])
+    held = yield query.hold_thread.ahead(thread=put.thread)
     found = yield query.head_but(line=put.line, checkpoint=str(put.checkpoint["id"]))
+    [thread] = held
+    own = None if thread["author"] is None else Author(thread["author"], thread["scope"])
     if not found:
         return _Head(None, None, moves=True, own=own)
     [row] = found

@@ -108,7 +108,7 @@ class TestTravellingTogether:
         engine.write(adding(2))
         assert [list(rows) for rows in kept] == [[{"n": 1}], [{"n": 1}]]
 
-    def test_storing_a_checkpoint_waits_twice(self, new_database, monkeypatch):
+    def test_storing_a_checkpoint_waits_for_the_thread_for_its_head_and_for_the_commit(self, new_database, monkeypatch):
         with AgentMemory(new_database("postgres")) as memory:
             saver, config = memory.checkpointer, {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
             for turn in range(3):
@@ -116,7 +116,7 @@ class TestTravellingTogether:
                 checkpoint["channel_versions"] = {"text": f"{turn + 1}"}
                 trips = Trips(monkeypatch)
                 config = saver.put(config, checkpoint, {}, {"text": f"{turn + 1}"})
-            assert trips.count == 2
+            assert trips.count == 3
 
     def test_more_than_the_pipe_holds(self, engine):
         bodies = {bytes([n % 256, n // 256]) * 10: bytes([n % 256]) * 3_000 for n in range(3_000)}
