@@ -1,0 +1,198 @@
+"""Who sees what of a scope, case by case. A and B are threads of Ada."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, TypedDict
+
+import pytest
+from langgraph.graph import START, StateGraph
+from langgraph.types import Command, interrupt
+
+from langchain_agentmem import AgentMemory
+
+TEMPLATE = ("users", "{user_id}")
+
+
+def last(_: Any, new: Any) -> Any:
+    return new
+
+
+class State(TypedDict):
+    act: Annotated[Any, last]
+
+
+def at(thread, user="ada", **more):
+    return {"configurable": {"thread_id": thread, "user_id": user, **more}}
+
+
+class Threads:
+    """Threads whose node does what it is given, and what is seen of core memory from anywhere."""
+
+    def __init__(self, memory):
+        self.memory = memory
+        self.acts: dict[str, Any] = {}
+        built = StateGraph(State).add_node("node", self.node).add_edge(START, "node")
+        self.graph = built.compile(checkpointer=memory.checkpointer)
+
+    def node(self, state, config):
+        self.acts[state["act"]](self.memory.layers(config).core)
+        return {"act": ""}
+
+    def does(self, thread, act, **more):
+        name = f"act {len(self.acts)}"
+        self.acts[name] = act
+        self.graph.invoke({"act": name}, at(thread), **more)
+
+    def sets(self, thread, **values):
+        self.does(thread, lambda core: [core.set(key, value) for key, value in values.items()])
+
+    def sees(self, thread):
+        return self.memory.layers(at(thread)).core.get()
+
+    @property
+    def outside(self):
+        return self.memory.layers(namespace=("users", "ada")).core.get()
+
+    def config(self, thread, back=0):
+        return list(self.graph.get_state_history(at(thread)))[back].config
+
+    def back(self, thread, back):
+        self.graph.update_state(self.config(thread, back), {"act": ""})
+
+
+@pytest.fixture
+def threads(url):
+    with AgentMemory(url, namespace=TEMPLATE) as memory:
+        yield Threads(memory)
+
+
+def test_what_is_committed_all_see(threads):
+    threads.sets("a", city="Lisbon")
+    assert threads.sees("a") == threads.sees("b") == threads.outside == {"city": "Lisbon"}
+    assert threads.memory.layers(at("a", "bob")).core.get() == {}
+
+
+def test_what_a_node_has_set_nobody_else_sees_and_after_a_failure_nobody(threads):
+    def act(core):
+        core.set("city", "Lisbon")
+        assert core.get() == {"city": "Lisbon"}
+        assert threads.sees("b") == threads.outside == {}
+        raise ValueError("failed")
+
+    with pytest.raises(ValueError, match="failed"):
+        threads.does("a", act)
+    assert threads.sees("a") == threads.sees("b") == threads.outside == {}
+
+
+def test_what_waits_for_an_answer_nobody_else_sees(threads):
+    def act(core):
+        core.set("city", "Lisbon")
+        interrupt("?")
+
+    threads.does("a", act)
+    assert threads.sees("b") == threads.outside == {}
+    threads.graph.invoke(Command(resume="yes"), at("a"))
+    assert threads.sees("b") == threads.outside == {"city": "Lisbon"}
+
+
+@pytest.mark.parametrize("durability", ["sync", "exit"])
+def test_the_later_commit_counts_and_in_its_own_task_the_own_word(threads, durability):
+    def act(core):
+        core.set("city", "Lisbon")
+        threads.sets("b", city="Porto")
+        assert core.get() == {"city": "Lisbon"}
+        assert threads.sees("b") == threads.outside == {"city": "Porto"}
+
+    threads.does("a", act, durability=durability)
+    assert threads.sees("a") == threads.sees("b") == threads.outside == {"city": "Lisbon"}
+
+
+def test_a_deletion_hides_until_it_is_taken_back(threads):
+    threads.sets("a", city="Lisbon")
+    threads.does("b", lambda core: core.delete("city"))
+    assert threads.sees("a") == threads.outside == {}
+    threads.back("b", -1)
+    assert threads.sees("a") == threads.outside == {"city": "Lisbon"}
+
+
+def test_going_back_uncovers_what_was_there_and_the_past_stays_as_it_was(threads):
+    threads.sets("a", city="1")
+    past = threads.config("a")
+    threads.sets("b", city="2")
+    assert threads.sees("a") == threads.outside == {"city": "2"}
+    assert threads.memory.layers(past).core.get() == {"city": "1"}
+    threads.sets("a", city="3")
+    assert threads.sees("b") == {"city": "3"}
+    threads.graph.update_state(past, {"act": ""})
+    assert threads.sees("a") == threads.sees("b") == {"city": "2"}
+    assert threads.memory.layers(past).core.get() == {"city": "1"}
+
+
+def test_an_abandoned_checkpoint_that_is_continued_counts_again_as_old_as_it_is(threads):
+    threads.sets("a", city="1", pet="cat")
+    first = threads.config("a")
+    threads.back("a", -1)
+    assert threads.outside == {}
+    threads.sets("b", city="2")
+    threads.graph.update_state(first, {"act": ""})
+    assert threads.outside == {"city": "2", "pet": "cat"}
+
+
+def test_an_edit_stays_when_what_it_edited_is_taken_back(threads):
+    threads.sets("a", city="Lisbon")
+    threads.does("b", lambda core: core.set("city", core.get()["city"] + ", Portugal"))
+    threads.back("a", -1)
+    assert threads.outside == {"city": "Lisbon, Portugal"}
+    threads.back("b", -1)
+    assert threads.outside == {}
+
+
+def test_a_copy_teaches_only_what_it_adds(threads):
+    threads.sets("a", city="Lisbon")
+    threads.memory.within(user_id="ada").checkpointer.copy_thread("a", "c")
+    threads.back("a", -1)
+    assert threads.sees("c") == {"city": "Lisbon"}
+    assert threads.sees("b") == threads.outside == {}
+    threads.sets("c", pet="cat")
+    assert threads.outside == {"pet": "cat"}
+    assert threads.sees("c") == {"city": "Lisbon", "pet": "cat"}
+
+
+def test_a_deleted_thread_leaves_what_counted_and_its_id_is_another_author(threads):
+    ada = threads.memory.within(user_id="ada")
+    threads.sets("a", city="Lisbon")
+    ada.checkpointer.copy_thread("a", "c")
+    ada.checkpointer.delete_thread("a")
+    assert threads.outside == threads.sees("b") == threads.sees("c") == {"city": "Lisbon"}
+    threads.sets("a", pet="cat")
+    threads.back("a", -1)
+    assert threads.outside == {"city": "Lisbon"}
+    ada.erase(thread_id="a")
+    assert threads.outside == threads.sees("c") == {}
+
+
+def test_a_thread_that_keeps_its_newest_checkpoint_only_changes_nothing(threads):
+    for number in range(3):
+        threads.sets("a", city=str(number))
+    threads.memory.within(user_id="ada").checkpointer.prune(["a"], strategy="keep_latest")
+    assert threads.outside == threads.sees("b") == {"city": "2"}
+
+
+def test_what_expired_uncovers_nothing(url, clock):
+    with AgentMemory(url, namespace=TEMPLATE, clock=clock) as memory:
+        threads = Threads(memory)
+        threads.sets("a", city="Lisbon")
+        threads.does("b", lambda core: core.set("city", "Porto", ttl=60))
+        assert threads.outside == {"city": "Porto"}
+        clock.pass_time(seconds=120)
+        assert threads.outside == {}
+
+
+def test_named_branches_are_apart_and_a_thread_alone_sees_its_own(threads):
+    threads.sets("a", city="Lisbon")
+    experiment = threads.memory.within(user_id="ada").layers("experiment")
+    experiment.core.set("pet", "cat")
+    assert experiment.core.get() == {"pet": "cat"}
+    assert threads.outside == {"city": "Lisbon"}
+    threads.sets("b", name="Ada")
+    assert threads.memory.layers(at("b"), scope="thread").core.get() == {"name": "Ada"}
