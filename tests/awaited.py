@@ -120,6 +120,7 @@ def calls_of(memory: AgentMemory, text: str, folder: Path) -> dict[Any, Calls]:
     inject, compaction, selector = memory.inject("main"), memory.compaction(), library.selector(role="anyone")
     learner = memory.facts("learned", model=lambda messages: "[]")
     begun = session.create_round(text)
+    memory.conversation("spare").add_user_message(text)
     key = layers.archival.write("a record")
     event = layers.recall.append("note", "an event")
     [todo] = audit.add_todo_from_chat("We need to count the herons tomorrow.")
@@ -364,6 +365,7 @@ def calls_of(memory: AgentMemory, text: str, folder: Path) -> dict[Any, Calls]:
             "aimport_": lambda: memory.aimport_(folder / "export"),
             "aprune": lambda: memory.aprune(keep_checkpoints=1),
             "asettle": memory.asettle,
+            "aadopt": lambda: memory.aadopt("spare", ("ada",)),
             "aerase": lambda: memory.aerase(thread_id="t"),
             "aclose": memory.aclose,
         },

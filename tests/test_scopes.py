@@ -146,7 +146,8 @@ class TestUnscoped:
         without = StateGraph(State).add_node("node", node).add_edge(START, "node").compile()
         without.invoke({"messages": []}, run_of("t"))
         assert found == []
-        assert len(memory.search("secret word abracadabra")) == 2
+        [outside] = memory.search("secret word abracadabra")
+        assert (outside.kind, [kind for kind, _ in outside.also]) == ("message", ["record"])
 
 
 class TestWithin:

@@ -353,7 +353,7 @@ def move(at: Address, path: str, *, tail: int) -> Steps[bool]:
         InvalidInput: There is one of its name already.
     """
     if (yield from find(Address(path, at.name))) is not None:
-        raise InvalidInput(f"There is a conversation {safe_repr(at.name)} in {namespace_of(path)!r} already.")
+        raise InvalidInput(f"There is a conversation {safe_repr(at.name)} in {safe_repr(namespace_of(path))} already.")
     found = yield from locked(at)
     if found is None:
         return False

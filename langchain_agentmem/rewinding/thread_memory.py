@@ -232,7 +232,7 @@ def move(at: ThreadAt, path: str, *, tail: int) -> Steps[bool]:
         InvalidInput: There is one of its id already, or it shares what it remembers with a copy.
     """
     if (yield from find(ThreadAt(path, at.name), exact=True)) is not None:
-        raise InvalidInput(f"There is a thread {safe_repr(at.name)} in {namespace_of(path)!r} already.")
+        raise InvalidInput(f"There is a thread {safe_repr(at.name)} in {safe_repr(namespace_of(path))} already.")
     thread = yield from find(at, exact=True)
     if thread is None:
         return False
