@@ -101,17 +101,17 @@ _NAME = r"(?P<name>[A-Za-z_][\w.-]{0,199}+|(?i:api|secret|access|private)[ ](?i:
 _TYPE = (
     r"(?:[ \t]{0,4}:[ \t]{0,4}(?:str|String|string|bytes|Any|Optional|Secret|Annotated|Union|Text)[\w.\[\] |,]{0,40})?"
 )
-_VALUE = re.compile(
+_VALUE = re.compile(  # `(?>(?:…)*)`, as a possessive group is matched wrongly by Python before 3.11.5
     r"""
     (?: [rbfuRBFU]{1,2}(?=["']) | [A-Za-z.]{0,20}Secret[A-Za-z]{0,10}\((?=["']) )?
-    (?: (?P<slashes>\\{1,8}+) (?P<deep>["']) (?P<secret_deep>(?:[^"'\\\n] | \\++(?!["']) | (?P=slashes)\\+["'])*+)
+    (?: (?P<slashes>\\{1,8}+) (?P<deep>["']) (?P<secret_deep>(?>(?:[^"'\\\n] | \\++(?!["']) | (?P=slashes)\\+["'])*))
         (?P=slashes) (?P=deep)
       | \"\"\" (?P<secret_triple>[^"]{1,10000}+) \"\"\"
-      | " (?P<secret_double>(?:[^"\\\n]|\\.)*+) "
-      | ' (?P<secret_single>(?:[^'"\\\n] | "(?![ \t]{0,8}[,:}\]]) | \\.)*+) '
-      | ` (?P<secret_back>(?:[^`"\n] | "(?![ \t]{0,8}[,:}\]]))*+) `
+      | " (?P<secret_double>(?>(?:[^"\\\n]|\\.)*)) "
+      | ' (?P<secret_single>(?>(?:[^'"\\\n] | "(?![ \t]{0,8}[,:}\]]) | \\.)*)) '
+      | ` (?P<secret_back>(?>(?:[^`"\n] | "(?![ \t]{0,8}[,:}\]]))*)) `
       | (?P<secret_bare><[^<>\n]{0,80}> | \$\{[^{}\n]{0,80}\} | \{\{[^{}\n]{0,80}\}\}
-        | (?: [^\s"'`,;&)\]}<>|\\] | \\++(?!["'`]) )++) )
+        | (?> (?: [^\s"'`,;&)\]}<>|\\] | \\++(?!["'`]) )+)) )
     """,
     re.VERBOSE,
 )
