@@ -88,6 +88,17 @@ class TestTemplate:
             said(templated, run_of("t", **configurable))
         assert templated.stats()["threads"] == 1
 
+    def test_a_thread_begins_only_where_its_user_is_named(self, url):
+        with AgentMemory(url, namespace=TEMPLATE, bare_threads=True) as memory:
+            said(memory, run_of("t", user_id="ada"))
+            said(memory, run_of("t"))
+            with pytest.raises(InvalidInput, match="user_id"):
+                said(memory, run_of("new"))
+            said(memory, run_of("t", user_id="bob"))
+            with pytest.raises(InvalidInput, match="several namespaces"):
+                said(memory, run_of("t"))
+            assert memory.stats()["threads"] == 2
+
     def test_a_thread_that_several_users_have_is_deleted_for_one(self, templated):
         for user in ("ada", "bob"):
             said(templated, run_of("monday", user_id=user), user)

@@ -211,6 +211,21 @@ class Scopes(NamedTuple):
         running = running_config()
         return running is not None and (self.within is None or self.said(running) in (None, self.within))
 
+    def check_new(self, path: str, name: str) -> None:
+        """Check that a thread may begin: one whose config lacks the keys of the template may not.
+
+        Args:
+            path: The path of its namespace.
+            name: Its id.
+
+        Raises:
+            InvalidInput: It may not.
+        """
+        if not path and self.keys:
+            raise InvalidInput(
+                f"There is no thread {safe_repr(name)} yet, and a new one needs {', '.join(self.keys)} in the config."
+            )
+
     @property
     def keys(self) -> list[str]:
         """The keys of the template."""

@@ -763,8 +763,15 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
         self, make: Operation[tuple[Thread, checkpoint_log.Planned, Shelved]], at: ThreadAt
     ) -> tuple[Thread, Callable[[], int]]:
         """Store what was planned. The thread, and what tells how many bytes of values were new to it."""
+        scopes = self.database.scopes
+
+        def steps() -> Steps[tuple[Thread, checkpoint_log.Planned, Shelved]]:
+            if not at.path and scopes.keys and (yield from thread_lines.find(at)) is None:
+                scopes.check_new(*at)
+            return (yield from make())
+
         with readable(at, None):
-            thread, used, shelved = self.database.engine.write(make)
+            thread, used, shelved = self.database.engine.write(steps)
         self._coding.stored(at, thread, used, shelved)
         if self.retention is not None and not self.retention.off:
             self.database.engine.release()

@@ -200,6 +200,7 @@ def group_for(runs: Runs, run: GraphRun, execution: Execution, now: int) -> Step
             raise StepIsOver
         thread = yield from find(run.at)
         if thread is None:
+            runs.scopes.check_new(*run.at)
             thread = yield from make_thread(*run.at, now)
         for row in (yield query.groups_of_task(thread=thread.id, task=task.id)):
             # Its own group is there if another call of the same execution began at the same time.
