@@ -2,11 +2,12 @@ from __future__ import annotations
 
 import json
 import shutil
+import uuid
 
 import pytest
 
 from .readme import CONFIG, PYTHON
-from .serving import APP, Server
+from .serving import APP, TURN, Server
 
 
 @pytest.fixture(scope="session")
@@ -26,6 +27,12 @@ def server(tmp_path_factory):
 def client(server):
     with server.client() as client:
         yield client
+
+
+@pytest.fixture(autouse=True)
+def whose(monkeypatch):
+    """Each test has a namespace of its own: threads of one remember together."""
+    monkeypatch.setitem(TURN["configurable"], "agentmem_namespace", [f"ada-{uuid.uuid4().hex}"])
 
 
 @pytest.fixture

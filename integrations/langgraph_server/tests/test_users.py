@@ -59,7 +59,7 @@ def of_ada(ada):
     """A thread of hers, in which something was said and noted."""
     thread = ada.threads.create()["thread_id"]
     ask(ada, thread, f"Remember: {LIVES}", config=None)
-    ada.store.put_item(["ada", "notes"], "n1", {"text": "Ana plays the violin."})
+    ada.store.put_item(["ada"], "n1", {"text": "Ana plays the violin."})
     return thread
 
 
@@ -142,9 +142,9 @@ def test_a_state_that_is_written_first_is_that_of_the_first_run(bob):
 
 def test_items_of_others_are_refused(ada, bob, of_ada):
     for call in (
-        lambda: bob.store.put_item(["ada", "notes"], "n1", {"text": "forged"}),
-        lambda: bob.store.get_item(["ada", "notes"], "n1"),
-        lambda: bob.store.delete_item(["ada", "notes"], "n1"),
+        lambda: bob.store.put_item(["ada"], "n1", {"text": "forged"}),
+        lambda: bob.store.get_item(["ada"], "n1"),
+        lambda: bob.store.delete_item(["ada"], "n1"),
         lambda: bob.store.search_items(["ada"], query="violin"),
         lambda: bob.store.search_items([], query="violin"),
         bob.store.list_namespaces,
@@ -153,7 +153,7 @@ def test_items_of_others_are_refused(ada, bob, of_ada):
             call()
     bob.store.put_item(["bob", "notes"], "n1", {"text": "Bob hums."})
     assert bob.store.list_namespaces(prefix=["bob"])["namespaces"] == [["bob", "notes"]]
-    assert ada.store.get_item(["ada", "notes"], "n1")["value"] == {"text": "Ana plays the violin."}
+    assert ada.store.get_item(["ada"], "n1")["value"] == {"text": "Ana plays the violin."}
 
 
 def test_an_unknown_token_is_refused(server):
