@@ -382,19 +382,20 @@ def united(states: Mapping[str, State], others: Mapping[str, State], agreed: Rul
         agreed: What is agreed on names.
     """
     found: dict[str, State] = {}
+    until: dict[str, int | None] = {key: ending.at for key, ending in endings({**others, **states}, agreed).items()}
     alike: dict[tuple[str, str, str], list[str]] = {}
     for some in (states, {key: known for key, known in others.items() if key not in states}):
         for key, known in sorted(some.items(), key=lambda each: (each[1].learned, each[0])):
             thing = agreed.canonical(known.subject), predicate_key(known.predicate), agreed.canonical(known.object)
             there = alike.setdefault(thing, [])
-            same = next(
-                (each for each in there if overlaps(found[each], found[each].end, known.start, known.end)), None
-            )
+            same = next((each for each in there if overlaps(found[each], until[each], known.start, until[key])), None)
             if same is None:
                 there.append(key)
                 found[key] = known
             else:
                 found[same] = _together(found[same], known)
+                ends = until[same], until[key]
+                until[same] = None if None in ends else max(at for at in ends if at is not None)
     return {key: found[key] for key in (*states, *others) if key in found}
 
 
