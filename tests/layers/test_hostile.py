@@ -126,7 +126,7 @@ def assert_final_is_ours(text):
 
 
 class TestAnyText:
-    @given(TEXTS)
+    @given(TEXTS.filter(lambda text: text not in ("before", "k", "after")))  # which are keys already
     @example("[INST")
     @settings(max_examples=300, deadline=None)
     def test_it_stays_in_its_line_its_block_and_its_item(self, text):
