@@ -88,6 +88,24 @@ class TestTemplate:
             said(templated, run_of("t", **configurable))
         assert templated.stats()["threads"] == 1
 
+    def test_a_part_of_the_keys_leads_to_nobody_else(self, url):
+        with AgentMemory(url, namespace=("{org}", "{user}"), bare_threads=True) as memory:
+            said(memory, run_of("t", org="acme", user="ada"))
+            assert memory.layers(run_of("t")).core.get() == {"t": "hello"}
+            acme = memory.within(org="acme", user="ada")
+            for configurable in (
+                {"org": "evil"},
+                {"org": "acme"},
+                {"user": "bob", "agentmem_namespace": ("acme", "ada")},
+            ):
+                with pytest.raises(InvalidInput):
+                    memory.checkpointer.get_tuple(run_of("t", **configurable))
+                with pytest.raises(InvalidInput):
+                    memory.layers(run_of("t", **configurable)).core.get()
+            with pytest.raises(InvalidInput, match="evil"):
+                acme.layers(run_of("t", org="evil"))
+            assert acme.layers(run_of("t", org="acme")).core.get() == {"t": "hello"}
+
     def test_a_thread_begins_only_where_its_user_is_named(self, url):
         with AgentMemory(url, namespace=TEMPLATE, bare_threads=True) as memory:
             said(memory, run_of("t", user_id="ada"))
@@ -117,7 +135,7 @@ class TestTemplate:
         with pytest.raises(InvalidInput, match=r"within\(user_id"):
             ask(templated)
 
-    @pytest.mark.parametrize("label", ["{a}-{b}", "{a}{b}", "{", "{}", "{a b}", "a}"])
+    @pytest.mark.parametrize("label", ["{a}-{b}", "{a}{b}", "{", "{}", "{a b}", "a}", "{1}"])
     def test_a_label_holds_one_key_at_most(self, url, label):
         with pytest.raises(InvalidInput, match="label"):
             AgentMemory(url, namespace=("users", label))

@@ -31,7 +31,7 @@ LONGEST_PATH = 2_000
 LONGEST_ID = 500
 
 _OURS = "agentmem_"
-_KEY = re.compile(r"\{(\w+)\}")
+_KEY = re.compile(r"\{([^\W\d]\w*)\}")
 _END = "\x1f"
 _AFTER_END = "\x20"
 _LAST = "\U0010ffff" * (LONGEST_LABEL + 1)  # behind every path, that of the last label of all included
@@ -168,9 +168,10 @@ class Scopes(NamedTuple):
         if self.template is None:
             return ()
         configurable = configurable_of(config)
-        if bare or (self.bare_threads and "thread_id" in configurable):
-            return self.home(configurable)
         missing = [key for key in self.keys if _value(key, configurable) is None]
+        nobody = len(missing) == len(self.keys)  # who names a part of the keys means somebody
+        if nobody and (bare or (self.bare_threads and "thread_id" in configurable)):
+            return self.home(configurable)
         example = ", ".join(f'"{key}": "…"' for key in missing)
         raise InvalidInput(
             f"The namespace {safe_repr(self.template)} needs {', '.join(missing)}: say it in the config, "
@@ -196,6 +197,12 @@ class Scopes(NamedTuple):
             return None if path is None else namespace_of(path)
         values = {key: _value(key, configurable) for key in self.keys}
         if None in values.values():
+            told = {key: value for key, value in values.items() if value is not None}
+            home = path if path is not None or self.within is None else path_of(self.within[: len(self.template)])
+            if told and home is not None and not told.items() <= self.keys_of(home).items():
+                raise InvalidInput(
+                    f"The config says {safe_repr(told)}, which does not lead to {safe_repr(namespace_of(home))}."
+                )
             # What a saver returned carries the name beside the keys; alone it counts where an id alone would do.
             alone = path is not None and (self.bare_threads or self.within is not None)
             return namespace_of(path) if alone and path is not None else None
