@@ -204,7 +204,7 @@ class Scopes(NamedTuple):
                     f"The config says {safe_repr(told)}, which does not lead to {safe_repr(namespace_of(home))}."
                 )
             # What a saver returned carries the name beside the keys; alone it counts where an id alone would do.
-            alone = path is not None and (self.bare_threads or self.within is not None)
+            alone = self.bare_threads or self.within is not None
             return namespace_of(path) if alone and path is not None else None
         filled = self._filled({key: value or "" for key, value in values.items()})
         if path is not None and path_of(filled) != path:

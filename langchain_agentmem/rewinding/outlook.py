@@ -146,8 +146,8 @@ def reach_of(
 ) -> tuple[Walls, Outlook]:
     """How far a search reaches, and from where it looks.
 
-    A namespace that is named is searched with all below it. Otherwise a run reaches its own, and from the thread of the
-    run, if its memory follows that, it is seen what that may see; a run of no scope reaches its thread alone.
+    A namespace that is named is searched with all below it. Otherwise a run reaches its own, and of that what its
+    thread sees, where memory follows the thread; a run of no scope reaches its thread alone.
 
     Args:
         database: Where.

@@ -139,8 +139,7 @@ def thread_point(database: Database, given: Any, *, alone: bool = False) -> Thre
     Raises:
         InvalidInput: It names no thread, or something that can be no id.
     """
-    running = running_config()
-    config = given if isinstance(given, Mapping) else getattr(given, "config", None) or running
+    running, config = running_config(), _config_of(given)
     if not isinstance(config, Mapping) or not isinstance(config.get("configurable") or {}, Mapping):
         raise InvalidInput(
             f"A thread is named by the config of a node, or by its runtime, not by {safe_repr(given)}. Outside "
@@ -156,6 +155,11 @@ def thread_point(database: Database, given: Any, *, alone: bool = False) -> Thre
         if _TASK in task and database.scopes.leads_here() and thread_of(running, database.scopes) == at:
             configurable = task
     return ThreadPoint(runs_of(database), at, configurable, alone)
+
+
+def _config_of(given: Any) -> Any:
+    """The config that something is or has which LangGraph hands out; else that of the run this is called in."""
+    return given if isinstance(given, Mapping) else getattr(given, "config", None) or running_config()
 
 
 def standpoint_of(
@@ -175,7 +179,7 @@ def standpoint_of(
     scopes = database.scopes
     if isinstance(given, str) or (given is None and (namespace is not None or not scopes.leads_here())):
         return branch_at(MAIN if given is None else given, namespace, scopes)
-    config = given if isinstance(given, Mapping) else getattr(given, "config", None) or running_config()
+    config = _config_of(given)
     if isinstance(config, Mapping) and configurable_of(config).get("thread_id") is None:
         path = path_of(scopes.resolve(namespace, config))
         if scopes.shared(path):

@@ -29,6 +29,7 @@ from langchain_agentmem.storage.steps import Row
 
 PLACE_BITS = 22
 SERIES_BITS = 15
+_SCOPE_BITS = PLACE_BITS + SERIES_BITS
 REBUILD_BATCH = 1_000
 ATTEMPTS = 4
 """A series is looked for, its scope made, the series made, and then it is there."""
@@ -91,11 +92,12 @@ def places(series: Series, documents: Sequence[IndexedDocument]) -> Steps[Placed
     """
     found = [analysis.analysed(document.text) for document in documents]
     times = [document.created_at for document in documents]
+    words = sum(each.length for each in found)
     for _ in range(ATTEMPTS):
         rows = yield query.series_places(
             **series._asdict(),
             documents=len(found),
-            words=sum(each.length for each in found),
+            words=words,
             most=1 << PLACE_BITS,
             first_at=min(times),
             last_at=max(times),
@@ -104,6 +106,10 @@ def places(series: Series, documents: Sequence[IndexedDocument]) -> Steps[Placed
             [row] = rows
             end = (row["id"] << PLACE_BITS) + row["next"]
             numbers = list(range(end - len(found), end))
+            words = sum(each.length for each in found)
+            yield query.totals_changed(
+                **_change(row["id"] >> SERIES_BITS, documents=len(found), words=words, last_at=max(times))
+            )
             return Placed(numbers, documents, found, row["dimensions"] is not None, row["waiting"])
         yield from _open(series, min(times))
     raise BranchMoved  # others take away what is made here: begin again
@@ -145,6 +151,7 @@ def replace(number: int, old: str, owner: int, new: IndexedDocument, *, tail: in
     yield from remove([(number, old)])
     found = analysis.analysed(new.text)
     yield query.series_grown(series=number >> PLACE_BITS, words=found.length)
+    yield query.totals_changed(**_change(number >> _SCOPE_BITS, documents=1, words=found.length))
     [waiting] = yield query.count_waiting()
     placed = Placed([number], [new], [found], embeds=True, waiting=waiting["documents"])
     yield from write(placed, [owner], tail=tail)
@@ -160,6 +167,7 @@ def remove(documents: Iterable[tuple[int, str]]) -> Steps[None]:
     if rows:
         ids = [{"id": row["id"]} for row in rows]
         yield query.unindex_terms.many(rows)
+        yield query.totals_changed.many([_change(row["scope"], documents=-1, gone=row["id"]) for row in rows])
         yield query.series_shrunk.many(ids)
         yield query.delete_document.many(ids)
         yield query.delete_waiting.many(ids)
@@ -204,7 +212,9 @@ def close(path: str, kind: str, name: str | None = None) -> Steps[None]:
         kind: The kind.
         name: The series; None for all of the kind.
     """
-    yield query.delete_series(path=path, kind=kind, name=name)
+    rows = yield query.delete_series(path=path, kind=kind, name=name)
+    if rows:
+        yield query.totals_changed.many([_change(row["scope_id"], series=-1) for row in rows])
     yield query.delete_scopes(path=path, kind=kind)
 
 
@@ -259,7 +269,10 @@ def anew(texts: Mapping[str, TextsOf] | None, after: int) -> Steps[tuple[int, in
         yield from _indexed_anew(mine, found)
     if page:
         return len(page), page[-1]["id"]
+    yield query.hold_writers()
     yield query.count_words()
+    yield query.empty_totals()
+    yield query.count_totals()
     yield query.set_search_state(analysis=analysis.VERSION)
     return 0, None
 
@@ -295,6 +308,8 @@ def problems() -> Steps[list[str]]:
     found += [
         f"the series {safe_repr(row['name'])} counts {row['documents']} documents, not {row['found']}" for row in rows
     ]
+    rows = yield query.wrong_totals()
+    found += [f"the totals of the scope {row['id']} ({row['kind']}) are not those of its series" for row in rows]
     rows = yield query.wrong_owners()
     found += [f"nothing owns the document {row['id']} of the search" for row in rows]
     return found
@@ -312,6 +327,7 @@ def _open(series: Series, first_at: int) -> Steps[None]:
         [row] = rows
         number = (row["id"] << SERIES_BITS) + row["series"] - 1
         yield query.create_series(id=number, scope=row["id"], name=series.name, first_at=first_at)
+        yield query.totals_changed(**_change(row["id"], series=1))
     else:
         yield query.create_namespace(path=series.path)
         yield query.create_scope(path=series.path, kind=series.kind)
@@ -343,8 +359,21 @@ def _row(number: int, owner: int, document: IndexedDocument, found: analysis.Ana
     }
 
 
+def _change(
+    scope: int, *, series: int = 0, documents: int = 0, words: int = 0, last_at: int = 0, gone: int | None = None
+) -> dict[str, Any]:
+    return {
+        "scope": scope,
+        "series": series,
+        "documents": documents,
+        "words": words,
+        "last_at": last_at,
+        "gone": gone,
+    }
+
+
 def _terms(number: int, terms: Sequence[str]) -> dict[str, Any]:
-    return {"id": number, "terms": " ".join(analysis.different(terms)), "scope": number >> PLACE_BITS + SERIES_BITS}
+    return {"id": number, "terms": " ".join(analysis.different(terms)), "scope": number >> _SCOPE_BITS}
 
 
 def _speakers(number: int, name: str | None) -> list[dict[str, Any]]:
@@ -364,6 +393,7 @@ PART = Part(
     tables={
         "search index": (
             "search_scope",
+            "search_total",
             "search_series",
             "search_speaker",
             "search_document",

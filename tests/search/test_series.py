@@ -14,7 +14,15 @@ from langchain_agentmem.search import memory_search as module
 from langchain_agentmem.search import search_index
 from langchain_agentmem.search.search_index import PLACE_BITS, SERIES_BITS
 
-TABLES = ("search_scope", "search_series", "search_speaker", "search_document", "search_vector", "search_unembedded")
+TABLES = (
+    "search_scope",
+    "search_total",
+    "search_series",
+    "search_speaker",
+    "search_document",
+    "search_vector",
+    "search_unembedded",
+)
 
 
 def texts(memory, query, **options):
@@ -149,6 +157,59 @@ class TestLeavingNothing:
         assert {row["word"] for row in raw(memory, "select word from search_speaker")} == {"ann", "d"}
         say(memory, "c", ["cat again"])
         assert texts(memory, "cat") == ["cat", "cat again"]
+
+
+def totals(memory, raw):
+    return raw(memory, "select sum(series) as s, sum(documents) as d, sum(words) as w from search_total")[0]
+
+
+class TestTotals:
+    def test_they_are_those_of_what_is_there(self, memory, raw):
+        for name in ("c", "d", "e"):
+            say(memory, name, ["one two", "three four five"])
+        assert tuple(totals(memory, raw).values()) == (3, 6, 15)
+        [first, second] = memory.conversation("c", ("a",)).messages
+        memory.conversation("c", ("a",)).update(first.id, content="one")
+        memory.conversation("c", ("a",)).remove_by_id(second.id)
+        assert tuple(totals(memory, raw).values()) == (3, 5, 11)
+        memory.erase(namespace=("a",), conversation_id="d")
+        assert tuple(totals(memory, raw).values()) == (2, 3, 6)
+
+    def test_a_search_reads_those_of_a_scope_and_not_its_series(self, memory, raw):
+        say(memory, "c", ["cat one", "cat two", "dog"])
+        say(memory, "d", ["cat", "one more"])
+        weighed = [each.score for each in memory.search("cat", namespace=("a",))]
+        raw(memory, "update search_series set documents = 1000, words = 1000")
+        assert [each.score for each in memory.search("cat", namespace=("a",))] == weighed
+        [scope] = raw(memory, "select id from search_scope")
+        assert (
+            f"the totals of the scope {scope['id']} (message) are not those of its series" in memory.verify().problems
+        )
+        raw(memory, "update search_total set documents = 1000")
+        assert [each.score for each in memory.search("cat", namespace=("a",))] != weighed
+
+    def test_indexing_anew_counts_them(self, memory, raw):
+        say(memory, "c", ["one two", "three"])
+        say(memory, "c", ["four"], ("b",))
+        raw(memory, "update search_total set series = 7, documents = 8, words = 9")
+        raw(memory, "update search_state set analysis = 0")
+        memory.database.engine.write(search_index.refresh)
+        assert tuple(totals(memory, raw).values()) == (2, 3, 4)
+        assert memory.verify().problems == ()
+
+    def test_nobody_waits_for_who_writes_in_the_scope(self, new_database, raw):
+        url = new_database("postgres")
+        with AgentMemory(url) as memory:
+            say(memory, "c", ["cat"])
+            with psycopg.connect(url) as other:
+                other.execute("update agentmem.search_total set documents = documents + 1")
+                done = all_at_once([lambda: say(memory, "d", ["cat two"])])
+                other.rollback()
+            say(memory, "e", ["cat three"])
+            assert done == [None]
+            assert tuple(totals(memory, raw).values()) == (3, 3, 5)
+            assert len(texts(memory, "cat")) == 3
+            assert memory.verify().problems == ()
 
 
 def all_at_once(tasks):

@@ -58,13 +58,14 @@ class TestOperationsWithoutADatabase:
             "store_content",
             "move_head",
             "series_places",
+            "totals_changed",
             "insert_entry",
             "insert_document",
             "insert_waiting",
         ]
         assert answers.asked[3].parameters == {"branch": 7, "expected": 3, "position": 4, "added": 1}
-        assert answers.asked[5].parameters["content_hash"] == digest(entry().body)
-        assert answers.asked[6].parameters["id"] == answers.asked[5].parameters["document"] == (5 << 22) + 2
+        assert answers.asked[6].parameters["content_hash"] == digest(entry().body)
+        assert answers.asked[7].parameters["id"] == answers.asked[6].parameters["document"] == (5 << 22) + 2
 
     def test_a_head_that_moved_stops_the_append(self):
         answers = Answers(lock_branch=[{"id": 7, "head": 3}], move_head=[], series_places=PLACES)
@@ -107,14 +108,14 @@ class TestOperationsWithoutADatabase:
         with pytest.raises(BranchMoved):
             drive(message_log.append(AT, [entry()], now=5, tail=64), answers)
 
-        assert answers.names[-3:] == ["series_places", "scope_series", "create_series"]
+        assert answers.names[-3:] == ["scope_series", "create_series", "totals_changed"]
 
     def test_the_index_is_written_when_the_tail_is_full(self):
         waits = [{"document_id": 3, "terms": "waited"}]
         for waiting, written in ((62, []), (63, ["all_waiting", "index_terms", "empty_waiting"])):
             asked = Answers(series_places=[PLACES[0] | {"waiting": waiting}], all_waiting=waits)
             drive(index_of("now"), asked)
-            assert asked.names == ["series_places", "insert_document", "insert_waiting", *written]
+            assert asked.names == ["series_places", "totals_changed", "insert_document", "insert_waiting", *written]
 
     def test_without_a_tail_every_document_is_indexed_at_once(self):
         asked = Answers(series_places=PLACES)

@@ -129,6 +129,22 @@ coalesce(r.origin, r.id) as number, r.branch_id, r.kind, r.key, r.label, r.impor
 -- include: writer
     ) as thread
 
+-- fragment: ranked
+-- The versions of each key that are seen, the newest first.
+select x.*, row_number() over (
+    partition by key order by coalesce(stamp, 4611686018427387904) desc, coalesce(origin, id) desc, id
+) as rank
+from seen x
+
+-- fragment: current
+-- What is there of the newest versions: neither deleted nor expired.
+select
+-- include: kept
+from ranked r
+left join content c on c.id = r.content_id
+where r.rank = 1 and r.deleted = 0 and (r.expires_at is null or r.expires_at > cast(:at as bigint))
+order by case when cast(:scope as bigint) is null then 0 else coalesce(r.stamp, 4611686018427387904) end, number
+
 -- fragment: writer
 -- The thread that wrote the row r, also while it is not committed; null for a branch.
 select coalesce(
@@ -179,17 +195,10 @@ with
 , seen as (
 -- include: seen
 ), ranked as (
-    select x.*, row_number() over (
-        partition by key order by coalesce(stamp, 4611686018427387904) desc, coalesce(origin, id) desc, id
-    ) as rank
-    from seen x
+-- include: ranked
 )
-select
--- include: kept
-from ranked r
-left join content c on c.id = r.content_id
-where r.rank = 1 and r.deleted = 0 and (r.expires_at is null or r.expires_at > cast(:at as bigint))
-order by case when cast(:scope as bigint) is null then 0 else coalesce(r.stamp, 4611686018427387904) end, number;
+-- include: current
+;
 
 -- name: current_of_few_keys
 -- The same as of now in a scope, of a kind that has few keys, which many may have written: each costs two seeks.
@@ -206,17 +215,10 @@ with
 -- include: newest_of_others
     )
 ), ranked as (
-    select x.*, row_number() over (
-        partition by key order by coalesce(stamp, 4611686018427387904) desc, coalesce(origin, id) desc, id
-    ) as rank
-    from seen x
+-- include: ranked
 )
-select
--- include: kept
-from ranked r
-left join content c on c.id = r.content_id
-where r.rank = 1 and r.deleted = 0 and (r.expires_at is null or r.expires_at > cast(:at as bigint))
-order by coalesce(r.stamp, 4611686018427387904), number;
+-- include: current
+;
 
 -- name: named_memory
 -- What a view shows under some keys, the expired and the deleted included.
@@ -227,10 +229,7 @@ with
 ), seen as (
 -- include: seen_of
 ), ranked as (
-    select x.*, row_number() over (
-        partition by key order by coalesce(stamp, 4611686018427387904) desc, coalesce(origin, id) desc, id
-    ) as rank
-    from seen x
+-- include: ranked
 )
 select r.deleted,
 -- include: kept

@@ -15,6 +15,20 @@ where id = (
     and next + :documents <= :most
 returning id, next, (select dimensions from search_state where id = 1) as dimensions, 0 as waiting;
 
+-- name: totals_changed
+-- A scope has more or fewer documents; without the one that is `gone`, as long as that is there. Who writes at the same time
+-- takes another row, so that nobody waits for others.
+insert into search_total (id, scope_id, series, documents, words, last_at) overriding system value
+select coalesce(
+        (select t.id from search_total t where t.scope_id = cast(:scope as bigint) limit 1 for update skip locked),
+        nextval(pg_get_serial_sequence('search_total', 'id'))
+    ), cast(:scope as bigint), cast(:series as bigint), cast(:documents as bigint),
+    cast(:words as bigint) - coalesce((select length from search_document where id = cast(:gone as bigint)), 0),
+    cast(:last_at as bigint)
+on conflict (id) do update set series = search_total.series + excluded.series,
+    documents = search_total.documents + excluded.documents, words = search_total.words + excluded.words,
+    last_at = greatest(search_total.last_at, excluded.last_at);
+
 -- name: index_terms
 -- Each term with its scope, since the index is one for all namespaces.
 insert into search_index (document_id, terms)
@@ -159,12 +173,23 @@ select id, owner, created_at, speaker, role, length, features from search_docume
 where id in (select cast(value as bigint) from json_array_elements_text(cast(:ids as json)));
 
 -- name: totals
-select count(*) as series, cast(coalesce(sum(s.documents), 0) as bigint) as documents,
-    cast(coalesce(sum(s.words), 0) as bigint) as words, coalesce(max(s.last_at), 0) as last_at
-from json_array_elements(cast(:ranges as json)) r
-join search_series s
-    on s.id >= cast(r.value ->> 0 as bigint) >> 22 and s.id < cast(r.value ->> 1 as bigint) >> 22
-where s.documents > 0;
+with range as materialized (
+    select cast(value ->> 0 as bigint) as first, cast(value ->> 1 as bigint) as last
+    from json_array_elements(cast(:ranges as json))
+)
+select cast(coalesce(sum(f.series), 0) as bigint) as series, cast(coalesce(sum(f.documents), 0) as bigint) as documents,
+    cast(coalesce(sum(f.words), 0) as bigint) as words, coalesce(max(f.last_at), 0) as last_at
+from (
+    select t.series, t.documents, t.words, t.last_at
+    from range r
+    join search_total t on t.scope_id >= r.first >> 37 and t.scope_id < r.last >> 37
+    where (r.first | r.last) & 137438953471 = 0
+    union all
+    select 1, s.documents, s.words, s.last_at
+    from range r
+    join search_series s on s.id >= r.first >> 22 and s.id < r.last >> 22
+    where (r.first | r.last) & 137438953471 <> 0
+) f;
 
 -- name: speakers
 select distinct p.word, p.speaker

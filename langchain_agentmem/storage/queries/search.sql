@@ -131,7 +131,8 @@ where documents = 0 and (cast(:name as text) is null or name = cast(:name as tex
     and scope_id in (
         select c.id from search_scope c join namespace n on n.id = c.namespace_id
         where n.path = :path and c.kind = :kind
-    );
+    )
+returning scope_id;
 
 -- name: delete_scopes
 delete from search_scope
@@ -152,6 +153,13 @@ update search_series set words = (
     where d.id >= search_series.id << 22 and d.id < (search_series.id + 1) << 22
 );
 
+-- name: empty_totals
+delete from search_total;
+
+-- name: count_totals
+insert into search_total (scope_id, series, documents, words, last_at)
+select scope_id, count(*), sum(documents), sum(words), max(last_at) from search_series group by scope_id order by scope_id;
+
 -- name: scopes_within
 -- The scopes of the namespaces in a range of paths.
 select c.id, c.kind from search_scope c
@@ -170,12 +178,22 @@ where n.path >= :low and n.path < :high and s.name in (
 order by s.id;
 
 -- name: totals
--- How many series, documents and words there are in some ranges.
-select count(*) as series, cast(coalesce(sum(s.documents), 0) as bigint) as documents,
-    cast(coalesce(sum(s.words), 0) as bigint) as words, coalesce(max(s.last_at), 0) as last_at
-from json_each(:ranges) r
-cross join search_series s on s.id >= json_extract(r.value, '$[0]') >> 22 and s.id < json_extract(r.value, '$[1]') >> 22
-where s.documents > 0;
+-- How many series, documents and words there are in some ranges: of whole scopes, or else of series.
+select cast(coalesce(sum(f.series), 0) as bigint) as series, cast(coalesce(sum(f.documents), 0) as bigint) as documents,
+    cast(coalesce(sum(f.words), 0) as bigint) as words, coalesce(max(f.last_at), 0) as last_at
+from (
+    select t.series, t.documents, t.words, t.last_at
+    from json_each(:ranges) r
+    cross join search_total t
+        on t.scope_id >= json_extract(r.value, '$[0]') >> 37 and t.scope_id < json_extract(r.value, '$[1]') >> 37
+    where (json_extract(r.value, '$[0]') | json_extract(r.value, '$[1]')) & 137438953471 = 0
+    union all
+    select 1, s.documents, s.words, s.last_at
+    from json_each(:ranges) r
+    cross join search_series s
+        on s.id >= json_extract(r.value, '$[0]') >> 22 and s.id < json_extract(r.value, '$[1]') >> 22
+    where (json_extract(r.value, '$[0]') | json_extract(r.value, '$[1]')) & 137438953471 <> 0
+) f;
 
 -- name: speakers
 -- Who is named by some words in some ranges.
@@ -209,6 +227,17 @@ from search_series s
 left join search_document d on d.id >= s.id << 22 and d.id < (s.id + 1) << 22
 group by s.id, s.name, s.documents
 having s.documents <> count(d.id);
+
+-- name: wrong_totals
+-- Scopes that count other series, documents or words than they have.
+select c.id, c.kind from search_scope c
+where (select count(*) from search_series s where s.scope_id = c.id)
+        <> (select coalesce(sum(t.series), 0) from search_total t where t.scope_id = c.id)
+    or (select coalesce(sum(s.documents), 0) from search_series s where s.scope_id = c.id)
+        <> (select coalesce(sum(t.documents), 0) from search_total t where t.scope_id = c.id)
+    or (select coalesce(sum(s.words), 0) from search_series s where s.scope_id = c.id)
+        <> (select coalesce(sum(t.words), 0) from search_total t where t.scope_id = c.id)
+limit 10;
 
 -- name: wrong_owners
 -- Documents of what is no longer there, and of what knows another.

@@ -15,6 +15,16 @@ where id = (
     and next + :documents <= :most
 returning id, next, (select dimensions from search_state where id = 1) as dimensions, (select count(*) from search_waiting) as waiting;
 
+-- name: totals_changed
+-- A scope has more or fewer documents; without the one that is `gone`, as long as that is there.
+insert into search_total (id, scope_id, series, documents, words, last_at)
+values (
+    (select min(id) from search_total where scope_id = :scope), :scope, :series, :documents,
+    :words - coalesce((select length from search_document where id = :gone), 0), :last_at
+)
+on conflict (id) do update set series = series + excluded.series, documents = documents + excluded.documents,
+    words = words + excluded.words, last_at = max(last_at, excluded.last_at);
+
 -- name: index_terms
 insert into search_index (rowid, terms) select :id, :terms where cast(:scope as integer) is not null;
 
