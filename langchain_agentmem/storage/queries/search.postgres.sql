@@ -18,10 +18,10 @@ returning id, next, (select dimensions from search_state where id = 1) as dimens
 -- name: totals_changed
 -- A scope has more or fewer documents; without the one that is `gone`, as long as that is there. Who writes at the same time
 -- takes another row, so that nobody waits for others.
-insert into search_total (id, scope_id, series, documents, words, last_at) overriding system value
+insert into search_total (id, scope_id, series, documents, words, last_at)
 select coalesce(
         (select t.id from search_total t where t.scope_id = cast(:scope as bigint) limit 1 for update skip locked),
-        nextval(pg_get_serial_sequence('search_total', 'id'))
+        cast(random() * 4611686018427387904 as bigint)
     ), cast(:scope as bigint), cast(:series as bigint), cast(:documents as bigint),
     cast(:words as bigint) - coalesce((select length from search_document where id = cast(:gone as bigint)), 0),
     cast(:last_at as bigint)

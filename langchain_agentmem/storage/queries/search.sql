@@ -157,8 +157,8 @@ update search_series set words = (
 delete from search_total;
 
 -- name: count_totals
-insert into search_total (scope_id, series, documents, words, last_at)
-select scope_id, count(*), sum(documents), sum(words), max(last_at) from search_series group by scope_id order by scope_id;
+insert into search_total (id, scope_id, series, documents, words, last_at)
+select scope_id, scope_id, count(*), sum(documents), sum(words), max(last_at) from search_series group by scope_id order by scope_id;
 
 -- name: scopes_within
 -- The scopes of the namespaces in a range of paths.

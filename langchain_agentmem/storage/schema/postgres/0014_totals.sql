@@ -2,7 +2,7 @@
 -- many as transactions ever wrote at once. `series` counts those that were made and not taken away, `last_at` is the latest
 -- time that a document had.
 create table search_total (
-    id bigint generated always as identity primary key,
+    id bigint primary key,
     scope_id bigint not null references search_scope (id) on delete cascade,
     series bigint not null,
     documents bigint not null,
@@ -11,5 +11,5 @@ create table search_total (
 );
 create index search_total_scope on search_total (scope_id);
 
-insert into search_total (scope_id, series, documents, words, last_at)
-select scope_id, count(*), sum(documents), sum(words), max(last_at) from search_series group by scope_id order by scope_id;
+insert into search_total (id, scope_id, series, documents, words, last_at)
+select scope_id, scope_id, count(*), sum(documents), sum(words), max(last_at) from search_series group by scope_id order by scope_id;

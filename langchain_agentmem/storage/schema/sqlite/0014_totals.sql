@@ -10,5 +10,5 @@ create table search_total (
 );
 create index search_total_scope on search_total (scope_id);
 
-insert into search_total (scope_id, series, documents, words, last_at)
-select scope_id, count(*), sum(documents), sum(words), max(last_at) from search_series group by scope_id order by scope_id;
+insert into search_total (id, scope_id, series, documents, words, last_at)
+select scope_id, scope_id, count(*), sum(documents), sum(words), max(last_at) from search_series group by scope_id order by scope_id;
