@@ -98,6 +98,7 @@ from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.language_models.model_calls import Work, aperform, both, perform
 from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.rewinding import thread_memory as memories
+from langchain_agentmem.rewinding.graph_runs import runs_of
 from langchain_agentmem.storage import Operation, Steps
 from langchain_agentmem.storage.database import Database, database_of
 from langchain_agentmem.storage.part import Said
@@ -532,7 +533,7 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
                 thread_id=thread_id,
             )
             step.finish(lambda: {"threads": len(deleted)})
-        self._coding.forget(deleted)
+        self._forget(deleted)
 
     adelete_thread = _in_thread(delete_thread, write=True)
 
@@ -569,14 +570,9 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
         source = ThreadAt(path_of(self._namespace()), id_of(source_thread_id, "thread"))
         target, now = id_of(target_thread_id, "thread"), self.database.now()
 
-        def steps() -> Steps[int]:
-            copied = yield from thread_lines.copy(source, target, now=now)
-            yield from memories.copy(source, target, now=now)
-            return copied
-
         told = {"source_thread_id": source.name, "target_thread_id": target}
         with self._steps.step("copy", None, lambda: told) as step:
-            copied = self._change(steps, "copy_thread", **told)
+            copied = self._change(partial(memories.copy, source, target, now=now), "copy_thread", **told)
             step.finish(lambda: {"checkpoints": copied})
 
     acopy_thread = _in_thread(copy_thread, write=True)
@@ -645,8 +641,13 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
         removed.append(done if strategy == "keep_latest" else len(done))
         if strategy == "keep_latest":
             return bool(done >= thread_lines.BATCH)
-        self._coding.forget(done)
+        self._forget(done)
         return False
+
+    def _forget(self, deleted: Sequence[thread_lines.Deleted]) -> None:
+        """Threads are gone: neither what was read of them nor where they stood counts for a run."""
+        self._coding.forget(deleted)
+        runs_of(self.database).forget()
 
     # -- plumbing ----------------------------------------------------------------------------------------------
 

@@ -160,6 +160,12 @@ def prepare(runs: Runs, run: GraphRun) -> Steps[None]:
             run.minded = run.minded or remembers
 
 
+def _prepare_to_put(runs: Runs, run: GraphRun, put: Put) -> Steps[None]:
+    if put.parent is not None and not (yield query.checkpoint_there(line=put.line, checkpoint=put.parent)):
+        runs.forget()  # the thread was deleted meanwhile, and begins anew with what this run has of it
+    yield from prepare(runs, run)
+
+
 def view_of_task(runs: Runs, configurable: Mapping[str, Any], at: ThreadAt) -> Steps[tuple[GraphRun, Execution, View]]:
     """What a task sees: its line, what the steps before it wrote, and its callers, and itself; not its siblings.
 
@@ -381,7 +387,7 @@ def _sealed(runs: Runs, put: Put, head: _Head) -> Steps[tuple[Spot | None, Calla
         if put.parent not in (loop.last_put, loop.base):
             loop.begin(put.parent)
             run.resumed = True
-    yield from prepare(runs, run)
+    yield from _prepare_to_put(runs, run, put)
     if put.parent is not None and put.parent == loop.base and loop.last_put is None and source == "loop":
         yield from _go_on(runs, loop, put)
     around = yield from _around(runs, run, put)

@@ -202,23 +202,29 @@ class HeldBranches(NamedTuple):
     shelf: int
 
 
-def copy(source: ThreadAt, target: str, *, now: int) -> Steps[None]:
-    """Give a copy of a thread the places of what it was copied from; both have the same branches until they differ.
+def copy(source: ThreadAt, target: str, *, now: int) -> Steps[int]:
+    """Copy a thread, with the places of what it remembers; both have the same branches until they differ.
 
     Args:
         source: The thread.
         target: The id of the copy, which is in the same namespace.
         now: When.
+
+    Returns:
+        How many checkpoints were copied.
     """
     thread = yield from find(source)
+    there = None if thread is None else (yield from find(ThreadAt(thread.path, target), exact=True))
+    before = None if there is None else (yield from head_of(there.id))
+    copied = yield from thread_lines.copy(source, target, now=now)
     if thread is not None and target != source.name:
         other = yield from find(ThreadAt(thread.path, target), exact=True)
         if other is not None:
             yield from sealing.author_of(thread.id)  # what it wrote stays its own where the copy seals it
-            before = yield from head_of(other.id)
             yield query.copy_places(source=thread.id, target=other.id)
             yield query.copy_finished(source=thread.id, target=other.id)
             yield from sealing.move_marks(other.id, before, (yield from head_of(other.id)), now)
+    return copied
 
 
 def move(at: ThreadAt, path: str, *, tail: int) -> Steps[bool]:

@@ -425,6 +425,9 @@ select 1 as sealed from seal where group_id = :group limit 1;
 -- name: place_of
 select branch_id, position from place where line_id = :line and checkpoint = :checkpoint;
 
+-- name: checkpoint_there
+select 1 as there from checkpoint where line_id = :line and name = :checkpoint;
+
 -- name: inherit_place
 -- A checkpoint stands where the one before it does.
 insert into place (line_id, checkpoint, branch_id, position)
@@ -500,8 +503,13 @@ insert into base_group (group_id, branch_id) values (:group, :branch);
 
 -- name: begin_branch
 -- A branch of a thread, which begins at a position of another where it has a parent.
-insert into branch (namespace_id, kind, thread, parent_id, parent_position, created_at)
-select id, :kind, :thread, cast(:parent as bigint), cast(:position as bigint), cast(:now as bigint)
+insert into branch (
+-- include: numbered
+    namespace_id, kind, thread, parent_id, parent_position, created_at
+)
+select
+-- include: number
+    id, :kind, :thread, cast(:parent as bigint), cast(:position as bigint), cast(:now as bigint)
 from namespace where path = :path
 returning id;
 
@@ -1066,8 +1074,13 @@ where r.rank = 1 and r.deleted = 0 and (r.expires_at is null or r.expires_at > c
 
 -- name: create_fork
 -- A branch that begins at a position of another; no row where there is one of this name.
-insert into branch (namespace_id, kind, name, parent_id, parent_position, created_at)
-select namespace_id, kind, :name, id, cast(:position as bigint), cast(:now as bigint) from branch where id = :branch
+insert into branch (
+-- include: numbered
+    namespace_id, kind, name, parent_id, parent_position, created_at
+)
+select
+-- include: number
+    namespace_id, kind, :name, id, cast(:position as bigint), cast(:now as bigint) from branch where id = :branch
 on conflict (namespace_id, kind, name) do nothing
 returning id;
 

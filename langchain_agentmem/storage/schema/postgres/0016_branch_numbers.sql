@@ -1,0 +1,1 @@
+-- The server gives no number of a branch twice: there is nothing to be done.

@@ -1,0 +1,94 @@
+"""A thread that is deleted while it runs begins anew with what the run has, and meets nobody else's memory."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+
+import pytest
+from langchain_core.messages import AIMessage
+from langgraph.graph import START, MessagesState, StateGraph
+
+from langchain_agentmem import AgentMemory
+
+ADA, BOB = ("users", "ada"), ("users", "bob")
+ERASING = """
+import sys
+from langchain_agentmem import AgentMemory
+with AgentMemory(sys.argv[1]) as memory:
+    memory.erase(namespace=("users", "ada"))
+"""
+
+
+def at(thread, namespace):
+    return {"configurable": {"thread_id": thread, "agentmem_namespace": namespace}}
+
+
+def graph(memory, node):
+    return StateGraph(MessagesState).add_node("node", node).add_edge(START, "node").compile(memory.checkpointer)
+
+
+def replied(state):
+    return {"messages": [AIMessage("reply")]}
+
+
+def deleted(memory, url, how):
+    if how == "by another process":
+        subprocess.run([sys.executable, "-c", ERASING, url], check=True, timeout=60)
+    elif how == "deleted":
+        memory.within(ADA).checkpointer.delete_thread("t")
+    elif how == "pruned":
+        memory.within(ADA).checkpointer.prune(["t"], strategy="delete")
+    else:
+        memory.erase(namespace=ADA)
+
+
+WAYS = ("by another process", "deleted", "pruned", "erased")
+
+
+@pytest.mark.parametrize("durability", ["sync", "async", "exit"])
+@pytest.mark.parametrize("how", WAYS)
+class TestDeletedMeanwhile:
+    def test_whoever_begins_then_is_not_seen(self, url, how, durability):
+        with AgentMemory(url) as memory:
+            graph(memory, replied).invoke({"messages": [("user", "hello")]}, at("t", ADA))
+            seen = []
+
+            def bob(state):
+                memory.layers().core.set("pin", "bob's")
+                return replied(state)
+
+            def ada(state):
+                def others():
+                    deleted(memory, url, how)
+                    graph(memory, bob).invoke({"messages": [("user", "hi")]}, at("b", BOB))
+
+                thread = threading.Thread(target=others)
+                thread.start()
+                thread.join()
+                seen.append(memory.layers().core.get())
+                return {"messages": [AIMessage("late")]}
+
+            graph(memory, ada).invoke({"messages": [("user", "again")]}, at("t", ADA), durability=durability)
+            seen.append(memory.layers(at("t", ADA)).core.get())
+            assert seen == [{}, {}]
+            assert memory.layers(at("b", BOB)).core.get() == {"pin": "bob's"}
+            assert memory.verify().problems == ()
+
+    def test_it_begins_anew_with_what_the_run_has(self, url, how, durability):
+        with AgentMemory(url) as memory:
+            graph(memory, replied).invoke({"messages": [("user", "hello")]}, at("t", ADA))
+
+            def ada(state):
+                deleted(memory, url, how)
+                memory.layers().core.set("key", "value")
+                return {"messages": [AIMessage("late")]}
+
+            running = graph(memory, ada)
+            running.invoke({"messages": [("user", "again")]}, at("t", ADA), durability=durability)
+            texts = [message.text for message in running.get_state(at("t", ADA)).values["messages"]]
+            assert texts == ["hello", "reply", "again", "late"]
+            assert [message.text for message in memory.conversation("t", ADA).messages] == texts
+            assert memory.layers(at("t", ADA)).core.get() == {"key": "value"}
+            assert memory.verify().problems == ()
