@@ -155,6 +155,87 @@ class TestTemplate:
             assert memory.layers(namespace=ADA).core.get() == {"t": "Lisbon", "more": "yes"}
             assert ("notes", ADA) in {(each.conversation_id, each.namespace) for each in memory.conversations(ADA)}
 
+    @pytest.mark.parametrize("configurable", [{}, {"userid": "bob"}], ids=["nobody", "misspelt"])
+    @pytest.mark.parametrize(
+        "call",
+        [
+            lambda memory: memory.threads(),
+            lambda memory: memory.conversations(),
+            lambda memory: memory.branches(),
+            lambda memory: memory.stats(),
+            lambda memory: memory.prune(keep_checkpoints=1),
+            lambda memory: memory.export("all.jsonl"),
+            lambda memory: memory.erase(thread_id="monday"),
+            lambda memory: list(memory.checkpointer.list(None)),
+            lambda memory: memory.checkpointer.delete_thread("monday"),
+            lambda memory: memory.checkpointer.prune(["monday"]),
+            lambda memory: memory.checkpointer.copy_thread("monday", "copy"),
+        ],
+    )
+    def test_a_run_that_names_nobody_is_not_everybodys(self, templated, call, configurable, tmp_path, monkeypatch):
+        monkeypatch.chdir(tmp_path)
+        said(templated, run_of("monday", user_id="ada"))
+
+        def node(state):
+            call(templated)
+
+        plain = StateGraph(State).add_node("node", node).add_edge(START, "node").compile()
+        with pytest.raises(InvalidInput, match="user_id"):
+            plain.invoke({"messages": []}, run_of("monday", **configurable))
+        assert not (tmp_path / "all.jsonl").exists()
+        assert core_in(templated, run_of("tuesday", user_id="ada")) == {"monday": "hello"}
+
+    def test_in_a_run_all_means_all_of_its_user(self, templated, tmp_path):
+        for user in ("ada", "bob"):
+            said(templated, run_of("monday", user_id=user), f"hello from {user}")
+        found = {}
+
+        def node(state):
+            found["pruned"] = templated.prune(keep_checkpoints=1, dry_run=True).threads
+            found["messages"] = templated.stats()["messages"]
+            templated.export(tmp_path / "all.jsonl")
+
+        graph_of(templated, node).invoke({"messages": []}, run_of("monday", user_id="ada"))
+        assert found == {"pruned": 1, "messages": 2}
+        written = (tmp_path / "all.jsonl").read_text(encoding="utf-8")
+        assert "hello from ada" in written
+        assert "bob" not in written
+
+    def test_whose_thread_is_pruned_or_erased_is_told_where_several_have_it(self, templated):
+        for user in ("ada", "bob"):
+            said(templated, run_of("monday", user_id=user))
+        whole = templated.stats()["checkpoints"]
+        for call in (
+            lambda: templated.checkpointer.prune(["monday"]),
+            lambda: templated.erase(thread_id="monday"),
+            lambda: templated.erase(thread_id="monday", dry_run=True),
+        ):
+            with pytest.raises(InvalidInput, match="several namespaces"):
+                call()
+        assert templated.stats()["checkpoints"] == whole
+        templated.within(user_id="ada").erase(thread_id="monday")
+        assert [each.namespace for each in templated.threads().threads] == [("users", "bob")]
+        said(templated, run_of("monday", user_id="ada"))
+        templated.erase(thread_id="monday", namespace=())
+        assert not templated.threads().threads
+
+    def test_a_copy_onto_a_thread_that_is_there_leads_it_elsewhere(self, templated):
+        for thread in ("a", "b"):
+            said(templated, run_of(thread, user_id="ada"), f"hello from {thread}")
+        ada = templated.within(user_id="ada")
+        ada.checkpointer.copy_thread("b", "a")
+        assert templated.verify().problems == ()
+        assert ada.layers().core.get() == core_in(templated, run_of("c", user_id="ada")) == {"b": "hello from b"}
+
+    def test_a_deleted_thread_leaves_one_of_each(self, templated):
+        said(templated, run_of("a", user_id="ada"))
+        before = templated.within(user_id="ada").stats()
+        templated.within(user_id="ada").checkpointer.delete_thread("a")
+        after = templated.within(user_id="ada").stats()
+        assert (before["core"], after["core"]) == (1, 1)
+        assert core_in(templated, run_of("b", user_id="ada")) == {"a": "hello"}
+        assert templated.verify().problems == ()
+
 
 class TestUnscoped:
     def test_an_unknown_key_is_refused(self, memory):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 from uuid import UUID
 
@@ -146,7 +146,7 @@ class Scopes(NamedTuple):
         Args:
             given: What the caller said; None or an empty tuple for nothing.
             config: The run's config, where the caller has it. Default: that of the run this is called in.
-            bare: Whether nothing needs to be named: then every namespace is meant, as the root.
+            bare: Whether nothing needs to be named outside of runs: then every namespace is meant, as the root.
 
         Raises:
             InvalidInput: It is not a tuple of usable labels, lies out of what this may lead to, the config lacks a key
@@ -170,7 +170,8 @@ class Scopes(NamedTuple):
         configurable = configurable_of(config)
         missing = [key for key in self.keys if _value(key, configurable) is None]
         nobody = len(missing) == len(self.keys)  # who names a part of the keys means somebody
-        if nobody and (bare or (self.bare_threads and "thread_id" in configurable)):
+        everybody = bare and running_config() is None  # a run is somebody's
+        if nobody and (everybody or (self.bare_threads and "thread_id" in configurable)):
             return self.home(configurable)
         example = ", ".join(f'"{key}": "…"' for key in missing)
         raise InvalidInput(
@@ -212,6 +213,21 @@ class Scopes(NamedTuple):
                 f"The config names the namespace {safe_repr(named)}, and its keys lead to {safe_repr(filled)}."
             )
         return filled
+
+    def check_one(self, paths: Collection[str], name: str, how: str) -> None:
+        """Check that it is told whose thread is meant, where threads belong to users.
+
+        Args:
+            paths: The paths of the namespaces that have one of this id.
+            name: The id.
+            how: What to do instead.
+
+        Raises:
+            InvalidInput: Several have one, and nobody says whose is meant.
+        """
+        if self.template and self.within is None and len(paths) > 1:
+            homes = ", ".join(safe_repr(namespace_of(path)) for path in sorted(paths)[:3])
+            raise InvalidInput(f"There is a thread {safe_repr(name)} in several namespaces ({homes}, …): {how}.")
 
     def leads_here(self) -> bool:
         """Whether the run that this is called in may be one of this memory: not where it says another namespace."""

@@ -632,6 +632,8 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
                 )
                 continue
             found = self.database.engine.read(partial(thread_lines.named, low, high, name))
+            if not low:
+                self.database.scopes.check_one([at.path for at in found], name, memories.WITHIN)
             prune = partial(memories.prune, keep=1, now=self.database.now())
             jobs += [partial(self._prune, partial(prune, at), name, strategy, removed) for at in found]
         return jobs

@@ -27,6 +27,7 @@ from langchain_agentmem.storage.part import all_parts
 from langchain_agentmem.threads import thread_lines
 from langchain_agentmem.threads.thread_lines import OWN_LINE, ThreadAt, find
 
+WITHIN = "say whose with memory.within(...)"
 _TASK = "__pregel_task_id"
 
 
@@ -290,15 +291,12 @@ def delete(
         InvalidInput: Threads belong to users, several have one of this id, and nobody says whose is meant.
     """
     threads = yield query.threads_within(low=low, high=high, name=name)
-    if scopes is not None and scopes.template and name is not None and not low and len(threads) > 1:
-        homes = ", ".join(safe_repr(namespace_of(row["path"])) for row in threads[:3])
-        raise InvalidInput(
-            f"There is a thread {safe_repr(name)} in several namespaces ({homes}, …): delete it with the checkpointer "
-            "of memory.within(...)."
-        )
+    if scopes is not None and name is not None and not low:
+        scopes.check_one([row["path"] for row in threads], name, WITHIN)
+    folded: list[Spot] = []
     for row in threads:
         if scopes is not None and scopes.keeps and scopes.shared(row["path"]):
-            yield from _fold(ThreadAt(row["path"], row["name"]), now)
+            folded += yield from _fold(ThreadAt(row["path"], row["name"]), now)
         else:
             [author] = yield query.author_of_thread(thread=row["id"])
             if author["id"] is not None:
@@ -307,21 +305,26 @@ def delete(
     deleted = yield from thread_lines.delete(low, high, name)
     for row in threads:
         yield from all_parts().listener.forget(row["path"], row["name"])
+    for branch, position in folded:  # what no copy of the thread stands on needs not be there twice
+        if rows := (yield query.handed_over(branch=branch, position=position)):
+            pairs = [{"copy": row["copy"], "original": row["original"]} for row in rows]
+            yield query.hand_over.many(pairs)
+            yield query.delete_memory.many([{"id": each["copy"]} for each in pairs])
     yield from _sweep_all(left)
     for path in sorted({row["path"] for row in threads}):
         yield from memory_rows.close(path)
     return deleted
 
 
-def _fold(at: ThreadAt, now: int) -> Steps[None]:
-    """Give what counts of a thread to the branch "main" of its scope, with its author and stamps."""
+def _fold(at: ThreadAt, now: int) -> Steps[list[Spot]]:
+    """Give what counts of a thread to the branch "main" of its scope, with its author and stamps; gives where it is."""
     thread = yield from find(at)
     if thread is None or (spot := (yield from head_of(thread.id))) is None:
-        return
+        return []
     author = yield from sealing.author_of(thread.id)
     if not (yield query.teaches(author=author.id)):
         yield query.unmark(author=author.id, branch=0)
-        return
+        return []
     view = yield from view_of(*spot, now)
     branch, head = yield from BranchAt(at.path, MAIN).locked(now)
     yield from main_author(at.path)
@@ -331,6 +334,7 @@ def _fold(at: ThreadAt, now: int) -> Steps[None]:
     if folded and not (yield query.move_head(branch=branch, expected=head, position=head + 1, added=0)):
         raise BranchMoved
     yield from memory_rows.release([row["id"] for row in ended])
+    return [(branch, head + 1)] if folded else []
 
 
 def forget_authors(low: str, high: str, name: str) -> Steps[None]:

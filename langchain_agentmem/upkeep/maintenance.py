@@ -159,8 +159,8 @@ class Maintenance:
         Raises:
             StorageError: The database cannot be read.
         """
-        engine, measures, within = self.database.engine, self.database.measures, self.database.scopes.within
-        if within is not None:
+        engine, measures, within = self.database.engine, self.database.measures, self._below(None)
+        if within or self.database.scopes.within is not None:
             inside: Stats = yield Run("care.stats", partial(database_report.counting_within, within), outputs=dict)
             return inside
         counted: database_report.StatsRead = yield Run("care.stats", database_report.counting, outputs=_counts)
@@ -291,7 +291,7 @@ class Maintenance:
             InvalidInput: The file cannot be written.
             StorageError: Something is damaged; `verify` tells more. No file was written.
         """
-        make = partial(export.export, path, self.database.scopes.within or ())
+        make = partial(export.export, path, self._below(None))
         done: TransferReport = yield Run("care.export", make, inputs=lambda: {"path": path}, outputs=asdict)
         return done
 
@@ -307,10 +307,11 @@ class Maintenance:
             InvalidInput: The file is missing, damaged or of another kind.
             MessageError: A conversation holds other content under one of the ids.
         """
+        within = self._below(None)
 
         def load() -> Steps[tuple[TransferReport, Import]]:  # anew for each attempt
             into = Import(now=self.database.now(), tail=self.database.tail)
-            return (yield from export.load(path, into, self.database.scopes.within or ())), into
+            return (yield from export.load(path, into, within)), into
 
         report: TransferReport
         report, into = yield Run("care.import", load, write=True, inputs=lambda: {"path": path}, outputs=_imported)
@@ -377,6 +378,11 @@ class Maintenance:
         elif namespace is None and (thread_id is not None or conversation_id is not None):
             # An id is the running config's, so that no run reaches out of its own.
             namespace = self.database.scopes.resolve(None, bare=True) or None
+        if namespace is None and thread_id is not None:
+            make = partial(database_report.list_threads, (), thread_id=id_of(thread_id, "thread"), limit=None)
+            found: ThreadList = yield Run("care.threads", make, shown=False)
+            paths = {path_of(each.namespace) for each in found.threads}
+            self.database.scopes.check_one(paths, thread_id, "say whose with namespace=, or namespace=() for all")
         given: dict[str, Any] = {"namespace": namespace, "thread_id": thread_id, "conversation_id": conversation_id}
         engine, erase = self.database.engine, partial(integrity.erase, **given)
 
@@ -466,7 +472,7 @@ class Maintenance:
 
     def _below(self, given: Sequence[str] | None) -> Namespace:
         """The namespace that was named, else that below which everything lies that this memory reaches."""
-        return self.database.scopes.resolve(given) if given else self.database.scopes.within or ()
+        return self.database.scopes.resolve(given or None, bare=True)
 
     def _check_whole(self, what: str) -> None:
         if self.database.scopes.within is not None:

@@ -156,8 +156,13 @@ select coalesce(
 )
 
 -- fragment: held
--- Whether somebody stands where the row m can be seen: a checkpoint, a fork, or a subgraph; or where a copy of it can, which
--- a search finds by the original's document.
+-- Whether the row m can be seen from somewhere; or a copy of it can, which a search finds by the original's document.
+-- include: stood_on
+union all
+select 1 from memory k where k.origin = m.id
+
+-- fragment: stood_on
+-- Whether somebody stands where the row m can be seen: a checkpoint, a fork, or a subgraph.
 select 1 from place p where p.branch_id = m.branch_id and p.position >= m.position and p.position < m.until
 union all
 select 1 from branch b where b.parent_id = m.branch_id and b.parent_position >= m.position and b.parent_position < m.until
@@ -165,8 +170,6 @@ union all
 select 1 from branch_base s where s.base_id = m.branch_id and s.base_position >= m.position and s.base_position < m.until
 union all
 select 1 from base_group s where s.group_id = m.group_id
-union all
-select 1 from memory k where k.origin = m.id
 
 -- name: line_from
 -- The line that leads to a position: its branch, those that it was forked from, and, where `own` is 1, what a subgraph
@@ -686,6 +689,25 @@ select coalesce(seen, created_at) as stamp from checkpoint where line_id = :line
 
 -- name: see
 update checkpoint set seen = :stamp where line_id = :line and name = :name and coalesce(seen, created_at) < :stamp;
+
+-- name: handed_over
+-- The copies at a position of a branch whose originals nobody else sees.
+select k.id as copy, k.origin as original from memory k
+join memory m on m.id = k.origin
+where k.branch_id = :branch and k.position = :position
+    and not exists (select 1 from memory other where other.origin = m.id and other.id <> k.id)
+    and not exists (
+-- include: stood_on
+    );
+
+-- name: hand_over
+-- An original takes the place of its copy.
+update memory
+set branch_id = (select k.branch_id from memory k where k.id = :copy),
+    position = (select k.position from memory k where k.id = :copy),
+    until = (select k.until from memory k where k.id = :copy),
+    gone = (select k.gone from memory k where k.id = :copy), group_id = null
+where id = :original;
 
 -- name: teaches
 -- Whether something counts of an author that stays when its thread is deleted, as messages do not.
