@@ -571,7 +571,7 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
 
         def steps() -> Steps[int]:
             copied = yield from thread_lines.copy(source, target, now=now)
-            yield from memories.copy(source, target, now=now)
+            yield from memories.copy(source, target, now=now, tail=self.database.tail)
             return copied
 
         told = {"source_thread_id": source.name, "target_thread_id": target}

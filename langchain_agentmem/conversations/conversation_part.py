@@ -56,7 +56,12 @@ def recollections(hits: Sequence[Hit], now: int, outlook: Outlook | None) -> Ste
     if following:
         here = outlook or EVERYWHERE
         view = here.view or View((), (), now)
-        shown = yield query.shown_said(**view.parameters(), anywhere=int(here.view is None), ids=json.dumps(following))
+        shown = yield query.shown_said(
+            **view.parameters(),
+            name=None if here.point is None else here.point.name,
+            anywhere=int(here.view is None),
+            ids=json.dumps(following),
+        )
         says = {row["slot"]: bytes(row["body"]) for row in shown}
         for slot in following:
             if slot in says and found[slot]["recorded"]:  # else somebody has edited it since

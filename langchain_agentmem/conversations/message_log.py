@@ -319,8 +319,28 @@ def clear(at: Address, *, keep_description: bool) -> Steps[int]:
     return len(rows)
 
 
+def copy(at: Address, name: str, *, now: int, tail: int) -> Steps[None]:
+    """Have another conversation begin with what follows a thread in this one, in all its versions.
+
+    Args:
+        at: The conversation.
+        name: The id of the other one, in the same namespace. What it has already stays.
+        now: When.
+        tail: How many entries may wait for the index.
+    """
+    target = Address(at.path, name)
+    rows = yield from rows_of(at, query.following_versions)
+    first = [_copied(row) for row in rows if row["replaces"] is None]
+    if first:
+        new = set((yield from record(target, first, now=now, tail=tail)).keys)
+        for row in rows:
+            if row["replaces"] is not None and row["key"] in new:
+                yield from update(target, row["key"], lambda _, row=row: _copied(row), now=now, tail=tail)
+
+
 def forget(at: Address) -> Steps[None]:
     """Delete what follows a thread that is deleted. What was learned from it stays."""
+    yield from memory_rows.discard((yield query.said_of(path=at.path, name=at.name, keys=None)))
     found = yield from locked(at)
     if found is None:
         return
@@ -715,6 +735,22 @@ def _is_recorded(row: Any, entry: LogEntry) -> bool:
 def _row_identity(row: Any) -> tuple[Any, ...]:
     hashes = (None if row[name] is None else bytes(row[name]) for name in ("content_hash", "attachments_hash"))
     return row["kind"], *hashes, row["recipient"], row["round_key"]
+
+
+def _copied(row: Any) -> LogEntry:
+    """A version as another conversation is to have it."""
+    beside = {name: row[name] for name in _COLUMNS if name not in {"key", "created_at"}}
+    body = bytes(row["body"])
+    attachments = None if row["attachments"] is None else bytes(row["attachments"])
+    return LogEntry(
+        row["key"],
+        body,
+        body_text(body),
+        row["created_at"],
+        attachments=attachments,
+        follows=bool(row["follows"]),
+        **beside,
+    )
 
 
 def _row(branch: int, position: int, entry: LogEntry, now: int, bodies: dict[bytes, bytes]) -> dict[str, Any]:

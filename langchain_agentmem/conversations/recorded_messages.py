@@ -77,6 +77,11 @@ def note(
     ]
 
 
+def copy(path: str, name: str, target: str, *, now: int, tail: int) -> Steps[None]:
+    """Note of a copy of a thread what was noted of the thread; the arguments are those of `Listener.copy`."""
+    yield from message_log.copy(Address(path, name), target, now=now, tail=tail)
+
+
 def forget(path: str, name: str) -> Steps[None]:
     """Delete what was noted of a thread that is deleted."""
     yield from message_log.forget(Address(path, name))

@@ -589,8 +589,9 @@ def _record(put: Put, spot: Spot | None, head: _Head) -> Steps[Spot | None]:
     listener = all_parts().listener
     known: dict[str, bytes | None] = {}
     messages = {} if spot is None else listener.named((yield from put.said(everything=False)))
-    if spot is not None and messages:
-        rows = yield query.said_on(branch=spot[0], position=spot[1], keys=json.dumps(list(messages)))
+    if spot is not None and messages and head.own is not None:
+        keys = json.dumps(list(messages))
+        rows = yield query.said_on(branch=spot[0], position=spot[1], keys=keys, author=head.own.id)
         known = {row["key"]: None if row["hash"] is None else bytes(row["hash"]) for row in rows}
     if spot is None or (messages and not known):
         messages = listener.named((yield from put.said(everything=True)))
@@ -619,7 +620,7 @@ def _write_said(put: Put, spot: Spot, noted: Sequence[Noted], known: Mapping[str
             yield query.see(line=put.line, name=str(put.checkpoint["id"]), stamp=stamp)
         ended = stamp if head.moves else None
         for key in again:
-            yield query.supersede(branch=branch, position=position, kind="message", key=key, stamp=ended)
+            yield query.supersede(branch=branch, position=position, kind="message", key=key, stamp=ended, author=own.id)
     yield query.insert_said.many(
         [
             {

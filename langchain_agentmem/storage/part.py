@@ -155,6 +155,18 @@ class Listener(Protocol):
         """
         ...
 
+    def copy(self, path: str, name: str, target: str, *, now: int, tail: int) -> Steps[None]:
+        """Note of a copy of a thread what was noted of the thread.
+
+        Args:
+            path: The path of the namespace of both.
+            name: The id of the thread.
+            target: That of the copy.
+            now: When.
+            tail: How many documents may wait for the index.
+        """
+        ...
+
     def forget(self, path: str, name: str) -> Steps[None]:
         """Delete what was noted of a thread that is deleted."""
         ...

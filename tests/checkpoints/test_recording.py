@@ -341,14 +341,91 @@ class TestThreadsOfBefore:
         say(build(memory.checkpointer), "pears")
         assert said(memory) == ["apples", "re-apples", "pears", "re-pears"]
 
-    def test_a_copy_records_what_it_adds_and_finds_what_it_was_given(self, memory, graph):
+
+class TestACopy:
+    """A copy of a thread has a conversation of its own, which begins with what it was given."""
+
+    @pytest.fixture
+    def copied(self, memory, graph):
         say(graph, "apples")
         memory.checkpointer.copy_thread("t", "copy")
-        say(graph, "pears", at("copy"))
-        assert said(memory, "copy") == ["pears", "re-pears"]
-        assert found(memory, "apples pears", config=at("copy")) == {"apples", "re-apples", "pears", "re-pears"}
+        return graph
+
+    def test_finds_what_it_was_given_once_and_adds_to_it(self, memory, copied):
+        assert said(memory, "copy") == ["apples", "re-apples"]
+        assert found(memory, "apples", conversation_id="copy") == {"apples", "re-apples"}
+        say(copied, "pears", at("copy"))
+        assert said(memory, "copy") == ["apples", "re-apples", "pears", "re-pears"]
+        hits = memory.search("apples pears", config=at("copy"), limit=10)
+        assert sorted(hit.id for hit in hits) == ["apples", "pears", "re-apples", "re-pears"]
+        assert {hit.conversation_id for hit in hits} == {"copy"}
         assert found(memory, "apples pears", config=at()) == {"apples", "re-apples"}
-        assert memory.stats()["messages"] == 4
+        assert memory.stats()["contents"] == 4
+        assert memory.verify().ok
+
+    @pytest.mark.parametrize("gone", ["delete", "erase", "clear"])
+    def test_keeps_it_when_the_original_goes(self, memory, copied, gone):
+        if gone == "delete":
+            memory.checkpointer.delete_thread("t")
+        elif gone == "erase":
+            memory.erase(thread_id="t")
+        else:
+            memory.conversation("t").clear()
+        for config in (None, at("copy")):
+            assert found(memory, "apples", config=config) == {"apples", "re-apples"}
+        say(copied, "pears", at("copy"))
+        assert said(memory, "copy") == ["apples", "re-apples", "pears", "re-pears"]
+        assert found(memory, "apples pears", config=at("copy")) == set(said(memory, "copy"))
+        assert memory.verify().ok
+        memory.checkpointer.delete_thread("copy")
+        assert found(memory, "apples pears", abandoned=True) == set()
+        assert memory.verify().ok
+
+    def test_goes_its_own_way(self, memory, copied):
+        say(copied, "pears")
+        copied.update_state(at(), {"messages": [HumanMessage("figs", id="apples")]})
+        assert said(memory, "copy") == ["apples", "re-apples"]
+        say(copied, "plums", checkpoint_with(copied, "apples", config=at("copy")))
+        assert said(memory, "copy") == ["apples", "plums", "re-plums"]
+        assert memory.conversation("copy").messages[0].text == "apples"
+        assert said(memory) == ["apples", "re-apples", "pears", "re-pears"]
+        assert found(memory, "apples", config=at("copy")) == {"apples"}
+        assert found(memory, "apples", config=at("copy"), abandoned=True) == {"apples", "re-apples"}
+        assert memory.verify().ok
+
+    def test_of_a_thread_that_was_rewound_has_what_its_newest_checkpoint_leads_from(self, memory, graph):
+        say(graph, "apples")
+        say(graph, "pears")
+        say(graph, "plums", checkpoint_with(graph, "apples", "re-apples"))
+        memory.checkpointer.copy_thread("t", "copy")
+        assert said(memory, "copy") == said(memory) == ["apples", "re-apples", "plums", "re-plums"]
+        assert memory.verify().ok
+
+    def test_that_is_brought_up_to_date_has_what_was_said_since(self, memory, copied):
+        say(copied, "pears")
+        memory.checkpointer.copy_thread("t", "copy")
+        assert said(memory, "copy") == ["apples", "re-apples", "pears", "re-pears"]
+        assert memory.verify().ok
+
+    def test_in_a_scope_is_found_as_long_as_either_has_it(self, memory, graph):
+        one, two = ({"configurable": {"thread_id": name, "agentmem_namespace": ("ada",)}} for name in ("one", "two"))
+        say(graph, "apples", one)
+        memory.within(("ada",)).checkpointer.copy_thread("one", "two")
+        say(graph, "pears", two)
+        assert found(memory, "apples", config=two) == {"apples", "re-apples"}
+        memory.within(("ada",)).checkpointer.delete_thread("one")
+        assert found(memory, "apples", config=two) == {"apples", "re-apples"}
+        assert memory.verify().ok
+
+    def test_comes_along_with_an_export(self, memory, copied, new_database, tmp_path):
+        say(copied, "pears", at("copy"))
+        memory.export(tmp_path / "all.jsonl")
+        for engine in ("sqlite", "postgres"):
+            with AgentMemory(new_database(engine)) as other:
+                other.import_(tmp_path / "all.jsonl")
+                assert said(other, "copy") == said(memory, "copy")
+                assert found(other, "apples", config=at("copy")) == {"apples", "re-apples"}
+                assert other.verify().ok
 
 
 class TestAScope:

@@ -81,6 +81,17 @@ select 1 as found from entry where branch_id = :branch and replaces is null and 
 -- What follows a thread, of a conversation.
 select id as slot from entry where branch_id = :branch and replaces is null and follows = 1;
 
+-- name: following_versions
+-- The same with all versions, in the order they were written.
+select v.id, v.replaces, v.kind, v.key, v.role, v.sender, v.recipient, v.round_key, v.created_at, v.follows, c.body,
+    a.body as attachments
+from entry slot
+join entry v on v.id = slot.id or v.replaces = slot.id
+join content c on c.id = v.content_id
+left join content a on a.id = v.attachments_id
+where slot.branch_id = :branch and slot.replaces is null and slot.follows = 1
+order by v.id;
+
 -- name: current_entry
 -- The newest version of the message or round that holds this key.
 select slot.id as slot, slot.document_id, v.id, v.kind, v.key, v.role, v.sender, v.recipient, v.round_key,
