@@ -230,6 +230,86 @@ class TestGoingBack:
         assert (hit.id, hit.text) == ("a", "apples are ripe")
 
 
+class TestAnEdit:
+    """Of a message that its thread has said in several wordings, the one that the head shows counts."""
+
+    @pytest.fixture
+    def edited(self, memory, graph):
+        say(graph, "okapi first", key="k1")
+        self.old = graph.get_state(at()).config
+        graph.update_state(at(), {"messages": [HumanMessage("walrus edit", id="k1")]})
+        assert self.seen(memory) == ["walrus edit", [], ["k1"]]
+        return graph
+
+    def seen(self, memory, **asked):
+        """What the conversation says, and what is found by the words of either wording."""
+        by = [[hit.id for hit in memory.search(word, roles=["user"], **asked)] for word in ("okapi", "walrus")]
+        return [memory.conversation("t").messages[0].text, *by]
+
+    @pytest.mark.parametrize("back", ["update", "run", "by id"])
+    def test_that_is_taken_back_does_not_count(self, memory, edited, back):
+        if back == "update":
+            edited.update_state(self.old, None)
+        elif back == "run":
+            say(edited, "pears", self.old)
+        else:
+            edited.update_state(at(), {"messages": [HumanMessage("okapi first", id="k1")]})
+        chat = memory.conversation("t")
+        assert self.seen(memory) == ["okapi first", ["k1"], []]
+        assert self.seen(memory, config=at()) == ["okapi first", ["k1"], []]
+        assert self.seen(memory, abandoned=True) == ["okapi first", ["k1"], ["k1"]]
+        assert chat.retrieve_by_id("k1")["content"] == "okapi first"
+        assert chat.around("k1")[0].text == "okapi first"
+        assert chat.retrieve_by_role("user", n=5)[0]["content"] == "okapi first"
+        [hit] = memory.search("walrus", abandoned=True, roles=["user"])
+        assert hit.text == "walrus edit"
+        assert memory.verify().ok
+        edited.update_state(at(), {"messages": [HumanMessage("walrus edit", id="k1")]})
+        assert self.seen(memory) == ["walrus edit", [], ["k1"]]
+        assert memory.stats()["messages"] == (4 if back == "run" else 2)
+
+    def test_is_not_yet_found_where_the_past_is_looked_at(self, memory, edited):
+        assert self.seen(memory, config=self.old)[1:] == [["k1"], []]
+
+    def test_by_hand_of_what_a_thread_went_back_to_is_shown(self, memory, edited):
+        edited.update_state(self.old, None)
+        memory.conversation("t").update("k1", content="numbat by hand")
+        assert self.seen(memory) == ["numbat by hand", [], []]
+        assert found(memory, "numbat") == {"k1"}
+        say(edited, "pears")
+        assert memory.conversation("t").messages[0].text == "numbat by hand"
+        assert memory.verify().ok
+
+    def test_by_hand_belongs_to_the_wording_that_it_edits(self, memory, edited):
+        memory.conversation("t").update("k1", content="numbat by hand")
+        assert self.seen(memory) == ["numbat by hand", [], []]
+        edited.update_state(self.old, None)
+        assert self.seen(memory) == ["okapi first", ["k1"], []]
+        assert found(memory, "numbat") == set()
+        assert memory.verify().ok
+
+    def test_leaves_nothing_behind_when_the_message_goes(self, memory, edited):
+        edited.update_state(self.old, None)
+        memory.conversation("t").remove_by_id("k1")
+        assert self.seen(memory, abandoned=True)[1:] == [[], []]
+        assert memory.verify().ok
+        memory.conversation("t").clear()
+        assert memory.verify().ok
+
+    def test_comes_along_with_a_copy_and_an_export(self, memory, edited, new_database, tmp_path):
+        edited.update_state(self.old, None)
+        memory.checkpointer.copy_thread("t", "copy")
+        memory.export(tmp_path / "all.jsonl")
+        with AgentMemory(new_database("sqlite")) as other:
+            other.import_(tmp_path / "all.jsonl")
+            for each in (memory, other):
+                assert each.conversation("copy").messages[0].text == "okapi first"
+                assert found(each, "walrus") == set()
+                assert found(each, "walrus", abandoned=True) == {"k1"}
+                assert found(each, "okapi", conversation_id="copy", roles=["user"]) == {"k1"}
+                assert each.verify().ok
+
+
 class TestWhatLeaves:
     def test_the_state_was_said_and_stays_found(self, memory, graph):
         say(graph, "apples")

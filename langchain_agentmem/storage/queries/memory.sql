@@ -870,7 +870,7 @@ where n.path = :path and a.name = :name and m.deleted = 0 and (cast(:keys as tex
     ));
 
 -- name: shown_said
--- Those of some messages that follow their threads which a view shows, with what they say there. With `anywhere` what the
+-- Those of some messages that follow their threads which a view shows, with the wording that it shows. With `anywhere` what the
 -- newest checkpoints show, in whatever namespace. What a copy of a thread was given is its own: of the line only what
 -- is said in the thread of this `name` is told.
 with
@@ -899,7 +899,13 @@ with
 ), ranked as (
     select said.*, row_number() over (partition by slot order by stamp desc, id desc) as rank from said
 )
-select r.slot, c.body from ranked r join content c on c.id = r.content_id where r.rank = 1 and r.deleted = 0;
+select r.slot, coalesce(
+    max(case when g.content_id = r.content_id then g.id end), max(g.id)
+) as wording
+from ranked r
+join entry g on g.id = r.slot or (g.replaces = r.slot and g.document_id is not null)
+where r.rank = 1 and r.deleted = 0
+group by r.slot;
 
 -- name: insert_seal
 insert into seal (group_id, branch_id, position, thread) values (:group, :branch, :position, :thread);
