@@ -61,7 +61,7 @@ def note(
         entry = _entry(message, body, now)._replace(key=key, follows=True)
         hashes[key] = queries.digest(entry.body)
         altered = _is_marked(message) and is_made(to_langchain(message))
-        if key in known and (altered or known[key] in (None, hashes[key])):
+        if key in known and (altered or known[key] == hashes[key]):
             continue
         entries.append(entry)
         if altered:

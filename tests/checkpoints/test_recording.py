@@ -326,11 +326,17 @@ class TestWhatLeaves:
         assert said(memory) == ["re-apples", "pears", "re-pears"]
         assert memory.verify().ok
 
-    def test_a_conversation_by_hand_stays_away_when_the_state_has_another_version_of_it(self, memory, graph):
+    def test_a_conversation_by_hand_stays_away_until_something_else_is_said_under_its_id(self, memory, graph):
         say(graph, "apples")
         memory.conversation("t").remove_by_id("apples")
-        graph.update_state(at(), {"messages": [HumanMessage("apples and pears", id="apples")]})
+        graph.update_state(at(), {"messages": [HumanMessage("apples", id="apples")]})
         assert said(memory) == ["re-apples"]
+        graph.update_state(at(), {"messages": [HumanMessage("pears", id="apples")]})
+        assert said(memory) == ["re-apples", "apples"]
+        assert found(memory, "pears") == {"apples"}
+        say(graph, "plums")
+        assert said(memory) == ["re-apples", "apples", "plums", "re-plums"]
+        assert memory.verify().ok
 
     def test_what_was_edited_by_hand_stays_edited(self, memory, graph):
         say(graph, "apples")
