@@ -7,6 +7,7 @@ import random
 from typing import Annotated, TypedDict
 
 import pytest
+from langchain.agents.middleware import SummarizationMiddleware
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, RemoveMessage, ToolMessage
 from langgraph.channels.delta import DeltaChannel
 from langgraph.checkpoint.memory import InMemorySaver
@@ -367,6 +368,15 @@ class TestNobodySaid:
         made = [injected("core", "name: Ada"), summary_message(Summary(summary="apples", stands_for=2), id="sum-1")]
         graph.update_state(at(), {"messages": [*made, HumanMessage("pears", id="pears")]})
         assert said(memory) == ["pears"]
+
+    def test_a_summary_of_langchains_own_middleware(self, memory, graph):
+        [summary] = SummarizationMiddleware._build_new_messages("apples")
+        say(graph, "pears")
+        kept = graph.get_state(at()).values["messages"]
+        graph.update_state(at(), {"messages": [RemoveMessage(REMOVE_ALL_MESSAGES), summary, *kept]})
+        other = AIMessage("plums", id="other", additional_kwargs={"lc_source": "search"})
+        graph.update_state(at(), {"messages": [other]})
+        assert said(memory) == ["pears", "re-pears", "other"]
 
     def test_a_mark_on_something_else_hides_nothing(self, memory, graph):
         marked = HumanMessage("apples", id="a", additional_kwargs={"agentmem_memory": "core"})
