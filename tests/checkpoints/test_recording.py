@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from typing import Annotated, TypedDict
+from typing import Annotated, Any, TypedDict
 
 import pytest
 from langchain.agents.middleware import SummarizationMiddleware
@@ -118,6 +118,27 @@ class TestASaidMessage:
         graph = build(memory.checkpointer, lambda _: {"messages": [AIMessage("pears")]}, State)
         graph.invoke({"messages": [HumanMessage("apples")]}, at())
         assert sorted(hit.text for hit in memory.search("apples pears")) == ["apples", "pears"]
+
+    @pytest.mark.parametrize("made", [tuple, list, dict, "one"], ids=["tuple", "list", "dict", "message"])
+    def test_is_recorded_in_whatever_the_channel_holds_it(self, memory, made):
+        def hold(messages):
+            if made == "one":
+                return messages[-1]
+            return {"all": tuple(messages)} if made is dict else made(messages)
+
+        class State(TypedDict):
+            messages: Any
+
+        graph = build(memory.checkpointer, lambda _: {}, State)
+        words = [HumanMessage("apples", id="a"), HumanMessage("pears", id="b"), Own("plums", id="own")]
+        for many in (1, 2, 3):
+            graph.invoke({"messages": hold(words[:many])}, at())
+        assert said(memory) == ["a", "b", "own"]
+        assert graph.get_state(at()).values["messages"] == hold(words)
+        memory.conversation("t").remove_by_id("a")
+        graph.invoke({"messages": hold([*words, AIMessage("figs", id="f")])}, at())
+        assert said(memory) == ["b", "own", "f"]
+        assert memory.verify().ok
 
     def test_of_a_delta_channel_is_recorded(self, memory):
         class State(TypedDict):
