@@ -7,7 +7,8 @@ its runs where the run does. A message that leaves the state was said all the sa
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -27,26 +28,42 @@ from langchain_agentmem.storage.part import Noted, Said
 
 
 class _Message(NamedTuple):
-    """A message to be noted, and its body, if that is stored already."""
+    """A message to be noted, its body, if that is stored already, and whether it is called by what it says."""
 
     message: Message
     body: bytes | None
+    nameless: bool
 
 
-def named(messages: Sequence[Said]) -> dict[str, _Message]:
-    """What of some messages is to be noted, by what each is called; of two of one name the last.
+def named(said: Callable[..., Steps[Sequence[Said]]], *, everything: bool) -> Steps[dict[str, _Message]]:
+    """What is to be noted of a checkpoint, by what each is called; the arguments are those of `Listener.named`.
 
-    Args:
-        messages: The messages that a checkpoint brings. Those that nobody said are left out.
+    What has no id is called by what it says, and for which time, so all that was said before must be looked at.
     """
+    found = _named((yield from said(everything=everything)))
+    if not everything and any(each.nameless for each in found.values()):
+        every = _named((yield from said(everything=True)))
+        found = {key: each for key, each in found.items() if not each.nameless}
+        found |= {key: each for key, each in every.items() if each.nameless}
+    return found
+
+
+def _named(messages: Sequence[Said]) -> dict[str, _Message]:
+    """Messages by what they are called, without those that nobody said."""
     found: dict[str, _Message] = {}
+    times: Counter[str] = Counter()
     for key, body in messages:
         if isinstance(body, RemoveMessage):
             continue
         stored = None if isinstance(body, BaseMessage) else body
         message = storable(body) if stored is None else decode_body(stored, key or "-")
         if not (_is_marked(message) and is_filler(to_langchain(message))):
-            found[_name(key, message)] = _Message(message, stored)
+            name = _id(key)
+            if nameless := name is None:
+                name = f"msg-{queries.digest(encode_body(message)).hex()}"
+                times[name] += 1
+                name = name if times[name] == 1 else f"{name}-{times[name]}"
+            found[name] = _Message(message, stored, nameless)
     return found
 
 
@@ -57,11 +74,11 @@ def note(
     entries: list[message_log.LogEntry] = []
     hashes: dict[str, bytes] = {}
     made: set[str] = set()
-    for key, (message, body) in messages.items():
+    for key, (message, body, nameless) in messages.items():
         entry = _entry(message, body, now)._replace(key=key, follows=True)
         hashes[key] = queries.digest(entry.body)
         altered = _is_marked(message) and is_made(to_langchain(message))
-        if key in known and (altered or known[key] == hashes[key]):
+        if key in known and (altered or nameless or known[key] == hashes[key]):
             continue
         entries.append(entry)
         if altered:
@@ -87,11 +104,11 @@ def forget(path: str, name: str) -> Steps[None]:
     yield from message_log.forget(Address(path, name))
 
 
-def _name(key: str | None, message: Message) -> str:
-    """What a message is called: its id, or what it says where that cannot be one."""
+def _id(key: str | None) -> str | None:
+    """The id of a message; None where it has none that can be one."""
     with suppress(InvalidInput):
         return id_of(key, "message")
-    return f"msg-{queries.digest(encode_body(message)).hex()}"
+    return None
 
 
 def _entry(message: Message, body: bytes | None, now: int) -> message_log.LogEntry:

@@ -588,13 +588,13 @@ def _record(put: Put, spot: Spot | None, head: _Head) -> Steps[Spot | None]:
         return spot
     listener = all_parts().listener
     known: dict[str, bytes | None] = {}
-    messages = {} if spot is None else listener.named((yield from put.said(everything=False)))
+    messages = {} if spot is None else (yield from listener.named(put.said, everything=False))
     if spot is not None and messages and head.own is not None:
         keys = json.dumps(list(messages))
         rows = yield query.said_on(branch=spot[0], position=spot[1], keys=keys, author=head.own.id)
         known = {row["key"]: None if row["hash"] is None else bytes(row["hash"]) for row in rows}
     if spot is None or (messages and not known):
-        messages = listener.named((yield from put.said(everything=True)))
+        messages = yield from listener.named(put.said, everything=True)
     noted = yield from listener.note(put.path, put.at.name, messages, known, now=put.now, tail=put.tail)
     put.stored[:] = [each.key for each in noted if each.new]
     if not noted:

@@ -128,8 +128,13 @@ class Noted(NamedTuple):
 class Listener(Protocol):
     """Keeps what is said in threads."""
 
-    def named(self, messages: Sequence[Said]) -> Mapping[str, Any]:
-        """What of some messages is to be noted, by what each is called; of two of one name the last."""
+    def named(self, said: Callable[..., Steps[Sequence[Said]]], *, everything: bool) -> Steps[Mapping[str, Any]]:
+        """What is to be noted of a checkpoint, by what each message is called; of two of one id the last.
+
+        Args:
+            said: Reads the messages that it brings, or, with `everything`, all that it has and the one before had.
+            everything: Which of these are meant.
+        """
         ...
 
     def note(

@@ -16,6 +16,7 @@ A recipe is a small tree of lists. It is stored as MessagePack behind a CRC-32, 
 from __future__ import annotations
 
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeAlias
 
@@ -210,6 +211,17 @@ def without(ranges: Iterable[Range], others: Iterable[Range]) -> Iterator[Range]
                 low = end
         if low < stop:
             yield low, stop
+
+
+def repeated(ranges: Iterable[Range]) -> Counter[int]:
+    """The parts that several of some ranges hold, and how many do."""
+    times: Counter[int] = Counter()
+    end = 0
+    for start, stop in sorted(ranges):
+        for number in range(start, min(stop, end)):
+            times[number] = (times[number] or 1) + 1
+        end = max(end, stop)
+    return times
 
 
 def _inner(recipe: Recipe) -> list[Recipe]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import operator
 import random
 from typing import Annotated, Any, TypedDict
 
@@ -25,6 +26,18 @@ from .graphs import at
 
 class Own(AIMessage):
     mood: str = "good"
+
+
+def grown(old, new):
+    return type(old)([*old, *new])
+
+
+class Listed(TypedDict):
+    messages: Annotated[list, grown]
+
+
+class Tupled(TypedDict):
+    messages: Annotated[tuple, grown]
 
 
 def reply(state):
@@ -118,6 +131,20 @@ class TestASaidMessage:
         graph = build(memory.checkpointer, lambda _: {"messages": [AIMessage("pears")]}, State)
         graph.invoke({"messages": [HumanMessage("apples")]}, at())
         assert sorted(hit.text for hit in memory.search("apples pears")) == ["apples", "pears"]
+
+    @pytest.mark.parametrize("state", [Listed, Tupled])
+    def test_without_an_id_is_recorded_as_often_as_it_was_said(self, memory, state):
+        graph = build(memory.checkpointer, lambda _: {"messages": [AIMessage("no"), AIMessage("no")]}, state)
+        for count in (1, 2, 3):
+            graph.invoke({"messages": [HumanMessage("yes")]}, at())
+            texts = [message.text for message in memory.conversation("t").messages]
+            assert texts == ["yes", "no", "no"] * count
+        assert [hit.text for hit in memory.search("yes", roles=["user"])] == ["yes"] * 3
+        memory.conversation("t").remove_by_id(memory.conversation("t").messages[0].id)
+        graph.invoke({"messages": [HumanMessage("yes")]}, at())
+        texts = [message.text for message in memory.conversation("t").messages]
+        assert texts == ["no", "no", *["yes", "no", "no"] * 3]
+        assert memory.verify().ok
 
     @pytest.mark.parametrize("made", [tuple, list, dict, "one"], ids=["tuple", "list", "dict", "message"])
     def test_is_recorded_in_whatever_the_channel_holds_it(self, memory, made):
@@ -450,6 +477,18 @@ class TestThreadsOfBefore:
             update = [RemoveMessage(REMOVE_ALL_MESSAGES), HumanMessage("pears", id="pears")]
             build(memory.checkpointer).update_state(at(), {"messages": update})
             assert said(memory) == ["apples", "re-apples", "pears"]
+
+    def test_what_was_said_several_times_in_its_order(self, url):
+        class State(TypedDict):
+            messages: Annotated[list[AnyMessage], operator.add]
+
+        for record in ((), ("messages",)):
+            with AgentMemory(url, record=record) as memory:
+                graph = build(memory.checkpointer, lambda _: {"messages": [AIMessage("no")]}, State)
+                graph.invoke({"messages": [HumanMessage("yes"), HumanMessage("yes")]}, at())
+        with AgentMemory(url) as memory:
+            texts = [message.text for message in memory.conversation("t").messages]
+            assert texts == ["yes", "yes", "no"] * 2
 
     def test_imported_ones_too(self, memory):
         other = InMemorySaver()
