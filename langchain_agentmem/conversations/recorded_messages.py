@@ -8,7 +8,7 @@ its runs where the run does. A message that leaves the state was said all the sa
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -35,21 +35,14 @@ class _Message(NamedTuple):
     nameless: bool
 
 
-def named(said: Callable[..., Steps[Sequence[Said]]], *, everything: bool) -> Steps[dict[str, _Message]]:
-    """What is to be noted of a checkpoint, by what each is called; the arguments are those of `Listener.named`.
+def named(messages: Sequence[Said]) -> dict[str, _Message]:
+    """What of some messages is to be noted, by what each is called; of two of one id the last.
 
-    What has no id is called by what it says, and for which time, so all that was said before must be looked at.
+    What has no id is called by what it says, and for which time.
+
+    Args:
+        messages: The messages that a checkpoint brings. Those that nobody said are left out.
     """
-    found = _named((yield from said(everything=everything)))
-    if not everything and any(each.nameless for each in found.values()):
-        every = _named((yield from said(everything=True)))
-        found = {key: each for key, each in found.items() if not each.nameless}
-        found |= {key: each for key, each in every.items() if each.nameless}
-    return found
-
-
-def _named(messages: Sequence[Said]) -> dict[str, _Message]:
-    """Messages by what they are called, without those that nobody said."""
     found: dict[str, _Message] = {}
     times: Counter[str] = Counter()
     for key, body in messages:

@@ -125,16 +125,20 @@ class Noted(NamedTuple):
     new: bool
 
 
+class Heard(Protocol):
+    """A message to be noted."""
+
+    @property
+    def nameless(self) -> bool:
+        """Whether it is called by what it says, and for which time among those that it was named with."""
+        ...
+
+
 class Listener(Protocol):
     """Keeps what is said in threads."""
 
-    def named(self, said: Callable[..., Steps[Sequence[Said]]], *, everything: bool) -> Steps[Mapping[str, Any]]:
-        """What is to be noted of a checkpoint, by what each message is called; of two of one id the last.
-
-        Args:
-            said: Reads the messages that it brings, or, with `everything`, all that it has and the one before had.
-            everything: Which of these are meant.
-        """
+    def named(self, messages: Sequence[Said]) -> Mapping[str, Heard]:
+        """What of some messages is to be noted, by what each is called; of two of one id the last."""
         ...
 
     def note(
