@@ -572,7 +572,8 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
 
         told = {"source_thread_id": source.name, "target_thread_id": target}
         with self._steps.step("copy", None, lambda: told) as step:
-            copied = self._change(partial(memories.copy, source, target, now=now), "copy_thread", **told)
+            work = partial(memories.copy, source, target, now=now, tail=self.database.tail)
+            copied = self._change(work, "copy_thread", **told)
             step.finish(lambda: {"checkpoints": copied})
 
     acopy_thread = _in_thread(copy_thread, write=True)

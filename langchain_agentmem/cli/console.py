@@ -393,10 +393,10 @@ def messages_in(found: CheckpointTuple) -> dict[str, BaseMessage]:
 
 
 def is_messages(value: Any) -> bool:
-    """Whether the value of a channel is a list of messages."""
+    """Whether the value of a channel is a list or tuple of messages."""
     from langchain_core.messages import BaseMessage  # noqa: PLC0415 - the other commands do without
 
-    return isinstance(value, list) and bool(value) and all(isinstance(each, BaseMessage) for each in value)
+    return isinstance(value, list | tuple) and bool(value) and all(isinstance(each, BaseMessage) for each in value)
 
 
 def state_of(found: CheckpointTuple) -> dict[str, Any]:

@@ -36,10 +36,10 @@ def texts(owners: Sequence[int]) -> Steps[dict[int, tuple[str, ...]]]:
     """The texts by which messages are found, by their rows.
 
     Args:
-        owners: The rows of their first versions.
+        owners: The rows of their wordings.
     """
     rows = yield query.found_entries(owners=json.dumps(list(owners)))
-    return {row["slot"]: (body_text(bytes(row["body"])),) for row in rows}
+    return {row["wording"]: (body_text(bytes(row["body"])),) for row in rows}
 
 
 def recollections(hits: Sequence[Hit], now: int, outlook: Outlook | None) -> Steps[Mapping[int, Recollection]]:
@@ -48,21 +48,27 @@ def recollections(hits: Sequence[Hit], now: int, outlook: Outlook | None) -> Ste
     Args:
         hits: Messages that a search found. What was deleted meanwhile is left out.
         now: When.
-        outlook: From where it looks. Those that follow no thread are seen from everywhere.
+        outlook: From where it looks. Those that follow no thread are seen from everywhere, the others in the wording
+            that is shown there.
     """
     rows = yield query.found_entries(owners=json.dumps([hit.owner for hit in hits]))
-    found = {row["slot"]: _fields(row) for row in rows}
-    following = [slot for slot, row in found.items() if row["follows"]]
+    found = {row["wording"]: _fields(row) for row in rows}
+    following = {row["slot"] for row in found.values() if row["follows"]}
     if following:
         here = outlook or EVERYWHERE
         view = here.view or View((), (), now)
-        shown = yield query.shown_said(**view.parameters(), anywhere=int(here.view is None), ids=json.dumps(following))
-        says = {row["slot"]: bytes(row["body"]) for row in shown}
-        for slot in following:
-            if slot in says and found[slot]["recorded"]:  # else somebody has edited it since
-                found[slot]["body"] = says[slot]
-            elif slot not in says and not here.abandoned:
-                del found[slot]
+        shown = yield query.shown_said(
+            **view.parameters(),
+            name=None if here.point is None else here.point.name,
+            anywhere=int(here.view is None),
+            ids=json.dumps(sorted(following)),
+        )
+        says = {row["wording"] for row in shown}
+        found = {
+            wording: row
+            for wording, row in found.items()
+            if wording in says or here.abandoned or row["slot"] not in following
+        }
     return _once([(hit, found[hit.owner]) for hit in hits if hit.owner in found], message_log.ROUND, "conversation")
 
 

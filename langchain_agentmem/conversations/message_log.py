@@ -218,7 +218,7 @@ def describe(at: Address, entry: LogEntry, *, now: int, tail: int) -> Steps[None
         yield from _write(at, branch, head, [entry], now=now, tail=tail)
     elif first[0]["kind"] == DESCRIPTION and bytes(first[0]["body"]) != entry.body:
         row = yield from _current(branch, first[0]["key"])
-        yield from _replace(branch, head, row, entry._replace(key=row["key"]), now=now, tail=tail)
+        yield from _replace(at, branch, head, row, entry._replace(key=row["key"]), now=now, tail=tail)
 
 
 def is_described(at: Address, entry: LogEntry) -> Steps[bool]:
@@ -256,7 +256,7 @@ def update(at: Address, key: str, change: Any, *, now: int, tail: int) -> Steps[
     entry: LogEntry = change(_stored(row))
     if queries.digest(entry.body) == bytes(row["content_hash"]) and _hash(entry.attachments) == row["attachments_hash"]:
         return False
-    yield from _replace(branch, head, row, entry, now=now, tail=tail)
+    yield from _replace(at, branch, head, row, entry, now=now, tail=tail)
     return True
 
 
@@ -319,8 +319,28 @@ def clear(at: Address, *, keep_description: bool) -> Steps[int]:
     return len(rows)
 
 
+def copy(at: Address, name: str, *, now: int, tail: int) -> Steps[None]:
+    """Have another conversation begin with what follows a thread in this one, in all its versions.
+
+    Args:
+        at: The conversation.
+        name: The id of the other one, in the same namespace. What it has already stays.
+        now: When.
+        tail: How many entries may wait for the index.
+    """
+    target = Address(at.path, name)
+    rows = yield from rows_of(at, query.following_versions)
+    first = [_copied(row) for row in rows if row["replaces"] is None]
+    if first:
+        new = set((yield from record(target, first, now=now, tail=tail)).keys)
+        for row in rows:
+            if row["replaces"] is not None and row["key"] in new:
+                yield from update(target, row["key"], lambda _, row=row: _copied(row), now=now, tail=tail)
+
+
 def forget(at: Address) -> Steps[None]:
     """Delete what follows a thread that is deleted. What was learned from it stays."""
+    yield from memory_rows.discard((yield query.said_of(path=at.path, name=at.name, keys=None)))
     found = yield from locked(at)
     if found is None:
         return
@@ -599,16 +619,33 @@ def _write(at: Address, branch: int, head: int, entries: Sequence[LogEntry], *, 
         yield from search_index.write(placed, owners, tail=tail)
 
 
-def _replace(branch: int, head: int, row: Any, entry: LogEntry, *, now: int, tail: int) -> Steps[None]:
+def _replace(at: Address, branch: int, head: int, row: Any, entry: LogEntry, *, now: int, tail: int) -> Steps[None]:
+    """Store a version beside what counts of an entry.
+
+    What a checkpoint brings is another wording, with a document of its own: the thread may go back to the one before,
+    which is found by then. What somebody writes is an edit of the wording that counts. If the thread has gone back to
+    that, it is the newest again.
+    """
     bodies: dict[bytes, bytes] = {}
     new = _row(branch, head + 1, entry, now, bodies) | {"replaces": row["slot"], "kind": row["kind"], "document": None}
     yield from queries.store(bodies)
     if not (yield query.move_head(branch=branch, expected=head, position=head + 1, added=0)):
         raise BranchMoved
-    yield query.insert_entry(**new)
-    if row["document_id"] is not None:
-        old = body_text(bytes(row["body"]))
-        yield from search_index.replace(row["document_id"], old, row["slot"], _document(entry), tail=tail)
+    edited = not entry.follows and row["wording"] == row["newest"]
+    if row["document_id"] is None or edited:
+        yield query.insert_entry(**new)
+        if row["document_id"] is not None:
+            old = body_text(bytes(row["body"]))
+            yield from search_index.replace(row["document_id"], old, row["wording"], _document(entry), tail=tail)
+        return
+    placed = yield from search_index.places(search_index.Series(at.path, MESSAGE, at.name), [_document(entry)])
+    [number] = placed.numbers
+    if entry.follows:
+        [wording] = yield query.insert_entry(**new | {"document": number})
+    else:
+        [wording] = yield query.say_again(wording=row["wording"], position=head + 1, document=number, now=now)
+        yield query.insert_entry(**new)
+    yield from search_index.write(placed, [wording["id"]], tail=tail)
 
 
 def _places(at: Address, entries: Sequence[LogEntry]) -> Steps[search_index.Placed | None]:
@@ -715,6 +752,22 @@ def _is_recorded(row: Any, entry: LogEntry) -> bool:
 def _row_identity(row: Any) -> tuple[Any, ...]:
     hashes = (None if row[name] is None else bytes(row[name]) for name in ("content_hash", "attachments_hash"))
     return row["kind"], *hashes, row["recipient"], row["round_key"]
+
+
+def _copied(row: Any) -> LogEntry:
+    """A version as another conversation is to have it."""
+    beside = {name: row[name] for name in _COLUMNS if name not in {"key", "created_at"}}
+    body = bytes(row["body"])
+    attachments = None if row["attachments"] is None else bytes(row["attachments"])
+    return LogEntry(
+        row["key"],
+        body,
+        body_text(body),
+        row["created_at"],
+        attachments=attachments,
+        follows=bool(row["follows"]),
+        **beside,
+    )
 
 
 def _row(branch: int, position: int, entry: LogEntry, now: int, bodies: dict[bytes, bytes]) -> dict[str, Any]:

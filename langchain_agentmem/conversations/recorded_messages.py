@@ -7,6 +7,7 @@ its runs where the run does. A message that leaves the state was said all the sa
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
@@ -27,26 +28,35 @@ from langchain_agentmem.storage.part import Noted, Said
 
 
 class _Message(NamedTuple):
-    """A message to be noted, and its body, if that is stored already."""
+    """A message to be noted, its body, if that is stored already, and whether it is called by what it says."""
 
     message: Message
     body: bytes | None
+    nameless: bool
 
 
 def named(messages: Sequence[Said]) -> dict[str, _Message]:
-    """What of some messages is to be noted, by what each is called; of two of one name the last.
+    """What of some messages is to be noted, by what each is called; of two of one id the last.
+
+    What has no id is called by what it says, and for which time.
 
     Args:
         messages: The messages that a checkpoint brings. Those that nobody said are left out.
     """
     found: dict[str, _Message] = {}
+    times: Counter[str] = Counter()
     for key, body in messages:
         if isinstance(body, RemoveMessage):
             continue
         stored = None if isinstance(body, BaseMessage) else body
         message = storable(body) if stored is None else decode_body(stored, key or "-")
         if not (_is_marked(message) and is_filler(to_langchain(message))):
-            found[_name(key, message)] = _Message(message, stored)
+            name = _id(key)
+            if nameless := name is None:
+                name = f"msg-{queries.digest(encode_body(message)).hex()}"
+                times[name] += 1
+                name = name if times[name] == 1 else f"{name}-{times[name]}"
+            found[name] = _Message(message, stored, nameless)
     return found
 
 
@@ -57,11 +67,11 @@ def note(
     entries: list[message_log.LogEntry] = []
     hashes: dict[str, bytes] = {}
     made: set[str] = set()
-    for key, (message, body) in messages.items():
+    for key, (message, body, nameless) in messages.items():
         entry = _entry(message, body, now)._replace(key=key, follows=True)
         hashes[key] = queries.digest(entry.body)
         altered = _is_marked(message) and is_made(to_langchain(message))
-        if key in known and (altered or known[key] in (None, hashes[key])):
+        if key in known and (altered or nameless or known[key] == hashes[key]):
             continue
         entries.append(entry)
         if altered:
@@ -77,16 +87,21 @@ def note(
     ]
 
 
+def copy(path: str, name: str, target: str, *, now: int, tail: int) -> Steps[None]:
+    """Note of a copy of a thread what was noted of the thread; the arguments are those of `Listener.copy`."""
+    yield from message_log.copy(Address(path, name), target, now=now, tail=tail)
+
+
 def forget(path: str, name: str) -> Steps[None]:
     """Delete what was noted of a thread that is deleted."""
     yield from message_log.forget(Address(path, name))
 
 
-def _name(key: str | None, message: Message) -> str:
-    """What a message is called: its id, or what it says where that cannot be one."""
+def _id(key: str | None) -> str | None:
+    """The id of a message; None where it has none that can be one."""
     with suppress(InvalidInput):
         return id_of(key, "message")
-    return f"msg-{queries.digest(encode_body(message)).hex()}"
+    return None
 
 
 def _entry(message: Message, body: bytes | None, now: int) -> message_log.LogEntry:

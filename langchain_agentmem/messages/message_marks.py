@@ -319,7 +319,10 @@ that it tells a result whose call is not there."""
 NO_RESULT = "[No result was recorded for this call.]"
 BEGINNING = "[The conversation begins here.]"
 
-MARKS = frozenset((MEMORY_MARK, SUMMARY_MARK, MADE))
+SOURCE_MARK, SUMMARIZED = "lc_source", "summarization"
+"""In `additional_kwargs` of a summary that LangChain's own `SummarizationMiddleware` made, and what that says there."""
+
+MARKS = frozenset((MEMORY_MARK, SUMMARY_MARK, MADE, SOURCE_MARK))
 """What a message bears that nobody said. A message that bears one may have been said all the same."""
 
 M = TypeVar("M", bound=BaseMessage)
@@ -341,8 +344,11 @@ def is_made(message: BaseMessage) -> bool:
 def is_filler(message: BaseMessage) -> bool:
     """Whether a message tells nothing that somebody said: a summary, memory, or what a provider wants to stand there.
 
-    It is known by what it says, and not by its mark alone: a mark on something else hides nothing.
+    It is known by what it says, and not by its mark alone: a mark on something else hides nothing. LangChain's
+    summaries say anything, in the user's role, so of those the mark is all there is to go by.
     """
     if summary_in(message) is not None or is_injected(message):
+        return True
+    if isinstance(message, HumanMessage) and message.additional_kwargs.get(SOURCE_MARK) == SUMMARIZED:
         return True
     return MADE in message.additional_kwargs and message.content in (BEGINNING, NO_RESULT)

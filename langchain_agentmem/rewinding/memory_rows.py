@@ -465,7 +465,7 @@ def _supersede(place: OnBranch, drafts: Sequence[RowDraft], stamp: int | None) -
     ended: list[int] = []
     for draft in drafts:
         rows = yield query.supersede(
-            branch=place.branch, position=place.position, kind=draft.kind, key=draft.key, stamp=stamp
+            branch=place.branch, position=place.position, kind=draft.kind, key=draft.key, stamp=stamp, author=None
         )
         ended += [row["id"] for row in rows]
     if ended:

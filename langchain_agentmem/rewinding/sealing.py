@@ -31,7 +31,7 @@ from langchain_agentmem.rewinding.graph_runs import (
 )
 from langchain_agentmem.rewinding.memory_rows import FOREVER, Author, InGroup, View
 from langchain_agentmem.storage import Steps, query
-from langchain_agentmem.storage.part import Noted, Said, all_parts
+from langchain_agentmem.storage.part import Heard, Noted, Said, all_parts
 from langchain_agentmem.threads import checkpoint_head
 from langchain_agentmem.threads.thread_lines import ThreadAt, find, make_thread
 
@@ -588,18 +588,22 @@ def _advance(put: Put, spot: Spot | None, groups: Groups, around: _Base | None, 
 def _record(put: Put, spot: Spot | None, head: _Head) -> Steps[Spot | None]:
     """Seal the messages that a checkpoint brings behind a place; gives the place behind them.
 
-    Where a line shows no message yet, the thread was not recorded before: all that it has is.
+    Where a line shows no message yet, the thread was not recorded before: all that it has is. The same holds where a
+    message without an id says what was said before, to know for which time.
     """
     if put.said is None:
         return spot
     listener = all_parts().listener
+    messages: Mapping[str, Heard] = {}
     known: dict[str, bytes | None] = {}
-    messages = {} if spot is None else listener.named((yield from put.said(everything=False)))
-    if spot is not None and messages:
-        rows = yield query.said_on(branch=spot[0], position=spot[1], keys=json.dumps(list(messages)))
-        known = {row["key"]: None if row["hash"] is None else bytes(row["hash"]) for row in rows}
-    if spot is None or (messages and not known):
+    if spot is not None:
+        messages = listener.named((yield from put.said(everything=False)))
+        known = yield from _known(spot, messages, head)
+    again = any(each.nameless and key in known for key, each in messages.items())
+    if spot is None or again or (messages and not known):
         messages = listener.named((yield from put.said(everything=True)))
+    if spot is not None and again:
+        known = yield from _known(spot, messages, head)
     noted = yield from listener.note(put.path, put.at.name, messages, known, now=put.now, tail=put.tail)
     put.stored[:] = [each.key for each in noted if each.new]
     if not noted:
@@ -611,6 +615,14 @@ def _record(put: Put, spot: Spot | None, head: _Head) -> Steps[Spot | None]:
     spot = spot[0], spot[1] + 1
     yield from _write_said(put, spot, noted, known, head)
     return spot
+
+
+def _known(spot: Spot, messages: Mapping[str, Heard], head: _Head) -> Steps[dict[str, bytes | None]]:
+    """The hashes of messages that the line behind a place shows, by their ids; and None where it shows any at all."""
+    if not messages or head.own is None:
+        return {}
+    rows = yield query.said_on(branch=spot[0], position=spot[1], keys=json.dumps(list(messages)), author=head.own.id)
+    return {row["key"]: None if row["hash"] is None else bytes(row["hash"]) for row in rows}
 
 
 def _write_said(put: Put, spot: Spot, noted: Sequence[Noted], known: Mapping[str, Any], head: _Head) -> Steps[None]:
@@ -625,7 +637,7 @@ def _write_said(put: Put, spot: Spot, noted: Sequence[Noted], known: Mapping[str
             yield query.see(line=put.line, name=str(put.checkpoint["id"]), stamp=stamp)
         ended = stamp if head.moves else None
         for key in again:
-            yield query.supersede(branch=branch, position=position, kind="message", key=key, stamp=ended)
+            yield query.supersede(branch=branch, position=position, kind="message", key=key, stamp=ended, author=own.id)
     yield query.insert_said.many(
         [
             {

@@ -203,13 +203,16 @@ class HeldBranches(NamedTuple):
     shelf: int
 
 
-def copy(source: ThreadAt, target: str, *, now: int) -> Steps[int]:
+def copy(source: ThreadAt, target: str, *, now: int, tail: int) -> Steps[int]:
     """Copy a thread, with the places of what it remembers; both have the same branches until they differ.
+
+    What was said is said in both: each has a conversation of its own, which stays when the other goes.
 
     Args:
         source: The thread.
         target: The id of the copy, which is in the same namespace.
         now: When.
+        tail: How many documents may wait for the index.
 
     Returns:
         How many checkpoints were copied.
@@ -221,7 +224,10 @@ def copy(source: ThreadAt, target: str, *, now: int) -> Steps[int]:
     if thread is not None and target != source.name:
         other = yield from find(ThreadAt(thread.path, target), exact=True)
         if other is not None:
-            yield from sealing.author_of(thread.id)  # what it wrote stays its own where the copy seals it
+            own = yield from sealing.author_of(thread.id)  # what it wrote stays its own where the copy seals it
+            its = yield from sealing.author_of(other.id)
+            yield query.copy_said(source=own.id, target=its.id)
+            yield from all_parts().listener.copy(thread.path, source.name, target, now=now, tail=tail)
             yield query.copy_places(source=thread.id, target=other.id)
             yield query.copy_finished(source=thread.id, target=other.id)
             yield from sealing.move_marks(other.id, before, (yield from head_of(other.id)), now)

@@ -125,11 +125,20 @@ class Noted(NamedTuple):
     new: bool
 
 
+class Heard(Protocol):
+    """A message to be noted."""
+
+    @property
+    def nameless(self) -> bool:
+        """Whether it is called by what it says, and for which time among those that it was named with."""
+        ...
+
+
 class Listener(Protocol):
     """Keeps what is said in threads."""
 
-    def named(self, messages: Sequence[Said]) -> Mapping[str, Any]:
-        """What of some messages is to be noted, by what each is called; of two of one name the last."""
+    def named(self, messages: Sequence[Said]) -> Mapping[str, Heard]:
+        """What of some messages is to be noted, by what each is called; of two of one id the last."""
         ...
 
     def note(
@@ -150,6 +159,18 @@ class Listener(Protocol):
             messages: What `named` gave.
             known: What its line shows under the names of some of them: digests of their bodies, or None for what
                 somebody removed.
+            now: When.
+            tail: How many documents may wait for the index.
+        """
+        ...
+
+    def copy(self, path: str, name: str, target: str, *, now: int, tail: int) -> Steps[None]:
+        """Note of a copy of a thread what was noted of the thread.
+
+        Args:
+            path: The path of the namespace of both.
+            name: The id of the thread.
+            target: That of the copy.
             now: When.
             tail: How many documents may wait for the index.
         """

@@ -27,6 +27,7 @@ from langchain_agentmem.threads.value_recipe import (
     Damaged,
     Recipe,
     ranges_of,
+    repeated,
     unpack,
     without,
     written_ranges,
@@ -226,6 +227,8 @@ def brought(
 ) -> Steps[list[PartRow]]:
     """The parts of channels that they had not in the checkpoint before, in the order of the channels.
 
+    What they had, and have once more, comes last: messages without ids that say the same may be one part.
+
     Args:
         thread: The thread, with its line.
         values: The recipes of what they hold, by channel.
@@ -240,7 +243,12 @@ def brought(
         named = {"checkpoints": json.dumps([parent]), "channels": json.dumps(list(deltas))}
         rows = yield query.writes_of_channels(line=thread.line, **named)
         held += [_recipe(row) for row in sorted(rows, key=itemgetter("path", "task", "place"))]
-    ranges = list(without((each for recipe in held for each in ranges_of(recipe)), had))
+    now = [each for recipe in held for each in ranges_of(recipe)]
+    earlier = repeated(had)
+    ranges = list(without(now, had))
+    for number, times in sorted(repeated(now).items()):
+        if any(low <= number < high for low, high in had):
+            ranges += [(number, number + 1)] * (times - (earlier[number] or 1))
     wanted = [*had, *ranges] if everything else ranges
     parts = yield from shelves.fetch(thread.place.shelf, [[LIST, *written_ranges(wanted)]], nothing_known)
     return [parts[number] for low, high in wanted for number in range(low, high) if number in parts]

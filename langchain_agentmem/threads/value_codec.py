@@ -48,6 +48,7 @@ from langchain_agentmem.threads.value_recipe import (
     PART,
     SEND,
     SNAPSHOT,
+    TUPLE,
     WRITTEN,
     Damaged,
     Range,
@@ -347,7 +348,7 @@ class ValueDraft:
                 return [ITEMS, [settled(inner) for inner in recipe[1]]]
             if kind == SEND:
                 return [SEND, recipe[1], settled(recipe[2]), recipe[3] and settled(recipe[3])]
-            return [SNAPSHOT, settled(recipe[1])] if kind == SNAPSHOT else recipe
+            return [kind, settled(recipe[1])] if kind in (SNAPSHOT, TUPLE) else recipe
 
         return settled(recipe, top=True)
 
@@ -408,6 +409,8 @@ class ValueDraft:
             ]
         elif kind is _DeltaSnapshot:
             recipe = [SNAPSHOT, self._any(value.value, depth + 1)]
+        elif kind is tuple and _holds_messages(value):
+            recipe = [TUPLE, self._messages(list(value))]
         return recipe if recipe is not None and has_parts(recipe) else self._whole(value)
 
     def _list(self, value: list[Any], depth: int) -> Recipe:
@@ -561,6 +564,8 @@ class ValueReading:
             return Send(recipe[1], self.value(recipe[2]), **timeout)
         if kind == SNAPSHOT:
             return _DeltaSnapshot(self.value(recipe[1]))
+        if kind == TUPLE:
+            return tuple(self.value(recipe[1]))
         raise Damaged(f"recipes of kind {safe_repr(kind)} are not known")
 
     def _list(self, recipe: Recipe) -> list[Any]:
@@ -642,8 +647,10 @@ def sharing(serde: SerializerProtocol) -> int:
 
 
 def _is_deep(value: Any) -> bool:
-    return isinstance(value, list | dict | Send | _DeltaSnapshot | BaseMessage) or (
-        isinstance(value, str | bytes) and len(value) > SMALL
+    return (
+        isinstance(value, list | dict | Send | _DeltaSnapshot | BaseMessage)
+        or (isinstance(value, str | bytes) and len(value) > SMALL)
+        or (type(value) is tuple and _holds_messages(value))
     )
 
 
@@ -651,7 +658,7 @@ def _holds_messages(value: Any) -> bool:
     """Whether a value has messages at hand, which its own recipe would share."""
     if type(value) is dict:
         return any(map(_holds_messages, value.values()))
-    if type(value) is list:
+    if type(value) in (list, tuple):
         return any(isinstance(item, BaseMessage) for item in value)
     return isinstance(value, BaseMessage | Send)
 

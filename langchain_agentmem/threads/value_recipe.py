@@ -10,17 +10,19 @@ A recipe is a small tree of lists. It is stored as MessagePack behind a CRC-32, 
     [ITEMS, [recipe, …]]                a small list whose elements have recipes of their own
     [SEND, node, recipe, recipe | None] LangGraph's `Send`: where to, with what, and its timeout
     [SNAPSHOT, recipe]                  LangGraph's snapshot of a DeltaChannel
+    [TUPLE, recipe]                     a tuple with messages, as a list
 """
 
 from __future__ import annotations
 
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeAlias
 
 import ormsgpack
 
-WRITTEN, PART, LIST, DICT, FIELDS, ITEMS, SEND, SNAPSHOT = range(8)
+WRITTEN, PART, LIST, DICT, FIELDS, ITEMS, SEND, SNAPSHOT, TUPLE = range(9)
 
 Recipe: TypeAlias = list[Any]
 Range: TypeAlias = tuple[int, int]
@@ -165,7 +167,7 @@ def _rebuilt(recipe: Recipe, one: Callable[[int], Any], many: Callable[[Iterator
         return [ITEMS, list(map(again, recipe[1]))]
     if kind == SEND:
         return [SEND, recipe[1], again(recipe[2]), recipe[3] and again(recipe[3])]
-    return [SNAPSHOT, again(recipe[1])] if kind == SNAPSHOT else recipe
+    return [kind, again(recipe[1])] if kind in (SNAPSHOT, TUPLE) else recipe
 
 
 def runs(numbers: list[int]) -> list[Range]:
@@ -211,6 +213,17 @@ def without(ranges: Iterable[Range], others: Iterable[Range]) -> Iterator[Range]
             yield low, stop
 
 
+def repeated(ranges: Iterable[Range]) -> Counter[int]:
+    """The parts that several of some ranges hold, and how many do."""
+    times: Counter[int] = Counter()
+    end = 0
+    for start, stop in sorted(ranges):
+        for number in range(start, min(stop, end)):
+            times[number] = (times[number] or 1) + 1
+        end = max(end, stop)
+    return times
+
+
 def _inner(recipe: Recipe) -> list[Recipe]:
     kind = recipe[0]
     if kind == FIELDS:
@@ -219,4 +232,4 @@ def _inner(recipe: Recipe) -> list[Recipe]:
         return list(recipe[1])
     if kind == SEND:
         return [inner for inner in recipe[2:4] if inner is not None]
-    return [recipe[1]] if kind == SNAPSHOT else []
+    return [recipe[1]] if kind in (SNAPSHOT, TUPLE) else []

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import operator
 import random
-from typing import Annotated, TypedDict
+from typing import Annotated, Any, TypedDict
 
 import pytest
+from langchain.agents.middleware import SummarizationMiddleware
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, RemoveMessage, ToolMessage
 from langgraph.channels.delta import DeltaChannel
 from langgraph.checkpoint.memory import InMemorySaver
@@ -24,6 +26,18 @@ from .graphs import at
 
 class Own(AIMessage):
     mood: str = "good"
+
+
+def grown(old, new):
+    return type(old)([*old, *new])
+
+
+class Listed(TypedDict):
+    messages: Annotated[list, grown]
+
+
+class Tupled(TypedDict):
+    messages: Annotated[tuple, grown]
 
 
 def reply(state):
@@ -117,6 +131,41 @@ class TestASaidMessage:
         graph = build(memory.checkpointer, lambda _: {"messages": [AIMessage("pears")]}, State)
         graph.invoke({"messages": [HumanMessage("apples")]}, at())
         assert sorted(hit.text for hit in memory.search("apples pears")) == ["apples", "pears"]
+
+    @pytest.mark.parametrize("state", [Listed, Tupled])
+    def test_without_an_id_is_recorded_as_often_as_it_was_said(self, memory, state):
+        graph = build(memory.checkpointer, lambda _: {"messages": [AIMessage("no"), AIMessage("no")]}, state)
+        for count in (1, 2, 3):
+            graph.invoke({"messages": [HumanMessage("yes")]}, at())
+            texts = [message.text for message in memory.conversation("t").messages]
+            assert texts == ["yes", "no", "no"] * count
+        assert [hit.text for hit in memory.search("yes", roles=["user"])] == ["yes"] * 3
+        memory.conversation("t").remove_by_id(memory.conversation("t").messages[0].id)
+        graph.invoke({"messages": [HumanMessage("yes")]}, at())
+        texts = [message.text for message in memory.conversation("t").messages]
+        assert texts == ["no", "no", *["yes", "no", "no"] * 3]
+        assert memory.verify().ok
+
+    @pytest.mark.parametrize("made", [tuple, list, dict, "one"], ids=["tuple", "list", "dict", "message"])
+    def test_is_recorded_in_whatever_the_channel_holds_it(self, memory, made):
+        def hold(messages):
+            if made == "one":
+                return messages[-1]
+            return {"all": tuple(messages)} if made is dict else made(messages)
+
+        class State(TypedDict):
+            messages: Any
+
+        graph = build(memory.checkpointer, lambda _: {}, State)
+        words = [HumanMessage("apples", id="a"), HumanMessage("pears", id="b"), Own("plums", id="own")]
+        for many in (1, 2, 3):
+            graph.invoke({"messages": hold(words[:many])}, at())
+        assert said(memory) == ["a", "b", "own"]
+        assert graph.get_state(at()).values["messages"] == hold(words)
+        memory.conversation("t").remove_by_id("a")
+        graph.invoke({"messages": hold([*words, AIMessage("figs", id="f")])}, at())
+        assert said(memory) == ["b", "own", "f"]
+        assert memory.verify().ok
 
     def test_of_a_delta_channel_is_recorded(self, memory):
         class State(TypedDict):
@@ -230,6 +279,86 @@ class TestGoingBack:
         assert (hit.id, hit.text) == ("a", "apples are ripe")
 
 
+class TestAnEdit:
+    """Of a message that its thread has said in several wordings, the one that the head shows counts."""
+
+    @pytest.fixture
+    def edited(self, memory, graph):
+        say(graph, "okapi first", key="k1")
+        self.old = graph.get_state(at()).config
+        graph.update_state(at(), {"messages": [HumanMessage("walrus edit", id="k1")]})
+        assert self.seen(memory) == ["walrus edit", [], ["k1"]]
+        return graph
+
+    def seen(self, memory, **asked):
+        """What the conversation says, and what is found by the words of either wording."""
+        by = [[hit.id for hit in memory.search(word, roles=["user"], **asked)] for word in ("okapi", "walrus")]
+        return [memory.conversation("t").messages[0].text, *by]
+
+    @pytest.mark.parametrize("back", ["update", "run", "by id"])
+    def test_that_is_taken_back_does_not_count(self, memory, edited, back):
+        if back == "update":
+            edited.update_state(self.old, None)
+        elif back == "run":
+            say(edited, "pears", self.old)
+        else:
+            edited.update_state(at(), {"messages": [HumanMessage("okapi first", id="k1")]})
+        chat = memory.conversation("t")
+        assert self.seen(memory) == ["okapi first", ["k1"], []]
+        assert self.seen(memory, config=at()) == ["okapi first", ["k1"], []]
+        assert self.seen(memory, abandoned=True) == ["okapi first", ["k1"], ["k1"]]
+        assert chat.retrieve_by_id("k1")["content"] == "okapi first"
+        assert chat.around("k1")[0].text == "okapi first"
+        assert chat.retrieve_by_role("user", n=5)[0]["content"] == "okapi first"
+        [hit] = memory.search("walrus", abandoned=True, roles=["user"])
+        assert hit.text == "walrus edit"
+        assert memory.verify().ok
+        edited.update_state(at(), {"messages": [HumanMessage("walrus edit", id="k1")]})
+        assert self.seen(memory) == ["walrus edit", [], ["k1"]]
+        assert memory.stats()["messages"] == (4 if back == "run" else 2)
+
+    def test_is_not_yet_found_where_the_past_is_looked_at(self, memory, edited):
+        assert self.seen(memory, config=self.old)[1:] == [["k1"], []]
+
+    def test_by_hand_of_what_a_thread_went_back_to_is_shown(self, memory, edited):
+        edited.update_state(self.old, None)
+        memory.conversation("t").update("k1", content="numbat by hand")
+        assert self.seen(memory) == ["numbat by hand", [], []]
+        assert found(memory, "numbat") == {"k1"}
+        say(edited, "pears")
+        assert memory.conversation("t").messages[0].text == "numbat by hand"
+        assert memory.verify().ok
+
+    def test_by_hand_belongs_to_the_wording_that_it_edits(self, memory, edited):
+        memory.conversation("t").update("k1", content="numbat by hand")
+        assert self.seen(memory) == ["numbat by hand", [], []]
+        edited.update_state(self.old, None)
+        assert self.seen(memory) == ["okapi first", ["k1"], []]
+        assert found(memory, "numbat") == set()
+        assert memory.verify().ok
+
+    def test_leaves_nothing_behind_when_the_message_goes(self, memory, edited):
+        edited.update_state(self.old, None)
+        memory.conversation("t").remove_by_id("k1")
+        assert self.seen(memory, abandoned=True)[1:] == [[], []]
+        assert memory.verify().ok
+        memory.conversation("t").clear()
+        assert memory.verify().ok
+
+    def test_comes_along_with_a_copy_and_an_export(self, memory, edited, new_database, tmp_path):
+        edited.update_state(self.old, None)
+        memory.checkpointer.copy_thread("t", "copy")
+        memory.export(tmp_path / "all.jsonl")
+        with AgentMemory(new_database("sqlite")) as other:
+            other.import_(tmp_path / "all.jsonl")
+            for each in (memory, other):
+                assert each.conversation("copy").messages[0].text == "okapi first"
+                assert found(each, "walrus") == set()
+                assert found(each, "walrus", abandoned=True) == {"k1"}
+                assert found(each, "okapi", conversation_id="copy", roles=["user"]) == {"k1"}
+                assert each.verify().ok
+
+
 class TestWhatLeaves:
     def test_the_state_was_said_and_stays_found(self, memory, graph):
         say(graph, "apples")
@@ -246,11 +375,17 @@ class TestWhatLeaves:
         assert said(memory) == ["re-apples", "pears", "re-pears"]
         assert memory.verify().ok
 
-    def test_a_conversation_by_hand_stays_away_when_the_state_has_another_version_of_it(self, memory, graph):
+    def test_a_conversation_by_hand_stays_away_until_something_else_is_said_under_its_id(self, memory, graph):
         say(graph, "apples")
         memory.conversation("t").remove_by_id("apples")
-        graph.update_state(at(), {"messages": [HumanMessage("apples and pears", id="apples")]})
+        graph.update_state(at(), {"messages": [HumanMessage("apples", id="apples")]})
         assert said(memory) == ["re-apples"]
+        graph.update_state(at(), {"messages": [HumanMessage("pears", id="apples")]})
+        assert said(memory) == ["re-apples", "apples"]
+        assert found(memory, "pears") == {"apples"}
+        say(graph, "plums")
+        assert said(memory) == ["re-apples", "apples", "plums", "re-plums"]
+        assert memory.verify().ok
 
     def test_what_was_edited_by_hand_stays_edited(self, memory, graph):
         say(graph, "apples")
@@ -281,6 +416,15 @@ class TestNobodySaid:
         made = [injected("core", "name: Ada"), summary_message(Summary(summary="apples", stands_for=2), id="sum-1")]
         graph.update_state(at(), {"messages": [*made, HumanMessage("pears", id="pears")]})
         assert said(memory) == ["pears"]
+
+    def test_a_summary_of_langchains_own_middleware(self, memory, graph):
+        [summary] = SummarizationMiddleware._build_new_messages("apples")
+        say(graph, "pears")
+        kept = graph.get_state(at()).values["messages"]
+        graph.update_state(at(), {"messages": [RemoveMessage(REMOVE_ALL_MESSAGES), summary, *kept]})
+        other = AIMessage("plums", id="other", additional_kwargs={"lc_source": "search"})
+        graph.update_state(at(), {"messages": [other]})
+        assert said(memory) == ["pears", "re-pears", "other"]
 
     def test_a_mark_on_something_else_hides_nothing(self, memory, graph):
         marked = HumanMessage("apples", id="a", additional_kwargs={"agentmem_memory": "core"})
@@ -334,6 +478,18 @@ class TestThreadsOfBefore:
             build(memory.checkpointer).update_state(at(), {"messages": update})
             assert said(memory) == ["apples", "re-apples", "pears"]
 
+    def test_what_was_said_several_times_in_its_order(self, url):
+        class State(TypedDict):
+            messages: Annotated[list[AnyMessage], operator.add]
+
+        for record in ((), ("messages",)):
+            with AgentMemory(url, record=record) as memory:
+                graph = build(memory.checkpointer, lambda _: {"messages": [AIMessage("no")]}, State)
+                graph.invoke({"messages": [HumanMessage("yes"), HumanMessage("yes")]}, at())
+        with AgentMemory(url) as memory:
+            texts = [message.text for message in memory.conversation("t").messages]
+            assert texts == ["yes", "yes", "no"] * 2
+
     def test_imported_ones_too(self, memory):
         other = InMemorySaver()
         say(build(other), "apples")
@@ -341,14 +497,91 @@ class TestThreadsOfBefore:
         say(build(memory.checkpointer), "pears")
         assert said(memory) == ["apples", "re-apples", "pears", "re-pears"]
 
-    def test_a_copy_records_what_it_adds_and_finds_what_it_was_given(self, memory, graph):
+
+class TestACopy:
+    """A copy of a thread has a conversation of its own, which begins with what it was given."""
+
+    @pytest.fixture
+    def copied(self, memory, graph):
         say(graph, "apples")
         memory.checkpointer.copy_thread("t", "copy")
-        say(graph, "pears", at("copy"))
-        assert said(memory, "copy") == ["pears", "re-pears"]
-        assert found(memory, "apples pears", config=at("copy")) == {"apples", "re-apples", "pears", "re-pears"}
+        return graph
+
+    def test_finds_what_it_was_given_once_and_adds_to_it(self, memory, copied):
+        assert said(memory, "copy") == ["apples", "re-apples"]
+        assert found(memory, "apples", conversation_id="copy") == {"apples", "re-apples"}
+        say(copied, "pears", at("copy"))
+        assert said(memory, "copy") == ["apples", "re-apples", "pears", "re-pears"]
+        hits = memory.search("apples pears", config=at("copy"), limit=10)
+        assert sorted(hit.id for hit in hits) == ["apples", "pears", "re-apples", "re-pears"]
+        assert {hit.conversation_id for hit in hits} == {"copy"}
         assert found(memory, "apples pears", config=at()) == {"apples", "re-apples"}
-        assert memory.stats()["messages"] == 4
+        assert memory.stats()["contents"] == 4
+        assert memory.verify().ok
+
+    @pytest.mark.parametrize("gone", ["delete", "erase", "clear"])
+    def test_keeps_it_when_the_original_goes(self, memory, copied, gone):
+        if gone == "delete":
+            memory.checkpointer.delete_thread("t")
+        elif gone == "erase":
+            memory.erase(thread_id="t")
+        else:
+            memory.conversation("t").clear()
+        for config in (None, at("copy")):
+            assert found(memory, "apples", config=config) == {"apples", "re-apples"}
+        say(copied, "pears", at("copy"))
+        assert said(memory, "copy") == ["apples", "re-apples", "pears", "re-pears"]
+        assert found(memory, "apples pears", config=at("copy")) == set(said(memory, "copy"))
+        assert memory.verify().ok
+        memory.checkpointer.delete_thread("copy")
+        assert found(memory, "apples pears", abandoned=True) == set()
+        assert memory.verify().ok
+
+    def test_goes_its_own_way(self, memory, copied):
+        say(copied, "pears")
+        copied.update_state(at(), {"messages": [HumanMessage("figs", id="apples")]})
+        assert said(memory, "copy") == ["apples", "re-apples"]
+        say(copied, "plums", checkpoint_with(copied, "apples", config=at("copy")))
+        assert said(memory, "copy") == ["apples", "plums", "re-plums"]
+        assert memory.conversation("copy").messages[0].text == "apples"
+        assert said(memory) == ["apples", "re-apples", "pears", "re-pears"]
+        assert found(memory, "apples", config=at("copy")) == {"apples"}
+        assert found(memory, "apples", config=at("copy"), abandoned=True) == {"apples", "re-apples"}
+        assert memory.verify().ok
+
+    def test_of_a_thread_that_was_rewound_has_what_its_newest_checkpoint_leads_from(self, memory, graph):
+        say(graph, "apples")
+        say(graph, "pears")
+        say(graph, "plums", checkpoint_with(graph, "apples", "re-apples"))
+        memory.checkpointer.copy_thread("t", "copy")
+        assert said(memory, "copy") == said(memory) == ["apples", "re-apples", "plums", "re-plums"]
+        assert memory.verify().ok
+
+    def test_that_is_brought_up_to_date_has_what_was_said_since(self, memory, copied):
+        say(copied, "pears")
+        memory.checkpointer.copy_thread("t", "copy")
+        assert said(memory, "copy") == ["apples", "re-apples", "pears", "re-pears"]
+        assert memory.verify().ok
+
+    def test_in_a_scope_is_found_as_long_as_either_has_it(self, memory, graph):
+        one, two = ({"configurable": {"thread_id": name, "agentmem_namespace": ("ada",)}} for name in ("one", "two"))
+        say(graph, "apples", one)
+        memory.within(("ada",)).checkpointer.copy_thread("one", "two")
+        say(graph, "pears", two)
+        assert found(memory, "apples", config=two) == {"apples", "re-apples"}
+        memory.within(("ada",)).checkpointer.delete_thread("one")
+        assert found(memory, "apples", config=two) == {"apples", "re-apples"}
+        assert memory.verify().ok
+
+    def test_comes_along_with_an_export(self, memory, copied, new_database, tmp_path):
+        say(copied, "pears", at("copy"))
+        memory.export(tmp_path / "all.jsonl")
+        for engine in ("sqlite", "postgres"):
+            with AgentMemory(new_database(engine)) as other:
+                other.import_(tmp_path / "all.jsonl")
+                assert said(other, "copy") == said(memory, "copy")
+                assert found(other, "apples", config=at("copy")) == {"apples", "re-apples"}
+                assert other.verify().ok
 
 
 class TestAScope:

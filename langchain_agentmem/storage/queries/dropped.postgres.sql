@@ -10,7 +10,9 @@ order by id;
 -- Some messages of a conversation, as they are now.
 select v.kind, v.key, v.created_at, c.body
 from entry slot
-join entry v on v.id = coalesce((select max(n.id) from entry n where n.replaces = slot.id), slot.id)
+join entry v on v.id = (
+-- include: version
+)
 join content c on c.id = v.content_id
 where slot.branch_id = :branch and slot.replaces is null and slot.kind <> 'round'
     and slot.key = any (array(select value from json_array_elements_text(cast(:keys as json))));

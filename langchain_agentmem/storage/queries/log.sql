@@ -59,6 +59,43 @@ values (
         and m.author_id + 0 = w.id
 ))
 
+-- fragment: version
+-- The version of a message or round `slot` that counts: the newest of the wording that the thread shows it in, else the
+-- newest. A wording is a version with a document of its own, and those after it, by which somebody has edited that.
+case when not exists (select 1 from entry n where n.replaces = slot.id) then slot.id else coalesce((
+    select max(n.id) from entry n
+    where (n.id = slot.id or n.replaces = slot.id) and (
+        select g.content_id from entry g
+        where (g.id = slot.id or (g.replaces = slot.id and g.document_id is not null)) and g.id <= n.id
+        order by g.id desc
+        limit 1
+    ) = (
+        select m.content_id from branch o cross join author w cross join memory m
+        where o.id = slot.branch_id and w.namespace_id = o.namespace_id and w.name = o.name and m.scope_id = o.namespace_id
+            and m.kind = 'message' and m.key = slot.key and m.gone = 4611686018427387904 and m.author_id + 0 = w.id
+        order by m.stamp desc, m.id desc
+        limit 1
+    )
+), (select max(n.id) from entry n where n.replaces = slot.id)) end
+
+-- fragment: edited
+-- The newest version of the wording that begins with `own`.
+coalesce((
+    select max(x.id) from entry x
+    where x.replaces = coalesce(own.replaces, own.id) and x.id > own.id and x.id < coalesce((
+        select min(g.id) from entry g
+        where g.replaces = coalesce(own.replaces, own.id) and g.document_id is not null and g.id > own.id
+    ), 4611686018427387904)
+), own.id)
+
+-- fragment: found_by
+-- The body that the document of the version `own` is found by; null where it has none.
+case when own.document_id is not null then (
+    select w.body from entry x join content w on w.id = x.content_id where x.id = (
+-- include: edited
+    )
+) end
+
 -- name: insert_entry
 -- include: new_entry
 returning id;
@@ -71,6 +108,17 @@ returning id;
 select id from entry
 where branch_id = :branch and position = :position
 order by id;
+
+-- name: say_again
+-- A wording that something else was said after is the newest again.
+insert into entry (
+    branch_id, position, replaces, kind, key, role, sender, recipient, round_key, content_id, attachments_id, document_id,
+    created_at, written_at, follows
+)
+select branch_id, cast(:position as bigint), coalesce(replaces, id), kind, key, role, sender, recipient, round_key,
+    content_id, attachments_id, cast(:document as bigint), created_at, cast(:now as bigint), follows
+from entry where id = :wording
+returning id;
 
 -- name: follow
 -- Messages that were here follow the thread from now on.
@@ -86,12 +134,30 @@ select 1 as found from entry where branch_id = :branch and replaces is null and 
 -- What follows a thread, of a conversation.
 select id as slot from entry where branch_id = :branch and replaces is null and follows = 1;
 
--- name: current_entry
--- The newest version of the message or round that holds this key.
-select slot.id as slot, slot.document_id, v.id, v.kind, v.key, v.role, v.sender, v.recipient, v.round_key,
-    v.created_at, v.written_at, c.hash as content_hash, a.hash as attachments_hash, c.body, a.body as attachments
+-- name: following_versions
+-- The same with all versions, in the order they were written.
+select v.id, v.replaces, v.kind, v.key, v.role, v.sender, v.recipient, v.round_key, v.created_at, v.follows, c.body,
+    a.body as attachments
 from entry slot
-join entry v on v.id = coalesce((select max(n.id) from entry n where n.replaces = slot.id), slot.id)
+join entry v on v.id = slot.id or v.replaces = slot.id
+join content c on c.id = v.content_id
+left join content a on a.id = v.attachments_id
+where slot.branch_id = :branch and slot.replaces is null and slot.follows = 1
+order by v.id;
+
+-- name: current_entry
+-- The version of the message or round of this key that counts, the wording that it belongs to, and the newest wording.
+select slot.id as slot, own.id as wording, own.document_id, v.id, v.kind, v.key, v.role, v.sender, v.recipient, v.round_key,
+    v.created_at, v.written_at, c.hash as content_hash, a.hash as attachments_hash, c.body, a.body as attachments,
+    (select max(g.id) from entry g where g.id = slot.id or (g.replaces = slot.id and g.document_id is not null)) as newest
+from entry slot
+join entry v on v.id = (
+-- include: version
+)
+join entry own on own.id = (
+    select max(g.id) from entry g
+    where (g.id = slot.id or (g.replaces = slot.id and g.document_id is not null)) and g.id <= v.id
+)
 join content c on c.id = v.content_id
 left join content a on a.id = v.attachments_id
 where slot.branch_id = :branch and slot.key = :key and slot.replaces is null;
@@ -132,7 +198,7 @@ order by v.id;
 -- name: messages_forward
 -- The slots are picked before anything is joined to them, so that a few messages of a long conversation cost few.
 with slot as materialized (
-    select e.id, e.position from entry e
+    select e.id, e.position, e.branch_id, e.key from entry e
     where e.branch_id = :branch and e.replaces is null and e.kind <> 'round' and
 -- include: shown
     order by e.position, e.id
@@ -141,7 +207,9 @@ with slot as materialized (
 select slot.id as slot, v.id, v.kind, v.key, v.role, v.sender, v.recipient, v.round_key,
     v.created_at, v.written_at, c.hash as content_hash, a.hash as attachments_hash, c.body, a.body as attachments
 from slot
-join entry v on v.id = coalesce((select max(n.id) from entry n where n.replaces = slot.id), slot.id)
+join entry v on v.id = (
+-- include: version
+)
 join content c on c.id = v.content_id
 left join content a on a.id = v.attachments_id
 order by slot.position, slot.id;
@@ -149,7 +217,7 @@ order by slot.position, slot.id;
 -- name: messages_backward
 -- The same from the end.
 with slot as materialized (
-    select e.id, e.position from entry e
+    select e.id, e.position, e.branch_id, e.key from entry e
     where e.branch_id = :branch and e.replaces is null and e.kind <> 'round' and
 -- include: shown
     order by e.position desc, e.id desc
@@ -158,7 +226,9 @@ with slot as materialized (
 select slot.id as slot, v.id, v.kind, v.key, v.role, v.sender, v.recipient, v.round_key,
     v.created_at, v.written_at, c.hash as content_hash, a.hash as attachments_hash, c.body, a.body as attachments
 from slot
-join entry v on v.id = coalesce((select max(n.id) from entry n where n.replaces = slot.id), slot.id)
+join entry v on v.id = (
+-- include: version
+)
 join content c on c.id = v.content_id
 left join content a on a.id = v.attachments_id
 order by slot.position desc, slot.id desc;
@@ -166,7 +236,7 @@ order by slot.position desc, slot.id desc;
 -- name: messages_before
 -- The last messages up to a slot; the slot's own is one of them.
 with slot as materialized (
-    select e.id, e.position from entry e
+    select e.id, e.position, e.branch_id, e.key from entry e
     where e.branch_id = :branch and e.replaces is null and e.kind <> 'round' and
 -- include: shown
         and (e.position < :position or (e.position = :position and e.id <= :slot))
@@ -176,7 +246,9 @@ with slot as materialized (
 select slot.id as slot, v.id, v.kind, v.key, v.role, v.sender, v.recipient, v.round_key,
     v.created_at, v.written_at, c.hash as content_hash, a.hash as attachments_hash, c.body, a.body as attachments
 from slot
-join entry v on v.id = coalesce((select max(n.id) from entry n where n.replaces = slot.id), slot.id)
+join entry v on v.id = (
+-- include: version
+)
 join content c on c.id = v.content_id
 left join content a on a.id = v.attachments_id
 order by slot.position, slot.id;
@@ -184,7 +256,7 @@ order by slot.position, slot.id;
 -- name: messages_after
 -- The next messages after a slot.
 with slot as materialized (
-    select e.id, e.position from entry e
+    select e.id, e.position, e.branch_id, e.key from entry e
     where e.branch_id = :branch and e.replaces is null and e.kind <> 'round' and
 -- include: shown
         and (e.position > :position or (e.position = :position and e.id > :slot))
@@ -194,7 +266,9 @@ with slot as materialized (
 select slot.id as slot, v.id, v.kind, v.key, v.role, v.sender, v.recipient, v.round_key,
     v.created_at, v.written_at, c.hash as content_hash, a.hash as attachments_hash, c.body, a.body as attachments
 from slot
-join entry v on v.id = coalesce((select max(n.id) from entry n where n.replaces = slot.id), slot.id)
+join entry v on v.id = (
+-- include: version
+)
 join content c on c.id = v.content_id
 left join content a on a.id = v.attachments_id
 order by slot.position, slot.id;
@@ -209,7 +283,10 @@ where branch_id = :branch and key = :key and replaces is null and kind <> 'round
 select e.id as slot, v.id, v.kind, v.key, v.role, v.sender, v.recipient, v.round_key,
     v.created_at, v.written_at, c.hash as content_hash, a.hash as attachments_hash, c.body, a.body as attachments
 from entry e
-join entry v on v.id = coalesce((select max(n.id) from entry n where n.replaces = e.id), e.id)
+join entry slot on slot.id = e.id
+join entry v on v.id = (
+-- include: version
+)
 join content c on c.id = v.content_id
 left join content a on a.id = v.attachments_id
 where e.branch_id = :branch and e.replaces is null and e.kind <> 'round' and v.role = :role and
@@ -251,25 +328,25 @@ where slot.branch_id = :branch and slot.replaces is null and slot.kind = 'round'
 order by slot.position, slot.id;
 
 -- name: slots_to_drop
--- Every version of every slot of a branch but its description: what a clear or a reset deletes.
-select v.id, v.key, coalesce(v.document_id, (select s.document_id from entry s where s.id = v.replaces)) as document_id,
-    v.kind, c.hash as content_hash, a.hash as attachments_hash,
-    case when exists (select 1 from entry n where n.replaces = coalesce(v.replaces, v.id) and n.id > v.id)
-        then null else c.body end as body
-from entry v
-join content c on c.id = v.content_id
-left join content a on a.id = v.attachments_id
-where v.branch_id = :branch and (v.kind <> 'description' or :everything = 1);
+-- Every version of every slot of a branch but its description: what a clear or a reset deletes. `body` is what its document
+-- is found by.
+select own.id, own.key, own.document_id, own.kind, c.hash as content_hash, a.hash as attachments_hash,
+-- include: found_by
+    as body
+from entry own
+join content c on c.id = own.content_id
+left join content a on a.id = own.attachments_id
+where own.branch_id = :branch and (own.kind <> 'description' or :everything = 1);
 
 -- name: slot_versions
--- Every version of one slot; the body only of the newest, which is the one in the index.
-select v.id, coalesce(v.document_id, (select s.document_id from entry s where s.id = v.replaces)) as document_id, v.kind, c.hash as content_hash, a.hash as attachments_hash,
-    case when exists (select 1 from entry n where n.replaces = coalesce(v.replaces, v.id) and n.id > v.id)
-        then null else c.body end as body
-from entry v
-join content c on c.id = v.content_id
-left join content a on a.id = v.attachments_id
-where v.id = :slot or v.replaces = :slot;
+-- The same of one slot.
+select own.id, own.document_id, own.kind, c.hash as content_hash, a.hash as attachments_hash,
+-- include: found_by
+    as body
+from entry own
+join content c on c.id = own.content_id
+left join content a on a.id = own.attachments_id
+where own.id = :slot or own.replaces = :slot;
 
 -- name: delete_entry
 delete from entry where id = :id;
@@ -370,7 +447,9 @@ limit cast(:limit as bigint);
 -- Every message with the tokens that are kept for it; the body only where they are not.
 select c.hash, t.tokens, case when t.tokens is null then c.body end as body
 from entry slot
-join entry v on v.id = coalesce((select max(n.id) from entry n where n.replaces = slot.id), slot.id)
+join entry v on v.id = (
+-- include: version
+)
 join content c on c.id = v.content_id
 left join token_count t on t.content_id = c.id and t.counter = :counter
 where slot.branch_id = :branch and slot.replaces is null and slot.kind <> 'round'

@@ -378,10 +378,14 @@ returning id;
 insert into memory_source (memory_id, source) values (:memory, :source);
 
 -- name: supersede
--- A branch's own version of a key ends where the next one begins.
+-- A branch's own version of a key ends where the next one begins. With an author only what is theirs ceases to count.
 update memory
 set until = :position,
-    gone = case when gone = 4611686018427387904 then coalesce(cast(:stamp as bigint), gone) else gone end
+    gone = case
+        when gone = 4611686018427387904 and (cast(:author as bigint) is null or author_id = cast(:author as bigint))
+            then coalesce(cast(:stamp as bigint), gone)
+        else gone
+    end
 where branch_id = :branch and kind = :kind and key = :key and until = 4611686018427387904
 returning id;
 
@@ -828,8 +832,8 @@ where id in (
 );
 
 -- name: said_on
--- What the line that leads to a position shows under the ids of some messages, the newest last; and, under no id, whether it
--- shows any message at all.
+-- What the line that leads to a position shows under the ids of some messages of one author, the newest last; and, under no
+-- id, whether it shows any of theirs at all.
 with recursive line (branch_id, up_to) as (
     select cast(:branch as bigint), cast(:position as bigint)
     union all
@@ -842,12 +846,13 @@ select x.key, x.hash from (
     select m.key, c.hash, m.stamp, m.id
     from line cross join wanted cross join memory m left join content c on c.id = m.content_id
     where m.branch_id = line.branch_id and m.kind = 'message' and m.key = wanted.key and m.until > line.up_to
-        and m.position <= line.up_to
+        and m.position <= line.up_to and m.author_id + 0 = cast(:author as bigint)
     union all
     select null, null, 0, 0
     where exists (
         select 1 from line cross join memory m
         where m.branch_id = line.branch_id and m.kind = 'message' and +m.position <= line.up_to
+            and m.author_id + 0 = cast(:author as bigint)
     )
 ) x
 order by x.stamp, x.id;
@@ -867,6 +872,22 @@ values (
     :scope, :author, :stamp, :gone, :source
 );
 
+-- name: copy_said
+-- What a thread said was said in a copy of it, too, at the same places. What counts of that, the head of the copy decides.
+insert into memory (
+    branch_id, position, until, kind, key, content_id, deleted, created_at, written_at, scope_id, author_id, stamp, gone, source
+)
+select m.branch_id, m.position, m.until, m.kind, m.key, m.content_id, m.deleted, m.created_at, m.written_at, m.scope_id,
+    cast(:target as bigint), m.stamp, 0, m.source
+from memory m
+where m.author_id = :source and m.kind = 'message' and m.branch_id is not null
+    and not exists (
+        select 1 from memory o
+        where o.branch_id = m.branch_id and o.kind = 'message' and o.key = m.key and o.position = m.position
+            and o.author_id + 0 = cast(:target as bigint)
+    )
+order by m.id;
+
 -- name: said_of
 -- What a thread said, or some of it, wherever it lies.
 select m.id, m.document_id, c.hash, c.body, m.extra
@@ -879,20 +900,21 @@ where n.path = :path and a.name = :name and m.deleted = 0 and (cast(:keys as tex
     ));
 
 -- name: shown_said
--- Those of some messages that follow their threads which a view shows, with what they say there. With `anywhere` what the
--- newest checkpoints show, in whatever namespace.
+-- Those of some messages that follow their threads which a view shows, with the wording that it shows. With `anywhere` what the
+-- newest checkpoints show, in whatever namespace. What a copy of a thread was given is its own: of the line only what
+-- is said in the thread of this `name` is told.
 with
 -- include: view
 , wanted (id) as materialized (
 -- include: ids
 ), told as (
-    select e.id as slot, e.key, w.id as author, w.namespace_id as scope
+    select e.id as slot, e.key, w.id as author, w.namespace_id as scope, w.name
     from wanted cross join entry e cross join branch o cross join author w
     where e.id = wanted.id and o.id = e.branch_id and w.namespace_id = o.namespace_id and w.name = o.name
 ), said as (
     select told.slot, m.* from told cross join line cross join memory m
     where m.branch_id = line.branch_id and m.kind = 'message' and m.key = told.key and m.until > line.up_to
-        and m.position <= line.up_to and m.author_id + 0 = told.author
+        and m.position <= line.up_to and m.author_id + 0 = told.author and told.name = cast(:name as text)
     union all
     select told.slot, m.* from told cross join memory m
     where m.scope_id = told.scope and m.kind = 'message' and m.key = told.key and m.gone = 4611686018427387904
@@ -907,7 +929,13 @@ with
 ), ranked as (
     select said.*, row_number() over (partition by slot order by stamp desc, id desc) as rank from said
 )
-select r.slot, c.body from ranked r join content c on c.id = r.content_id where r.rank = 1 and r.deleted = 0;
+select r.slot, coalesce(
+    max(case when g.content_id = r.content_id then g.id end), max(g.id)
+) as wording
+from ranked r
+join entry g on g.id = r.slot or (g.replaces = r.slot and g.document_id is not null)
+where r.rank = 1 and r.deleted = 0
+group by r.slot;
 
 -- name: insert_seal
 insert into seal (group_id, branch_id, position, thread) values (:group, :branch, :position, :thread);

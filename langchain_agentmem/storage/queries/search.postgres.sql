@@ -212,11 +212,13 @@ order by case when d.created_at < :start then :start - d.created_at when d.creat
 limit cast(:limit as bigint);
 
 -- name: found_entries
-select slot.id as slot, slot.follows, v.follows as recorded, slot.kind, v.key, v.created_at, b.name as conversation, n.path,
-    c.body
+select own.id as wording, slot.id as slot, slot.follows, slot.kind, v.key, v.created_at, b.name as conversation, n.path, c.body
 from json_array_elements_text(cast(:owners as json)) o
-join entry slot on slot.id = cast(o.value as bigint)
-join entry v on v.id = coalesce((select max(x.id) from entry x where x.replaces = slot.id), slot.id)
+join entry own on own.id = cast(o.value as bigint)
+join entry slot on slot.id = coalesce(own.replaces, own.id)
+join entry v on v.id = (
+-- include: edited
+)
 join branch b on b.id = slot.branch_id
 join namespace n on n.id = b.namespace_id
 join content c on c.id = v.content_id;

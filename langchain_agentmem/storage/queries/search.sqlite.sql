@@ -125,12 +125,14 @@ select (select count(*) from search_index_docsize) as indexed, (select count(*) 
     (select count(*) from search_document) as documents;
 
 -- name: found_entries
--- The newest versions of some messages, with where they stand.
-select slot.id as slot, slot.follows, v.follows as recorded, slot.kind, v.key, v.created_at, b.name as conversation, n.path,
-    c.body
+-- Some wordings of messages as they are now, with where they stand.
+select own.id as wording, slot.id as slot, slot.follows, slot.kind, v.key, v.created_at, b.name as conversation, n.path, c.body
 from json_each(:owners) o
-cross join entry slot on slot.id = o.value
-join entry v on v.id = coalesce((select max(x.id) from entry x where x.replaces = slot.id), slot.id)
+cross join entry own on own.id = o.value
+join entry slot on slot.id = coalesce(own.replaces, own.id)
+join entry v on v.id = (
+-- include: edited
+)
 join branch b on b.id = slot.branch_id
 join namespace n on n.id = b.namespace_id
 join content c on c.id = v.content_id;
