@@ -15,6 +15,7 @@ from langchain_agentmem import __version__
 from langchain_agentmem.cli.audit_commands import audit
 from langchain_agentmem.cli.console import (
     EPILOG,
+    IN_ROOT,
     AsJson,
     Existing,
     Screen,
@@ -109,9 +110,9 @@ def search(
     query: Annotated[str, typer.Argument(metavar="QUERY", help="Any text.")],
     database: Existing,
     namespace: Annotated[
-        str,
+        str | None,
         typer.Option("--namespace", metavar="A/B", help="This namespace and all below it. Default: the root alone."),
-    ] = "",
+    ] = None,
     everything: Annotated[bool, typer.Option("--everything", help="Look in every namespace.")] = False,
     kind: Annotated[
         list[str] | None,
@@ -151,7 +152,7 @@ def search(
             roles=role or None,
             before=before,
             after=after,
-            everything=everything,
+            everything=everything or namespace == "/",
         )
     numbers = itertools.count(1)
 
@@ -162,7 +163,10 @@ def search(
         screen.line(f"   {shortened(each.text)}")
         screen.line(f"   why: {reasons(each.why)}", "dim")
 
-    print_list(found, line, hit, "Nothing was found.", limit=limit, as_json=as_json)
+    empty = "Nothing was found."
+    if namespace is None and not everything:
+        empty = f"Nothing was found {IN_ROOT}, or say --everything."
+    print_list(found, line, hit, empty, limit=limit, as_json=as_json)
 
 
 def reasons(why: Why) -> str:

@@ -290,7 +290,7 @@ def _report(given: _Given, timezone: str, *, as_json: bool) -> None:
 def _opened(given: _Given, *, make: bool = False) -> Iterator[tuple[AgentMemory, tuple[str, ...]]]:
     database = database_given(given.database)
     with AgentMemory(database) if make else existing(database) as memory:
-        yield memory, namespace_named(given.namespace or "")
+        yield memory, namespace_named(given.namespace)
 
 
 @contextmanager

@@ -41,7 +41,11 @@ DATABASE_VARIABLE = "AGENTMEM_DATABASE"
 LIMIT = 50
 """How many lines a list has unless somebody asks for more."""
 
-EPILOG = """A namespace is written with a slash between its labels. Within a label, / is %2F and % is %25.
+IN_ROOT = "in the root namespace: name another with --namespace A/B (agentmem threads lists them)"
+"""Where it was looked, for who found nothing."""
+
+EPILOG = """A namespace is labels separated by /, such as users/ada; / alone is everything. Within a label, / is %2F and
+% is %25.
 
 Exit codes:
 
@@ -70,7 +74,8 @@ Database = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Within = Annotated[
-    str, typer.Option("--namespace", metavar="A/B", help="Only this namespace and all below it. Default: everything.")
+    str | None,
+    typer.Option("--namespace", metavar="A/B", help="Only this namespace and all below it. Default: everything."),
 ]
 Whose = Annotated[
     str | None,
@@ -106,9 +111,23 @@ def existing(database: str) -> AgentMemory:
     return AgentMemory(database, strict=True)  # nothing that is shown needs a class of the user's
 
 
-def namespace_named(path: str) -> tuple[str, ...]:
-    """The namespace that is written as "a/b", a slash within a label as in URLs: "%2F"."""
-    return tuple(unquote(label) for label in path.split("/") if label)
+def namespace_named(path: str | None) -> tuple[str, ...]:
+    """The namespace that is written as "a/b", a slash within a label as in URLs: "%2F".
+
+    Args:
+        path: What was written; "/", and None where nothing was, for the root.
+
+    Raises:
+        InvalidInput: A label is empty, as where a variable of a shell was not set: that names nothing, not everything.
+    """
+    if path is None or path == "/":
+        return ()
+    labels = path.split("/")
+    if not all(labels):
+        raise InvalidInput(
+            f"{safe_repr(path)} is no namespace: write labels separated by /, such as users/ada; / alone is everything."
+        )
+    return tuple(map(unquote, labels))
 
 
 def named(namespace: tuple[str, ...], *more: str) -> str:
@@ -321,7 +340,7 @@ def one_thread(memory: AgentMemory, thread_id: str, namespace: str | None) -> Th
     Raises:
         InvalidInput: There is none, or several.
     """
-    where = namespace_named(namespace or "")
+    where = namespace_named(namespace)
     found = memory.threads(where, thread_id=thread_id).threads
     if exact := [each for each in found if each.namespace == where]:
         return exact[0]
@@ -364,7 +383,7 @@ def branch_home(memory: AgentMemory, namespace: str | None, *names: str) -> tupl
     Raises:
         InvalidInput: There is none, or there are several. `MAIN` alone is in every namespace.
     """
-    within = namespace_named(namespace or "")
+    within = namespace_named(namespace)
     held: dict[tuple[str, ...], set[str]] = {}
     for each in memory.branches(within):
         held.setdefault(each.namespace, set()).add(each.name)

@@ -109,7 +109,7 @@ def import_(
     with _interruptible("Nothing was imported."), AgentMemory(database) as memory, _bar("Reading"):
         report = memory.import_(file)
     told = dataclasses.asdict(report)
-    _tell(f"{file} was imported. New are {_counts(told)}.", {"path": file, **told}, as_json=as_json)
+    _tell(f"{file} was imported. New: {_counts(told)}.", {"path": file, **told}, as_json=as_json)
 
 
 def copy(
@@ -179,7 +179,8 @@ def erase(
 ) -> None:
     """Delete a person, thread or conversation for ever.
 
-    No trace of it is left in the storage. It asks first, and refuses where there is no terminal to ask at.
+    No trace of it is left in the storage. It asks first, and refuses where there is no terminal to ask at. That there
+    is nothing to erase is no error, so that an erasure can be repeated.
     """
     if namespace is None and thread is None and conversation is None:
         raise InvalidInput("Say what to erase: --namespace, --thread or --conversation.")
@@ -188,14 +189,15 @@ def erase(
         "thread_id": thread,
         "conversation_id": conversation,
     }
+    where = f" in {named(given['namespace'])}" if given["namespace"] is not None else ""
     with _interruptible("Whatever was not erased yet is as it was; erase again."), existing(database) as memory:
         with _bar("Counting"):
             found = dataclasses.asdict(memory.erase(**given, dry_run=True))
         if dry_run:
-            _tell(f"{_counts(found)} would be erased.", {**found, "dry_run": True}, as_json=as_json)
+            told = f"{_counts(found)} would be erased." if any(found.values()) else f"There is nothing to erase{where}."
+            _tell(printable(told), {**found, "dry_run": True}, as_json=as_json)
             return
         if not yes and any(found.values()):
-            where = f" in {named(given['namespace'])}" if given["namespace"] is not None else ""
             told = printable(f"This deletes{where}, for ever: {_counts(found)}.")
             if not sys.stdin.isatty():
                 raise InvalidInput(f"{told} There is no terminal to ask at, so nothing was erased: say --yes.")
@@ -206,13 +208,14 @@ def erase(
         # Where nothing is left, an erasure that was interrupted may still have to rewrite the storage.
         with _bar("Erasing"):
             erased = dataclasses.asdict(memory.erase(**given))
-    _tell(f"{_counts(erased)} were erased.", {**erased, "dry_run": False}, as_json=as_json)
+    told = f"{_counts(erased)} were erased." if any(erased.values()) else f"There was nothing to erase{where}."
+    _tell(printable(told), {**erased, "dry_run": False}, as_json=as_json)
 
 
 def prune(
     *,
     database: Existing,
-    namespace: Within = "",
+    namespace: Within = None,
     keep_checkpoints: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Keep the newest N checkpoints of each thread.")
     ] = None,

@@ -10,6 +10,7 @@ import typer
 
 from langchain_agentmem.agent_memory import AgentMemory
 from langchain_agentmem.cli.console import (
+    IN_ROOT,
     MAIN,
     AsJson,
     Existing,
@@ -34,8 +35,6 @@ if TYPE_CHECKING:
     from langchain_agentmem.experiences.model_choice import Selection
     from langchain_agentmem.facts.fact import Fact, Neighbour
     from langchain_agentmem.facts.kg_memory import KGMemory
-
-NOTHING = "No such facts are known."
 
 
 def facts(
@@ -86,15 +85,17 @@ def facts(
         raise InvalidInput("--at is a checkpoint of a thread: name it with --thread.")
     with existing(database) as memory:
         place = _place(memory, namespace, branch, thread, at)
+        in_root = namespace is None and thread is None and not place.namespace
+        empty = f"No such facts are known{f' {IN_ROOT}' if in_root else ''}."
         if entity is not None and neighbours:
             near = place.neighbours(entity, depth, valid=as_of, recorded=known)
-            print_list(near, _print_near, _near, NOTHING, limit=limit, as_json=as_json)
+            print_list(near, _print_near, _near, empty, limit=limit, as_json=as_json)
             return
         if entity is not None and history:
             found = place.history(entity, recorded=known)
         else:
             found = place.as_of(as_of, known) if entity is None else _naming(place, entity, as_of, known)
-    print_list(found, _print, lambda fact: fact.to_dict(), NOTHING, limit=limit, as_json=as_json)
+    print_list(found, _print, lambda fact: fact.to_dict(), empty, limit=limit, as_json=as_json)
 
 
 def _place(memory: AgentMemory, namespace: str | None, branch: str, thread: str | None, at: str | None) -> KGMemory:
@@ -137,7 +138,7 @@ experiences = typer.Typer(
 
 Folder = Annotated[str, typer.Argument(help="The folder, with files handcrafted_exp_*.yaml.")]
 Subfolders = Annotated[bool, typer.Option("--subfolders", help="Files in folders below it count too.")]
-Namespace = Annotated[str, typer.Option(metavar="A/B", help="The namespace. Default: the root.")]
+Namespace = Annotated[str | None, typer.Option(metavar="A/B", help="The namespace. Default: the root.")]
 
 
 @experiences.command()
@@ -206,7 +207,7 @@ def report(
     *,
     folder: Folder,
     database: Existing,
-    namespace: Namespace = "",
+    namespace: Namespace = None,
     subfolders: Subfolders = False,
     as_json: AsJson = False,
 ) -> None:
@@ -222,7 +223,7 @@ def propose(
     folder: Folder,
     database: Existing,
     conversation: Annotated[str, typer.Option(metavar="ID", help="The conversation to learn from.")],
-    namespace: Namespace = "",
+    namespace: Namespace = None,
     model: Annotated[
         str | None,
         typer.Option(metavar="PROVIDER:NAME", help="A model that writes it. Default: none; it lists what was said."),
@@ -244,7 +245,7 @@ def propose(
         typer.echo(str(path))
 
 
-def _library(memory: AgentMemory, folder: str, namespace: str, *, subfolders: bool) -> ExperienceLibrary:
+def _library(memory: AgentMemory, folder: str, namespace: str | None, *, subfolders: bool) -> ExperienceLibrary:
     return memory.experiences(folder, namespace_named(namespace), subfolders=subfolders)
 
 

@@ -79,7 +79,7 @@ def listed(
     *,
     context: typer.Context,
     database: FirstDatabase = None,
-    namespace: Within = "",
+    namespace: Within = None,
     limit: Most = None,
     as_json: AsJson = False,
 ) -> None:
@@ -433,7 +433,7 @@ def branches(
     """
     with existing(database) as memory:
         if thread is None:
-            _print_branches(memory.branches(namespace_named(namespace or "")), limit, as_json=as_json)
+            _print_branches(memory.branches(namespace_named(namespace)), limit, as_json=as_json)
         else:
             _print_checkpoints(memory, one_thread(memory, thread, namespace), limit, as_json=as_json)
 

@@ -78,7 +78,8 @@ def database(tmp_path) -> str:
 
 class TestSearch:
     def test_it_finds_and_says_why(self, database):
-        assert agentmem("search", "grey heron", "--database", database).stdout == "Nothing was found.\n"  # in the root
+        run = agentmem("search", "grey heron", "--database", database)
+        assert run.stdout.startswith("Nothing was found in the root namespace: name another with --namespace A/B ")
         run = agentmem("search", "grey heron", "--database", database, "--everything")
         assert (run.returncode, run.stderr) == (0, "")
         assert "ada/private/one  ada-1" in run.stdout
@@ -86,10 +87,15 @@ class TestSearch:
         assert "\x1b" not in run.stdout
 
     def test_a_namespace_sees_only_its_own(self, database):
-        for namespace in ("ben", "ben/private", "/ben/"):
+        for namespace in ("ben", "ben/private"):
             run = agentmem("search", "heron", "--database", database, "--namespace", namespace)
             assert "roof" in run.stdout
             assert "pond" not in run.stdout
+
+    def test_a_slash_alone_is_every_namespace(self, database):
+        run = agentmem("search", "heron", "--database", database, "--namespace", "/")
+        assert "roof" in run.stdout
+        assert "pond" in run.stdout
 
     def test_json_holds_everything(self, database):
         run = agentmem("search", "heron", "--database", database, "--json", "--namespace", "ada", "--limit", "1")

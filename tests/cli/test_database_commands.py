@@ -272,7 +272,8 @@ class TestErasing:
         assert b"grey heron" not in Path(database).read_bytes()
         assert len(messages(database, ("ben", "private"))) == 30
         assert (
-            fine(agentmem("erase", "--database", database, "--thread", "nobody", "--yes")) == "nothing were erased.\n"
+            fine(agentmem("erase", "--database", database, "--thread", "nobody", "--yes"))
+            == "There was nothing to erase.\n"
         )
 
     def test_something_has_to_be_named(self, agentmem, database):
@@ -282,6 +283,13 @@ class TestErasing:
         fine(agentmem("erase", "--database", database, "--namespace", "/", "--yes"))
         with AgentMemory(database) as memory:
             assert memory.stats()["messages"] == memory.stats()["checkpoints"] == 0
+
+    @pytest.mark.parametrize("written", ["", "ada/", "/ada", "ada//private", "//"])
+    @pytest.mark.parametrize("command", [("erase", "--yes"), ("prune", "--keep-messages", "1")])
+    def test_a_variable_that_was_not_set_names_nothing(self, agentmem, database, command, written):
+        line = refused(agentmem(*command, "--database", database, "--namespace", written))
+        assert line.endswith("write labels separated by /, such as users/ada; / alone is everything.")
+        assert [len(messages(database, (label, "private"))) for label in ("ada", "ben")] == [30, 30]
 
 
 class TestPruning:

@@ -273,6 +273,29 @@ class TestShow:
             assert shown["messages"][0]["text"] == label
         assert "a%2Fb/c" in refused("show", "talk", "--database", path)
 
+    @pytest.mark.parametrize(
+        "command",
+        [
+            ("threads",),
+            ("show", "trip"),
+            ("search", "heron"),
+            ("branches",),
+            ("branches", "trip"),
+            ("diff", "main", "draft"),
+            ("facts",),
+            ("facts", "--thread", "trip"),
+            ("audit",),
+            ("audit", "todos"),
+            ("experiences", "report", "."),
+        ],
+    )
+    def test_a_label_that_is_empty_is_refused(self, refused, command):
+        for written in ("", "ada/"):
+            said = (
+                f"{written!r} is no namespace: write labels separated by /, such as users/ada; / alone is everything."
+            )
+            assert refused(*command, "--namespace", written) == said
+
     def test_a_namespace_above_it_names_it_too(self, told):
         for namespace in ("ada", "ada/private"):
             assert told("show", "trip", "--namespace", namespace)["namespace"] == ["ada", "private"]
@@ -422,7 +445,9 @@ class TestFacts:
     def test_a_database_without_facts_knows_none(self, lines, told, refused, tmp_path):
         path = str(tmp_path / "empty.db")
         AgentMemory(path).close()
-        assert lines("facts", "--database", path) == ["No such facts are known."]
+        [line] = lines("facts", "--database", path)
+        assert line.startswith("No such facts are known in the root namespace: name another with --namespace A/B ")
+        assert lines("facts", "--database", path, "--namespace", "ada") == ["No such facts are known."]
         assert told("facts", "--database", path) == []
         assert "no branch 'nope'" in refused("facts", "--branch", "nope", "--database", path)
 
