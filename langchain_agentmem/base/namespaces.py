@@ -89,10 +89,10 @@ def id_of(value: Any, what: str, error: type[InvalidInput] = InvalidInput) -> st
     """
     text = value if isinstance(value, str) else str(value) if _is_like_an_id(value) else ""
     if not text or len(text) > LONGEST_ID or _FORBIDDEN.search(text):
-        named = f"an {what}" if what[:1] in "aeiou" else f"a {what}"
+        named = f"the {what}" if what.endswith("_id") else f"the id of {'an' if what[:1] in 'aeiou' else 'a'} {what}"
         raise error(
-            f"{safe_repr(value)} cannot be the id of {named}: ids are strings of 1 to {LONGEST_ID} characters without "
-            "control characters."
+            f"{safe_repr(value)} cannot be {named}: ids are strings of 1 to {LONGEST_ID} characters without control "
+            "characters."
         )
     return text
 

@@ -47,7 +47,7 @@ READS = (
 def create_server(
     memory: AgentMemory,
     *,
-    namespace: Sequence[str] = (),
+    namespace: Sequence[str] | None = None,
     branch: str = "main",
     read_only: bool = False,
     tokens: Mapping[str, tuple[str, ...]] | None = None,
@@ -56,8 +56,8 @@ def create_server(
 
     Args:
         memory: The memory. It stays open until its owner closes it.
-        namespace: The server's namespace. Clients see it and those below, and can reach no other. Default: the root,
-            which is everything in the database.
+        namespace: The server's namespace. Clients see it and those below, and can reach no other. Default: the one that
+            the memory is within (`memory.within(...)`), else the root, which is everything in the database.
         branch: The branch of core memory, records and facts: those of `memory.layers(branch, namespace)`. Default:
             "main".
         read_only: Whether the tools that write are left out. Default: not.
@@ -65,9 +65,10 @@ def create_server(
             are refused then. Default: none; every client sees the server's namespace.
 
     Raises:
-        InvalidInput: A namespace, the branch or a token cannot be one.
+        InvalidInput: A namespace, the branch or a token cannot be one; or the memory has a template, and neither a
+            namespace is given nor is it within one.
     """
-    access = Access(namespace, tokens)
+    access = Access(memory.facts(branch).namespace if namespace is None else namespace, tokens)
     for root in access.roots:
         memory.layers(branch, root)  # raises for what cannot be one
     tools = Tools(memory, access, branch)

@@ -29,6 +29,28 @@ def shared(url):
         yield memory
 
 
+class TestAMemoryThatIsWithinOne:
+    async def test_is_served_as_it_is(self, url):
+        with AgentMemory(url, namespace=("users", "{user_id}")) as memory:
+            for who in ("ada", "ben"):
+                own = memory.within(user_id=who)
+                own.conversation("talk").add(role="user", content=f"The heron of {who}.")
+                own.layers().core.set("bird", f"{who}'s heron")
+            async with Client(create_server(memory.within(user_id="ada"))) as client:
+                [hit] = (await client.call_tool("search_memory", {"query": "heron"})).structured_content["results"]
+                core = (await client.read_resource("agentmem://core")).contents[0].text
+                prompt = (await client.get_prompt("with_memory", {"task": "A heron?"})).messages[0].content.text
+                heard = await client.call_tool("remember", {"text": "It is grey."})
+            assert "heron of ada" in json.dumps(hit)
+            assert "ada's heron" in core
+            assert "heron of ada" in prompt
+            assert "ben" not in core + prompt
+            assert not heard.is_error
+            assert [each.text for each in memory.within(user_id="ada").search("grey")] == ["It is grey."]
+            with pytest.raises(InvalidInput, match="within"):
+                create_server(memory)
+
+
 class TestWalls:
     async def test_nothing_of_others_is_read_found_listed_or_told(self, shared):
         [theirs] = shared.search("treasure", namespace=("bob",), kinds=["message"])
