@@ -97,6 +97,7 @@ from langchain_agentmem.checkpoints.saver_import import ImportReport, aimport_ch
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.language_models.model_calls import Work, aperform, both, perform
 from langchain_agentmem.messages.role_rounds import Retention
+from langchain_agentmem.rewinding import sealing
 from langchain_agentmem.rewinding import thread_memory as memories
 from langchain_agentmem.rewinding.graph_runs import runs_of
 from langchain_agentmem.storage import Operation, Steps
@@ -175,7 +176,9 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
             of DeltaChannels stay whole. Default: as for the whole memory.
         record: The channels whose messages are recorded in the conversation of the thread's id, in the transaction of
             the put, so that they are found as soon as they are committed. () for none. Only LangGraph's own serializer
-            lets them be told apart. Default: as the `AgentMemory` says, where no serializer is given; else none.
+            lets them be told apart. A thread that was never recorded is read whole at its next put; what it says later,
+            while recording is off, is left out. Default: as the `AgentMemory` says, where no serializer is given;
+            else none.
         followers: Functions that take further steps in the transaction of every call.
 
     Raises:
@@ -494,7 +497,8 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
     ) -> ImportReport:
         """Copy every thread of another saver: its whole history, and what was written towards next checkpoints.
 
-        What is here already is left alone, so an import that was interrupted is run again and goes on.
+        What is here already is left alone, so an import that was interrupted is run again and goes on. Where this saver
+        records messages, those of the newest checkpoints are found at the end.
 
         Args:
             from_saver: Any other saver.
@@ -504,7 +508,7 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
         Raises:
             InvalidInput: A checkpoint cannot be stored. The others before it were.
         """
-        return import_checkpoints(self.adopt, from_saver, thread_ids, progress)
+        return import_checkpoints(self.adopt, self._record_newest, from_saver, thread_ids, progress)
 
     async def aimport_checkpoints(
         self,
@@ -515,7 +519,8 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
     ) -> ImportReport:
         """`import_checkpoints`, awaited; for savers that can only be awaited too."""
         adopt = partial(self._in_thread, self.adopt, write=True)
-        return await aimport_checkpoints(adopt, from_saver, thread_ids, progress)
+        record = partial(self._in_thread, self._record_newest, write=True)
+        return await aimport_checkpoints(adopt, record, from_saver, thread_ids, progress)
 
     # -- whole threads -----------------------------------------------------------------------------------------
 
@@ -711,6 +716,33 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
             return config_of(config["configurable"]["thread_id"], thread.path, ns, stored.name, self.database.scopes)
 
         return store
+
+    def _record_newest(self, config: RunnableConfig) -> None:
+        """Record what the newest checkpoint of a thread holds, unless it follows one that was recorded."""
+        found = self._get(config, None) if self.record else None
+        if found is None:
+            return
+        at, _, _ = address(config, self.database.scopes)
+        name = found.checkpoint["id"]
+        remember: list[Callable[[], None]] = []
+
+        def steps() -> Steps[None]:
+            remember.clear()
+            thread = yield from thread_lines.find(at)
+            if thread is None or thread.line is None or (yield from sealing.place_of(thread.line, name)) is not None:
+                return
+            held = yield from checkpoint_log.held_in(thread, self.record, name)
+            parts = partial(checkpoint_log.brought, thread, {}, held, parent=None)
+            before = found.parent_config or config
+            sealed = self._rewinding.seal(
+                before, at, thread, found.checkpoint, found.metadata, self.serde, partial(self._said, parts)
+            )
+            remember[:] = [(yield from sealed)]
+
+        with readable(at, name):
+            self.database.engine.write(steps)
+        for done in remember:
+            done()
 
     def _said(self, parts: Callable[..., Steps[Sequence[PartRow]]], *, everything: bool) -> Steps[Sequence[Said]]:
         found = yield from parts(everything=everything)

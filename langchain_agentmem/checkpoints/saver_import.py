@@ -46,6 +46,7 @@ Progress = Callable[[ImportReport], None] | None
 
 def import_checkpoints(
     adopt: Callable[[CheckpointTuple], bool],
+    record: Callable[[RunnableConfig], None],
     saver: BaseCheckpointSaver[Any],
     thread_ids: Sequence[str] | None,
     progress: Progress,
@@ -54,6 +55,7 @@ def import_checkpoints(
 
     Args:
         adopt: Stores one checkpoint; False if it is known.
+        record: Records what was said in a thread, all of whose checkpoints are stored.
         saver: The other saver.
         thread_ids: Only these threads; None for all.
         progress: Is told how far it is.
@@ -63,11 +65,14 @@ def import_checkpoints(
     for config in _configs(thread_ids):
         for found in saver.list(config):
             count.add(found, adopted=adopt(found))
+    for config in count.threads():
+        record(config)
     return count.report()
 
 
 async def aimport_checkpoints(
     adopt: Callable[[CheckpointTuple], Awaitable[bool]],
+    record: Callable[[RunnableConfig], Awaitable[None]],
     saver: BaseCheckpointSaver[Any],
     thread_ids: Sequence[str] | None,
     progress: Progress,
@@ -78,6 +83,8 @@ async def aimport_checkpoints(
     for config in _configs(thread_ids):
         async for found in saver.alist(config):
             count.add(found, adopted=await adopt(found))
+    for config in count.threads():
+        await record(config)
     return count.report()
 
 
@@ -89,14 +96,22 @@ def _check_saver(given: Any) -> None:
 class _Count:
     def __init__(self, progress: Progress) -> None:
         self._progress = listener_given(progress, "progress")
-        self._threads: set[str] = set()
+        self._threads: dict[str, RunnableConfig] = {}
         self._counts = {True: 0, False: 0}
 
     def add(self, found: CheckpointTuple, *, adopted: bool) -> None:
-        self._threads.add(str(found.config["configurable"]["thread_id"]))
+        self._threads.setdefault(str(found.config["configurable"]["thread_id"]), found.config)
         self._counts[adopted] += 1
         if self._progress is not None:
             self._progress(self.report())
+
+    def threads(self) -> list[RunnableConfig]:
+        """A config of each thread, which names no checkpoint."""
+        theirs = ("checkpoint_id", "checkpoint_ns", "checkpoint_map")
+        return [
+            {"configurable": {key: value for key, value in each["configurable"].items() if key not in theirs}}
+            for each in self._threads.values()
+        ]
 
     def report(self) -> ImportReport:
         return ImportReport(checkpoints=self._counts[True], known=self._counts[False], threads=len(self._threads))

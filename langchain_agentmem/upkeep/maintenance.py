@@ -362,6 +362,10 @@ class Maintenance:
         The full-text index is merged and the file rewritten, so this takes as long as copying the database. On
         PostgreSQL every table is rewritten; the server's own write-ahead log and backups are the server's affair.
 
+        A run that is under way still has in its state what is erased here, and writes it again at its next checkpoint:
+        end the runs of a person first. A conversation is a log; what a thread of its id has in its state goes with
+        `thread_id`. A copy of a thread is a thread of its own, with an id of its own.
+
         Args:
             namespace: This namespace and all below it; `()` is everything, with what was measured. With an id, only
                 there. Default, with an id: the running config's. A memory within a namespace reaches that one.

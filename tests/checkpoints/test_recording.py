@@ -490,12 +490,41 @@ class TestThreadsOfBefore:
             texts = [message.text for message in memory.conversation("t").messages]
             assert texts == ["yes", "yes", "no"] * 2
 
-    def test_imported_ones_too(self, memory):
+    @pytest.mark.parametrize("awaited", [False, True])
+    def test_imported_ones_when_they_are_imported(self, memory, awaited):
         other = InMemorySaver()
         say(build(other), "apples")
+        say(build(other), "figs")
+        say(build(other), "plums", at("u"))
+        build(other).update_state(at("u"), {"messages": [HumanMessage("kiwis", id="kiwis")]})
+        for _ in range(2):
+            if awaited:
+                asyncio.run(memory.checkpointer.aimport_checkpoints(other))
+            else:
+                memory.checkpointer.import_checkpoints(other)
+            assert said(memory) == ["apples", "re-apples", "figs", "re-figs"]
+            assert said(memory, "u") == ["plums", "re-plums", "kiwis"]
+            assert found(memory, "figs plums") >= {"figs", "re-figs", "plums", "re-plums"}
+        graph = build(memory.checkpointer)
+        say(graph, "pears")
+        assert said(memory) == ["apples", "re-apples", "figs", "re-figs", "pears", "re-pears"]
         memory.checkpointer.import_checkpoints(other)
-        say(build(memory.checkpointer), "pears")
-        assert said(memory) == ["apples", "re-apples", "pears", "re-pears"]
+        assert len(said(memory)) == 6
+        assert memory.verify().ok
+
+    def test_imported_ones_in_the_scope_of_all(self, url):
+        other = InMemorySaver()
+        say(build(other), "apples")
+        with AgentMemory(url, namespace=()) as memory:
+            memory.checkpointer.import_checkpoints(other)
+            assert [hit.text for hit in memory.search("apples")][:1] == ["apples"]
+
+    def test_imported_ones_of_a_saver_that_records_nothing_are_not(self, url):
+        other = InMemorySaver()
+        say(build(other), "apples")
+        with AgentMemory(url, record=()) as memory:
+            memory.checkpointer.import_checkpoints(other)
+            assert said(memory) == []
 
 
 class TestACopy:

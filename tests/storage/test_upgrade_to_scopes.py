@@ -29,6 +29,7 @@ INDEXES = {
     "postgres": "select i.indexname as name from pg_indexes i where i.schemaname = 'agentmem' and not exists "
     "(select 1 from pg_constraint c where c.conname = i.indexname)",
 }
+TRIGGERS = "select name from sqlite_master where type = 'trigger'"
 
 
 class State(TypedDict):
@@ -108,6 +109,10 @@ def downgrade(url, new_database, raw, monkeypatch):
         tables = {tab for tab, _ in now} - {tab for tab, _ in then}
         for name in sorted(indexes - kept):
             raw(memory, f"drop index if exists {name}")
+        if kind == "sqlite":
+            triggers, before = ({row["name"] for row in raw(each, TRIGGERS)} for each in (memory, old))
+            for name in sorted(triggers - before):
+                raw(memory, f"drop trigger {name}")
         for tab, col in sorted(now - then):
             if tab not in tables:
                 raw(memory, f"alter table {tab} drop column {col}")
