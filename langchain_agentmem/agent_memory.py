@@ -42,6 +42,7 @@ from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.search.memory_search import Recollection
 from langchain_agentmem.search.ranking import WEIGHTS, Weights
+from langchain_agentmem.storage import Opening
 from langchain_agentmem.storage.database import Database
 from langchain_agentmem.stores.search_requests import SearchRequest, checked_weights, sought
 from langchain_agentmem.tracing import Content, Step, documents, given_only
@@ -50,6 +51,7 @@ from langchain_agentmem.upkeep.maintenance import Maintenance
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
     from langchain_core.tools import BaseTool
+    from psycopg_pool import ConnectionPool
 
     from langchain_agentmem.audit.audit_trail import AuditTrail
     from langchain_agentmem.checkpoints.checkpoint_saver import AgentMemorySaver
@@ -80,7 +82,8 @@ class AgentMemory(Maintenance, Closing):
     """Everything an agent remembers, in one database.
 
     Args:
-        url: A path, ":memory:", or "postgresql://…" (extra `[postgres]`). Default: a database in memory.
+        url: A path, ":memory:", "postgresql://…" (extra `[postgres]`), or a `psycopg_pool.ConnectionPool`, which is
+            used and never closed. Default: a database in memory.
         namespace: Whose memory a run means: labels with keys of its config in braces, as `("users", "{user_id}")`. The
             threads of one namespace share what they remember. `()` is one scope for all. Default: a run says itself,
             with "agentmem_namespace", and without it sees its own thread only.
@@ -105,7 +108,14 @@ class AgentMemory(Maintenance, Closing):
         weights: How much each signal of a search counts. Default: tuned on the LoCoMo development split.
         synchronous: SQLite's durability: "NORMAL" (a power cut may take the last commits, never the database) or
             "FULL".
-        busy_timeout: Seconds to wait for other processes that write. Default: 60.
+        busy_timeout: Seconds to wait for other processes that write, or for a free connection. Default: 60.
+        timeout: Seconds to wait for an answer of PostgreSQL, and until it can be reached again after it was lost, as in
+            a restart or failover. Default: 60.
+        schema: PostgreSQL's schema in which everything is. Default: "agentmem".
+        pool_size: Most connections to PostgreSQL at once. Default: 10.
+        read_only: Whether nothing may be written; the database may be a replica then. Default: no.
+        migrate: Whether the tables are made, or brought up to date, on opening. Default: yes; if not, a role that may
+            do so runs `agentmem migrate` first.
         clock: Gives the time, for tests. Default: the system's.
         new_id: Makes ids for messages that have none, for tests. Default: UUIDs that begin with
             the time.
@@ -118,7 +128,7 @@ class AgentMemory(Maintenance, Closing):
 
     def __init__(
         self,
-        url: str | os.PathLike[str] = ":memory:",
+        url: str | os.PathLike[str] | ConnectionPool[Any] = ":memory:",
         *,
         namespace: Sequence[str] | None = None,
         bare_threads: bool = False,
@@ -133,6 +143,11 @@ class AgentMemory(Maintenance, Closing):
         weights: Weights = WEIGHTS,
         synchronous: str = "NORMAL",
         busy_timeout: float = 60.0,
+        timeout: float = 60.0,
+        schema: str = "agentmem",
+        pool_size: int = 10,
+        read_only: bool = False,
+        migrate: bool = True,
         clock: Clock = utc_now,
         new_id: NewId = new_uuid,
     ) -> None:
@@ -145,8 +160,7 @@ class AgentMemory(Maintenance, Closing):
             hooks=hooks,
             trace_content=trace_content,
             trace_checkpoints=trace_checkpoints,
-            synchronous=synchronous,
-            busy_timeout=busy_timeout,
+            opening=Opening(synchronous, busy_timeout, timeout, schema, pool_size, read_only, migrate),
             clock=clock,
             new_id=new_id,
             scopes=scopes_given(namespace, bare_threads=bare_threads, on_thread_delete=on_thread_delete),

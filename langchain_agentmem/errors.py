@@ -10,6 +10,7 @@
     │   ├── DatabaseReadOnly    a write to a file that may not be written
     │   ├── DatabaseFull        no room left
     │   ├── DatabaseBusy        another process held the lock for too long
+    │   ├── DatabaseTimeout     the server did not answer in time
     │   ├── CheckpointUnreadable  a checkpoint is damaged, or was written with another serializer
     │   └── BranchMoved         somebody else wrote first; the operation is retried for you
     ├── StepIsOver              a step of a graph that another attempt has replaced wanted to remember something
@@ -70,6 +71,10 @@ class DatabaseFull(StorageError):
 
 class DatabaseBusy(StorageError):
     """Another process kept the database locked for too long. Try again, or raise busy_timeout."""
+
+
+class DatabaseTimeout(StorageError):
+    """The database did not answer in time. Try again, or raise timeout. Nothing was written."""
 
 
 class CheckpointUnreadable(StorageError):

@@ -23,7 +23,7 @@ from langchain_agentmem.search import embedding
 from langchain_agentmem.storage import postgres
 from langchain_agentmem.storage.queries import for_psycopg
 
-from .emptying import PostgresDatabases, SqliteDatabases, quick_in_memory, started
+from .emptying import PostgresDatabases, SqliteDatabases, direct, quick_in_memory, started
 from .forking import Forks
 
 ENGINES = ("sqlite", "postgres")
@@ -255,7 +255,7 @@ def raw() -> Callable[..., list[dict[str, object]]]:
             with engine._writing:
                 return [dict(row) for row in engine._writer.execute(sql, parameters)]
         with psycopg.connect(
-            engine._url, autocommit=True, options="-c search_path=agentmem", row_factory=psycopg.rows.dict_row
+            direct(engine._url), autocommit=True, options="-c search_path=agentmem", row_factory=psycopg.rows.dict_row
         ) as connection:
             cursor = connection.execute(for_psycopg(sql), parameters)
             return cursor.fetchall() if cursor.description else []

@@ -11,6 +11,7 @@ file are copied for each test.
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import sqlite3
 import subprocess
@@ -143,7 +144,7 @@ class PostgresDatabases:
         self._sessions: dict[str, Session] = {}
 
     def migrated(self, which: Hashable, *, keeping: bool = False) -> str:
-        """The URL of a database, as a first opening leaves it.
+        """The URL of a database, as a first opening leaves it; of the pooler's, where the tests run through one.
 
         Args:
             which: The number or the name of the database.
@@ -157,17 +158,18 @@ class PostgresDatabases:
             open_engine(url).close()
             self._run(url, EMPTYING)
             self._run(url, "select emptying.keep()")
-        return url
+        return pooled(url)
 
     def bare(self, which: Hashable) -> str:
         """The URL of a database, as if this package had never seen it."""
         url = self._url(which)
         self._alone(url)
         self._run(url, "drop schema if exists agentmem cascade")
-        return url
+        return pooled(url)
 
     def keep(self, url: str) -> Kept | None:
         """All that a database holds; None where it could not be brought back, because the user is no superuser."""
+        url = direct(url)
         if self._run(url, "show session_replication_role") != "replica":
             return None
         names = self._run(url, "select coalesce(array_agg(name::text), '{}') from emptying.tables()")
@@ -184,7 +186,7 @@ class PostgresDatabases:
 
     def bring(self, url: str, kept: Kept) -> None:
         """Put into a database that is as a first opening leaves it what another one held."""
-        connection = self._connections[url]
+        connection = self._connections[direct(url)]
         with connection.transaction():
             for name, rows in kept.rows.items():
                 connection.execute(SQL("delete from agentmem.{}").format(Identifier(name)))
@@ -200,6 +202,7 @@ class PostgresDatabases:
         What a server does for a new session is to learn all tables and to plan each statement; that takes longer than
         what most tests do.
         """
+        url = direct(url)
         kept = [self._sessions.pop(url)] if url in self._sessions else []
         with pytest.MonkeyPatch.context() as patch:
             connect = PostgresEngine._session
@@ -285,6 +288,22 @@ def url_of(server: str, database: str) -> str:
     password = f":{parts['password']}" if parts.get("password") else ""
     port = f"&port={parts['port']}" if parts.get("port") else ""
     return f"postgresql://{user}{password}@/{database}?host={host}{port}"
+
+
+def pooled(url: str) -> str:
+    """The URL by which tests open a database: through the pooler that AGENTMEM_TEST_POOLER names, if it names one."""
+    if not (pooler := os.environ.get("AGENTMEM_TEST_POOLER")):
+        return url
+    host, port = pooler.split(":")
+    parts = psycopg.conninfo.conninfo_to_dict(url)
+    return url_of(psycopg.conninfo.make_conninfo(url, host=host, port=port), str(parts["dbname"]))
+
+
+def direct(url: str) -> str:
+    """The URL of the same database behind the back of the pooler, for what is no business of the one who opened it."""
+    if "AGENTMEM_TEST_POOLER" not in os.environ:
+        return url
+    return url_of(os.environ["AGENTMEM_TEST_POSTGRES"], str(psycopg.conninfo.conninfo_to_dict(url)["dbname"]))
 
 
 class SqliteDatabases:

@@ -36,6 +36,7 @@ from langchain_agentmem.cli.database_commands import (
     export,
     import_,
     import_checkpoints,
+    migrate,
     prune,
     restore,
     stats,
@@ -190,6 +191,6 @@ app.add_typer(experiences)
 for caring in (stats, verify, doctor, backup, restore, export):
     app.command()(caring)
 app.command("import")(import_)
-for moving in (copy, erase, prune):
+for moving in (migrate, copy, erase, prune):
     app.command()(moving)
 app.command("import-checkpoints")(import_checkpoints)

@@ -34,6 +34,7 @@ from langchain_agentmem.cli.console import (
 )
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.messages.role_rounds import Retention
+from langchain_agentmem.storage.engine import SCHEMA, newest_migration
 from langchain_agentmem.upkeep.database_copy import CopyProgress
 from langchain_agentmem.upkeep.database_report import Finding, Stats, diagnose
 
@@ -110,6 +111,18 @@ def import_(
         report = memory.import_(file)
     told = dataclasses.asdict(report)
     _tell(f"{file} was imported. New: {_counts(told)}.", {"path": file, **told}, as_json=as_json)
+
+
+def migrate(
+    *,
+    database: Annotated[str, typer.Argument(metavar="DATABASE", help="A path or a postgresql:// URL.")],
+    schema: Annotated[str, typer.Option("--schema", help="PostgreSQL's schema in which everything is.")] = SCHEMA,
+    as_json: AsJson = False,
+) -> None:
+    """Make the tables, or bring them up to date, for programs that open the database with migrate=False."""
+    with _interruptible("Nothing was changed."), AgentMemory(database, schema=schema) as memory:
+        path, newest = memory.database.engine.path, newest_migration(memory.database.engine.dialect)
+    _tell(f"{path} is up to date ({newest}).", {"path": path, "newest": newest}, as_json=as_json)
 
 
 def copy(

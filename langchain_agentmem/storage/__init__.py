@@ -23,6 +23,9 @@ only after the statements that follow. To store a checkpoint on a known thread w
 `storage/schema/<dialect>/` is the truth; `tests/storage/schema.*.txt` shows it whole.
 
 - `namespace`: a tuple of labels as a path, so that a prefix is a range.
+- `search_total`: what a search would else count in a scope: documents and words. On PostgreSQL a scope has several, one
+  for each of those that write at once.
+- `receipt`: on PostgreSQL, how many transactions each session has written (`postgres.py`).
 - `branch`: a line of memory with its `head` and the number of its messages; a conversation is a branch of kind
   "conversation". `parent_id` and `parent_position` make a fork one row.
 - `entry`: one version of a message or round. `key` is its id, unique in the conversation. `replaces` names the row it
@@ -70,12 +73,12 @@ from typing import Any
 from langchain_agentmem.base.files import path_of_file
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.storage.engine import Engine, Sizes
+from langchain_agentmem.storage.engine import POOL_SIZE, SCHEMA, Engine, Opening, Sizes
 from langchain_agentmem.storage.queries import query
 from langchain_agentmem.storage.sqlite import SqliteEngine
 from langchain_agentmem.storage.steps import Operation, Steps
 
-__all__ = ["Engine", "Operation", "Sizes", "Steps", "is_postgres", "name_of", "open_engine", "query"]
+__all__ = ["Engine", "Opening", "Operation", "Sizes", "Steps", "is_postgres", "name_of", "open_engine", "query"]
 
 _POSTGRES = re.compile(r"postgres(?:ql)?://|\s*(?:host|hostaddr|port|dbname|user|password|service)\s*=")
 _URL = re.compile(r"(?!file:)([A-Za-z][\w+.-]+):/")
@@ -87,6 +90,11 @@ def is_postgres(name: str) -> bool:
     The path of a file that begins so is written as "./host=app.db".
     """
     return _POSTGRES.match(name) is not None
+
+
+def is_pool(url: Any) -> bool:
+    """Whether something is a psycopg pool."""
+    return callable(getattr(url, "getconn", None)) and callable(getattr(url, "putconn", None))
 
 
 def name_of(url: Any) -> str:
@@ -111,22 +119,23 @@ def name_of(url: Any) -> str:
     return name
 
 
-def open_engine(url: str | os.PathLike[str], *, synchronous: str = "NORMAL", busy_timeout: float = 60.0) -> Engine:
+def open_engine(url: Any, opening: Opening = Opening()) -> Engine:  # noqa: B008 - a value
     """Open a database.
 
     Args:
-        url: What names it, see `name_of`.
-        synchronous: SQLite's durability, "NORMAL" or "FULL".
-        busy_timeout: Seconds to wait for other writers.
+        url: What names it, see `name_of`; or a psycopg pool that leads there.
+        opening: How it is opened.
 
     Raises:
         InvalidInput: It names no database, or one of an unknown kind.
         MissingExtra: PostgreSQL is asked for and psycopg is not installed.
         StorageError: The database cannot be opened.
     """
-    name = name_of(url)
-    if is_postgres(name):
+    name = url if is_pool(url) else name_of(url)
+    if is_pool(url) or is_postgres(name):
         from langchain_agentmem.storage.postgres import PostgresEngine  # noqa: PLC0415 - an extra
 
-        return PostgresEngine(name, busy_timeout=busy_timeout)
-    return SqliteEngine(name, synchronous=synchronous, busy_timeout=busy_timeout)
+        return PostgresEngine(name, opening)
+    if (opening.schema, opening.pool_size) != (SCHEMA, POOL_SIZE):
+        raise InvalidInput("schema and pool_size are PostgreSQL's: SQLite has a file of its own and one connection.")
+    return SqliteEngine(name, opening)

@@ -26,7 +26,7 @@ from langchain_agentmem.base.events import Hook, Hooks, MemoryEvent
 from langchain_agentmem.base.namespaces import Namespace, Scopes
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput, StorageError
-from langchain_agentmem.storage import Engine, Operation, Steps, is_postgres, name_of, open_engine, query
+from langchain_agentmem.storage import Engine, Opening, Operation, Steps, is_postgres, name_of, open_engine, query
 from langchain_agentmem.storage.jobs import Worker
 from langchain_agentmem.storage.part import bring_up_to_date
 from langchain_agentmem.tracing import Content, Step, Thunk, Tracing
@@ -199,12 +199,11 @@ class Database:
         writing: Whoever still has something to write, and does so when it is told to `close`.
 
     Args:
-        url: A path, ":memory:" or a `postgresql://` URL.
+        url: A path, ":memory:", a `postgresql://` URL, or a psycopg pool.
         hooks: Functions that are called with every event.
         trace_content: How traces show what was said and remembered, see `Tracing`.
         trace_checkpoints: Whether they show the checkpointer's reads and writes.
-        synchronous: SQLite's durability, "NORMAL" or "FULL".
-        busy_timeout: Seconds to wait for other writers.
+        opening: How it is opened.
         clock: Gives the time.
         new_id: Makes ids for messages that have none.
         scopes: How calls are led to the namespace whose threads share their memory.
@@ -216,19 +215,16 @@ class Database:
 
     def __init__(
         self,
-        url: str | os.PathLike[str],
+        url: Any,
         *,
         hooks: Sequence[Hook] = (),
         trace_content: Content = True,
         trace_checkpoints: bool = False,
-        synchronous: str = "NORMAL",
-        busy_timeout: float = 60.0,
+        opening: Opening = Opening(),  # noqa: B008 - a value
         clock: Clock = utc_now,
         new_id: NewId = new_uuid,
         scopes: Scopes = Scopes(),  # noqa: B008 - a value
     ) -> None:
-        if isinstance(busy_timeout, bool) or not isinstance(busy_timeout, int | float) or busy_timeout < 0:
-            raise InvalidInput(f"busy_timeout must be a number of seconds, not {safe_repr(busy_timeout)}.")
         if not callable(clock) or not callable(new_id):
             raise InvalidInput("clock and new_id must be functions.")
         if not isinstance(hooks, Iterable):
@@ -240,7 +236,7 @@ class Database:
         self.tracing = Tracing(
             self.hooks, measures=self.measures, content=trace_content, checkpoints=bool(trace_checkpoints)
         )
-        self.engine: Engine = open_engine(url, synchronous=synchronous, busy_timeout=busy_timeout)
+        self.engine: Engine = open_engine(url, opening)
         _bring_up_to_date(self.engine)
         self.tracing.metadata["agentmem_database"] = self.engine.dialect
         self.worker = Worker(self.engine)

@@ -28,11 +28,13 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 from langchain_agentmem.base import concurrency
 from langchain_agentmem.base.concurrency import ended
 from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.errors import MemoryClosed, NewerDatabase, StorageError
+from langchain_agentmem.errors import DatabaseReadOnly, InvalidInput, MemoryClosed, NewerDatabase, StorageError
 from langchain_agentmem.storage.steps import Operation, Rehearsed, rehearsal
 
 T = TypeVar("T")
 
+LONGEST = 7 * 24 * 3600
+"""Seconds that a wait may be told to last."""
 READER_THREADS = 4
 """Threads for reads that were awaited. Reads from the caller's own threads are not limited."""
 
@@ -42,6 +44,59 @@ FORKED = (
     "The process was forked in the midst of a call on this memory, so this child cannot use it, nor open its file anew "
     "without harm to what its parent writes. Fork when no call is under way, or start processes with 'spawn'."
 )
+
+
+SCHEMA = "agentmem"
+POOL_SIZE = 10
+_SCHEMA = re.compile(r"(?!pg_)[a-z_][a-z0-9_]{0,62}")
+
+
+class Opening(NamedTuple):
+    """How a database is opened.
+
+    Attributes:
+        synchronous: SQLite's durability, "NORMAL" (a power cut may take the last commits, never the database) or
+            "FULL".
+        busy_timeout: Seconds to wait for others that write.
+        timeout: Seconds to wait for an answer of a server, or until it can be reached again.
+        schema: The schema of PostgreSQL in which everything is.
+        pool_size: Most connections to PostgreSQL at once.
+        read_only: Whether nothing is written.
+        migrate: Whether a database of an older version is brought up to date; if not, it is refused.
+    """
+
+    synchronous: str = "NORMAL"
+    busy_timeout: float = 60.0
+    timeout: float = 60.0
+    schema: str = SCHEMA
+    pool_size: int = POOL_SIZE
+    read_only: bool = False
+    migrate: bool = True
+
+    def checked(self) -> Opening:
+        """The same.
+
+        Raises:
+            InvalidInput: Something of it cannot be.
+        """
+        if self.synchronous not in ("NORMAL", "FULL"):
+            raise InvalidInput(f"synchronous must be 'NORMAL' or 'FULL', not {safe_repr(self.synchronous)}.")
+        for name in ("busy_timeout", "timeout"):
+            seconds = getattr(self, name)
+            if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds <= LONGEST:
+                raise InvalidInput(f"{name} must be a number of seconds, not {safe_repr(seconds)}.")
+        if not isinstance(self.schema, str) or not _SCHEMA.fullmatch(self.schema):
+            raise InvalidInput(
+                f"schema must be a name of lower-case letters, digits and underscores, not {safe_repr(self.schema)}."
+            )
+        if isinstance(self.pool_size, bool) or not isinstance(self.pool_size, int) or self.pool_size < 1:
+            raise InvalidInput(
+                f"pool_size must be a number of connections, 1 or more, not {safe_repr(self.pool_size)}."
+            )
+        for name in ("read_only", "migrate"):
+            if not isinstance(getattr(self, name), bool):
+                raise InvalidInput(f"{name} must be True or False, not {safe_repr(getattr(self, name))}.")
+        return self
 
 
 class Sizes(NamedTuple):
@@ -71,6 +126,7 @@ class Engine(ABC):
         index_tail: How many new entries may wait before they are put in the full-text index. They are found
             all the same: a search reads the tail directly.
         lasting: Whether what is written outlasts the engine.
+        opening: How it was opened.
         afterwards: Called in the writing thread when a write has been committed, outside of its transaction.
     """
 
@@ -83,7 +139,8 @@ class Engine(ABC):
     lost: ClassVar[list[Engine]] = []
     """Those of the parent that were in the midst of something. They are kept: to close them would disturb it."""
 
-    def __init__(self, *, writer_threads: int) -> None:
+    def __init__(self, opening: Opening, *, writer_threads: int) -> None:
+        self.opening = opening.checked()
         self._writer_threads = writer_threads
         self._opening = concurrency.lock()
         self._ended = concurrency.condition()
@@ -171,8 +228,13 @@ class Engine(ABC):
 
         Raises:
             MemoryClosed: The engine was closed.
+            DatabaseReadOnly: It was opened to be read only.
             StorageError: The database failed; nothing was written.
         """
+        if self.opening.read_only:
+            raise DatabaseReadOnly(
+                f"{safe_repr(self.path)} was opened with read_only=True: nothing can be written here."
+            )
         self._enter()
         try:
             value = self._run(make, write=True)
@@ -307,6 +369,22 @@ class Engine(ABC):
         if Engine.lost and self in Engine.lost:
             raise StorageError(FORKED)
 
+    def _pending(self, applied: set[str]) -> list[Migration]:
+        """The migrations to be made on opening.
+
+        Raises:
+            NewerDatabase: The database records a migration that this version does not know.
+            DatabaseReadOnly: There are some, and this opening may not make them.
+        """
+        pending = missing(self.dialect, applied)
+        if pending and (self.opening.read_only or not self.opening.migrate):
+            what = "was written by an older version" if applied else "holds no memory yet"
+            raise DatabaseReadOnly(
+                f"{safe_repr(self.path)} {what}, and this opening may not change that. Let a role that may do so run: "
+                "agentmem migrate URL"
+            )
+        return pending
+
     # -- forking -----------------------------------------------------------------------------------------------
 
     def rest(self, until: float) -> None:
@@ -353,7 +431,12 @@ def migrations(dialect: str) -> tuple[Migration, ...]:
     return tuple(Migration(f.name.removesuffix(".sql"), f.read_text(encoding="utf-8")) for f in files)
 
 
-def pending(dialect: str, applied: set[str]) -> list[Migration]:
+def newest_migration(dialect: str) -> str:
+    """The name of the last migration of a dialect."""
+    return migrations(dialect)[-1].name
+
+
+def missing(dialect: str, applied: set[str]) -> list[Migration]:
     """The migrations that a database still lacks.
 
     Args:

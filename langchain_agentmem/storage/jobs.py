@@ -348,8 +348,8 @@ class Worker:
         lane.handler, lane.find = handler, find
 
     def wake(self, kind: str) -> None:
-        """There may be jobs of a kind: go to work in the background. Does nothing where nobody knows how."""
-        if (lane := self._lanes.get(kind)) is not None:
+        """There may be jobs of a kind: go to work in the background. Does nothing where nobody knows how, or may."""
+        if (lane := self._lanes.get(kind)) is not None and not self._engine.opening.read_only:
             lane.wake()
 
     def hurry(self, kind: str, patience: float) -> None:
@@ -361,7 +361,7 @@ class Worker:
             kind: What kind of jobs.
             patience: Seconds to wait at most.
         """
-        if (lane := self._lanes.get(kind)) is not None:
+        if (lane := self._lanes.get(kind)) is not None and not self._engine.opening.read_only:
             lane.hurry(patience)
 
     def attempt(self, wanted: WantedJob, handler: Handler) -> float | None:

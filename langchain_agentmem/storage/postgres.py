@@ -2,15 +2,20 @@
 
 Everything lives in a schema of its own, `agentmem`, so that a database can be shared with an application.
 A few sessions serve all threads (`postgres_session.py`), and send statements together. An operation that loses a
-race (a serialization failure, a deadlock, a branch that moved) is run again from its first line.
+race (a serialization failure, a deadlock, a branch that moved) is run again from its first line, and so is one whose
+connection is lost, as long as it is patient: a server that restarts, or another that takes its place, is waited for.
+
+Where the connection is lost in the commit, it is found out whether that was done: each session counts its
+transactions in a row of its own, in the transactions themselves.
 """
 
 from __future__ import annotations
 
 import contextlib
+import logging
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -22,6 +27,7 @@ from langchain_agentmem.errors import (
     DatabaseBusy,
     DatabaseFull,
     DatabaseReadOnly,
+    DatabaseTimeout,
     DatabaseUnreadable,
     ForeignDatabase,
     InvalidInput,
@@ -30,8 +36,8 @@ from langchain_agentmem.errors import (
     StorageError,
 )
 from langchain_agentmem.storage import engine
-from langchain_agentmem.storage.engine import Engine, Sizes
-from langchain_agentmem.storage.queries import for_libpq, load, returns_rows
+from langchain_agentmem.storage.engine import Engine, Opening, Sizes
+from langchain_agentmem.storage.queries import for_libpq, load, returns_rows, writes
 from langchain_agentmem.storage.steps import Operation, Rows, Statement, drive
 
 try:
@@ -39,23 +45,34 @@ try:
     from psycopg import errors as pg
     from psycopg.rows import DictRow, dict_row
 
-    from langchain_agentmem.storage.postgres_session import Connection, Later, Pool, Prepared, Session
+    from langchain_agentmem.storage.postgres_session import (
+        Connection,
+        GivenPool,
+        Later,
+        NoAnswerError,
+        Pool,
+        Prepared,
+        Session,
+    )
 except ImportError as error:
     raise MissingExtra("A PostgreSQL database", "postgres") from error
+
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 C = TypeVar("C", bound="psycopg.Connection[Any]")
 
-SCHEMA = "agentmem"
-POOL_SIZE = 10
 RETRIES = 100
 RETRIES_OF_CONSTRAINTS = 25  # a namespace may be taken away by others again and again
 _ADVISORY_LOCK = 0x41474D45
 _AT_ONCE = 1.0
 """Seconds that the server may take for what is not to wait for anybody."""
-_NOT_WAITING = Prepared(
-    b"select set_config('lock_timeout', '1ms', true), set_config('statement_timeout', '1s', true)", (), returns=True
-)
+_CHANGED = ("autocommit", "row_factory", "prepare_threshold", "isolation_level", "read_only")
+"""What is set otherwise on a connection that is lent for a while."""
+_KEPT = 24 * 3600 * 1_000_000
+"""Microseconds that a session may leave its receipt alone."""
+_PAUSES = 0.05, 1.0
+"""Seconds between two attempts to reach the server: the first, and most."""
 
 _OLDER_LASTS = """
     select pg_snapshot_xmin(pg_current_snapshot()) <= %(id)s::xid8
@@ -70,32 +87,81 @@ _OLDER_LASTS = """
 own snapshot does; one that reads here, or in a process of the server that belongs to no database; or a replica's."""
 
 
-class _ConnectionLostError(psycopg.OperationalError):
-    """The connection broke before the commit, as after a restart of the server: nothing was written."""
+class _UnreachableError(psycopg.OperationalError):
+    """No connection could be made, but perhaps later."""
 
 
-_RETRIED = (BranchMoved, _ConnectionLostError, pg.SerializationFailure, pg.DeadlockDetected, psycopg.IntegrityError)
+class _LostError(_UnreachableError):
+    """The connection broke, as in a restart of the server: nothing was written."""
+
+
+_RETRIED = (BranchMoved, pg.SerializationFailure, pg.DeadlockDetected, psycopg.IntegrityError)
 """What another transaction may cause: the operation begins again and finds the new state. A constraint is broken when
 content was collected by one transaction between being found and being named by another."""
+_FORGOTTEN = (pg.InvalidSqlStatementName, pg.DuplicatePreparedStatement)
+"""What a pooler causes that passes for the server itself, and gives a transaction another server."""
+_PASSING = (pg.CannotConnectNow, pg.TooManyConnections)
+"""Why a server that can be reached takes nobody, for a while."""
 
 _ERRORS: tuple[tuple[type[Exception], type[StorageError]], ...] = (
     (pg.ReadOnlySqlTransaction, DatabaseReadOnly),
     (pg.InsufficientPrivilege, DatabaseReadOnly),
     (pg.DiskFull, DatabaseFull),
     (pg.LockNotAvailable, DatabaseBusy),
-    (pg.QueryCanceled, DatabaseBusy),
+    (pg.QueryCanceled, DatabaseTimeout),
+    (NoAnswerError, DatabaseTimeout),
     (pg.DataCorrupted, DatabaseUnreadable),
     (pg.IndexCorrupted, DatabaseUnreadable),
 )
+
+
+@cache
+def _prepared(sql: str) -> Prepared:
+    text, names = for_libpq(sql)
+    return Prepared(text.encode(), names, returns_rows(sql), writes(sql))
+
+
+_GIVE_RECEIPT = _prepared(
+    "insert into receipt (session, transactions, at) values (:session, :transactions, :at) "
+    "on conflict (session) do update set transactions = excluded.transactions, at = excluded.at"
+)
+_RECEIPT_OF = _prepared(  # as soon as what the session is at is carried out or given up
+    "insert into receipt (session, transactions, at) values (:session, 0, 0) "
+    "on conflict (session) do update set at = receipt.at returning transactions"
+)
+_FORGET_RECEIPTS = _prepared("delete from receipt where at < :before")
+
+
+class _Patience:
+    """How long a server that cannot be reached is waited for, from the first time on.
+
+    Args:
+        seconds: So long.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._until: float | None = None
+        self._pause, self._most = _PAUSES
+
+    def wait(self) -> bool:
+        """Wait a little, each time longer; False where it has been long enough."""
+        now = time.monotonic()
+        self._until = now + self._seconds if self._until is None else self._until
+        if now >= self._until:
+            return False
+        time.sleep(min(random.uniform(self._pause / 2, self._pause), self._until - now))  # noqa: S311 - spreads them
+        self._pause = min(2 * self._pause, self._most)
+        return True
 
 
 class PostgresEngine(Engine):
     """One PostgreSQL database.
 
     Args:
-        url: A `postgresql://` URL, or a connection string such as "host=localhost dbname=app".
-        busy_timeout: Seconds to wait for a lock or for a connection of the pool.
-        schema: Where the tables are.
+        url: A `postgresql://` URL, a connection string such as "host=localhost dbname=app", or a psycopg pool, which is
+            used and never closed.
+        opening: How it is opened. What is said of SQLite does not matter.
 
     Raises:
         ForeignDatabase: The schema `agentmem` exists and is not ours.
@@ -106,32 +172,48 @@ class PostgresEngine(Engine):
     dialect = "postgres"
     index_tail = 0
 
-    def __init__(self, url: str, *, busy_timeout: float = 60.0, schema: str = SCHEMA) -> None:
-        super().__init__(writer_threads=POOL_SIZE)
-        self.schema = schema
-        self.path = address_of(url)
-        self._url = url
+    def __init__(self, url: Any, opening: Opening = Opening()) -> None:  # noqa: B008 - a value
+        super().__init__(opening, writer_threads=opening.pool_size)
+        self.schema = opening.schema
+        self._given = None if isinstance(url, str) else url
+        self._url = url if self._given is None else str(self._given.conninfo)
+        self.path = address_of(self._url)
         self._sql = {name: _prepared(sql) for name, sql in load(self.dialect).items()}
-        self._busy_timeout = busy_timeout
-        with self._in_use(), self._translated(), self._connection() as connection:
-            self._prepare(connection)
+        self._busy_timeout = opening.busy_timeout
+        self._timeout = opening.timeout
+        self._pooled = False
+        self._several = "," in str(psycopg.conninfo.conninfo_to_dict(self._url).get("host", ""))
         self._wrote = False
         self._renew()
+        with self._in_use(), self._translated():
+            try:
+                self._open()
+            except BaseException:
+                self._pool.close()
+                raise
 
     # -- transactions ------------------------------------------------------------------------------------------
 
     def _run(self, make: Operation[T], *, write: bool) -> T:
         with self._translated():
-            for attempt in range(RETRIES):
+            lost, races = _Patience(self._timeout), 0
+            while True:
                 try:
                     return self._transaction(make, write=write)
                 except _RETRIED as error:
-                    if attempt + 1 >= (
-                        RETRIES_OF_CONSTRAINTS if isinstance(error, psycopg.IntegrityError) else RETRIES
-                    ):
+                    races += 1
+                    if races >= (RETRIES_OF_CONSTRAINTS if isinstance(error, psycopg.IntegrityError) else RETRIES):
                         raise
-                    time.sleep(random.uniform(0, 0.001 * min(attempt + 1, 20)))  # noqa: S311 - spreads the losers
-            raise AssertionError  # the loop above returns or raises
+                    time.sleep(random.uniform(0, 0.001 * min(races, 20)))  # noqa: S311 - spreads the losers
+                except _FORGOTTEN:
+                    if self._pooled:
+                        raise
+                    self._pooled = True
+                    self._pool.close()
+                    self._renew()
+                except _UnreachableError:
+                    if not lost.wait():
+                        raise
 
     def _run_at_once(self, make: Operation[T]) -> T:
         session = self._pool.spare()
@@ -139,8 +221,7 @@ class PostgresEngine(Engine):
             raise DatabaseBusy(f"No connection to {safe_repr(self.path)} is free.")
         with self._translated():
             try:
-                session.begin(write=True, patience=_AT_ONCE)
-                session.execute(_NOT_WAITING, {})
+                session.begin(write=True, lock=0.0, patience=_AT_ONCE)
                 value = drive(make(), partial(self._execute, session))
                 session.settle()
                 session.commit(wait=True)
@@ -157,28 +238,59 @@ class PostgresEngine(Engine):
 
     def _transaction(self, make: Operation[T], *, write: bool) -> T:
         session = self._pool.take()
-        decided = False  # whether all that is left is to commit
+        decided = wrote = False
         try:
-            session.begin(write=write)
+            session.begin(write=write, lock=self._busy_timeout, patience=self._timeout)
             value = drive(make(), partial(self._execute, session))
             if not (write and session.heard):
                 session.settle()  # a connection that was lost long ago is heard of before it could be too late
-            decided = True
+            if wrote := session.wrote:
+                session.execute(_GIVE_RECEIPT, session.receipt)
+                if session.receipt["transactions"] == 1:
+                    session.execute(_FORGET_RECEIPTS, {"before": session.receipt["at"] - _KEPT})
+            decided = write
             session.commit(wait=write)
         except BaseException as error:
             again = self._undone(session, error)
-            if again or not isinstance(error, psycopg.OperationalError):
+            elsewhere = self._several and isinstance(error, pg.ReadOnlySqlTransaction)
+            if (again and not elsewhere) or not isinstance(error, psycopg.OperationalError | pg.ReadOnlySqlTransaction):
                 raise
-            if decided and write:
-                raise StorageError(
-                    f"The connection to {safe_repr(self.path)} broke in the commit: it is not known whether "
-                    "this was written. Read, and write again what is missing: under the same id, a message is never "
-                    "stored twice."
-                ) from error
-            raise _ConnectionLostError from error
+            if not (decided and wrote and self._was_committed(session)):
+                if isinstance(error, NoAnswerError):
+                    raise
+                raise _LostError(str(error)) from error
+        else:
+            self._pool.give_back(session)
         self._wrote = self._wrote or write
-        self._pool.give_back(session)
         return value
+
+    def _was_committed(self, lost: Session) -> bool:
+        """Whether the last transaction of a session that was lost in the commit was carried out.
+
+        Raises:
+            StorageError: It cannot be found out.
+        """
+        patience = _Patience(self._timeout)
+        while True:
+            session = None
+            try:
+                session = self._pool.take()
+                session.begin(write=True, lock=self._timeout, patience=self._timeout)
+                # Where the server is still at it, this waits until it is done.
+                [row] = session.rows(session.execute(_RECEIPT_OF, {"session": lost.receipt["session"]}))
+                session.roll_back()
+            except Exception as error:
+                if session is not None:
+                    self._undone(session, error)
+                if isinstance(error, _UnreachableError | psycopg.OperationalError) and patience.wait():
+                    continue
+                raise StorageError(
+                    f"The connection to {safe_repr(self.path)} broke in the commit, and the server could not be asked "
+                    "since: it is not known whether this was written. Read, and write again what is missing: under the "
+                    "same id, a message is never stored twice."
+                ) from error
+            self._pool.give_back(session)
+            return bool(row["transactions"] == lost.receipt["transactions"])
 
     def _execute(self, session: Session, statement: Statement) -> Rows:
         """Send a statement, and wait for its rows if there are any, and they are wanted now."""
@@ -194,7 +306,7 @@ class PostgresEngine(Engine):
 
     def _undone(self, session: Session, error: BaseException) -> bool:
         """Take back what a transaction did that failed; whether the connection is still there."""
-        if isinstance(error, Exception) and not session.broken:
+        if isinstance(error, Exception) and not isinstance(error, NoAnswerError) and not session.broken:
             with contextlib.suppress(psycopg.Error):
                 session.roll_back()
                 self._pool.give_back(session)
@@ -204,44 +316,111 @@ class PostgresEngine(Engine):
 
     # -- opening and closing -----------------------------------------------------------------------------------
 
-    def _connection(self) -> psycopg.Connection[DictRow]:
-        """A new connection that commits every statement, in our schema."""
-        return self._configured(psycopg.connect(self._url, autocommit=True, row_factory=dict_row))
+    @contextlib.contextmanager
+    def _connection(self) -> Iterator[psycopg.Connection[DictRow]]:
+        """A connection that commits every statement."""
+        if self._given is None:
+            with self._connected(psycopg.Connection[DictRow], row_factory=dict_row) as connection:
+                yield connection
+            return
+        with self._given.connection(self._busy_timeout) as lent:
+            before = {name: getattr(lent, name) for name in _CHANGED}
+            try:
+                lent.autocommit, lent.row_factory, lent.prepare_threshold = True, dict_row, None
+                yield lent
+            finally:
+                for name, value in before.items():
+                    if not lent.closed:
+                        setattr(lent, name, value)
 
     def _session(self) -> Session:
-        return Session(self._configured(Connection.connect(self._url, autocommit=True, client_encoding="utf8")))
+        """A new session.
 
-    def _configured(self, connection: C) -> C:
-        timeout = f"{max(1, int(self._busy_timeout * 1000))}ms"
-        connection.execute(  # what is asked of JSON looks costly to the planner, and would be compiled each time
-            "select set_config('search_path', %s, false), set_config('lock_timeout', %s, false), "
-            "set_config('jit', 'off', false)",
-            (self.schema, timeout),
-        )
-        return connection
+        Raises:
+            _UnreachableError: The server cannot be reached, or takes nobody now.
+        """
+        try:
+            connection = self._connected(Connection)
+        except psycopg.OperationalError as error:
+            if error.sqlstate is None or isinstance(error, _PASSING):
+                raise _UnreachableError(str(error)) from error
+            raise
+        try:
+            return self._session_on(connection)
+        except BaseException as error:
+            connection.close()
+            if isinstance(error, psycopg.OperationalError) and error.sqlstate is None:
+                raise _LostError(str(error)) from error
+            raise
 
-    def _prepare(self, connection: psycopg.Connection[DictRow]) -> None:
-        """Check that the schema is ours, and bring it up to date."""
-        if not engine.pending(self.dialect, self._applied(connection)):
-            return
-        with connection.transaction():
-            connection.execute("select pg_advisory_xact_lock(%s)", (_ADVISORY_LOCK,))
-            # Another process may have been quicker: look again, now that nobody else migrates.
-            pending = engine.pending(self.dialect, self._applied(connection))
-            connection.execute(f"create schema if not exists {self.schema}")
-            connection.execute("select set_config('search_path', %s, true)", (self.schema,))
-            connection.execute(engine.RECORD)
-            for migration in pending:
-                connection.execute(migration.sql)
-                connection.execute(
-                    "insert into agentmem_migration (name, applied_at) values (%s, %s)",
-                    (migration.name, time.time_ns() // 1000),
+    def _session_on(self, connection: psycopg.Connection[Any]) -> Session:
+        session = Session(connection, self.schema)
+        if not self._pooled:
+            session.get_acquainted(self._timeout)
+        return session
+
+    def _connected(self, kind: type[C], **options: Any) -> C:
+        given: dict[str, Any] = psycopg.conninfo.conninfo_to_dict(self._url)
+        if self._several and not self.opening.read_only:  # after a failover, another one is written
+            given.setdefault("target_session_attrs", "read-write")
+        given.setdefault("connect_timeout", max(2, round(self._timeout)))
+        # A statement that the driver prepares would stay with the server, which a pooler gives to others.
+        return kind.connect(**given, autocommit=True, client_encoding="utf8", prepare_threshold=None, **options)
+
+    def _open(self) -> None:
+        """Check that the schema is ours, and bring it up to date; wait for a server that is about to begin."""
+        patience = _Patience(self._timeout)
+        while True:
+            try:
+                pending = self._found()
+            except _UnreachableError as error:  # a server that is not there at all may be misspelt
+                passing = isinstance(error, _LostError) or isinstance(error.__cause__, _PASSING)
+                if not (passing and patience.wait()):
+                    raise
+            else:
+                break
+        if pending:
+            with self._connection() as connection, connection.transaction():
+                self._migrate(connection)
+
+    def _found(self) -> list[engine.Migration]:
+        """What the schema lacks."""
+        session = self._pool.take()
+        try:
+            session.begin(write=False, lock=self._busy_timeout, patience=self._timeout)
+            pending = self._pending(self._applied(lambda sql: session.rows(session.execute(_prepared(sql), {}))))
+            encoding = session.connection.info.parameter_status("server_encoding")
+            if encoding != "UTF8":
+                raise StorageError(  # noqa: TRY301 - as what the schema is refused for
+                    f"The database {safe_repr(self.path)} stores texts as {encoding}, which lacks characters. Give "
+                    "langchain-agentmem one that was made with encoding 'UTF8'."
                 )
+            session.commit(wait=True)
+        except BaseException as error:
+            if not self._undone(session, error) and isinstance(error, psycopg.OperationalError):
+                raise _LostError(str(error)) from error
+            raise
+        self._pool.give_back(session)
+        return pending
 
-    def _applied(self, connection: psycopg.Connection[DictRow]) -> set[str]:
-        rows = connection.execute(
-            "select table_name from information_schema.tables where table_schema = %s", (self.schema,)
-        ).fetchall()
+    def _migrate(self, connection: psycopg.Connection[DictRow]) -> None:
+        connection.execute("select pg_advisory_xact_lock(%s)", (_ADVISORY_LOCK,))
+        # Another process may have been quicker: look again, now that nobody else migrates.
+        pending = self._pending(self._applied(lambda sql: connection.execute(sql).fetchall()))
+        [found] = connection.execute("select to_regnamespace(%s) is not null as there", (self.schema,)).fetchall()
+        if not found["there"]:  # who may not make schemas may use one that was made for it
+            connection.execute(f"create schema if not exists {self.schema}")
+        look_in(connection, self.schema)
+        connection.execute(engine.RECORD)
+        for migration in pending:
+            connection.execute(migration.sql)
+            connection.execute(
+                "insert into agentmem_migration (name, applied_at) values (%s, %s)",
+                (migration.name, time.time_ns() // 1000),
+            )
+
+    def _applied(self, ask: Callable[[str], Rows]) -> set[str]:
+        rows = ask(f"select table_name from information_schema.tables where table_schema = '{self.schema}'")  # noqa: S608 - checked
         tables = {row["table_name"] for row in rows}
         if not tables:
             return set()
@@ -250,8 +429,7 @@ class PostgresEngine(Engine):
                 f"The schema {safe_repr(self.schema)} in {safe_repr(self.path)} holds another program's tables "
                 f"({', '.join(sorted(tables)[:3])}). Give langchain-agentmem a database of its own."
             )
-        names = connection.execute(f"select name from {self.schema}.agentmem_migration").fetchall()  # noqa: S608
-        return {row["name"] for row in names}
+        return {row["name"] for row in ask(f"select name from {self.schema}.agentmem_migration")}  # noqa: S608 - checked
 
     def _close(self) -> None:
         self._pool.close()
@@ -260,7 +438,10 @@ class PostgresEngine(Engine):
         """Sessions stay: a child has no more than their descriptors, and libpq ends none from there."""
 
     def _renew(self) -> None:
-        self._pool = Pool(self._session, size=POOL_SIZE, timeout=self._busy_timeout)
+        if self._given is None:
+            self._pool: Pool | GivenPool = Pool(self._session, size=self.opening.pool_size, timeout=self._busy_timeout)
+        else:
+            self._pool = GivenPool(self._given, self._session_on, timeout=self._busy_timeout)
 
     # -- care --------------------------------------------------------------------------------------------------
 
@@ -269,7 +450,8 @@ class PostgresEngine(Engine):
         try:
             with self._in_use(), self._translated(), self._connection() as connection:
                 for table in self._tables(connection):
-                    connection.execute(psycopg.sql.SQL("select count(*) from {}").format(psycopg.sql.Identifier(table)))
+                    name = psycopg.sql.Identifier(self.schema, table)
+                    connection.execute(psycopg.sql.SQL("select count(*) from {}").format(name))
         except MemoryClosed:
             raise
         except AgentMemoryError as error:
@@ -288,8 +470,18 @@ class PostgresEngine(Engine):
         return Sizes(total=sum(tables.values()), free=0, log=0, tables=tables)
 
     def scrub(self) -> None:
-        """Rewrite every table and index with VACUUM FULL. The server's own log and backups are the server's affair."""
+        """Rewrite every table and index with VACUUM FULL. The server's own log and backups are the server's affair.
+
+        Who does not own the tables may not do so, and is told in a warning of the log.
+        """
         with self._in_use(), self._translated(), self._connection() as connection:
+            if not self._owned(connection):
+                logger.warning(
+                    "What was erased is gone from %s, but this role does not own the tables, so their files may still "
+                    "hold it. Let the owner run VACUUM FULL.",
+                    safe_repr(self.path),
+                )
+                return
             self._outwait_older_transactions(connection)
             for table in self._tables(connection):
                 name = psycopg.sql.Identifier(self.schema, table)
@@ -319,6 +511,15 @@ class PostgresEngine(Engine):
         del path
         return False
 
+    def _owned(self, connection: psycopg.Connection[DictRow]) -> bool:
+        """Whether this role owns the tables."""
+        [row] = connection.execute(
+            "select coalesce(bool_and(pg_has_role(c.relowner, 'usage')), true) as owned from pg_class c "
+            "join pg_namespace n on n.oid = c.relnamespace where n.nspname = %s and c.relkind = 'r'",
+            (self.schema,),
+        ).fetchall()
+        return bool(row["owned"])
+
     def _tables(self, connection: psycopg.Connection[Any]) -> list[str]:
         rows = connection.execute(
             "select table_name from information_schema.tables where table_schema = %s order by table_name",
@@ -328,7 +529,7 @@ class PostgresEngine(Engine):
 
     @contextlib.contextmanager
     def connection(self) -> Iterator[psycopg.Connection[DictRow]]:
-        """A connection of its own, which commits every statement, in our schema; driver errors leave as our own."""
+        """A connection of its own, which commits every statement; driver errors leave as our own."""
         with self._in_use(), self._translated(), self._connection() as connection:
             yield connection
 
@@ -337,6 +538,11 @@ class PostgresEngine(Engine):
         """Driver errors leave as our own."""
         with translated(self.path):
             yield
+
+
+def look_in(connection: psycopg.Connection[Any], schema: str) -> None:
+    """Have the rest of a transaction find its tables in a schema."""
+    connection.execute("select set_config('search_path', %s, true)", (schema,))
 
 
 @contextlib.contextmanager
@@ -351,6 +557,11 @@ def translated(path: str) -> Iterator[None]:
     except (pg.DataError, pg.ProgramLimitExceeded, UnicodeEncodeError) as error:
         raise InvalidInput(f"A value cannot be stored in the database: {error}.") from error
     except psycopg.Error as error:
+        if "statement pooling" in str(error):
+            raise StorageError(
+                f"The pooler at {safe_repr(path)} gives each statement a connection of its own, so that nothing can be "
+                "written as one. Set its pool_mode to transaction or session."
+            ) from error
         for kind, ours in _ERRORS:
             if isinstance(error, kind):
                 raise ours(f"{ours()} ({safe_repr(path)}: {_said(error)})") from error
@@ -359,12 +570,6 @@ def translated(path: str) -> Iterator[None]:
 
 def _said(error: psycopg.Error) -> str:
     return without_passwords(str(error))
-
-
-@cache
-def _prepared(sql: str) -> Prepared:
-    text, names = for_libpq(sql)
-    return Prepared(text.encode(), names, returns_rows(sql))
 
 
 def address_of(url: str) -> str:

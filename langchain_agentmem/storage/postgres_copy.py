@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import DatabaseBusy, ForeignDatabase, MissingExtra
-from langchain_agentmem.storage.engine import Engine
-from langchain_agentmem.storage.postgres import SCHEMA, PostgresEngine, address_of, translated
+from langchain_agentmem.storage.engine import SCHEMA, Engine, Opening
+from langchain_agentmem.storage.postgres import PostgresEngine, address_of, look_in, translated
 from langchain_agentmem.storage.table_copy import (
     ALWAYS,
     FETCHED,
@@ -86,7 +86,7 @@ class PostgresPortions:
 
     def put(self, shape: TableShape, new: Sequence[Values], changed: Sequence[Values]) -> None:
         """Write rows, those that are there with the same keys included."""
-        with self._connection.transaction(), self._connection.cursor() as cursor:
+        with self._transaction(), self._connection.cursor() as cursor:
             if new:
                 with cursor.copy(f"copy {shape.table.name} ({', '.join(shape.columns)}) from stdin") as copy:
                     for row in new:
@@ -96,7 +96,7 @@ class PostgresPortions:
 
     def remove(self, shape: TableShape, keys: Sequence[Values]) -> None:
         """Delete the rows with these keys."""
-        with self._connection.transaction(), self._connection.cursor() as cursor:
+        with self._transaction(), self._connection.cursor() as cursor:
             cursor.executemany(removed(shape, "%s"), keys)
 
     def go_on_after(self, numbers: Mapping[str, int]) -> None:
@@ -107,13 +107,19 @@ class PostgresPortions:
             "from information_schema.columns where table_schema = %s and is_identity = 'YES'",
             (self._schema,),
         ).fetchall()
-        with self._connection.transaction():
+        with self._transaction():
             for each in identities:
                 table, column = each["table_name"], each["column_name"]
                 [row] = self._connection.execute(f"select max({column}) as newest from {table}").fetchall()  # noqa: S608 - our own names
                 last = max(numbers.get(table, 0), row["newest"] or 0)
                 if last:
                     self._connection.execute("select setval(cast(%s as regclass), %s)", (each["place"], last))
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[None]:
+        with self._connection.transaction():
+            look_in(self._connection, self._schema)
+            yield
 
 
 @contextlib.contextmanager
@@ -124,6 +130,7 @@ def reading(engine: Engine) -> Iterator[PostgresRows]:
         connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
         connection.read_only = True
         with connection.transaction():
+            look_in(connection, engine.schema)
             yield PostgresRows(connection, engine.schema)
 
 
@@ -161,16 +168,16 @@ class PostgresPlace:
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
-        """A lock that lasts as long as its connection."""
-        with self._connection() as connection:
-            [row] = connection.execute("select pg_try_advisory_lock(%s) as alone", (_COPYING,)).fetchall()
+        """A lock that lasts as long as a transaction that does nothing else."""
+        with self._connection() as connection, connection.transaction():
+            [row] = connection.execute("select pg_try_advisory_xact_lock(%s) as alone", (_COPYING,)).fetchall()
             if not row["alone"]:
                 raise DatabaseBusy(f"Somebody else is copying to {safe_repr(self.name)}. Wait until that is done.")
             yield
 
     def open(self) -> PostgresEngine:
         """Open the copy that is being made."""
-        return PostgresEngine(self._url, schema=STAGE)
+        return PostgresEngine(self._url, Opening(schema=STAGE))
 
     def drop(self) -> None:
         """Delete what was made of a copy so far."""
@@ -189,7 +196,7 @@ class PostgresPlace:
     def _connection(self) -> Iterator[psycopg.Connection[DictRow]]:
         with (
             translated(self.name),
-            psycopg.connect(self._url, autocommit=True, row_factory=dict_row) as connection,
+            psycopg.connect(self._url, autocommit=True, prepare_threshold=None, row_factory=dict_row) as connection,
         ):
             yield connection
 

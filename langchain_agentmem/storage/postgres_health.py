@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import MissingExtra
-from langchain_agentmem.storage.postgres import SCHEMA, address_of, translated
+from langchain_agentmem.storage.engine import SCHEMA
+from langchain_agentmem.storage.postgres import address_of, translated
 from langchain_agentmem.storage.postgres_copy import STAGE
 from langchain_agentmem.storage.storage_health import Finding, clocks, known_schema, vectors
 
@@ -45,8 +46,9 @@ def server(url: str) -> Iterator[Finding]:
     with (
         translated(path),
         psycopg.connect(url, autocommit=True, row_factory=dict_row, connect_timeout=10) as connection,
+        connection.transaction(),  # behind a pooler settings are nobody's own for longer
     ):
-        connection.execute("select set_config('lock_timeout', %s, false)", (f"{PATIENCE * 1000:.0f}ms",))
+        connection.execute("select set_config('lock_timeout', %s, true)", (f"{PATIENCE * 1000:.0f}ms",))
         yield from _itself(connection)
         rows = connection.execute("select tablename from pg_tables where schemaname = %s", (SCHEMA,)).fetchall()
         tables = {row["tablename"] for row in rows}

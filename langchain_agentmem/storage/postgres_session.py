@@ -1,9 +1,14 @@
 """A connection to PostgreSQL on which statements travel together.
 
 What a transaction costs is round trips, and the driver's own work for each of them. So a session speaks libpq's
-pipeline mode, through the driver's wrapper of libpq: every statement is prepared when it is first used, and is only put
-into the pipe; the session waits when somebody wants rows. Statements that return none, the beginning and the commit
-wait for nothing of their own. Should such a statement fail, this is heard at the next wait, in the same transaction.
+pipeline mode, through the driver's wrapper of libpq: every statement is only put into the pipe, and the session waits
+when somebody wants rows. Statements that return none, the beginning and the commit wait for nothing of their own.
+Should such a statement fail, this is heard at the next wait, in the same transaction. The driver's own pipeline takes
+twice the time (`tests/benchmarks/postgres_session.py`).
+
+Nothing of a session outlasts a transaction on the server, so that a pooler may give each transaction another server:
+settings are those of the transaction. Where the session speaks with the server itself, statements are prepared when
+they are first used, and nobody waits for the end of a transaction that only read.
 
 A `Pool` lends a few sessions to as many threads as come. The one that was given back last is lent first: what it
 prepared, and what the server knows of it, is used most.
@@ -12,8 +17,10 @@ prepared, and what the server knows of it, is used most.
 from __future__ import annotations
 
 import contextlib
+import secrets
 import threading
 import time
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
@@ -29,10 +36,16 @@ from langchain_agentmem.storage.steps import Rows
 
 BEGIN, COMMIT, ROLLBACK = b"begin", b"commit", b"rollback"
 BEGIN_READING = b"begin isolation level repeatable read, read only"
+SETTINGS = (  # what is asked of JSON looks costly to the planner, and would be compiled each time
+    b"select set_config('search_path', $1, true), set_config('lock_timeout', $2, true), "
+    b"set_config('statement_timeout', $3, true), set_config('jit', 'off', true)"
+)
 _UNKNOWN, _BOOL, _BYTEA, _INT8, _FLOAT8 = 0, 16, 17, 20, 701  # types by their numbers; an unknown one is inferred
 _FAILED = (pq.ExecStatus.FATAL_ERROR, pq.ExecStatus.PIPELINE_ABORTED)
 _WAKE = 0.1
 """Seconds after which a wait looks whether the process was interrupted."""
+_GRACE = 1.0
+"""Seconds that an answer of the server may be on its way."""
 
 
 class Prepared(NamedTuple):
@@ -42,11 +55,17 @@ class Prepared(NamedTuple):
         text: The SQL, with numbered parameters.
         names: The parameters' names by number.
         returns: Whether it returns rows.
+        writes: Whether it may write.
     """
 
     text: bytes
     names: tuple[str, ...]
     returns: bool
+    writes: bool
+
+
+class NoAnswerError(psycopg.OperationalError):
+    """The server does not answer."""
 
 
 class _Answer:
@@ -116,18 +135,53 @@ class Session:
     """One connection, with the statements that are on their way.
 
     Args:
-        connection: An open connection in autocommit mode. It belongs to the session from now on.
+        connection: An open connection. It belongs to the session from now on.
+        search_path: The schemas that its transactions look in.
+
+    Attributes:
+        wrote: Whether the transaction sent anything that may write.
+        receipt: What to write down in a transaction so that it can be found out whether it was committed: the number of
+            the session, which no other has in any process, how many transactions it has written, and the time in
+            microseconds since 1970.
     """
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: psycopg.Connection[Any], search_path: str) -> None:
+        self.wrote = False
+        self.receipt = {"session": secrets.randbits(63), "transactions": 0, "at": 0}
         self._connection = connection
         self._libpq = connection.pgconn
+        self._search_path = search_path
+        self._direct = False  # whether it is surely the server's own, so that prepared statements stay
         self._names: dict[tuple[bytes, tuple[int, ...]], bytes] = {}  # of the prepared statements
         self._count = 0
         self._sent: deque[_Answer] = deque()  # what is not answered yet
         self._begun = _Answer()
-        self._deadline: float | None = None
+        self._patience = self._deadline = 0.0
+        self._autocommit = connection.autocommit
+        self.enter()
+
+    @property
+    def connection(self) -> psycopg.Connection[Any]:
+        """The connection, which is the session's own between `enter` and `leave`."""
+        return self._connection
+
+    def enter(self) -> None:
+        """Have the connection to itself."""
+        self._connection.autocommit = True
         self._libpq.enter_pipeline_mode()
+
+    def leave(self) -> None:
+        """Leave the connection as it was, when all is answered.
+
+        Raises:
+            psycopg.Error: The connection is lost.
+        """
+        self._be_patient()
+        self._flush()
+        while self._sent:
+            self._receive()
+        self._libpq.exit_pipeline_mode()
+        self._connection.autocommit = self._autocommit
 
     @property
     def broken(self) -> bool:
@@ -139,19 +193,42 @@ class Session:
         """Whether the server answered since the transaction began."""
         return self._begun.result is not None
 
-    def begin(self, *, write: bool, patience: float | None = None) -> None:
+    def get_acquainted(self, patience: float) -> None:
+        """Find out whether it speaks with the server itself.
+
+        Args:
+            patience: Seconds to wait for an answer of the server.
+
+        Raises:
+            psycopg.Error: The connection is lost, or a pooler behind it knows no transactions.
+        """
+        self._patience = patience
+        self._put(BEGIN)
+        self._sync()  # where a pooler may take the server away
+        [row] = self.rows(self._put(b"select pg_backend_pid() as pid"))
+        self.commit(wait=True)
+        self._direct = row["pid"] == self._libpq.backend_pid
+
+    def begin(self, *, write: bool, lock: float, patience: float) -> None:
         """Begin a transaction; one that reads sees one snapshot.
 
         Args:
             write: Whether it may write.
-            patience: Seconds that the whole of it may take: a server that does not answer is waited for no longer.
-                Default: as long as it takes.
+            lock: Seconds to wait for a lock.
+            patience: Seconds to wait for an answer of the server.
         """
-        self._deadline = None if patience is None else time.monotonic() + patience
+        if write:
+            now = time.time_ns() // 1000
+            self.receipt = self.receipt | {"transactions": self.receipt["transactions"] + 1, "at": now}
+        self.wrote = False
+        self._patience = patience + _GRACE  # the server is the first to give up, and says why
         self._begun = self._put(BEGIN if write else BEGIN_READING)
+        waits = [_bound(f"{max(1, round(seconds * 1000))}ms") for seconds in (lock, patience)]
+        self._put(SETTINGS, [_bound(self._search_path), *waits])
 
     def execute(self, query: Prepared, parameters: dict[str, Any]) -> _Answer:
         """Put a statement into the pipe."""
+        self.wrote = self.wrote or query.writes
         return self._put(query.text, [_bound(parameters[name]) for name in query.names])
 
     def rows(self, answer: _Answer) -> Rows:
@@ -191,10 +268,12 @@ class Session:
         """
         answer = self._put(COMMIT)
         self._sync()
-        if wait:
-            self._wait(answer)
-        else:
+        if not wait and self._direct:
             self._flush()
+            return
+        self._wait(answer)
+        while self._sent:  # the end of the transaction: then a pooler may give the next one another server
+            self._receive()
 
     def roll_back(self) -> None:
         """Take back what the transaction did; the session can be used again.
@@ -202,6 +281,7 @@ class Session:
         Raises:
             psycopg.Error: The connection is lost.
         """
+        self._be_patient()
         self._sync()  # after a failure, the server skips everything up to here
         self._put(ROLLBACK)
         self._sync()
@@ -224,17 +304,18 @@ class Session:
 
     def _put(self, text: bytes, bound: Sequence[_Bound] = ()) -> _Answer:
         types = tuple([each.type for each in bound])
-        name = self._names.get((text, types))
-        if name is None:
-            name = self._prepare(text, types)
         values, formats = [each.value for each in bound], [each.format for each in bound]
-        self._libpq.send_query_prepared(name, values, formats, pq.Format.BINARY)
+        if self._direct:
+            name = self._names.get((text, types)) or self._prepare(text, types)
+            self._libpq.send_query_prepared(name, values, formats, pq.Format.BINARY)
+        else:
+            self._libpq.send_query_params(text, values, types, formats, pq.Format.BINARY)
         answer = _Answer()
         self._sent.append(answer)
         return answer
 
     def _prepare(self, text: bytes, types: tuple[int, ...]) -> bytes:
-        name = b"agentmem_%d" % self._count
+        name = b"agentmem_%x_%d" % (self.receipt["session"], self._count)
         self._count += 1
         self._libpq.send_prepare(name, text, types)
         self._sent.append(_Preparation((text, types)))
@@ -246,6 +327,7 @@ class Session:
         self._sent.append(_SYNC)
 
     def _wait(self, answer: _Answer) -> pq.abc.PGresult:
+        self._be_patient()
         self._flush()
         while (result := answer.result) is None:
             self._receive()
@@ -275,8 +357,15 @@ class Session:
         while self._libpq.is_busy():
             if (yield waiting.WAIT_R):
                 self._libpq.consume_input()
-            elif self._deadline is not None and time.monotonic() > self._deadline:
-                raise psycopg.OperationalError("the server does not answer")
+            else:
+                self._check_patience()
+
+    def _be_patient(self) -> None:
+        self._deadline = time.monotonic() + self._patience
+
+    def _check_patience(self) -> None:
+        if time.monotonic() > self._deadline:
+            raise NoAnswerError("the server does not answer")
 
     def _flush(self) -> None:
         if self._libpq.flush():
@@ -284,8 +373,10 @@ class Session:
 
     def _flushing(self) -> PQGen[None]:
         while self._libpq.flush():
-            if (yield waiting.WAIT_RW) & waiting.READY_R:
+            if (ready := (yield waiting.WAIT_RW)) & waiting.READY_R:
                 self._libpq.consume_input()
+            elif not ready:
+                self._check_patience()
 
 
 def _bound(value: Any) -> _Bound:
@@ -391,3 +482,70 @@ class Pool:
         with self._free:
             self._count -= 1
             self._free.notify()
+
+
+class GivenPool:
+    """Lends sessions on the connections of a psycopg pool, which is somebody else's and is never closed.
+
+    Args:
+        pool: A `psycopg_pool.ConnectionPool`.
+        begin: Makes the session of a connection.
+        timeout: Seconds to wait for a connection.
+    """
+
+    def __init__(self, pool: Any, begin: Callable[[psycopg.Connection[Any]], Session], *, timeout: float) -> None:
+        self._pool = pool
+        self._begin = begin
+        self._timeout = timeout
+        self._sessions: weakref.WeakKeyDictionary[psycopg.Connection[Any], Session] = weakref.WeakKeyDictionary()
+
+    def take(self) -> Session:
+        """Borrow a session.
+
+        Raises:
+            DatabaseBusy: All connections were in use for too long.
+            psycopg.Error: The server cannot be reached.
+        """
+        return self._lent(self._timeout)
+
+    def spare(self) -> Session | None:
+        """Borrow a session that nobody uses, if there is one."""
+        with contextlib.suppress(DatabaseBusy):
+            return self._lent(0.001)
+        return None
+
+    def give_back(self, session: Session) -> None:
+        """Return a session, and its connection as it was."""
+        try:
+            session.leave()
+        except psycopg.Error:
+            session.close()
+        self._pool.putconn(session.connection)
+
+    def drop(self, session: Session, *, stop: bool = False) -> None:
+        """Return a connection that is of no use any more; see `Session.close`."""
+        try:
+            session.close(stop=stop)
+        finally:
+            self._pool.putconn(session.connection)
+
+    def close(self) -> None:
+        """The pool is not ours to close."""
+
+    def _lent(self, timeout: float) -> Session:
+        try:
+            connection = self._pool.getconn(timeout)
+        except psycopg.OperationalError as error:
+            if type(error).__name__ not in ("PoolTimeout", "TooManyRequests"):
+                raise
+            raise DatabaseBusy(f"No connection of the pool was free in {timeout:g} s.") from error
+        try:
+            session = self._sessions.get(connection)
+            if session is None:
+                session = self._sessions[connection] = self._begin(connection)
+            else:
+                session.enter()
+        except BaseException:
+            self._pool.putconn(connection)
+            raise
+        return session

@@ -106,8 +106,17 @@ def for_libpq(sql: str) -> tuple[str, tuple[str, ...]]:
 
 def returns_rows(sql: str) -> bool:
     """Whether a query returns rows."""
-    words = _WORD.findall(_APART.sub("", sql).lower())
+    words = _words(sql)
     return words[0] in {"select", "with", "values"} or "returning" in words
+
+
+def writes(sql: str) -> bool:
+    """Whether a query may write."""
+    return not {"insert", "update", "delete", "truncate"}.isdisjoint(_words(sql))
+
+
+def _words(sql: str) -> list[str]:
+    return _WORD.findall(_APART.sub("", sql).lower())
 
 
 def _split(text: str) -> list[tuple[tuple[str, str], str]]:

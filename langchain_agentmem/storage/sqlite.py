@@ -31,7 +31,7 @@ from langchain_agentmem.errors import (
     StorageError,
 )
 from langchain_agentmem.storage import engine
-from langchain_agentmem.storage.engine import FORKED, Engine, Sizes
+from langchain_agentmem.storage.engine import FORKED, Engine, Opening, Sizes
 from langchain_agentmem.storage.queries import load
 from langchain_agentmem.storage.steps import Operation, Rows, Statement, drive
 
@@ -78,8 +78,7 @@ class SqliteEngine(Engine):
 
     Args:
         path: A file, a `file:` URI, or ":memory:".
-        synchronous: "NORMAL" (a power cut may take the last commits, never the database) or "FULL".
-        busy_timeout: Seconds to wait for another process's write.
+        opening: How it is opened. What is said of PostgreSQL does not matter.
 
     Raises:
         ForeignDatabase: The file holds another program's tables.
@@ -91,15 +90,13 @@ class SqliteEngine(Engine):
     dialect = "sqlite"
     index_tail = 64
 
-    def __init__(self, path: str, *, synchronous: str = "NORMAL", busy_timeout: float = 60.0) -> None:
-        if synchronous not in ("NORMAL", "FULL"):
-            raise InvalidInput(f"synchronous must be 'NORMAL' or 'FULL', not {safe_repr(synchronous)}.")
-        super().__init__(writer_threads=1)
+    def __init__(self, path: str, opening: Opening = Opening()) -> None:  # noqa: B008 - a value
+        super().__init__(opening, writer_threads=1)
         self.path = path
         self._in_memory = path == ":memory:" or bool(_MEMORY_URI.match(path))
         self.lasting = not self._in_memory
-        self._synchronous = synchronous
-        self._busy_timeout = busy_timeout
+        self._synchronous = opening.synchronous
+        self._busy_timeout = opening.busy_timeout
         self._sql = load(self.dialect)
         # Connections are opened when they are needed, wherever the process is by then.
         self._file = path if path == ":memory:" or path.startswith("file:") else os.path.abspath(path)  # noqa: PTH100
@@ -199,7 +196,10 @@ class SqliteEngine(Engine):
     def _first_opened(self) -> sqlite3.Connection:
         """The connection that writes, on a file that is ours and up to date."""
         if _MAKES_FILE.fullmatch(self.path) and not self._in_memory:
-            made_private(file_of(self._file))
+            file = file_of(self._file)
+            if not file.is_file() and (self.opening.read_only or not self.opening.migrate):
+                raise DatabaseReadOnly(f"There is no database {safe_repr(self.path)}, and this opening makes none.")
+            made_private(file)
         try:
             return self._prepared()
         except sqlite3.OperationalError as error:
@@ -255,7 +255,7 @@ class SqliteEngine(Engine):
                 "Debian, conda or pyenv build, or a PostgreSQL database."
             )
         applied = self._applied(connection)
-        if not engine.pending(self.dialect, applied):
+        if not self._pending(applied):
             return
         if not self._in_memory:
             connection.execute("pragma auto_vacuum = incremental")  # before the first table, or never
@@ -263,7 +263,7 @@ class SqliteEngine(Engine):
         connection.execute("begin immediate")
         try:
             # Another process may have been quicker: look again, now that nobody else can write.
-            pending = engine.pending(self.dialect, self._applied(connection))
+            pending = self._pending(self._applied(connection))
             connection.execute(engine.RECORD)
             for migration in pending:
                 for statement in _statements(migration.sql):

@@ -123,7 +123,7 @@ def interrupted(path: Path) -> Iterator[Finding]:
 def known_schema(dialect: str, applied: set[str]) -> Finding:
     """Whether the code and the database have one schema."""
     try:
-        pending = engine.pending(dialect, applied)
+        pending = engine.missing(dialect, applied)
     except NewerDatabase as error:
         return Finding("schema", "problem", str(error), "pip install --upgrade langchain-agentmem")
     if pending:

@@ -117,7 +117,15 @@ TABLES = (
 )
 """Every table that is copied, in an order in which none refers to a later one."""
 
-MADE_ANEW = ("agentmem_migration", "search_total", "search_index", "search_waiting", "search_pgvector", "spent_branch")
+MADE_ANEW = (
+    "agentmem_migration",
+    "search_total",
+    "search_index",
+    "search_waiting",
+    "search_pgvector",
+    "spent_branch",
+    "receipt",
+)
 """The other tables, those that FTS5 keeps for its index included, whose names begin so."""
 
 ALWAYS = ("search_state", "audit_head", MEASURES)

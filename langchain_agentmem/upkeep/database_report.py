@@ -40,7 +40,16 @@ __all__ = ["Finding", "diagnose"]
 _TABLES: Mapping[str, tuple[str, ...]] = {
     "shared content": ("content",),
     "facts": (),
-    "other": ("namespace", "job", "measure", "spent_branch", "agentmem_migration", "sqlite_schema", "sqlite_sequence"),
+    "other": (
+        "namespace",
+        "job",
+        "measure",
+        "spent_branch",
+        "receipt",
+        "agentmem_migration",
+        "sqlite_schema",
+        "sqlite_sequence",
+    ),
 }
 """Which tables are no feature's own. Facts lie in tables of the layers, and are told apart by how many rows are theirs.
 """

@@ -17,6 +17,7 @@ import pytest
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.audit.audit_trail import AuditTrail
 from langchain_agentmem.upkeep import integrity
+from tests.emptying import direct
 
 KILLS = 3
 
@@ -92,7 +93,7 @@ def test_who_waits_while_a_namespace_is_erased_adds_to_a_new_one(new_database):
     with AgentMemory(new_database("postgres")) as memory, ThreadPoolExecutor(1) as pool:
         ann = AuditTrail(memory, ("ann",))
         ann.add("Where is Ann?", "At home.")
-        with psycopg.connect(memory.database.engine._url, options="-c search_path=agentmem") as connection:
+        with psycopg.connect(direct(memory.database.engine._url), options="-c search_path=agentmem") as connection:
             connection.execute("select * from audit_head for update")
             adding = pool.submit(ann.add, "Where is Bob?", "At home.")
             while not connection.execute(waits).fetchone()[0]:

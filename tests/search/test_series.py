@@ -13,6 +13,7 @@ from langchain_agentmem import AgentMemory
 from langchain_agentmem.search import memory_search as module
 from langchain_agentmem.search import search_index
 from langchain_agentmem.search.search_index import PLACE_BITS, SERIES_BITS
+from tests.emptying import direct
 
 TABLES = (
     "search_scope",
@@ -276,7 +277,7 @@ class TestManyWriters:
         with AgentMemory(url, busy_timeout=3) as memory:
             for name in ("one", "two"):
                 say(memory, name, ["cat"])
-            with psycopg.connect(url, options="-c search_path=agentmem") as other, other.transaction():
+            with psycopg.connect(direct(url), options="-c search_path=agentmem") as other, other.transaction():
                 other.execute("select 1 from branch where name = 'one' for update")
                 other.execute("update search_series set next = next + 1 where name = 'one'")
                 say(memory, "two", ["cat again"])  # with a lock that it needs, this raises DatabaseBusy

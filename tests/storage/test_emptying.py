@@ -8,7 +8,7 @@ from langchain_core.messages import HumanMessage
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.upkeep.database_report import MEASURED
-from tests.emptying import GROWN
+from tests.emptying import GROWN, direct
 
 
 def held(url):
@@ -35,7 +35,7 @@ def use(url):
 
 
 def on(url, *statements):
-    with psycopg.connect(url, autocommit=True, options="-c search_path=agentmem") as connection:
+    with psycopg.connect(direct(url), autocommit=True, options="-c search_path=agentmem") as connection:
         for statement in statements:
             connection.execute(statement)
 

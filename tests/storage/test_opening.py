@@ -24,6 +24,7 @@ from langchain_agentmem.errors import (
     MemoryClosed,
     MissingExtra,
 )
+from tests.emptying import direct
 
 pytestmark = pytest.mark.bare
 
@@ -217,7 +218,7 @@ class TestReadOnly:
     def test_postgres_says_so_too(self, new_database):
         url = new_database("postgres")
         filled(url, 1)
-        with AgentMemory(url + "&options=-c%20default_transaction_read_only%3Don") as memory:
+        with AgentMemory(direct(url) + "&options=-c%20default_transaction_read_only%3Don") as memory:
             assert len(memory.conversation("c")) == 1
             with pytest.raises(DatabaseReadOnly):
                 memory.conversation("c").add(role="user", content="more")

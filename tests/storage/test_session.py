@@ -1,6 +1,8 @@
 """On PostgreSQL statements travel together, and yet each operation is one transaction that succeeds or fails as one."""
 
 import math
+import os
+import signal
 import threading
 
 import psycopg
@@ -8,10 +10,10 @@ import pytest
 from langgraph.checkpoint.base import empty_checkpoint
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.errors import DatabaseBusy, InvalidInput, StorageError
+from langchain_agentmem.errors import DatabaseBusy, DatabaseTimeout, InvalidInput, StorageError
 from langchain_agentmem.storage import query
-from langchain_agentmem.storage.postgres import PostgresEngine, _prepared
-from langchain_agentmem.storage.postgres_session import Pool, Session
+from langchain_agentmem.storage.postgres import _GIVE_RECEIPT, PostgresEngine, _prepared
+from langchain_agentmem.storage.postgres_session import Connection, Pool, Session
 from langchain_agentmem.storage.queries import for_libpq, load, returns_rows
 from langchain_agentmem.storage.steps import Statement
 
@@ -201,15 +203,213 @@ class TestFailing:
         assert len(attempts) == 2
         assert numbers(engine) == [1]
 
-    def test_one_that_is_lost_in_the_commit_says_that_it_is_not_known_whether_it_was_written(self, engine):
-        def steps():
-            yield Statement("all", {})
-            kill_all(engine)
-            yield Statement("add", {"n": 1})
+    def test_one_that_is_lost_before_the_commit_was_carried_out_is_begun_again(self, engine):
+        attempts = []
 
+        def steps():
+            attempts.append(1)
+            yield Statement("all", {})
+            if len(attempts) == 1:
+                kill_all(engine)
+            yield Statement("add", {"n": 1})
+            return len(attempts)
+
+        assert engine.write(steps) == 2
+        assert numbers(engine) == [1]
+
+    def test_one_that_is_lost_after_the_commit_was_carried_out_is_not_begun_again(self, engine, monkeypatch):
+        engine.write(adding(0))
+        attempts, commit = [], Session.commit
+
+        def lost(session, *, wait):
+            commit(session, wait=wait)
+            if wait and len(attempts) == 1:
+                monkeypatch.undo()
+                session.close()
+                raise psycopg.OperationalError("the answer to the commit was lost")
+
+        monkeypatch.setattr(Session, "commit", lost)
+
+        def steps():
+            attempts.append(1)
+            yield Statement("add", {"n": 1})
+            return len(attempts)
+
+        assert engine.write(steps) == 1
+        assert len(attempts) == 1
+        assert numbers(engine) == [0, 1]
+
+    def test_whether_a_commit_was_carried_out_is_waited_for(self, engine, monkeypatch):
+        """The server is still at it when the client has lost the connection already."""
+        engine.write(adding(0))
+        lost = engine._pool.take()
+        lost.begin(write=True, lock=60, patience=60)
+        lost.rows(lost.execute(engine._sql["all"], {}))
+        lost.execute(_GIVE_RECEIPT, lost.receipt)
+        lost.settle()
+        threading.Timer(0.3, lost.commit, kwargs={"wait": True}).start()
+        assert engine._was_committed(lost)
+
+        lost.begin(write=True, lock=60, patience=60)
+        lost.execute(_GIVE_RECEIPT, lost.receipt)
+        lost.settle()
+        threading.Timer(0.3, lost.roll_back).start()
+        assert not engine._was_committed(lost)
+
+    def test_what_cannot_be_found_out_is_told(self, engine, monkeypatch):
+        engine._timeout = 0.2
+        commit = Session.commit
+
+        def lost(session, *, wait):
+            commit(session, wait=wait)
+            if wait:
+                session.close()
+                monkeypatch.setattr(engine, "_url", "postgresql://127.0.0.1:1/gone")
+                raise psycopg.OperationalError("the answer to the commit was lost")
+
+        monkeypatch.setattr(Session, "commit", lost)
         with pytest.raises(StorageError, match="not known"):
-            engine.write(steps)
+            engine.write(adding(1))
+
+    def test_only_what_writes_leaves_a_receipt(self, engine):
+        engine.write(lambda: echo(dict.fromkeys("abcde")))
+        with psycopg.connect(engine._url) as connection:
+            assert connection.execute("select count(*) from agentmem.receipt").fetchone() == (0,)
+            for n in range(3):
+                engine.write(adding(n))
+            assert connection.execute("select transactions from agentmem.receipt").fetchall() == [(4,)]
+
+    def test_receipts_of_long_ago_are_forgotten(self, engine):
+        with psycopg.connect(engine._url) as connection:
+            connection.execute("insert into agentmem.receipt select n, 1, n from generate_series(1, 50) n")
+        engine.write(adding(1))
+        with psycopg.connect(engine._url) as connection:
+            assert connection.execute("select count(*) from agentmem.receipt").fetchone() == (1,)
+
+
+def backend(engine):
+    """The process of the server that serves the engine's only session."""
+    session = engine._pool.take()
+    engine._pool.give_back(session)
+    return session._libpq.backend_pid
+
+
+class TestWaiting:
+    """Nothing is waited for without end."""
+
+    @pytest.mark.parametrize("write", [True, False])
+    def test_a_server_that_stops_answering(self, engine, write):
+        engine.write(adding(1))
+        engine._timeout = 0.1
+        stopped = backend(engine)
+        os.kill(stopped, signal.SIGSTOP)
+        try:
+            with pytest.raises(DatabaseTimeout):
+                engine._run(lambda: echo(dict.fromkeys("abcde")), write=write)
+        finally:
+            os.kill(stopped, signal.SIGCONT)
+        assert numbers(engine) == [1]
+
+    def test_a_statement_that_takes_too_long_is_not_told_as_a_lock(self, engine):
+        engine._timeout = 0.2
+        engine._sql = engine._sql | {"slow": _prepared("select pg_sleep(60)")}
+
+        def slow():
+            yield Statement("slow", {})
+
+        for run in (engine.read, engine.write):
+            with pytest.raises(DatabaseTimeout):
+                run(slow)
         assert numbers(engine) == []
+
+    def test_a_lock_that_is_held(self, engine):
+        engine._busy_timeout = 0.1
+        with psycopg.connect(engine._url) as other:
+            other.execute("lock table agentmem.blob_test")
+            with pytest.raises(DatabaseBusy):
+                engine.write(adding(1))
+
+    @pytest.mark.parametrize("error", [None, "57P03", "53300"])
+    def test_a_server_that_takes_nobody_for_a_while(self, engine, monkeypatch, error):
+        engine.write(adding(1))
+        kill_all(engine)
+        connect, tries = Connection.connect, []
+
+        def refusing(*args, **named):
+            tries.append(1)
+            if len(tries) < 4:
+                raise psycopg.errors.lookup(error)("no") if error else psycopg.OperationalError("refused")
+            return connect(*args, **named)
+
+        monkeypatch.setattr(Connection, "connect", refusing)
+        engine.write(adding(2))
+        assert numbers(engine) == [1, 2]
+        assert len(tries) == 4
+
+    def test_one_that_stays_away_is_told(self, engine, monkeypatch):
+        engine.write(adding(1))
+        kill_all(engine)
+        engine._timeout = 0.3
+        monkeypatch.setattr(engine, "_url", "postgresql://127.0.0.1:1/gone")
+        with pytest.raises(StorageError, match="refused"):
+            engine.write(adding(2))
+
+    def test_a_wrong_password_is_told_at_once(self, engine, monkeypatch):
+        engine.write(adding(1))
+        kill_all(engine)
+        tries = []
+
+        def refusing(*args, **named):
+            tries.append(1)
+            raise psycopg.errors.InvalidPassword("no")
+
+        monkeypatch.setattr(Connection, "connect", refusing)
+        with pytest.raises(StorageError):
+            engine.write(adding(2))
+        assert len(tries) == 1
+
+
+class TestPoolers:
+    """A pooler gives each transaction a server that others have used."""
+
+    @pytest.fixture(autouse=True)
+    def _pooled(self, engine):
+        engine._pooled = True
+        engine._pool.close()
+        engine._renew()
+
+    def test_nothing_is_left_on_the_server(self, engine):
+        engine.write(adding(1, 2))
+        assert numbers(engine) == [1, 2]
+        session = engine._pool.take()
+        connection, libpq = session._connection, session._libpq
+        libpq.exit_pipeline_mode()
+        settings = ["search_path", "lock_timeout", "statement_timeout", "jit"]
+        now = [connection.execute(f"show {name}").fetchone()[0] for name in settings]
+        with psycopg.connect(engine._url) as fresh:
+            assert now == [fresh.execute(f"show {name}").fetchone()[0] for name in settings]
+        assert connection.execute("select count(*) from pg_prepared_statements").fetchone() == (0,)
+
+    def test_the_next_transaction_begins_when_the_last_one_has_ended(self, engine):
+        engine.write(adding(1))
+        assert numbers(engine) == [1]
+        session = engine._pool.take()
+        assert not session._sent
+        assert session._libpq.transaction_status == psycopg.pq.TransactionStatus.IDLE
+
+    def test_a_pooler_that_passes_for_the_server_is_found_out(self, engine):
+        engine._pooled = False
+        engine._renew()
+        engine.write(adding(1))
+        session = engine._pool.take()
+        assert session._direct
+        session._libpq.exit_pipeline_mode()
+        session._connection.execute("deallocate all")  # what another server never prepared
+        session._libpq.enter_pipeline_mode()
+        engine._pool.give_back(session)
+        engine.write(adding(2))
+        assert engine._pooled
+        assert numbers(engine) == [1, 2]
 
 
 class TestValues:

@@ -1,0 +1,1 @@
+-- A commit to a file is carried out or not, and whoever did it knows: there are no receipts here.

@@ -1,0 +1,138 @@
+"""A memory behind a pooler is the same memory, and whoever shares the pooler does not notice it."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+
+import psycopg
+import pytest
+
+from langchain_agentmem import AgentMemory
+from langchain_agentmem.errors import AgentMemoryError
+
+from .clients import Process, missing, run_clients
+from .poolers import pgbouncer, pgpool
+from .servers import pair
+
+POOL = 3
+"""Connections to the server: fewer than any client would open."""
+SETTINGS = ("search_path", "jit", "lock_timeout", "statement_timeout", "idle_in_transaction_session_timeout", "role")
+CHANGED = "select name, setting, reset_val from pg_settings where name = any(%s) and setting is distinct from reset_val"
+LEFT = (
+    "select count(*) from pg_prepared_statements",
+    "select count(*) from pg_cursors",
+    "select count(*) from pg_listening_channels()",
+    "select count(*) from pg_locks where locktype = 'advisory'",
+    "select count(*) from pg_class where relpersistence = 't' and relkind = 'r'",
+)
+
+
+def assert_all_is_kept(url, reports):
+    assert [error for each in reports for error in each.errors] == []
+    assert all(min(each.said, each.shared, each.items, each.turns, each.awaited) > 0 for each in reports), reports
+    with AgentMemory(url) as memory:
+        assert missing(memory, reports) == []
+        assert memory.verify().problems == ()
+
+
+def left_behind(url):
+    """What the connections to the server have that a new one has not, as each of a few other clients sees it."""
+    problems = []
+    with contextlib.ExitStack() as stack:
+        others = [stack.enter_context(psycopg.connect(url, prepare_threshold=None)) for _ in range(POOL)]
+        pids = set()
+        for number, other in enumerate(others):  # each is in a transaction, so each has a connection to the server
+            problems += other.execute(CHANGED, [list(SETTINGS)]).fetchall()
+            problems += [(query, count) for query in LEFT if (count := other.execute(query).fetchone()[0])]
+            other.execute(f"create table of_another_{number} (n int)")
+            if not other.execute("select to_regclass(%s)", [f"public.of_another_{number}"]).fetchone()[0]:
+                problems.append("a table does not land in public")
+            pids.add(other.info.backend_pid)
+            pids.add(other.execute("select pg_backend_pid()").fetchone()[0])
+        for other in others:
+            other.rollback()
+    assert len(pids) >= POOL
+    return problems
+
+
+@pytest.mark.usefixtures("needs_pgbouncer")
+class TestTransactionMode:
+    @pytest.fixture
+    def pooler(self, server):
+        with pgbouncer(server, default_pool_size=POOL) as pooler:
+            yield pooler
+
+    def test_several_clients_lose_nothing(self, server, pooler, database):
+        assert_all_is_kept(server.url(database), run_clients(pooler.url(database)))
+
+    def test_nor_do_they_where_connections_to_the_server_are_replaced_all_the_time(self, server, pooler, database):
+        with pooler.reconnecting(0.5):
+            reports = run_clients(pooler.url(database))
+        assert_all_is_kept(server.url(database), reports)
+
+    def test_others_find_nothing_left_while_it_is_open_and_when_it_is_closed(self, pooler, database):
+        with Process(pooler.url(database), "one") as memory:
+            memory.use()
+            assert left_behind(pooler.url(database)) == []
+            memory.use()
+        assert left_behind(pooler.url(database)) == []
+
+    def test_what_others_left_does_not_matter(self, server, pooler, database):
+        others = "create schema other; create table other.entry (n int); create table other.item (n int)"
+        server.run_sql(others, database)
+        with Process(pooler.url(database), "one") as memory, contextlib.ExitStack() as stack:
+            others = [stack.enter_context(psycopg.connect(pooler.url(database))) for _ in range(POOL)]
+            for other in others:
+                other.execute("set search_path = other")
+                other.execute("prepare agentmem_0 as select 1")
+            for other in others:
+                other.commit()
+            memory.use()
+
+    def test_a_connection_of_the_server_that_dies_is_replaced(self, server, pooler, database):
+        with Process(pooler.url(database), "one") as memory:
+            memory.use()
+            server.run_sql(f"select pg_terminate_backend(pid, 9000) from pg_stat_activity where datname = '{database}'")
+            memory.use()
+
+    def test_the_pooler_may_be_started_again(self, pooler, database):
+        with Process(pooler.url(database), "one") as memory:
+            memory.use()
+            pooler.stop()
+            pooler.start()
+            memory.use()
+
+
+@pytest.mark.usefixtures("needs_pgbouncer")
+class TestOtherModes:
+    def test_session_mode_loses_nothing(self, server, database):
+        with pgbouncer(server, pool_mode="session", default_pool_size=50) as pooler:
+            reports = run_clients(pooler.url(database))
+        assert_all_is_kept(server.url(database), reports)
+
+    def test_statement_mode_is_refused_at_once(self, server, database):
+        with pgbouncer(server, pool_mode="statement") as pooler:
+            began = time.monotonic()
+            with pytest.raises(AgentMemoryError, match=r"(?s)statement.*pool_mode"):
+                AgentMemory(pooler.url(database))
+            assert time.monotonic() - began < 10
+            assert server.run_sql("select nspname from pg_namespace where nspname = 'agentmem'", database) == []
+
+    def test_so_it_is_where_the_database_is_filled_already(self, server, database):
+        AgentMemory(server.url(database)).close()
+        with (
+            pgbouncer(server, pool_mode="statement") as pooler,
+            pytest.raises(AgentMemoryError, match=r"(?s)statement.*pool_mode"),
+        ):
+            AgentMemory(pooler.url(database))
+
+
+@pytest.mark.usefixtures("needs_pgpool")
+@pytest.mark.parametrize("load_balance", [False, True])
+def test_behind_pgpool_nothing_is_lost(load_balance):
+    with pair(synchronous=True, synchronous_commit="remote_apply") as both:
+        database = both.primary.create()
+        both.catch_up()
+        with pgpool(both.primary, both.replica, load_balance=load_balance, num_init_children="64") as pooler:
+            assert_all_is_kept(both.primary.url(database), run_clients(pooler.url(database)))
