@@ -35,18 +35,15 @@ where n.path = :path and i.key in (select value from json_each(:keys));
 
 -- name: insert_item
 insert into item (namespace_id, key, checksum, created_at, updated_at, ttl, expires_at, document_id, indexed, value)
-values (
-    (select id from namespace where path = :path), :key, :checksum, :created_at, :updated_at, :ttl, :expires_at,
+select (select id from namespace where path = :path), :key, :checksum, :created_at, :updated_at, :ttl, :expires_at,
     :document, :indexed, :value
-);
+where true on conflict (id) do nothing;
 
 -- name: add_item
 -- One item alone, whose row is told at once.
 insert into item (namespace_id, key, checksum, created_at, updated_at, ttl, expires_at, document_id, indexed, value)
-values (
-    (select id from namespace where path = :path), :key, :checksum, :created_at, :updated_at, :ttl, :expires_at,
+select (select id from namespace where path = :path), :key, :checksum, :created_at, :updated_at, :ttl, :expires_at,
     :document, :indexed, :value
-)
 returning id, key;
 
 -- name: update_item

@@ -131,13 +131,11 @@ insert into memory (
     branch_id, position, group_id, kind, key, label, subject, object, content_id, deleted, importance, expires_at, extra,
     document_id, created_at, written_at, scope_id, author_id, stamp, gone, source, actor
 )
-values (
-    :branch, :position, :group, :kind, :key, :label, :subject, :object,
+select :branch, :position, :group, :kind, :key, :label, :subject, :object,
     case when cast(:hash as bytea) is not null
         then coalesce((select id from content where hash = cast(:hash as bytea)), 0) end,
     :deleted, :importance, :expires_at, :extra, :document, :created_at, :now,
     :scope, :author, :stamp, :gone, :source, :actor
-)
 returning id;
 
 -- name: line_from

@@ -777,7 +777,8 @@ where id in (select min(m.id) from memory m where m.group_id = :group group by c
     and not exists (
         select 1 from memory m where m.group_id = :group and m.branch_id = :branch and m.position = :position
     )
-order by coalesce(origin, id);
+order by coalesce(origin, id)
+on conflict (id) do nothing;
 
 -- name: supersede_sealed
 -- What lies on a branch ends where newer versions of it were sealed.
@@ -832,10 +833,9 @@ update branch set head = head + 1 where id = :branch and head = :position and th
 insert into memory (
     branch_id, position, kind, key, content_id, created_at, written_at, scope_id, author_id, stamp, gone, source
 )
-values (
-    :branch, :position, 'message', :key, coalesce((select id from content where hash = :hash), 0), :created_at, :now,
+select :branch, :position, 'message', :key, coalesce((select id from content where hash = :hash), 0), :created_at, :now,
     :scope, :author, :stamp, :gone, :source
-);
+where true on conflict (id) do nothing;
 
 -- name: said_of
 -- What a thread said, or some of it, wherever it lies.

@@ -307,12 +307,10 @@ insert into memory (
     branch_id, position, until, group_id, origin, kind, key, label, subject, object, content_id, deleted, importance,
     expires_at, extra, document_id, created_at, written_at, scope_id, author_id, stamp, source, actor
 )
-values (
-    :branch, :position, :until, :group, :origin, :kind, :key, :label, :subject, :object,
+select :branch, :position, :until, :group, :origin, :kind, :key, :label, :subject, :object,
     case cast(:deleted as bigint) when 0 then coalesce((select id from content where hash = :hash), 0) end,
     cast(:deleted as bigint), :importance, :expires_at, :extra, :document, :created_at, :written_at, :scope, :author,
     :stamp, :source, :actor
-)
 returning id;
 
 -- name: former_author

@@ -21,7 +21,7 @@ returning id, next, (select dimensions from search_state where id = 1) as dimens
 insert into search_total (id, scope_id, series, documents, words, last_at) overriding system value
 select coalesce(
         (select t.id from search_total t where t.scope_id = cast(:scope as bigint) limit 1 for update skip locked),
-        nextval(pg_get_serial_sequence('search_total', 'id'))
+        nextval('search_total_id_seq')
     ), cast(:scope as bigint), cast(:series as bigint), cast(:documents as bigint),
     cast(:words as bigint) - coalesce((select length from search_document where id = cast(:gone as bigint)), 0),
     cast(:last_at as bigint)
@@ -32,10 +32,9 @@ on conflict (id) do update set series = search_total.series + excluded.series,
 -- name: index_terms
 -- Each term with its scope, since the index is one for all namespaces.
 insert into search_index (document_id, terms)
-values (:id, array_to_tsvector(array(
-    select distinct t || chr(31) || cast(:scope as text)
-    from unnest(string_to_array(cast(:terms as text), ' ')) t where t <> ''
-)));
+values (:id, array_to_tsvector(array_remove(string_to_array(
+    replace(cast(:terms as text), ' ', chr(31) || cast(:scope as text) || ' ') || chr(31) || cast(:scope as text), ' '
+), chr(31) || cast(:scope as text))));
 
 -- name: unindex_terms
 -- The terms are stored with the row, so they need not be said again.
