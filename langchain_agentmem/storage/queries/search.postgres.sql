@@ -17,17 +17,25 @@ returning id, next, (select dimensions from search_state where id = 1) as dimens
 
 -- name: totals_changed
 -- A scope has more or fewer documents; without the one that is `gone`, as long as that is there. Who writes at the same time
--- takes another row, so that nobody waits for others.
-insert into search_total (id, scope_id, series, documents, words, last_at) overriding system value
-select coalesce(
-        (select t.id from search_total t where t.scope_id = cast(:scope as bigint) limit 1 for update skip locked),
-        nextval('search_total_id_seq')
-    ), cast(:scope as bigint), cast(:series as bigint), cast(:documents as bigint),
+-- takes another row, so that nobody waits for others. The column's own default gives the number of a new row: said by name,
+-- the sequence would be asked on another of Citus's nodes.
+with taken as (
+    update search_total
+    set series = series + cast(:series as bigint), documents = documents + cast(:documents as bigint),
+        words = words + cast(:words as bigint)
+            - coalesce((select length from search_document where id = cast(:gone as bigint)), 0),
+        last_at = greatest(last_at, cast(:last_at as bigint))
+    where id = (
+        select t.id from search_total t where t.scope_id = cast(:scope as bigint) limit 1 for update skip locked
+    )
+    returning id
+)
+insert into search_total (scope_id, series, documents, words, last_at)
+select cast(:scope as bigint), cast(:series as bigint), cast(:documents as bigint),
     cast(:words as bigint) - coalesce((select length from search_document where id = cast(:gone as bigint)), 0),
     cast(:last_at as bigint)
-on conflict (id) do update set series = search_total.series + excluded.series,
-    documents = search_total.documents + excluded.documents, words = search_total.words + excluded.words,
-    last_at = greatest(search_total.last_at, excluded.last_at);
+where not exists (select 1 from taken)
+on conflict (id) do nothing;
 
 -- name: index_terms
 -- Each term with its scope, since the index is one for all namespaces.
@@ -239,9 +247,13 @@ where ticket = :ticket and document_id in (
 returning document_id;
 
 -- name: pgvector_available
--- Whether vectors can be compared in the server: pgvector is there, in whatever schema.
+-- Whether vectors can be compared in the server: pgvector is there, in whatever schema. Where Citus has put the tables on
+-- another node, which one sees by its triggers, a table that is made now would not lie there, and would keep what is deleted.
 select count(*) as available from pg_extension
-where extname = 'vector' and has_schema_privilege(extnamespace, 'usage');
+where extname = 'vector' and has_schema_privilege(extnamespace, 'usage') and not exists (
+    select from pg_trigger t join pg_proc p on p.oid = t.tgfoid
+    where t.tgrelid = to_regclass('search_document') and p.proname = 'citus_truncate_trigger'
+);
 
 -- name: begin_pgvector
 -- What names pgvector's type stands in functions, because its schema is not searched. No samples of vectors are kept.
