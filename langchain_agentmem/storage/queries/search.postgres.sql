@@ -17,13 +17,14 @@ returning id, next, (select dimensions from search_state where id = 1) as dimens
 
 -- name: totals_changed
 -- A scope has more or fewer documents; without the one that is `gone`, as long as that is there. Who writes at the same time
--- takes another row, so that nobody waits for others. The column's own default gives the number of a new row: said by name,
--- the sequence would be asked on another of Citus's nodes.
-with taken as (
+-- takes another row, so that nobody waits for others. The column's own default gives the number of a new row: a
+-- sequence that is asked by name is asked on another of Citus's nodes.
+with former as materialized (
+    select coalesce((select length from search_document where id = cast(:gone as bigint)), 0) as length
+), taken as (
     update search_total
     set series = series + cast(:series as bigint), documents = documents + cast(:documents as bigint),
-        words = words + cast(:words as bigint)
-            - coalesce((select length from search_document where id = cast(:gone as bigint)), 0),
+        words = words + cast(:words as bigint) - (select length from former),
         last_at = greatest(last_at, cast(:last_at as bigint))
     where id = (
         select t.id from search_total t where t.scope_id = cast(:scope as bigint) limit 1 for update skip locked
@@ -32,8 +33,8 @@ with taken as (
 )
 insert into search_total (scope_id, series, documents, words, last_at)
 select cast(:scope as bigint), cast(:series as bigint), cast(:documents as bigint),
-    cast(:words as bigint) - coalesce((select length from search_document where id = cast(:gone as bigint)), 0),
-    cast(:last_at as bigint)
+    cast(:words as bigint) - former.length, cast(:last_at as bigint)
+from former
 where not exists (select 1 from taken)
 on conflict (id) do nothing;
 
