@@ -34,6 +34,8 @@ _PARAMETER = re.compile(r"'(?:[^']|'')*'|--[^\n]*|(?<!:):([a-z_][a-z0-9_]*)")
 
 _APART = re.compile(r"'(?:[^']|'')*'|--[^\n]*")
 _WORD = re.compile(r"[a-z_]+")
+_VERBS = frozenset({"select", "values", "insert", "update", "delete"})
+_INNERMOST = re.compile(r"\([^()]*\)")
 
 
 @cache
@@ -105,9 +107,13 @@ def for_libpq(sql: str) -> tuple[str, tuple[str, ...]]:
 
 
 def returns_rows(sql: str) -> bool:
-    """Whether a query returns rows."""
-    words = _words(sql)
-    return words[0] in {"select", "with", "values"} or "returning" in words
+    """Whether a query returns rows. What stands in parentheses, such as a subquery that writes, does not decide it."""
+    outer, count = _APART.sub("", sql), 1
+    while count:
+        outer, count = _INNERMOST.subn("", outer)
+    words = _words(outer)
+    verb = next((word for word in words if word in _VERBS), None) if words[0] == "with" else words[0]
+    return verb in {"select", "values"} or "returning" in words
 
 
 def writes(sql: str) -> bool:

@@ -196,7 +196,7 @@ returning id, next;
 -- Content may have been collected by others since this transaction found it there. Its id is then 0, which breaks the
 -- foreign key, and the operation begins again.
 insert into audit_message (shelf_id, number, key, content_id)
-values (:shelf, :number, :key, coalesce((select id from content where hash = :hash), 0));
+select :shelf, :number, :key, coalesce((select id from content where hash = :hash), 0);
 
 -- name: audit_use_numbers
 update audit_shelf set next = :next where id = :shelf;

@@ -18,18 +18,26 @@ where slot.branch_id = :branch and slot.replaces is null
 
 -- fragment: new_entry
 -- Content may have been collected by others since this transaction found it there. Its id is then 0, which breaks the
--- foreign key, and the operation begins again; a null would silently lose attachments.
+-- foreign key, and the operation begins again; a null would silently lose attachments. For Citus, what is
+-- looked up is not among the values, and stands apart: then it is the coordinator that numbers the rows.
+with given as materialized (
+    select (select id from content where hash = :content_hash) as content_id,
+        (select id from content where hash = cast(:attachments_hash as bytea)) as attachments_id
+)
 insert into entry (
     branch_id, position, replaces, kind, key, role, sender, recipient, round_key,
     content_id, attachments_id, document_id, created_at, written_at, follows
 )
-values (
-    :branch, :position, :replaces, :kind, :key, :role, :sender, :recipient, :round_key,
-    coalesce((select id from content where hash = :content_hash), 0),
-    case when cast(:attachments_hash as bytea) is not null
-        then coalesce((select id from content where hash = cast(:attachments_hash as bytea)), 0) end,
+select :branch, :position, :replaces, :kind, :key, :role, :sender, :recipient, :round_key,
+    coalesce(given.content_id, 0),
+    case when cast(:attachments_hash as bytea) is not null then coalesce(given.attachments_id, 0) end,
     :document, :created_at, :written_at, :follows
-)
+from given
+
+-- name: insert_entries
+-- No id is ever taken already. Said, it has Citus tell which constraint was broken, as a statement that returns rows does.
+-- include: new_entry
+on conflict (id) do nothing;
 
 -- name: lock_contents
 -- Two transactions that each drop one of the last two references must not both see the other's: the second waits here

@@ -127,17 +127,16 @@ select id from memory_group where id = :group for update;
 -- name: insert_memory
 -- Content may have been collected by others since this transaction found it there. Its id is then 0, which breaks the
 -- foreign key, and the operation begins again.
+with given as materialized (select (select id from content where hash = cast(:hash as bytea)) as content_id)
 insert into memory (
     branch_id, position, group_id, kind, key, label, subject, object, content_id, deleted, importance, expires_at, extra,
     document_id, created_at, written_at, scope_id, author_id, stamp, gone, source, actor
 )
-values (
-    :branch, :position, :group, :kind, :key, :label, :subject, :object,
-    case when cast(:hash as bytea) is not null
-        then coalesce((select id from content where hash = cast(:hash as bytea)), 0) end,
+select :branch, :position, :group, :kind, :key, :label, :subject, :object,
+    case when cast(:hash as bytea) is not null then coalesce(given.content_id, 0) end,
     :deleted, :importance, :expires_at, :extra, :document, :created_at, :now,
     :scope, :author, :stamp, :gone, :source, :actor
-)
+from given
 returning id;
 
 -- name: line_from

@@ -811,7 +811,8 @@ where id in (select min(m.id) from memory m where m.group_id = :group group by c
     and not exists (
         select 1 from memory m where m.group_id = :group and m.branch_id = :branch and m.position = :position
     )
-order by coalesce(origin, id);
+order by coalesce(origin, id)
+on conflict (id) do nothing;
 
 -- name: supersede_sealed
 -- What lies on a branch ends where newer versions of it were sealed.
@@ -864,13 +865,14 @@ update branch set head = head + 1 where id = :branch and head = :position and th
 -- name: insert_said
 -- A message was said on a line. Its content may have been collected by others since this transaction found it there. Its
 -- id is then 0, which breaks the foreign key, and the operation begins again.
+with given as materialized (select (select id from content where hash = :hash) as content_id)
 insert into memory (
     branch_id, position, kind, key, content_id, created_at, written_at, scope_id, author_id, stamp, gone, source
 )
-values (
-    :branch, :position, 'message', :key, coalesce((select id from content where hash = :hash), 0), :created_at, :now,
-    :scope, :author, :stamp, :gone, :source
-);
+select :branch, :position, 'message', :key, coalesce(given.content_id, 0), :created_at, :now, :scope, :author, :stamp,
+    :gone, :source
+from given
+where true on conflict (id) do nothing;
 
 -- name: copy_said
 -- What a thread said was said in a copy of it, too, at the same places. What counts of that, the head of the copy decides.

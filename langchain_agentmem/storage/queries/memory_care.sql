@@ -308,16 +308,16 @@ where m.branch_id = :branch and m.kind = :kind and m.key = :key and m.position =
 -- name: add_memory
 -- A version as it was elsewhere. Content may have been collected by others since this transaction found it there. Its id
 -- is then 0, which breaks the foreign key, and the operation begins again.
+with given as materialized (select (select id from content where hash = :hash) as content_id)
 insert into memory (
     branch_id, position, until, group_id, origin, kind, key, label, subject, object, content_id, deleted, importance,
     expires_at, extra, document_id, created_at, written_at, scope_id, author_id, stamp, source, actor
 )
-values (
-    :branch, :position, :until, :group, :origin, :kind, :key, :label, :subject, :object,
-    case cast(:deleted as bigint) when 0 then coalesce((select id from content where hash = :hash), 0) end,
+select :branch, :position, :until, :group, :origin, :kind, :key, :label, :subject, :object,
+    case cast(:deleted as bigint) when 0 then coalesce(given.content_id, 0) end,
     cast(:deleted as bigint), :importance, :expires_at, :extra, :document, :created_at, :written_at, :scope, :author,
     :stamp, :source, :actor
-)
+from given
 returning id;
 
 -- name: former_author

@@ -32,10 +32,9 @@ on conflict (id) do update set series = search_total.series + excluded.series,
 -- name: index_terms
 -- Each term with its scope, since the index is one for all namespaces.
 insert into search_index (document_id, terms)
-values (:id, array_to_tsvector(array(
-    select distinct t || chr(31) || cast(:scope as text)
-    from unnest(string_to_array(cast(:terms as text), ' ')) t where t <> ''
-)));
+values (:id, array_to_tsvector(array_remove(string_to_array(
+    replace(cast(:terms as text), ' ', chr(31) || cast(:scope as text) || ' ') || chr(31) || cast(:scope as text), ' '
+), chr(31) || cast(:scope as text))));
 
 -- name: unindex_terms
 -- The terms are stored with the row, so they need not be said again.
@@ -242,9 +241,13 @@ where ticket = :ticket and document_id in (
 returning document_id;
 
 -- name: pgvector_available
--- Whether vectors can be compared in the server: pgvector is there, in whatever schema.
+-- Whether vectors can be compared in the server: pgvector is there, in whatever schema. Where Citus has put the tables on
+-- another node, which one sees by its triggers, a table that is made now would not lie there, and would keep what is deleted.
 select count(*) as available from pg_extension
-where extname = 'vector' and has_schema_privilege(extnamespace, 'usage');
+where extname = 'vector' and has_schema_privilege(extnamespace, 'usage') and not exists (
+    select from pg_trigger t join pg_proc p on p.oid = t.tgfoid
+    where t.tgrelid = to_regclass('search_document') and p.proname = 'citus_truncate_trigger'
+);
 
 -- name: begin_pgvector
 -- What names pgvector's type stands in functions, because its schema is not searched. No samples of vectors are kept.

@@ -19,7 +19,8 @@ where id = (
 returning id, series;
 
 -- name: create_scope
-insert into search_scope (namespace_id, kind) select id, :kind from namespace where path = :path;
+insert into search_scope (namespace_id, kind) select id, :kind from namespace where path = :path
+on conflict (id) do nothing;
 
 -- name: create_series
 insert into search_series (id, scope_id, name, first_at, last_at) values (:id, :scope, :name, :first_at, :first_at);
@@ -69,7 +70,8 @@ update search_state set dimensions = :dimensions where id = 1;
 -- name: want_vector
 -- If vectors are wanted at all.
 insert into search_unembedded (document_id)
-select cast(:id as bigint) from search_state where id = 1 and dimensions is not null;
+select cast(:id as bigint) from search_state where id = 1 and dimensions is not null
+on conflict (ticket) do nothing;
 
 -- name: want_all_vectors
 -- The audit trail is searched by its words alone.
@@ -78,7 +80,8 @@ select d.id from search_document d
 join search_scope c on c.id = d.id >> 37
 where c.kind <> 'audit'
     and not exists (select 1 from search_vector v where v.document_id = d.id)
-    and not exists (select 1 from search_unembedded u where u.document_id = d.id);
+    and not exists (select 1 from search_unembedded u where u.document_id = d.id)
+on conflict (ticket) do nothing;
 
 -- name: unembedded
 -- The documents that have waited longest for their vectors.
@@ -158,7 +161,8 @@ delete from search_total;
 
 -- name: count_totals
 insert into search_total (id, scope_id, series, documents, words, last_at)
-select scope_id, scope_id, count(*), sum(documents), sum(words), max(last_at) from search_series group by scope_id order by scope_id;
+select scope_id, scope_id, count(*), sum(documents), sum(words), max(last_at) from search_series group by scope_id order by scope_id
+on conflict (id) do nothing;
 
 -- name: scopes_within
 -- The scopes of the namespaces in a range of paths.

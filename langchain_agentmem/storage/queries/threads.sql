@@ -35,9 +35,7 @@ select id, ns from checkpoint_line where thread_id = :thread order by ns;
 -- Content may have been collected by others since this transaction found it there. Its id is then 0, which breaks the
 -- foreign key, and the operation begins again.
 insert into part (shelf_id, number, form, name, content_id, checksum)
-values (
-    :shelf, :number, :form, :name, coalesce((select id from content where hash = :hash), 0), :checksum
-);
+select :shelf, :number, :form, :name, coalesce((select id from content where hash = :hash), 0), :checksum;
 
 -- name: copy_parts
 -- Neighbouring parts once more, at other numbers and perhaps on another shelf. No content is copied.

@@ -1,0 +1,364 @@
+"""The memory in a schema that Citus has moved to another node as a whole, against the same on SQLite.
+
+A cluster is started by a command that the environment variable AGENTMEM_CITUS names; by default it is `cluster` in
+`shared/citus` beside the project's folder. `cluster start FOLDER PORT` prints the coordinator's URL, and `cluster stop
+FOLDER` ends it. Without such a command, nothing here is collected.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from pathlib import Path
+
+import psycopg
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage
+from langgraph.types import Command
+
+from langchain_agentmem import AgentMemory
+from langchain_agentmem.audit import audit_store
+from langchain_agentmem.experiences import experience_part as experiences
+from langchain_agentmem.experiences.experience_part import Feedback
+from langchain_agentmem.storage.queries import for_libpq, load
+from tests import everything
+from tests.audit.entries import add, call, entry, read, todo
+from tests.checkpoints.graphs import asking_graph, at, chat_graph
+from tests.conftest import CountingIds, SteppingClock
+from tests.rewinding import test_care as remembered
+from tests.threads import filled
+from tests.word_embeddings import WordEmbeddings
+
+CLUSTER = Path(os.environ.get("AGENTMEM_CITUS") or Path(__file__).parents[3] / "shared" / "citus" / "cluster")
+if not CLUSTER.is_file():
+    pytest.skip(
+        "AGENTMEM_CITUS names no command that starts a Citus cluster, and shared/citus beside the project has none",
+        allow_module_level=True,
+    )
+
+pytestmark = pytest.mark.timeout(300)
+
+DIMS = 16
+NODES = 3
+NUMBERED_ELSEWHERE = 1 << 48
+"""A node that numbers rows itself begins here; what the coordinator numbers is less, and in the order of writing."""
+SAMPLES = {20: b"1", 25: b"x", 114: b"[]"}
+"""A value of a parameter by the number of its type; of others it is null."""
+
+
+def free_ports(count: int) -> int:
+    """The first of some neighbouring ports that nobody uses."""
+    for first in range(21_000, 30_000, count):
+        with contextlib.ExitStack() as taken, contextlib.suppress(OSError):
+            for port in range(first, first + count):
+                taken.enter_context(socket.socket()).bind(("127.0.0.1", port))
+            return first
+    raise AssertionError("no ports are free")
+
+
+@pytest.fixture(scope="module")
+def coordinator() -> Iterator[str]:
+    """The URL of the coordinator of a cluster."""
+    folder = tempfile.mkdtemp(prefix="agentmem-citus-")
+    try:
+        started = subprocess.run(
+            [CLUSTER, "start", folder, str(free_ports(NODES))], stdout=subprocess.PIPE, text=True, check=True
+        )
+        yield started.stdout.split()[-1]
+    finally:
+        subprocess.run([CLUSTER, "stop", folder], check=False)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def url(coordinator: str) -> str:
+    """The URL of an empty memory whose schema is distributed."""
+    with psycopg.connect(coordinator, autocommit=True) as connection:
+        connection.execute("drop schema if exists agentmem cascade")
+        AgentMemory(coordinator).close()
+        connection.execute("select citus_schema_distribute('agentmem')")
+        [(apart,)] = connection.execute(
+            "select count(*) from pg_tables t left join citus_tables c on c.table_name = format('%I.%I', "
+            "t.schemaname, t.tablename)::regclass where t.schemaname = 'agentmem' and c.table_name is null"
+        ).fetchall()
+    assert apart == 0
+    return coordinator
+
+
+@pytest.fixture
+def memories(url: str) -> Iterator[tuple[AgentMemory, AgentMemory]]:
+    """A memory on SQLite and one on Citus, which tell the time and make ids alike."""
+    with contextlib.ExitStack() as opened:
+        yield tuple(
+            opened.enter_context(AgentMemory(each, clock=SteppingClock(), new_id=CountingIds()))
+            for each in (":memory:", url)
+        )
+
+
+@pytest.fixture
+def memory(memories: tuple[AgentMemory, AgentMemory]) -> AgentMemory:
+    """The memory on Citus."""
+    return memories[1]
+
+
+@pytest.fixture
+def same(memories):
+    """Has both memories do something, and sees that it gives the same, and that both are sound."""
+
+    def run(work):
+        one, other = (work(memory) for memory in memories)
+        assert other == one
+        for memory in memories:
+            assert memory.verify().problems == ()
+        return other
+
+    return run
+
+
+def talk(chat, count, start=0):
+    chat.add_messages(
+        [
+            (HumanMessage, AIMessage)[n % 2](f"{n}: herons and quinces" + " again" * (n % 3), id=f"{start}-{n}")
+            for n in range(start, start + count)
+        ]
+    )
+
+
+def numbers(url):
+    """The greatest number of a row in each table that numbers its own."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        columns = connection.execute(
+            "select table_name, column_name from information_schema.columns "
+            "where table_schema = 'agentmem' and is_identity = 'YES'"
+        ).fetchall()
+        return {
+            table: connection.execute(f"select coalesce(max({column}), 0) from agentmem.{table}").fetchone()[0]
+            for table, column in columns
+        }
+
+
+class TestStatements:
+    def test_none_is_refused(self, url):
+        refused = {}
+        with psycopg.connect(url, autocommit=True, options="-c search_path=agentmem") as connection:
+            server = connection.pgconn
+            for name, sql in load("postgres").items():
+                if "pgvector" in name:  # asks tables that need an extension
+                    continue
+                label = name.encode()
+                server.prepare(label, for_libpq(sql)[0].encode())
+                described = server.describe_prepared(label)
+                types = [described.param_type(n) for n in range(described.nparams)]
+                for values in ([None] * len(types), [SAMPLES.get(each) for each in types]):
+                    server.exec_(b"begin")
+                    result = server.exec_prepared(label, values)
+                    if result.error_message:
+                        error = psycopg.errors.error_from_result(result)
+                        # A constraint that is broken is told as such, so that an operation begins again.
+                        if not isinstance(error, psycopg.IntegrityError | psycopg.DataError):
+                            refused[name] = str(error)
+                    server.exec_(b"rollback")
+        assert refused == {}
+
+
+class TestTheSameAsOnSqlite:
+    def test_conversations(self, same):
+        def work(memory):
+            chat = memory.conversation("c", ("a", "b"), description="herons")
+            talk(chat, 30)
+            chat.add(HumanMessage("alone", id="one"))
+            chat.update("one", content="edited")
+            chat.remove_by_id("0-3")
+            chat.delete_memory(0)
+            found = chat.retrieve_all(include_ids=True), chat.history_of("one"), chat.around("one", before=2)
+            session = memory.session("s")
+            begun = session.create_round("What lives here?")
+            session.add_post(begun.id, send_from="User", send_to="Planner", message="herons")
+            return *found, chat.count_tokens(), session.to_conversation().to_dict()
+
+        same(work)
+
+    def test_items(self, same):
+        def work(memory):
+            store = memory.store
+            for n in range(20):
+                store.put(("docs", str(n % 2)), f"k{n}", {"text": f"quinces {n}", "n": n}, ttl=60.0 if n % 5 else None)
+            store.put(("docs", "0"), "k0", {"text": "medlars", "n": 100})
+            store.delete(("docs", "1"), "k1")
+            found = store.search(("docs",), query="quinces", limit=30)
+            return (
+                [(each.namespace, each.key, each.value, each.created_at) for each in found],
+                [each.key for each in store.search(("docs", "0"), filter={"n": {"$gt": 5}})],
+                store.list_namespaces(),
+                store.sweep_ttl(),
+            )
+
+        same(work)
+
+    def test_blobs(self, same):
+        def work(memory):
+            blobs = memory.byte_store(("b",))
+            blobs.mset([(f"k{n}", b"\0" * n) for n in range(30)] + [("a" * 3000, b"long")])
+            blobs.mset([("k1", b"anew")])
+            blobs.mdelete(["k2", "never"])
+            return (
+                list(blobs.yield_keys(prefix="k1")),
+                blobs.mget(["k1", "k2", "a" * 3000]),
+                len(list(blobs.yield_keys())),
+            )
+
+        same(work)
+
+    def test_layers_with_branches(self, same):
+        def work(memory):
+            remembered.fill_branches(memory)
+            return remembered.named(memory)
+
+        same(work)
+
+    def test_facts(self, same):
+        def work(memory):
+            facts = memory.facts("user-42", ("a",))
+            facts.add_fact(
+                "user", "Ana", "lives in", "Lisbon", valid_from=datetime(2024, 1, 8, tzinfo=UTC), source="m1"
+            )
+            facts.add_fact("user", "Ana", "lives in", "Porto", valid_from=datetime(2024, 4, 1, tzinfo=UTC))
+            facts.add_fact("user", "Ana", "grows", "quinces")
+            fork = facts.fork("fork")
+            fork.add_fact("user", "Ana", "lives in", "Faro", valid_from=datetime(2025, 1, 1, tzinfo=UTC))
+            found = [facts.retrieve_all(), fork.retrieve_all(), facts.search("Where does Ana live?")]
+            return [[str(getattr(each, "text", each)) for each in some] for some in found]
+
+        same(work)
+
+    def test_experiences(self, same):
+        def work(memory):
+            for n in range(5):
+                given = Feedback(feedback_id=f"f{n}", exp_id="e", helped=n != 2, note="it did",
+                                 conversation_id="c", created_at=everything.WHEN)  # fmt: skip
+                memory.database.write("feedback", lambda given=given: experiences.add_feedback("", given))
+                memory.database.write("count", lambda n=n: experiences.count("", ["e", "d"], ["e"], now=n))
+            given = "", "\U0010ffff"
+            return read(memory, experiences.counts, *given), read(memory, experiences.feedback_of, *given)
+
+        same(work)
+
+    def test_search(self, same):
+        questions = ("herons", "quinces again", '"herons and" 7', "what was asked of Ana?", "nothing of it")
+
+        def work(memory):
+            for n in range(6):
+                talk(memory.conversation(f"c{n}", ("a", str(n % 2))), 12, start=n)
+            memory.conversation("c1", ("a", "1")).update("1-4", content="quinces, quinces, and no bird")
+            memory.conversation("c2", ("a", "0")).remove_by_id("2-7")
+            memory.store.put(("a",), "item", {"text": "Ana asked for herons"})
+            return [
+                [(each.kind, each.id, round(each.score, 9)) for each in memory.search(asked, namespace=where, **more)]
+                for asked in questions
+                for where in ((), ("a", "0"), ("a", "1"))
+                for more in ({"everything": True} if not where else {}, {"roles": ["user"]}, {"conversation_id": "c1"})
+            ]
+
+        assert any(same(work))
+
+
+class TestThreads:
+    def test_graphs_of_every_sort_are_rewound_copied_and_deleted(self, memory):
+        saver = memory.checkpointer
+        filled.fill(saver)
+        before = filled.seen(saver)
+        saver.copy_thread("chat", "copy")
+        assert chat_graph(saver).get_state(at("copy")).values == chat_graph(saver).get_state(at("chat")).values
+        filled.go_on(saver)
+        assert chat_graph(saver).get_state(at("copy")).values["messages"][-1].text == "ON A FORK"
+        assert before["line"] == filled.seen(saver)["line"]
+        saver.prune(["delta"], strategy="keep_latest")
+        for thread in (*filled.THREADS, "copy"):
+            saver.delete_thread(thread)
+        assert list(saver.list(None)) == []
+        assert memory.verify().problems == ()
+
+    async def test_awaited(self, memory):
+        graph = asking_graph(memory.checkpointer)
+        await graph.ainvoke({"log": ["in"]}, at("t"))
+        assert (await graph.ainvoke(Command(resume="yes"), at("t")))["log"] == ["in", "a", "yes", "z"]
+
+    def test_memory_follows_them(self, memory):
+        remembered.fill_threads(memory, ("scope",))
+        shown = remembered.shown(memory, namespace=("scope",))
+        assert len({str(each) for each in shown.values()}) > 3
+        assert memory.verify().problems == ()
+
+
+class TestAudit:
+    def test_the_chain_is_whole_until_and_after_something_is_erased(self, memory):
+        add(
+            memory,
+            entry("first", "one", conversation_id="c"),
+            todo("second"),
+            call(["hello"], "hi", conversation_id="c"),
+        )
+        add(memory, call(["hello", "hi", "more"], "less", conversation_id="d"))
+        assert {each.prompt for each in read(memory, audit_store.last, "", 9)} > {"first", "[TODO] second", "hello"}
+        assert memory.erase(conversation_id="c").audit == 2
+        assert memory.verify().problems == ()
+
+
+class TestCare:
+    def test_everything_that_is_kept_is_counted_numbered_in_its_order_and_erased(self, memories, url):
+        counts = []
+        for memory in memories:
+            everything.fill(memory)
+            assert memory.verify().problems == ()
+            counts.append(memory.verify().checked)
+        assert counts[0] == counts[1]
+        memory = memories[1]
+        assert {name: number for name, number in numbers(url).items() if number > NUMBERED_ELSEWHERE} == {}
+        erased = memory.erase(namespace=())
+        assert erased.entries
+        assert erased.threads
+        assert memory.verify().problems == ()
+        assert not memory.search("herons", everything=True)
+
+    def test_nothing_is_left_of_what_was_erased(self, url, memory):
+        chat = memory.conversation("c")
+        talk(chat, 5)
+        memory.conversation("other").add(role="user", content="stays")
+        assert memory.erase(conversation_id="c").entries == 5
+        with psycopg.connect(url, autocommit=True) as connection:
+            left = str([bytes(body) for (body,) in connection.execute("select body from agentmem.content")])
+        assert "herons" not in left
+        assert "stays" in left
+
+    def test_vectors_are_compared(self, url):
+        with AgentMemory(url, index={"embed": WordEmbeddings(DIMS), "dims": DIMS}) as memory:
+            talk(memory.conversation("c"), 10)
+            assert memory.search("herons")[0].why.signals["vectors"] > 0
+            assert memory.erase(conversation_id="c").entries == 10
+            assert memory.verify().problems == ()
+
+
+class TestManyWriters:
+    def test_who_write_together_lose_nothing(self, memory):
+        began = threading.Barrier(4)
+
+        def write(number):
+            began.wait()
+            for n in range(5):
+                memory.conversation("shared").add(role="user", content=f"herons {number} {n}")
+                talk(memory.conversation(f"own {number}"), 3, start=n)
+                memory.store.put(("docs",), f"k{n}", {"by": number})
+
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(write, range(4)))
+        assert len(memory.conversation("shared").retrieve_all()) == 20
+        assert [len(memory.conversation(f"own {n}").retrieve_all()) for n in range(4)] == [15] * 4
+        assert memory.verify().problems == ()
