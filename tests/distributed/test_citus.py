@@ -182,7 +182,8 @@ class TestTheSameAsOnSqlite:
             session = memory.session("s")
             begun = session.create_round("What lives here?")
             session.add_post(begun.id, send_from="User", send_to="Planner", message="herons")
-            return *found, chat.count_tokens(), session.to_conversation().to_dict()
+            [told] = session.to_conversation().rounds
+            return *found, chat.count_tokens(), told.user_query, [post.message for post in told.post_list]
 
         same(work)
 
