@@ -1,13 +1,18 @@
 """Whose memory a call means: templates, `within`, and the walls between namespaces."""
 
 import asyncio
+import copy
+import pickle
 import re
 from typing import Annotated, Any, TypedDict
+from uuid import UUID
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
+from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, StateGraph, add_messages
 from langgraph.store.base import ListNamespacesOp, MatchCondition
+from langgraph.types import Command, interrupt
 
 from langchain_agentmem import AgentMemory, AuditTrail, InvalidInput
 
@@ -32,7 +37,7 @@ def said(memory, config, text="hello"):
     """One turn of a thread that remembers what was said in its core memory, under the thread's name."""
 
     def node(state, config):
-        memory.layers(config).core.set(config["configurable"]["thread_id"], state["messages"][-1].content)
+        memory.layers(config).core.set(str(config["configurable"]["thread_id"]), state["messages"][-1].content)
         return {"messages": [AIMessage("noted")]}
 
     return graph_of(memory, node).invoke({"messages": [HumanMessage(text)]}, config)
@@ -345,8 +350,9 @@ class TestWithin:
         ada = memory.within(ADA)
         said(ada, run_of("monday"), "Lisbon")
         assert core_in(ada, run_of("tuesday")) == {"monday": "Lisbon"}
-        assert core_in(memory, run_of("tuesday")) == {}
-        assert core_in(memory, run_of("wednesday", agentmem_namespace=ADA)) == {"monday": "Lisbon"}
+        assert core_in(memory, run_of("wednesday")) == {}
+        assert core_in(memory, run_of("tuesday")) == {"monday": "Lisbon"}  # the only thread of this id is hers
+        assert core_in(memory, run_of("thursday", agentmem_namespace=ADA)) == {"monday": "Lisbon"}
 
     def test_in_the_run_of_another_it_is_main_of_its_own(self, memory):
         ada = memory.within(ADA)
@@ -465,3 +471,132 @@ class TestWalls:
             assert len(seen) > 15
             assert set(re.findall(r"number\d+", " ".join(map(str, seen)))) == {f"number{number}"}, label
             assert {each.namespace for each in handle.threads().threads} == {namespace}
+
+
+class TestWhatLangGraphHandsOut:
+    """LangGraph leads to subgraphs by the id of their thread alone, and nested graphs run beside each other."""
+
+    @pytest.mark.parametrize("scoped", [False, True])
+    def test_the_state_of_a_subgraph_that_waits_is_read_wherever_others_have_the_id(self, url, scoped):
+        def ask(state):
+            interrupt("?")
+
+        with AgentMemory(url, namespace=TEMPLATE if scoped else None) as memory:
+            inner = StateGraph(State).add_node("ask", ask).add_edge(START, "ask").compile()
+            graph = graph_of(memory, inner)
+            name = (lambda user: {"user_id": user}) if scoped else lambda user: {"agentmem_namespace": ("users", user)}
+            for user in ("ada", "bob"):
+                graph.invoke({"messages": [HumanMessage(f"I am {user}")]}, run_of("t", **name(user)))
+            for user in ("ada", "bob"):
+                [task] = graph.get_state(run_of("t", **name(user)), subgraphs=True).tasks
+                assert [each.text for each in task.state.values["messages"]] == [f"I am {user}"]
+                [task] = graph.get_state(run_of("t", **name(user))).tasks
+                assert graph.get_state(task.state).next == ("ask",)
+                copied = pickle.loads(pickle.dumps(copy.deepcopy(task.state)))
+                assert graph.get_state(copied).values["messages"][0].text == f"I am {user}"
+            if scoped:
+                with pytest.raises(InvalidInput, match="user_id"):
+                    graph.get_state(run_of(str(task.state["configurable"]["thread_id"])))
+
+    @pytest.mark.parametrize("thread", ["t", UUID(int=7), 7])
+    def test_a_run_that_names_its_thread_alone_is_wholly_in_the_scope_of_that(self, url, thread):
+        with AgentMemory(url) as memory:
+            said(memory, run_of("other", agentmem_namespace=ADA), "Lisbon")
+            said(memory, run_of(thread, agentmem_namespace=ADA))
+            found = []
+
+            def node(state):
+                memory.layers().archival.write("quinces in the garden")
+                memory.conversation("side").add_user_message("quinces in the pot")
+                found.extend(hit.text for hit in memory.search("Lisbon"))
+
+            graph_of(memory, node).invoke({"messages": [HumanMessage("quinces?")]}, run_of(thread))
+            assert "Lisbon" in found
+            told = {hit.text for hit in memory.within(ADA).search("quinces")}
+            assert told == {"quinces in the garden", "quinces in the pot", "quinces?"}
+            assert memory.search("quinces") == []
+
+    def test_a_graph_of_one_user_uses_the_whole_memory_as_that_user(self, memory):
+        ada = memory.within(ADA)
+
+        def node(state):
+            memory.conversation("side").add_user_message("quinces in the pot")
+            memory.layers().core.set("fruit", "quince")
+
+        graph_of(ada, node).invoke({"messages": []}, run_of("t"))
+        assert [hit.conversation_id for hit in ada.search("pot")] == ["side"]
+        assert ada.layers().core.get() == {"fruit": "quince"}
+        assert memory.search("pot") == []
+
+    def test_an_import_stays_within(self, templated):
+        ada, other, of_bob = templated.within(user_id="ada"), InMemorySaver(), AgentMemory(":memory:")
+        graph = StateGraph(State).add_node("node", lambda state: None).add_edge(START, "node")
+        graph.compile(checkpointer=other).invoke({"messages": [HumanMessage("quinces")]}, run_of("t"))
+        ada.checkpointer.import_checkpoints(other)
+        assert [(each.namespace, each.thread_id) for each in templated.threads().threads] == [(ADA, "t")]
+        assert [hit.text for hit in ada.search("quinces")] == ["quinces"]
+        with of_bob:
+            run = run_of("t", agentmem_namespace=("users", "bob"))
+            graph.compile(checkpointer=of_bob.checkpointer).invoke({"messages": []}, run)
+            with pytest.raises(InvalidInput, match="bob"):
+                ada.checkpointer.import_checkpoints(of_bob.checkpointer)
+
+    def test_an_import_into_a_memory_with_a_template_is_the_roots(self, templated):
+        other = InMemorySaver()
+        graph = StateGraph(State).add_node("node", lambda state: None).add_edge(START, "node")
+        graph.compile(checkpointer=other).invoke({"messages": [HumanMessage("quinces")]}, run_of("t"))
+        templated.checkpointer.import_checkpoints(other)
+        templated.adopt("t", ADA)
+        assert [hit.text for hit in templated.within(user_id="ada").search("quinces")] == ["quinces"]
+
+    @pytest.mark.parametrize("saver", [None, InMemorySaver()])
+    def test_what_is_named_counts_in_the_run_of_another_or_of_another_graph(self, templated, saver):
+        ada, bob = (run_of(user, user_id=user) for user in ("ada", "bob"))
+        said(templated, ada, "quinces of ada")
+        said(templated, bob, "quinces of bob")
+        mine = templated.within(user_id="ada")
+        asked = HumanMessage("quinces?")
+
+        def looks(state=None):
+            retriever = templated.retriever(limit=20)
+            told = {
+                "search": [hit.text for hit in templated.search("quinces", config=ada)],
+                "named": [hit.text for hit in templated.search("quinces", namespace=ADA)],
+                "retriever": [each.page_content for each in retriever.invoke("quinces", ada)],
+                "batch": [
+                    each.page_content for found in retriever.batch(["quinces"] * 2, [ada, ada]) for each in found
+                ],
+                "core": list(templated.layers(ada).core.get().values()),
+                "facts": [each.text for each in templated.facts(ada).as_of()],
+                "inject": [each.text for each in templated.inject(ada).invoke([asked])],
+                "layers": [each.text for each in templated.inject(mine.layers()).invoke([asked])],
+            }
+            assert not [each for each in told.items() if "bob" in str(each)]
+            assert [each for each in told if "of ada" not in str(told[each])] == ["facts"]
+
+        looks()
+        built = StateGraph(State).add_node("looks", looks).add_edge(START, "looks")
+        built.compile(checkpointer=saver).invoke({"messages": []}, run_of("job"))
+        built.compile(checkpointer=templated.checkpointer).invoke({"messages": []}, run_of("job", user_id="bob"))
+
+    @pytest.mark.parametrize("durability", ["sync", "async", "exit"])
+    @pytest.mark.parametrize("resumed", [False, True])
+    def test_a_subgraph_that_is_replayed_keeps_what_it_remembered(self, memory, durability, resumed):
+        def before(state):
+            memory.layers().core.set("before", "it")
+            return {"messages": [AIMessage("before")]}
+
+        def ask(state):
+            memory.layers().core.set("said", interrupt("?"))
+
+        inner = StateGraph(State).add_node(before).add_node(ask).add_edge(START, "before").add_edge("before", "ask")
+        graph = graph_of(memory, inner.compile())
+        config = run_of("t")
+        graph.invoke({"messages": []}, config, durability=durability)
+        [task] = graph.get_state(config).tasks
+        if resumed:
+            graph.invoke(Command(resume="one"), config, durability=durability)
+        graph.invoke(None, graph.get_state(task.state).config, durability=durability)
+        graph.invoke(Command(resume="two"), config, durability=durability)
+        assert memory.layers(config).core.get() == {"before": "it", "said": "two"}
+        assert memory.verify().ok

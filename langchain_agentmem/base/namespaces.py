@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple, Self, TypeAlias, TypeVar
 from uuid import UUID
 
 from langchain_agentmem.base.safe_repr import safe_repr
@@ -97,6 +97,26 @@ def id_of(value: Any, what: str, error: type[InvalidInput] = InvalidInput) -> st
     return text
 
 
+class ThreadId(str):
+    """The id of a thread as a saver gives it: LangGraph names subgraphs by the id alone, so it tells whose it is.
+
+    Attributes:
+        namespace: The namespace of the thread.
+    """
+
+    __slots__ = ("namespace",)
+    namespace: Namespace
+
+    def __new__(cls, value: str, namespace: Namespace = ()) -> Self:
+        """An id, with the namespace of its thread."""
+        made = super().__new__(cls, value)
+        made.namespace = namespace
+        return made
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ThreadId, (str(self), self.namespace)
+
+
 class Scopes(NamedTuple):
     """Who remembers for whom: how a call is led to the namespace whose threads share their memory.
 
@@ -165,9 +185,9 @@ class Scopes(NamedTuple):
         said = self.said(config)
         if said is not None:
             return said
-        if self.template is None:
-            return ()
         configurable = configurable_of(config)
+        if self.template is None:
+            return self.home(configurable)
         missing = [key for key in self.keys if _value(key, configurable) is None]
         nobody = len(missing) == len(self.keys)  # who names a part of the keys means somebody
         everybody = bare and running_config() is None  # a run is somebody's
@@ -178,6 +198,11 @@ class Scopes(NamedTuple):
             f"The namespace {safe_repr(self.template)} needs {', '.join(missing)}: say it in the config, "
             f'{{"configurable": {{{example}}}}}, or with memory.within({", ".join(f"{key}=…" for key in missing)}).'
         )
+
+    @property
+    def foreign(self) -> Scopes:
+        """How the config of a saver of others leads, which knows no template."""
+        return Scopes(within=self.within)
 
     def said(self, config: Any) -> Namespace | None:
         """The namespace that a config says itself, by its name or by the keys of the template; None where it does not.
@@ -194,8 +219,9 @@ class Scopes(NamedTuple):
                 raise InvalidInput(f"A config has no key {safe_repr(key)}; {CONFIG_KEY} names a namespace.")
         named = configurable.get(CONFIG_KEY)
         path = path_of(named) if CONFIG_KEY in configurable else None
+        of_thread = getattr(configurable.get("thread_id"), "namespace", None)  # a text from outside has none
         if self.template is None:
-            return None if path is None else namespace_of(path)
+            return of_thread if path is None else namespace_of(path)
         values = {key: _value(key, configurable) for key in self.keys}
         if None in values.values():
             told = {key: value for key, value in values.items() if value is not None}
@@ -206,7 +232,7 @@ class Scopes(NamedTuple):
                 )
             # What a saver returned carries the name beside the keys; alone it counts where an id alone would do.
             alone = self.bare_threads or self.within is not None
-            return namespace_of(path) if alone and path is not None else None
+            return namespace_of(path) if alone and path is not None else None if told else of_thread or None
         filled = self._filled({key: value or "" for key, value in values.items()})
         if path is not None and path_of(filled) != path:
             raise InvalidInput(

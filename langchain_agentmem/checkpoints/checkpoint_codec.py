@@ -33,6 +33,7 @@ from langchain_agentmem.base import concurrency
 from langchain_agentmem.base.namespaces import (
     CONFIG_KEY,
     Scopes,
+    ThreadId,
     config_given,
     configurable_of,
     id_of,
@@ -247,9 +248,12 @@ def pairs(writes: Any) -> list[tuple[Any, Any]]:
 
 def config_of(thread_id: Any, path: str, ns: str, name: str, scopes: Scopes) -> RunnableConfig:
     """The config that names a checkpoint, and the namespace of its thread, with the keys that lead there."""
+    namespace = namespace_of(path)
+    if isinstance(thread_id, str):
+        thread_id = ThreadId(thread_id, namespace)
     configurable = {**scopes.keys_of(path), "thread_id": thread_id, "checkpoint_ns": ns, "checkpoint_id": name}
     if path:
-        configurable[CONFIG_KEY] = namespace_of(path)
+        configurable[CONFIG_KEY] = namespace
     return {"configurable": configurable}
 
 
@@ -460,7 +464,7 @@ class Adoption:
     """
 
     def __init__(self, coding: Coding, serde: SerializerProtocol, found: CheckpointTuple) -> None:
-        self.at, self._ns, name = address(found.config, Scopes())  # another saver knows no template
+        self.at, self._ns, name = address(found.config, coding.scopes.foreign)
         self.name = str(name)
         self.metadata: dict[str, Any] = dict(found.metadata)
         self.checkpoint = with_texts(dict(found.checkpoint), partial(_digest_of, serde))

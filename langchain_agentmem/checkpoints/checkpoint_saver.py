@@ -284,7 +284,11 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
 
     def _get(self, config: RunnableConfig, pregel: Any) -> CheckpointTuple | None:
         at, ns, name = address(config, self.database.scopes)
+        found = self._found(config, at, ns, name)
+        self._rewinding.loaded(config, found, pregel, addressed=name is not None)
+        return found
 
+    def _found(self, config: RunnableConfig, at: ThreadAt, ns: str, name: str | None) -> CheckpointTuple | None:
         def steps() -> Steps[Saved | None]:
             saved = yield from checkpoint_log.get(at, ns, name, self._coding.prototypes.take)
             yield from self._follow("get_tuple", config, checkpoint_id=saved.name if saved else None)
@@ -292,9 +296,7 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
 
         saved = self._read(steps, at, name)
         thread_id = config["configurable"]["thread_id"]
-        found = None if saved is None else self._coding.tuple(self.serde, saved, thread_id, at, ns)
-        self._rewinding.loaded(config, found, pregel, addressed=name is not None)
-        return found
+        return None if saved is None else self._coding.tuple(self.serde, saved, thread_id, at, ns)
 
     def list(
         self,
@@ -719,10 +721,10 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
 
     def _record_newest(self, config: RunnableConfig) -> None:
         """Record what the newest checkpoint of a thread holds, unless it follows one that was recorded."""
-        found = self._get(config, None) if self.record else None
+        at, ns, _ = address(config, self.database.scopes.foreign)
+        found = self._found(config, at, ns, None) if self.record else None
         if found is None:
             return
-        at, _, _ = address(config, self.database.scopes)
         name = found.checkpoint["id"]
         remember: list[Callable[[], None]] = []
 

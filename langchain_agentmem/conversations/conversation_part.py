@@ -61,6 +61,7 @@ def recollections(hits: Sequence[Hit], now: int, outlook: Outlook | None) -> Ste
             **view.parameters(),
             name=None if here.point is None else here.point.name,
             anywhere=int(here.view is None),
+            keys=json.dumps(here.conversations),
             ids=json.dumps(sorted(following)),
         )
         says = {row["wording"] for row in shown}

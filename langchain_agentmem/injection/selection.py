@@ -104,7 +104,10 @@ class Bringing:
             InvalidInput: The function that gives the question gives something else, or the memory that was named is
                 that of a thread, and its graph has another checkpointer.
         """
+        whose = self.branch_or_config
         layers = self._layers(config)
+        if isinstance(whose, Mapping) and layers is not None:
+            config = whose
         if layers is not None and not layers.is_enabled():
             return Brought()
         asked = self._asked(given, messages)[:MOST_ASKED]
@@ -164,7 +167,7 @@ class Bringing:
         if self._budget.total is not None:
             told |= {"budget": self._budget.total, "unit": self._budget.unit}
         if layers is None:
-            return {"namespace": "/".join(self.database.scopes.resolve(self.namespace, config)), **told}
+            return {"namespace": "/".join(self.database.scopes.resolve(self._named, config)), **told}
         return whose(layers.facts_ground, **told)
 
     def _outputs(self, shown: Composed) -> dict[str, Any]:
@@ -195,6 +198,12 @@ class Bringing:
                 logger.warning("A thread's memory cannot be shown, only what a search finds: %s", error)
             return None, Material()
         return layers, Material(core, events)
+
+    @property
+    def _named(self) -> Sequence[str] | None:
+        """The namespace that is named: that of a layered memory, where that was given."""
+        whose = self.branch_or_config
+        return whose.namespace if self.namespace is None and isinstance(whose, LayeredMemory) else self.namespace
 
     def _layers(self, config: Mapping[str, Any]) -> LayeredMemory | None:
         whose = self.branch_or_config
@@ -231,10 +240,10 @@ class Bringing:
         if layers is not None and self.kinds is not None and "event" in self.kinds:
             events = yield from layers.recall.search_work(asked, many)
             lists.append([_event(each) for each in events])
-        namespace = self.database.scopes.resolve(self.namespace, config)
+        namespace = self.database.scopes.resolve(self._named, config)
         kinds = self._others(path_of(namespace), layers)
         if kinds is None or kinds:
-            walls, outlook = reach_of(self.database, self.namespace, config)
+            walls, outlook = reach_of(self.database, self._named, config)
             hits: list[Recollection] = yield Search(
                 inquiry(asked, self.database.now()),
                 walls._replace(kinds=all_parts().stored_as(kinds)),

@@ -356,10 +356,14 @@ class Runs:
             configurable: What the config says.
         """
         control = getattr(configurable.get("__pregel_runtime"), "control", None)
+        if control is None or configurable.get("thread_id") is None:
+            return ()
+        name = id_of(configurable["thread_id"], "thread")
         with self.lock:
-            run = None
-            if control is not None and isinstance(name := configurable.get("thread_id"), str):
-                run = self._runs.get((id(control), ThreadAt("", name)))
+            run = self._runs.get((id(control), ThreadAt("", name)))
+            if run is None:  # its saver looks within a namespace
+                found = [each for (of, at), each in self._runs.items() if of == id(control) and at.name == name]
+                run = found[0] if len(found) == 1 else None
             return () if run is None else namespace_of(run.at.path)
 
     def knows(self, configurable: Mapping[str, Any], at: ThreadAt) -> bool:
@@ -772,7 +776,24 @@ def _standing(loop: Loop, checkpoint: str | None) -> Live:
 
 def _levels(configurable: Mapping[str, Any]) -> list[Level]:
     """The loops and calls around a task, the outermost first, as LangGraph notes them on the way in."""
-    return [Level(ns, checkpoint) for ns, checkpoint in configurable.get("checkpoint_map", {}).items()]
+    own, noted = str(configurable.get("checkpoint_ns") or ""), configurable.get("checkpoint_map", {})
+    return [Level(ns, checkpoint) for ns, checkpoint in noted.items() if is_around(ns, own)]
+
+
+def is_around(ns: str, inner: str) -> bool:
+    """Whether a loop or task is another one, or is around it. LangGraph also names what a replayed subgraph was before.
+
+    Args:
+        ns: Its name. Subgraphs that keep their state are named without the ids of their tasks.
+        inner: The other's name.
+    """
+    names, others = ns.split("|"), inner.split("|")
+    return ns == "" or (len(names) <= len(others) and all(map(_is_same_task, names, others)))
+
+
+def _is_same_task(name: str, other: str) -> bool:
+    (node, _, task), (other_node, _, other_task) = name.partition(":"), other.partition(":")
+    return node == other_node and (task == other_task or not (task and other_task))
 
 
 def _task_of(ns: str) -> str:

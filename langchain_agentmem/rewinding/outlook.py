@@ -37,6 +37,7 @@ class Outlook(NamedTuple):
         view: What the point shows, once that is known.
         scopes: Which namespaces share their memory.
         abandoned: Whether messages are found, too, that no newest checkpoint shows any more.
+        conversations: Those that are asked for: what a copy of a thread was given is found in its own alone.
     """
 
     point: Standpoint | None = None
@@ -44,6 +45,7 @@ class Outlook(NamedTuple):
     view: View | None = None
     scopes: Scopes = Scopes()
     abandoned: bool = False
+    conversations: tuple[str, ...] = ()
 
     def within(self, walls: Walls) -> Steps[Walls]:
         """The same walls, for a thread of no scope those of its own line.
@@ -171,7 +173,12 @@ def reach_of(
     walls = Walls(*(range_of(namespace_of(path)) if named else (path, path + "\x1f")))
     if alone:
         return walls, outside
-    thread = thread_point(database, given)
+    try:
+        thread = thread_point(database, given)
+    except InvalidInput:
+        if not namespace:
+            raise
+        return walls, outside  # the run is another graph's, which names nobody here
     if thread.follows:
         return walls, outside._replace(point=thread) if not named or path == thread.path else outside
     return walls if named or scopes.shared(path) else walls._replace(conversations=(thread.name,)), outside

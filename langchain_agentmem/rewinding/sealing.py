@@ -28,6 +28,7 @@ from langchain_agentmem.rewinding.graph_runs import (
     Loop,
     Runs,
     Spot,
+    is_around,
 )
 from langchain_agentmem.rewinding.memory_rows import FOREVER, Author, InGroup, View
 from langchain_agentmem.storage import Steps, query
@@ -509,8 +510,8 @@ def _go_on(runs: Runs, loop: Loop, put: Put) -> Steps[None]:
 
 def _around(runs: Runs | None, run: GraphRun | None, put: Put) -> Steps[_Base | None]:
     """What the checkpoint of a subgraph stands on; None for a thread's own."""
-    parents = put.metadata.get("parents") or {}
-    names = sorted((ns for ns in parents if ns != put.ns), key=len, reverse=True)
+    parents = put.metadata.get("parents") or {}  # where a subgraph is replayed, the one it was before is among them
+    names = sorted((ns for ns in parents if ns != put.ns and is_around(ns, put.ns)), key=len, reverse=True)
     if not put.ns or not names:
         return None
     around = _Base(parents[names[0]], None, {})

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -153,8 +154,9 @@ def thread_point(database: Database, given: Any, *, alone: bool = False) -> Thre
             raise InvalidInput(f"{key} is a text, not {safe_repr(configurable[key])}.")
     if _TASK not in configurable and not configurable.get("checkpoint_id") and running is not None:
         task = running.get("configurable") or {}
-        if _TASK in task and database.scopes.leads_here() and thread_of(running, database.scopes) == at:
-            configurable = task
+        with suppress(InvalidInput):  # the run is another graph's, which names nobody here
+            if _TASK in task and database.scopes.leads_here() and thread_of(running, database.scopes) == at:
+                configurable = task
     return ThreadPoint(runs_of(database), at, configurable, alone)
 
 

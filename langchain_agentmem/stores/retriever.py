@@ -47,7 +47,7 @@ from langchain_core.callbacks import CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import RunnableConfig, ensure_config
-from langchain_core.runnables.config import merge_configs, patch_config
+from langchain_core.runnables.config import patch_config
 from pydantic import Field, ValidationError
 
 from langchain_agentmem.base.namespaces import config_given
@@ -166,7 +166,8 @@ class AgentMemoryRetriever(BaseRetriever):
         complete = ensure_config(config_given(config))
         tags = [*(complete.get("tags") or ()), *(self.tags or ())]
         metadata = {**(complete.get("metadata") or {}), **self._get_ls_params(), **(self.metadata or {})}
-        return merge_configs(complete, {"tags": tags, "metadata": metadata})
+        complete.update({"tags": tags, "metadata": metadata})  # merging would bring in what the run around says
+        return complete
 
     def _arguments(self, changes: Mapping[str, Any]) -> dict[str, Any]:
         """What to search with, in this call."""

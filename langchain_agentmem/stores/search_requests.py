@@ -61,6 +61,7 @@ def sought(database: Database, asked: SearchRequest, config: Mapping[str, Any] |
     walls, outlook = reach_of(database, namespace, config, everything=everything)
     if conversation_id is not None:
         walls = walls._replace(conversations=(id_of(conversation_id, "conversation"),))
+        outlook = outlook._replace(conversations=walls.conversations or ())
     walls = walls._replace(
         kinds=all_parts().stored_as(_texts_given("kinds", kinds)),
         roles=None if roles is None else tuple(str(column_role(role)) for role in _texts_given("roles", roles) or ()),

@@ -592,6 +592,28 @@ class TestACopy:
         assert said(memory, "copy") == ["apples", "re-apples", "pears", "re-pears"]
         assert memory.verify().ok
 
+    def test_in_a_scope_teaches_only_what_it_adds(self, memory, graph):
+        one, two, three = (
+            {"configurable": {"thread_id": name, "agentmem_namespace": ("ada",)}} for name in ("one", "two", "three")
+        )
+        say(graph, "apples", one)
+        say(graph, "figs", one)
+        ada = memory.within(("ada",))
+        ada.checkpointer.copy_thread("one", "two")
+        say(graph, "plums", two)
+        say(graph, "kiwis", three)
+        everything = {"apples", "re-apples", "figs", "re-figs", "plums", "re-plums", "kiwis", "re-kiwis"}
+        assert sorted(hit.id for hit in ada.search("apples figs plums kiwis", limit=20)) == sorted(everything)
+        graph.update_state(checkpoint_with(graph, "apples", "re-apples", config=one), {"messages": []})
+        assert found(ada, "apples figs plums kiwis") == everything - {"figs", "re-figs"}
+        assert found(memory, "apples figs plums kiwis", config=three) == everything - {"figs", "re-figs"}
+        assert found(memory, "apples figs plums kiwis", config=two) == everything
+        assert found(ada, "figs", conversation_id="two") >= {"figs", "re-figs"}
+        assert said(ada, "two") == ["apples", "re-apples", "figs", "re-figs", "plums", "re-plums"]
+        ada.erase(thread_id="one")
+        assert found(ada, "apples figs plums kiwis") == {"plums", "re-plums", "kiwis", "re-kiwis"}
+        assert memory.verify().ok
+
     def test_in_a_scope_is_found_as_long_as_either_has_it(self, memory, graph):
         one, two = ({"configurable": {"thread_id": name, "agentmem_namespace": ("ada",)}} for name in ("one", "two"))
         say(graph, "apples", one)

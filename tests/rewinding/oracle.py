@@ -387,16 +387,19 @@ class World:
         return None, self.at(thread, action)
 
     def stop(self, thread: str, action: dict[str, Any]) -> None:
-        """Turn away in the middle of a run: close its stream, or cancel it."""
+        """Turn away in the middle of a run: close its stream, or cancel it and wait until the rest is stored."""
         graph, at, given = self.graph(thread), self.at(thread, action), self.given(thread, action)
         if self.awaited:
 
             async def cancelled() -> None:
+                others = asyncio.all_tasks()
                 task = asyncio.create_task(graph.ainvoke(given, at, durability=self.durability))
                 await asyncio.wait([task], timeout=action["number"] * 0.002)
                 task.cancel()
                 with contextlib.suppress(asyncio.CancelledError):
                     await task
+                while rest := asyncio.all_tasks() - others:
+                    await asyncio.wait(rest)
 
             self.runner.run(cancelled())
         else:

@@ -875,12 +875,13 @@ from given
 where true on conflict (id) do nothing;
 
 -- name: copy_said
--- What a thread said was said in a copy of it, too, at the same places. What counts of that, the head of the copy decides.
+-- What a thread said was said in a copy of it, too, at the same places. It counts as the thread's alone.
 insert into memory (
-    branch_id, position, until, kind, key, content_id, deleted, created_at, written_at, scope_id, author_id, stamp, gone, source
+    branch_id, position, until, origin, kind, key, content_id, deleted, created_at, written_at, scope_id, author_id, stamp, gone,
+    source
 )
-select m.branch_id, m.position, m.until, m.kind, m.key, m.content_id, m.deleted, m.created_at, m.written_at, m.scope_id,
-    cast(:target as bigint), m.stamp, 0, m.source
+select m.branch_id, m.position, m.until, coalesce(m.origin, m.id), m.kind, m.key, m.content_id, m.deleted, m.created_at,
+    m.written_at, m.scope_id, cast(:target as bigint), m.stamp, 0, m.source
 from memory m
 where m.author_id = :source and m.kind = 'message' and m.branch_id is not null
     and not exists (
@@ -903,16 +904,21 @@ where n.path = :path and a.name = :name and m.deleted = 0 and (cast(:keys as tex
 
 -- name: shown_said
 -- Those of some messages that follow their threads which a view shows, with the wording that it shows. With `anywhere` what the
--- newest checkpoints show, in whatever namespace. What a copy of a thread was given is its own: of the line only what
--- is said in the thread of this `name` is told.
+-- newest checkpoints show, in whatever namespace. What a copy of a thread was given is its own: of the line only what is said
+-- in the thread of this `name` is told; and of other copies, where threads share what they remember, that which is looked for
+-- in the conversations `keys` alone.
 with
 -- include: view
 , wanted (id) as materialized (
 -- include: ids
 ), told as (
-    select e.id as slot, e.key, w.id as author, w.namespace_id as scope, w.name
-    from wanted cross join entry e cross join branch o cross join author w
+    select e.id as slot, e.key, w.id as author, w.namespace_id as scope, w.name,
+        n.path <> '' and w.name not in (
+-- include: keys
+        ) as teaching
+    from wanted cross join entry e cross join branch o cross join author w cross join namespace n
     where e.id = wanted.id and o.id = e.branch_id and w.namespace_id = o.namespace_id and w.name = o.name
+        and n.id = o.namespace_id
 ), said as (
     select told.slot, m.* from told cross join line cross join memory m
     where m.branch_id = line.branch_id and m.kind = 'message' and m.key = told.key and m.until > line.up_to
@@ -920,7 +926,7 @@ with
     union all
     select told.slot, m.* from told cross join memory m
     where m.scope_id = told.scope and m.kind = 'message' and m.key = told.key and m.gone = 4611686018427387904
-        and m.author_id + 0 = told.author and m.author_id <> :author
+        and m.author_id + 0 = told.author and m.author_id <> :author and (m.origin is null or not told.teaching)
         and (cast(:anywhere as bigint) = 1 or told.scope = cast(:scope as bigint))
         and (cast(:before as bigint) is null or m.stamp <= cast(:before as bigint))
     union all
