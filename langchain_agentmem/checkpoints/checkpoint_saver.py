@@ -55,7 +55,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from functools import partial, wraps
-from typing import Any, Concatenate, NamedTuple, ParamSpec, Self, TypeAlias, TypeVar
+from typing import Any, Concatenate, NamedTuple, ParamSpec, Self, TypeAlias, TypeVar, Unpack
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
@@ -102,6 +102,7 @@ from langchain_agentmem.rewinding import thread_memory as memories
 from langchain_agentmem.rewinding.graph_runs import runs_of
 from langchain_agentmem.storage import Operation, Steps
 from langchain_agentmem.storage.database import Database, database_of
+from langchain_agentmem.storage.engine import Opening, OpeningOptions
 from langchain_agentmem.storage.part import Said
 from langchain_agentmem.threads import checkpoint_log, thread_lines
 from langchain_agentmem.threads.checkpoint_head import next_version, short
@@ -226,6 +227,7 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
         strict: bool = False,
         retention: Retention | None = None,
         record: Sequence[str] = (),
+        **options: Unpack[OpeningOptions],
     ) -> Self:
         """Open a database for this saver alone, as the stock savers do.
 
@@ -235,11 +237,12 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
             strict: See the class.
             retention: See the class.
             record: See the class. Default: nothing is recorded.
+            **options: How the database is opened, as with `AgentMemory`: schema, pool_size, timeout and so on.
 
         Returns:
             The saver, to be used with `with` or `async with`, or closed by hand.
         """
-        database = Database(conn_string)
+        database = Database(conn_string, opening=Opening(**options))
         try:
             saver = cls(database, serde=serde, strict=strict, retention=retention, record=record)
         except BaseException:

@@ -23,7 +23,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypedDict, TypeVar
 
 from langchain_agentmem.base import concurrency
 from langchain_agentmem.base.concurrency import ended
@@ -49,6 +49,18 @@ FORKED = (
 SCHEMA = "agentmem"
 POOL_SIZE = 10
 _SCHEMA = re.compile(r"(?!pg_)[a-z_][a-z0-9_]{0,62}")
+
+
+class OpeningOptions(TypedDict, total=False):
+    """The options of `Opening`, as parts of the memory pass them on."""
+
+    synchronous: str
+    busy_timeout: float
+    timeout: float
+    schema: str
+    pool_size: int
+    read_only: bool
+    migrate: bool
 
 
 class Opening(NamedTuple):

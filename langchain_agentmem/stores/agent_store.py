@@ -57,7 +57,7 @@ import contextlib
 import os
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from functools import partial, wraps
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack
 
 from langchain_core.embeddings import Embeddings
 from langgraph.store.base import (
@@ -79,6 +79,7 @@ from langchain_agentmem.search.embedding import embed_with, embedder_of
 from langchain_agentmem.search.memory_search import inquiry
 from langchain_agentmem.storage import Steps
 from langchain_agentmem.storage.database import Database, database_of
+from langchain_agentmem.storage.engine import Opening, OpeningOptions
 from langchain_agentmem.stores import item_rows
 from langchain_agentmem.stores.item_rows import PAGE, ttl_of
 from langchain_agentmem.stores.item_search import SharedItems
@@ -335,6 +336,7 @@ class AgentMemoryStore(Closing, ItemStore):
         *,
         index: IndexConfig | None = None,
         ttl: TTLConfig | None = None,
+        **options: Unpack[OpeningOptions],
     ) -> Self:
         """Open a database for this store alone, as the stock stores do.
 
@@ -342,11 +344,12 @@ class AgentMemoryStore(Closing, ItemStore):
             conn_string: A path, ":memory:" or "postgresql://…".
             index: See the class.
             ttl: See the class.
+            **options: How the database is opened, as with `AgentMemory`: schema, pool_size, timeout and so on.
 
         Returns:
             The store, to be used with `with` or `async with`, or closed by hand.
         """
-        database = Database(conn_string)
+        database = Database(conn_string, opening=Opening(**options))
         try:
             opened = cls(database, index=index, ttl=ttl)
         except BaseException:

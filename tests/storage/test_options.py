@@ -13,7 +13,7 @@ import psycopg_pool
 import pytest
 from langchain_core.messages import HumanMessage
 
-from langchain_agentmem import AgentMemory
+from langchain_agentmem import AgentMemory, AgentMemorySaver, AgentMemoryStore
 from langchain_agentmem.errors import DatabaseBusy, DatabaseReadOnly, InvalidInput, StorageError
 from langchain_agentmem.storage import engine
 from tests import everything
@@ -75,6 +75,20 @@ class TestSchema:
                     "select nspname from pg_namespace where nspname in ('one', 'two', 'agentmem')"
                 )
                 assert sorted(rows.fetchall()) == [("one",), ("two",)]
+
+    def test_parts_that_are_opened_alone_take_the_same_options(self, postgres):
+        with AgentMemory(postgres, schema="one") as memory:
+            memory.store.put(("a",), "k", {"n": 1})
+            chat_graph(memory.checkpointer).invoke({"messages": [HumanMessage("heron")]}, at("t"))
+        with AgentMemoryStore.from_conn_string(postgres, schema="one", read_only=True) as store:
+            assert store.get(("a",), "k").value == {"n": 1}
+            with pytest.raises(DatabaseReadOnly):
+                store.put(("a",), "k", {"n": 2})
+        with AgentMemorySaver.from_conn_string(postgres, schema="one", pool_size=1) as saver:
+            assert saver.get_tuple(at("t")) is not None
+        for part in (AgentMemoryStore, AgentMemorySaver):
+            with pytest.raises(TypeError, match="shema"):
+                part.from_conn_string(postgres, shema="one")
 
     def test_erasing_in_one_leaves_the_other(self, postgres):
         with AgentMemory(postgres, schema="one") as one, AgentMemory(postgres, schema="two") as two:
