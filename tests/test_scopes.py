@@ -14,7 +14,7 @@ from langgraph.graph import START, StateGraph, add_messages
 from langgraph.store.base import ListNamespacesOp, MatchCondition
 from langgraph.types import Command, interrupt
 
-from langchain_agentmem import AgentMemory, AuditTrail, InvalidInput
+from langchain_agentmem import AgentMemory, Attachment, AuditTrail, InvalidInput
 
 ADA = ("users", "ada")
 TEMPLATE = ("users", "{user_id}")
@@ -497,6 +497,24 @@ class TestWhatLangGraphHandsOut:
             if scoped:
                 with pytest.raises(InvalidInput, match="user_id"):
                     graph.get_state(run_of(str(task.state["configurable"]["thread_id"])))
+
+    def test_the_id_of_a_thread_is_a_text_like_any_other(self, templated):
+        def node(state, config):
+            name = config["configurable"]["thread_id"]
+            memory = templated.within(user_id="ada")
+            memory.store.put((name,), name, {"thread": name, "all": [name]})
+            memory.layers(config).core.set(name, name)
+            session = memory.session(config)
+            note, begun = Attachment(type="text", content=name, extra={"thread": name}), session.create_round(name)
+            session.add_post(begun.id, send_from="User", send_to="Planner", message=name, attachments=[note])
+            return {"messages": [HumanMessage(name, additional_kwargs={"thread": name})]}
+
+        config = run_of("t", user_id="ada")
+        for _ in range(2):
+            graph_of(templated, node).invoke({"messages": [HumanMessage("hello")]}, config)
+        assert templated.layers(config).core.get() == {"t": "t"}
+        assert templated.within(user_id="ada").store.get(("t",), "t").value == {"thread": "t", "all": ["t"]}
+        assert templated.verify().ok
 
     @pytest.mark.parametrize("thread", ["t", UUID(int=7), 7])
     def test_a_run_that_names_its_thread_alone_is_wholly_in_the_scope_of_that(self, url, thread):

@@ -248,12 +248,11 @@ def pairs(writes: Any) -> list[tuple[Any, Any]]:
 
 def config_of(thread_id: Any, path: str, ns: str, name: str, scopes: Scopes) -> RunnableConfig:
     """The config that names a checkpoint, and the namespace of its thread, with the keys that lead there."""
-    namespace = namespace_of(path)
-    if isinstance(thread_id, str):
-        thread_id = ThreadId(thread_id, namespace)
     configurable = {**scopes.keys_of(path), "thread_id": thread_id, "checkpoint_ns": ns, "checkpoint_id": name}
     if path:
-        configurable[CONFIG_KEY] = namespace
+        configurable[CONFIG_KEY] = namespace = namespace_of(path)
+        if isinstance(thread_id, str):
+            configurable["thread_id"] = ThreadId(thread_id, namespace)
     return {"configurable": configurable}
 
 

@@ -154,6 +154,8 @@ def json_copy(value: Any) -> Any:
         return {key: json_copy(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [json_copy(item) for item in value]
+    if isinstance(value, str):
+        return str(value)  # of whatever class, as JSON writes it
     if not is_plain(value):
         raise InvalidInput(
             f"Attachment: 'extra' must be JSON-able; {type(value).__name__} {safe_repr(value, 60)} is not."
