@@ -247,14 +247,18 @@ class TestFailing:
         lost.rows(lost.execute(engine._sql["all"], {}))
         lost.execute(_GIVE_RECEIPT, lost.receipt)
         lost.settle()
-        threading.Timer(0.3, lost.commit, kwargs={"wait": True}).start()
+        meanwhile = threading.Timer(0.3, lost.commit, kwargs={"wait": True})
+        meanwhile.start()
         assert engine._was_committed(lost)
+        meanwhile.join()
 
         lost.begin(write=True, lock=60, patience=60)
         lost.execute(_GIVE_RECEIPT, lost.receipt)
         lost.settle()
-        threading.Timer(0.3, lost.roll_back).start()
+        meanwhile = threading.Timer(0.3, lost.roll_back)
+        meanwhile.start()
         assert not engine._was_committed(lost)
+        meanwhile.join()
 
     def test_what_cannot_be_found_out_is_told(self, engine, monkeypatch):
         engine._timeout = 0.2

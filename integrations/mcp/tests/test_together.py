@@ -18,7 +18,7 @@ def agent_of(memory):
 
     def answer(state):
         said, who = state["messages"][-1].text, ("alice",)
-        found = [each for each in memory.search(said, namespace=who, limit=5) if said not in each.text]
+        found = memory.search(said, namespace=who, kinds=["record"], limit=5)  # not what was just said
         memory.store.put(who, "last", {"text": f"Noted: {said}"})
         memory.layers("main", who).core.set("last said", said)
         memory.facts("main", who).add_fact("user", "Ana", "lives in", "Lisbon")
