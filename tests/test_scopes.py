@@ -597,6 +597,18 @@ class TestWhatLangGraphHandsOut:
         built.compile(checkpointer=saver).invoke({"messages": []}, run_of("job"))
         built.compile(checkpointer=templated.checkpointer).invoke({"messages": []}, run_of("job", user_id="bob"))
 
+    def test_a_misspelt_key_is_refused_also_where_the_namespace_is_named(self, templated):
+        with pytest.raises(InvalidInput, match="agentmem_namspace"):
+            templated.search("x", namespace=ADA, config=run_of("t", user_id="ada", agentmem_namspace=ADA))
+
+    def test_an_id_of_another_graph_may_be_none_here(self, memory):
+        def node(state):
+            memory.conversation("side").add_user_message("quinces")
+
+        built = StateGraph(State).add_node(node).add_edge(START, "node").compile(checkpointer=InMemorySaver())
+        built.invoke({"messages": []}, run_of("long" * 200))
+        assert [each.text for each in memory.conversation("side").messages] == ["quinces"]
+
     @pytest.mark.parametrize("durability", ["sync", "async", "exit"])
     @pytest.mark.parametrize("resumed", [False, True])
     def test_a_subgraph_that_is_replayed_keeps_what_it_remembered(self, memory, durability, resumed):

@@ -243,7 +243,8 @@ class Bringing:
         namespace = self.database.scopes.resolve(self._named, config)
         kinds = self._others(path_of(namespace), layers)
         if kinds is None or kinds:
-            walls, outlook = reach_of(self.database, self._named, config)
+            run = None if isinstance(self.branch_or_config, LayeredMemory) else config  # its namespace is named
+            walls, outlook = reach_of(self.database, self._named, run)
             hits: list[Recollection] = yield Search(
                 inquiry(asked, self.database.now()),
                 walls._replace(kinds=all_parts().stored_as(kinds)),

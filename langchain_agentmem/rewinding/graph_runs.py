@@ -358,7 +358,7 @@ class Runs:
         control = getattr(configurable.get("__pregel_runtime"), "control", None)
         if control is None or configurable.get("thread_id") is None:
             return ()
-        name = id_of(configurable["thread_id"], "thread")
+        name = str(configurable["thread_id"])  # another graph's may be one that is none here
         with self.lock:
             run = self._runs.get((id(control), ThreadAt("", name)))
             if run is None:  # its saver looks within a namespace

@@ -176,7 +176,7 @@ def reach_of(
     try:
         thread = thread_point(database, given)
     except InvalidInput:
-        if not namespace:
+        if not namespace or config is not None:
             raise
         return walls, outside  # the run is another graph's, which names nobody here
     if thread.follows:

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from langchain_agentmem import AgentMemory
 from tests.distributed.clients import Process, Report, missing
-from tests.distributed.servers import Pair, pair, postgres
+from tests.distributed.servers import Pair, Postgres, pair, postgres
 
 CONNECTIONS = "400"
 COUNTED = ("said", "shared", "items", "turns", "awaited")
@@ -94,21 +94,19 @@ def failover(processes: int, seconds: float) -> Outcome:
 
 def crash(processes: int, seconds: float) -> Outcome:
     """The server is killed, and started again."""
-    with postgres(max_connections=CONNECTIONS) as server:
-
-        def again() -> None:
-            server.kill()
-            server.start()
-
-        return under_load(server.url(), again, processes=processes, seconds=seconds)
+    return _ended_by(Postgres.kill, processes, seconds)
 
 
 def restart(processes: int, seconds: float) -> Outcome:
     """The server is stopped as its operators do, and started again."""
+    return _ended_by(Postgres.stop, processes, seconds)
+
+
+def _ended_by(end: Callable[[Postgres], None], processes: int, seconds: float) -> Outcome:
     with postgres(max_connections=CONNECTIONS) as server:
 
         def again() -> None:
-            server.stop()
+            end(server)
             server.start()
 
         return under_load(server.url(), again, processes=processes, seconds=seconds)

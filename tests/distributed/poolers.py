@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psycopg
 
-from .servers import HOST, USER, Postgres, Server, folder, hand_over
+from .servers import HOST, USER, Postgres, Server, folder, hand_over, takes_clients
 
 
 class PgBouncer(Server):
@@ -109,11 +109,7 @@ class Pgpool(Server):
         return shutil.which("pgpool") or "pgpool", "-n", "-f", self._conf
 
     def answers(self) -> bool:
-        try:
-            psycopg.connect(self.url(), connect_timeout=2).close()
-        except psycopg.OperationalError:
-            return False
-        return True
+        return takes_clients(self.url())
 
 
 @contextlib.contextmanager

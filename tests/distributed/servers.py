@@ -58,6 +58,15 @@ def until(holds: Callable[[], bool], what: str, patience: float = PATIENCE) -> N
         time.sleep(0.05)
 
 
+def takes_clients(url: str) -> bool:
+    """Whether somebody can connect."""
+    try:
+        psycopg.connect(url, connect_timeout=2).close()
+    except psycopg.OperationalError:
+        return False
+    return True
+
+
 def _account() -> pwd.struct_passwd | None:
     """Who the servers run as where we are root, which they refuse to be."""
     if os.geteuid():
@@ -203,11 +212,7 @@ class Postgres(Server):
         return self._program("postgres"), "-D", self.data, "-p", str(self.port)
 
     def answers(self) -> bool:
-        try:
-            psycopg.connect(self.url(), connect_timeout=2).close()
-        except psycopg.OperationalError:
-            return False
-        return True
+        return takes_clients(self.url())
 
     def run_sql(self, sql: str, database: str = "postgres") -> list[tuple[object, ...]]:
         """Run a statement on a connection of its own, and give its rows."""
