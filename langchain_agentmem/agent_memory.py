@@ -116,6 +116,8 @@ class AgentMemory(Maintenance, Closing):
         read_only: Whether nothing may be written; the database may be a replica then. Default: no.
         migrate: Whether the tables are made, or brought up to date, on opening. Default: yes; if not, a role that may
             do so runs `agentmem migrate` first.
+        read_url: A replica of the PostgreSQL database, a URL or a pool, for searches, lists, reports and exports. It
+            shows what was written by this memory; where it cannot, the primary answers. Default: none.
         clock: Gives the time, for tests. Default: the system's.
         new_id: Makes ids for messages that have none, for tests. Default: UUIDs that begin with
             the time.
@@ -148,6 +150,7 @@ class AgentMemory(Maintenance, Closing):
         pool_size: int = 10,
         read_only: bool = False,
         migrate: bool = True,
+        read_url: str | ConnectionPool[Any] | None = None,
         clock: Clock = utc_now,
         new_id: NewId = new_uuid,
     ) -> None:
@@ -160,7 +163,7 @@ class AgentMemory(Maintenance, Closing):
             hooks=hooks,
             trace_content=trace_content,
             trace_checkpoints=trace_checkpoints,
-            opening=Opening(synchronous, busy_timeout, timeout, schema, pool_size, read_only, migrate),
+            opening=Opening(synchronous, busy_timeout, timeout, schema, pool_size, read_only, migrate, read_url),
             clock=clock,
             new_id=new_id,
             scopes=scopes_given(namespace, bare_threads=bare_threads, on_thread_delete=on_thread_delete),

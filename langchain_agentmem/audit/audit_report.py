@@ -995,7 +995,7 @@ def learning(low: str, high: str, *, timezone: tzinfo = UTC, topics: int = MOST_
         timezone: Of the hours and weekdays. Default: UTC.
         topics: Most topics.
     """
-    sizes: EntrySizes = yield Run("audit.count", partial(audit_store.sizes, low, high), shown=False)
+    sizes: EntrySizes = yield Run("audit.count", partial(audit_store.sizes, low, high), shown=False, replica=True)
     found = _Found(timezone, sizes.entries)
     yield from walk(low, high, [found])
     return found.insights(topics)
@@ -1240,7 +1240,7 @@ def examining(
         large: From how many bytes on an archive is suggested. Default 10,000,000.
     """
     now = clock().astimezone(UTC)
-    counted: _Counted = yield Run("audit.count", partial(_count_all, low, high, now), shown=False)
+    counted: _Counted = yield Run("audit.count", partial(_count_all, low, high, now), shown=False, replica=True)
     patterns = [(namespace_of(row["path"]), row["conversation"]) for row in counted.patterns]
     lengths, todos, judged = Lengths(patterns), OpenTodos(), JudgedConversation(rules, counted.sizes.entries)
     repeats, archivable, each_day = Repeats(now - RECENT), Archivable(now - ARCHIVE_AFTER), Days()

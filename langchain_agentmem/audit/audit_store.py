@@ -703,7 +703,8 @@ def walk(low: str, high: str, walkers: Sequence[Walker], *, page: int = WALK_PAG
     """
     after, count = 0, 0
     while True:
-        seen, after = yield Run("audit.walk", partial(_page, low, high, after, page), shown=False)
+        make = partial(_page, low, high, after, page)
+        seen, after = yield Run("audit.walk", make, shown=False, replica=True)
         if not seen:
             return count
         count += len(seen)

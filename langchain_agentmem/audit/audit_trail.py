@@ -351,7 +351,7 @@ class AuditTrail:
             include_junk=_flag(include_junk),
         )
         asked = self._where(n=n, conversation_id=conversation_id, kinds=kinds)
-        entries: list[AuditEntry] = yield Run("audit.last", make, inputs=asked, outputs=_show_list)
+        entries: list[AuditEntry] = yield Run("audit.last", make, inputs=asked, outputs=_show_list, replica=True)
         return entries
 
     last, alast = both(last_work)
@@ -408,7 +408,8 @@ class AuditTrail:
     def todos_work(self, status: str = OPEN) -> Work[list[AuditEntry]]:
         """The todos that are "open", or "done", the oldest first."""
         make = partial(audit_store.of_status, self._path(), _status(status))
-        todos: list[AuditEntry] = yield Run("audit.todos", make, inputs=self._where(status=status), outputs=_show_list)
+        asked = self._where(status=status)
+        todos: list[AuditEntry] = yield Run("audit.todos", make, inputs=asked, outputs=_show_list, replica=True)
         return todos
 
     todos, atodos = both(todos_work)
@@ -608,14 +609,16 @@ class AuditTrail:
     def _walk(self, make: _Pages, *, shown: bool = True) -> Iterator[AuditEntry]:
         after: int | None = 0
         while after is not None:
-            page = self._database.read("audit.entries", make(after), self._where(), _show_page, shown=shown)
+            page = self._database.read(
+                "audit.entries", make(after), self._where(), _show_page, shown=shown, replica=True
+            )
             yield from page.entries
             after = page.after
 
     async def _awalk(self, make: _Pages) -> AsyncIterator[AuditEntry]:
         after: int | None = 0
         while after is not None:
-            page = await self._database.aread("audit.entries", make(after), self._where(), _show_page)
+            page = await self._database.aread("audit.entries", make(after), self._where(), _show_page, replica=True)
             for entry in page.entries:
                 yield entry
             after = page.after

@@ -106,7 +106,7 @@ class Listing:
                 before=self._before, after=after, limit=most,
             )  # fmt: skip
             with readable(self._at or ThreadAt(self._low, ""), self._name):
-                found = self.database.engine.read(find)
+                found = self.database.engine.read(find, replica=True)
             if not found:
                 return
             after, many = found[-1], min(many * 4, MOST_KEYS)
@@ -134,7 +134,7 @@ class Listing:
             return found
 
         with readable(ThreadAt(page[0].path, page[0].thread), page[0].name), self.step(self._asked) as step:
-            found = self.database.engine.read(steps)
+            found = self.database.engine.read(steps, replica=True)
             step.finish(lambda: {"count": len(found), "checkpoint_ids": [saved.name for _, saved in found]})
         return [
             self.coding.tuple(
@@ -212,6 +212,7 @@ def history_work(
         look,
         inputs=lambda: {"thread_id": at.name} | ({} if limit is None else {"limit": limit}),
         outputs=lambda found: {"count": len(found[0]), "total": found[1]},
+        replica=True,
     )
     return CheckpointHistory(checkpoints=tuple(_summary(row, at, serde) for row in rows), total=total)
 

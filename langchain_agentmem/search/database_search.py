@@ -41,19 +41,19 @@ class Search(NamedTuple):
     def find(self, database: Database) -> list[Recollection]:
         """What answers the query best, the best first."""
         for part in self._unsettled():
-            if database.engine.read(part.unsettled):
+            if database.engine.read(part.unsettled, replica=True):
                 _settle(database, part)
         dense = self._near(database)
-        return database.engine.read(lambda: self._found(dense))
+        return database.engine.read(lambda: self._found(dense), replica=True)
 
     async def afind(self, database: Database) -> list[Recollection]:
         """`find`, awaited."""
         for part in self._unsettled():
-            if await database.engine.aread(part.unsettled):
+            if await database.engine.aread(part.unsettled, replica=True):
                 await database.engine.in_thread(_settle, database, part, write=True)
         embedder = database.attachment(Embedder) if self.limit else None
         dense = None if embedder is None else await embedder.in_thread(self._near, database)
-        return await database.engine.aread(lambda: self._found(dense))
+        return await database.engine.aread(lambda: self._found(dense), replica=True)
 
     def answer(self, database: Database) -> list[Recollection]:
         """`find`, as a step."""

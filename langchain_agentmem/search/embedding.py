@@ -154,9 +154,9 @@ class Embedder:
         """
         if not asked.question.text.strip():
             return None
-        names = self._engine.read(lambda: named(asked, walls))
+        names = self._engine.read(lambda: named(asked, walls), replica=True)
         text = as_spoken(asked.question.text, names) if len(names) == 1 else asked.question.text
-        if self._engine.read(lambda: vectors.waiting(1)):
+        if self._engine.read(lambda: vectors.waiting(1), replica=True):
             self._worker.hurry(KIND, PATIENCE)
         try:
             vector = self._asking.ask("embed_query", text)

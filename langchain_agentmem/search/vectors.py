@@ -311,8 +311,10 @@ class VectorCache:
         with self._changing:
             block = self._blocks.get(key)
         found = _Found(look)
-        stale = (
-            block is None or block.removed != state["removed"] or state["newest"] > block.newest + _most_newer(block)
+        stale = (  # a replica may show less than what was read
+            block is None
+            or block.removed != state["removed"]
+            or not block.newest <= state["newest"] <= block.newest + _most_newer(block)
         )
         if self._measures is not None:
             self._measures.cache(CACHE, not stale, stale)

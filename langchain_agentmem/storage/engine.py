@@ -20,7 +20,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import cache
+from functools import cache, partial
 from importlib import resources
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, TypedDict, TypeVar
@@ -61,6 +61,7 @@ class OpeningOptions(TypedDict, total=False):
     pool_size: int
     read_only: bool
     migrate: bool
+    read_url: Any
 
 
 class Opening(NamedTuple):
@@ -75,6 +76,8 @@ class Opening(NamedTuple):
         pool_size: Most connections to PostgreSQL at once.
         read_only: Whether nothing is written.
         migrate: Whether a database of an older version is brought up to date; if not, it is refused.
+        read_url: A replica of the PostgreSQL database for searches, lists and reports; or a psycopg pool that leads
+            there. It shows what was written here.
     """
 
     synchronous: str = "NORMAL"
@@ -84,6 +87,7 @@ class Opening(NamedTuple):
     pool_size: int = POOL_SIZE
     read_only: bool = False
     migrate: bool = True
+    read_url: Any = None
 
     def checked(self) -> Opening:
         """The same.
@@ -169,6 +173,10 @@ class Engine(ABC):
     def _run(self, make: Operation[T], *, write: bool) -> T:
         """Run an operation in one transaction, in this thread."""
 
+    def _run_on_replica(self, make: Operation[T]) -> T:
+        """Run an operation that reads, in this thread, on a replica if there is one."""
+        return self._run(make, write=False)
+
     @abstractmethod
     def _run_at_once(self, make: Operation[T]) -> T:
         """Run an operation that writes in one transaction, in this thread, waiting for nobody."""
@@ -210,11 +218,13 @@ class Engine(ABC):
     def backup(self, path: Path) -> bool:
         """Write a consistent copy to `path`; False where the engine has no file format of its own."""
 
-    def read(self, make: Operation[T]) -> T:
+    def read(self, make: Operation[T], *, replica: bool = False) -> T:
         """Run an operation that only reads, on one snapshot.
 
         Args:
             make: Makes the operation.
+            replica: Whether a replica may answer, if there is one. It shows what was written by this engine, and what
+                others wrote a little later.
 
         Returns:
             What the operation returns.
@@ -225,7 +235,7 @@ class Engine(ABC):
         """
         self._enter()
         try:
-            return self._run(make, write=False)
+            return self._run_on_replica(make) if replica else self._run(make, write=False)
         finally:
             self._leave()
 
@@ -290,9 +300,9 @@ class Engine(ABC):
         finally:
             self._leave()
 
-    async def aread(self, make: Operation[T]) -> T:
+    async def aread(self, make: Operation[T], *, replica: bool = False) -> T:
         """`read`, awaited."""
-        value: T = await self.in_thread(self.read, make, write=False)
+        value: T = await self.in_thread(partial(self.read, make, replica=replica), write=False)
         return value
 
     async def awrite(self, make: Operation[T]) -> T:

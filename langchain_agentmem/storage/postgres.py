@@ -43,6 +43,7 @@ from langchain_agentmem.storage.steps import Operation, Rows, Statement, drive
 try:
     import psycopg
     from psycopg import errors as pg
+    from psycopg.abc import PQGen
     from psycopg.rows import DictRow, dict_row
 
     from langchain_agentmem.storage.postgres_session import (
@@ -67,12 +68,16 @@ RETRIES_OF_CONSTRAINTS = 25  # a namespace may be taken away by others again and
 _ADVISORY_LOCK = 0x41474D45
 _AT_ONCE = 1.0
 """Seconds that the server may take for what is not to wait for anybody."""
+_LOOK = 2
+"""Seconds to look whether a server that is long at something answers others."""
 _CHANGED = ("autocommit", "row_factory", "prepare_threshold", "isolation_level", "read_only")
 """What is set otherwise on a connection that is lent for a while."""
 _KEPT = 24 * 3600 * 1_000_000
 """Microseconds that a session may leave its receipt alone."""
 _PAUSES = 0.05, 1.0
 """Seconds between two attempts to reach the server: the first, and most."""
+
+_WAITS_FOR_A_LOCK = "select from pg_stat_activity where pid = %s and wait_event_type = 'Lock'"
 
 _OLDER_LASTS = """
     select pg_snapshot_xmin(pg_current_snapshot()) <= %(id)s::xid8
@@ -110,26 +115,28 @@ _ERRORS: tuple[tuple[type[Exception], type[StorageError]], ...] = (
     (pg.LockNotAvailable, DatabaseBusy),
     (pg.QueryCanceled, DatabaseTimeout),
     (NoAnswerError, DatabaseTimeout),
+    (pg.ConnectionTimeout, DatabaseTimeout),
     (pg.DataCorrupted, DatabaseUnreadable),
     (pg.IndexCorrupted, DatabaseUnreadable),
 )
 
 
 @cache
-def _prepared(sql: str) -> Prepared:
+def prepared(sql: str) -> Prepared:
+    """A query with named parameters, as PostgreSQL takes it."""
     text, names = for_libpq(sql)
     return Prepared(text.encode(), names, returns_rows(sql), writes(sql))
 
 
-_GIVE_RECEIPT = _prepared(
+_GIVE_RECEIPT = prepared(
     "insert into receipt (session, transactions, at) values (:session, :transactions, :at) "
     "on conflict (session) do update set transactions = excluded.transactions, at = excluded.at"
 )
-_RECEIPT_OF = _prepared(  # as soon as what the session is at is carried out or given up
+_RECEIPT_OF = prepared(  # as soon as what the session is at is carried out or given up
     "insert into receipt (session, transactions, at) values (:session, 0, 0) "
     "on conflict (session) do update set at = receipt.at returning transactions"
 )
-_FORGET_RECEIPTS = _prepared("delete from receipt where at < :before")
+_FORGET_RECEIPTS = prepared("delete from receipt where at < :before")
 
 
 class _Patience:
@@ -178,11 +185,11 @@ class PostgresEngine(Engine):
         self._given = None if isinstance(url, str) else url
         self._url = url if self._given is None else str(self._given.conninfo)
         self.path = address_of(self._url)
-        self._sql = {name: _prepared(sql) for name, sql in load(self.dialect).items()}
+        self._sql = {name: prepared(sql) for name, sql in load(self.dialect).items()}
         self._busy_timeout = opening.busy_timeout
         self._timeout = opening.timeout
         self._pooled = False
-        self._several = "," in str(psycopg.conninfo.conninfo_to_dict(self._url).get("host", ""))
+        self._hosts = 1 + str(psycopg.conninfo.conninfo_to_dict(self._url).get("host", "")).count(",")
         self._wrote = False
         self._renew()
         with self._in_use(), self._translated():
@@ -199,7 +206,7 @@ class PostgresEngine(Engine):
             lost, races = _Patience(self._timeout), 0
             while True:
                 try:
-                    return self._transaction(make, write=write)
+                    return self._transaction(self._pool.take(), make, write=write)
                 except _RETRIED as error:
                     races += 1
                     if races >= (RETRIES_OF_CONSTRAINTS if isinstance(error, psycopg.IntegrityError) else RETRIES):
@@ -211,8 +218,8 @@ class PostgresEngine(Engine):
                     self._pooled = True
                     self._pool.close()
                     self._renew()
-                except _UnreachableError:
-                    if not lost.wait():
+                except _UnreachableError as error:
+                    if isinstance(error.__cause__, pg.ConnectionTimeout) or not lost.wait():  # either is long enough
                         raise
 
     def _run_at_once(self, make: Operation[T]) -> T:
@@ -236,8 +243,7 @@ class PostgresEngine(Engine):
         """Whether any operation that may write was committed since the engine was opened."""
         return self._wrote
 
-    def _transaction(self, make: Operation[T], *, write: bool) -> T:
-        session = self._pool.take()
+    def _transaction(self, session: Session, make: Operation[T], *, write: bool) -> T:
         decided = wrote = False
         try:
             session.begin(write=write, lock=self._busy_timeout, patience=self._timeout)
@@ -252,7 +258,7 @@ class PostgresEngine(Engine):
             session.commit(wait=write)
         except BaseException as error:
             again = self._undone(session, error)
-            elsewhere = self._several and isinstance(error, pg.ReadOnlySqlTransaction)
+            elsewhere = self._hosts > 1 and isinstance(error, pg.ReadOnlySqlTransaction)
             if (again and not elsewhere) or not isinstance(error, psycopg.OperationalError | pg.ReadOnlySqlTransaction):
                 raise
             if not (decided and wrote and self._was_committed(session)):
@@ -321,17 +327,51 @@ class PostgresEngine(Engine):
         """A connection that commits every statement."""
         if self._given is None:
             with self._connected(psycopg.Connection[DictRow], row_factory=dict_row) as connection:
+                self._watch(connection)
                 yield connection
             return
         with self._given.connection(self._busy_timeout) as lent:
             before = {name: getattr(lent, name) for name in _CHANGED}
             try:
                 lent.autocommit, lent.row_factory, lent.prepare_threshold = True, dict_row, None
+                self._watch(lent)
                 yield lent
             finally:
+                vars(lent).pop("wait", None)
                 for name, value in before.items():
                     if not lent.closed:
                         setattr(lent, name, value)
+
+    def _watch(self, connection: psycopg.Connection[Any]) -> None:
+        """Have a connection wait as long as its statements take, but for no lock, and for no server that is silent."""
+
+        def wait(answer: PQGen[Any], *given: Any, **options: Any) -> Any:
+            return type(connection).wait(connection, self._watched(connection, answer), *given, **options)
+
+        vars(connection)["wait"] = wait
+
+    def _watched(self, connection: psycopg.Connection[Any], answer: PQGen[Any]) -> PQGen[Any]:
+        looked = time.monotonic()
+        try:
+            wanted = next(answer)
+            while True:
+                ready = yield wanted
+                if not ready and time.monotonic() - looked > self._timeout:
+                    self._look_at(connection)
+                    looked = time.monotonic()
+                wanted = answer.send(ready)
+        except StopIteration as done:
+            return done.value
+
+    def _look_at(self, connection: psycopg.Connection[Any]) -> None:
+        try:
+            with self._connected(psycopg.Connection[Any], connect_timeout=_LOOK) as other:
+                waits = other.execute(_WAITS_FOR_A_LOCK, [connection.info.backend_pid]).fetchall()
+        except pg.ConnectionTimeout as error:
+            raise NoAnswerError("the server does not answer") from error
+        if waits:
+            connection.cancel_safe(timeout=_LOOK)
+            raise pg.LockNotAvailable("others hold a lock")
 
     def _session(self) -> Session:
         """A new session.
@@ -361,11 +401,12 @@ class PostgresEngine(Engine):
 
     def _connected(self, kind: type[C], **options: Any) -> C:
         given: dict[str, Any] = psycopg.conninfo.conninfo_to_dict(self._url)
-        if self._several and not self.opening.read_only:  # after a failover, another one is written
+        if self._hosts > 1 and not self.opening.read_only:  # after a failover, another one is written
             given.setdefault("target_session_attrs", "read-write")
-        given.setdefault("connect_timeout", max(2, round(self._timeout)))
+        given.setdefault("connect_timeout", max(2, round(self._timeout / self._hosts)))
         # A statement that the driver prepares would stay with the server, which a pooler gives to others.
-        return kind.connect(**given, autocommit=True, client_encoding="utf8", prepare_threshold=None, **options)
+        fixed = {"autocommit": True, "client_encoding": "utf8", "prepare_threshold": None}
+        return kind.connect(**(given | fixed | options))
 
     def _open(self) -> None:
         """Check that the schema is ours, and bring it up to date; wait for a server that is about to begin."""
@@ -388,7 +429,7 @@ class PostgresEngine(Engine):
         session = self._pool.take()
         try:
             session.begin(write=False, lock=self._busy_timeout, patience=self._timeout)
-            pending = self._pending(self._applied(lambda sql: session.rows(session.execute(_prepared(sql), {}))))
+            pending = self._pending(self._applied(lambda sql: session.rows(session.execute(prepared(sql), {}))))
             encoding = session.connection.info.parameter_status("server_encoding")
             if encoding != "UTF8":
                 raise StorageError(  # noqa: TRY301 - as what the schema is refused for
@@ -404,6 +445,8 @@ class PostgresEngine(Engine):
         return pending
 
     def _migrate(self, connection: psycopg.Connection[DictRow]) -> None:
+        lock = f"{max(1, round(self._busy_timeout * 1000))}ms"
+        connection.execute("select set_config('lock_timeout', %s, true)", (lock,))
         connection.execute("select pg_advisory_xact_lock(%s)", (_ADVISORY_LOCK,))
         # Another process may have been quicker: look again, now that nobody else migrates.
         pending = self._pending(self._applied(lambda sql: connection.execute(sql).fetchall()))
@@ -452,7 +495,7 @@ class PostgresEngine(Engine):
                 for table in self._tables(connection):
                     name = psycopg.sql.Identifier(self.schema, table)
                     connection.execute(psycopg.sql.SQL("select count(*) from {}").format(name))
-        except MemoryClosed:
+        except (MemoryClosed, DatabaseTimeout):
             raise
         except AgentMemoryError as error:
             return [str(error)]
@@ -563,7 +606,7 @@ def translated(path: str) -> Iterator[None]:
                 "written as one. Set its pool_mode to transaction or session."
             ) from error
         for kind, ours in _ERRORS:
-            if isinstance(error, kind):
+            if isinstance(error, kind) or isinstance(error.__cause__, kind):
                 raise ours(f"{ours()} ({safe_repr(path)}: {_said(error)})") from error
         raise StorageError(f"The database {safe_repr(path)} failed: {_said(error)}.") from error
 

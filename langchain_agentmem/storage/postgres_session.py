@@ -297,7 +297,7 @@ class Session:
         """
         if stop and not self.broken:
             with contextlib.suppress(psycopg.Error):
-                self._connection.cancel()
+                self._connection.cancel_safe(timeout=_GRACE)
         self._connection.close()
 
     # -- the pipe ----------------------------------------------------------------------------------------------

@@ -226,7 +226,10 @@ class ItemStore(BaseStore):
             if batch.writes:
                 found = yield Do(partial(engine.write, write), partial(engine.awrite, write))
             else:
-                found = yield Do(partial(engine.read, read), partial(engine.aread, read))
+                replica = batch.finds
+                found = yield Do(
+                    partial(engine.read, read, replica=replica), partial(engine.aread, read, replica=replica)
+                )
             return found
 
         run_type: RunType = "retriever" if batch.verb == SEARCH else "chain"

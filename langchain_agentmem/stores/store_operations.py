@@ -199,6 +199,11 @@ class Batch:
         return bool(self._changes)
 
     @property
+    def finds(self) -> bool:
+        """Whether it only searches, and lists namespaces."""
+        return not self.writes and not any(isinstance(op, GetOp) for op in self._ops)
+
+    @property
     def verb(self) -> str:
         """What a trace calls it."""
         verbs = set(map(verb_of, self._ops))

@@ -15,7 +15,7 @@ from langchain_agentmem.base.namespaces import id_of, path_of, range_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations import message_log
 from langchain_agentmem.conversations.message_log import Address
-from langchain_agentmem.errors import AgentMemoryError, InvalidInput, MemoryClosed
+from langchain_agentmem.errors import AgentMemoryError, DatabaseTimeout, InvalidInput, MemoryClosed
 from langchain_agentmem.rewinding import memory_rows, thread_memory
 from langchain_agentmem.storage import Engine, Operation, Steps, database, jobs, queries, query
 from langchain_agentmem.storage.part import Erasure, all_parts
@@ -94,6 +94,7 @@ def verify(engine: Engine, checking: Callable[[str], object] | None = None) -> V
 
     Raises:
         MemoryClosed: It was closed.
+        DatabaseTimeout: The server does not answer.
     """
     problems: list[str] = []
     checked: dict[str, int] = {}
@@ -117,7 +118,7 @@ def _found(name: str, look: Callable[[], list[str]]) -> list[str]:
     """What a check finds, or that it cannot go on: there is no end of what damage can lead to."""
     try:
         return look()
-    except MemoryClosed:
+    except (MemoryClosed, DatabaseTimeout):
         raise
     except AgentMemoryError as error:
         return [f"the check of the {name} cannot go on: {error}"]

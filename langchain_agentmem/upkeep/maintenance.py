@@ -88,7 +88,11 @@ class Maintenance:
         asked = {"namespace": namespace, "limit": limit, "offset": offset}
         make = partial(message_log.conversations, self.database.scopes.resolve(namespace, bare=True), limit, offset)
         done: list[ListedConversation] = yield Run(
-            "conversation.list", make, inputs=partial(given_only, asked), outputs=message_log.conversations_shown
+            "conversation.list",
+            make,
+            inputs=partial(given_only, asked),
+            outputs=message_log.conversations_shown,
+            replica=True,
         )
         return done
 
@@ -117,7 +121,8 @@ class Maintenance:
         where = self.database.scopes.resolve(namespace, bare=True)
         asked: dict[str, Any] = {"namespace": where, "thread_id": thread_id, "limit": limit}
         make = partial(database_report.list_threads, **asked)
-        done: ThreadList = yield Run("care.threads", make, inputs=partial(given_only, asked), outputs=_threads_shown)
+        shown = partial(given_only, asked)
+        done: ThreadList = yield Run("care.threads", make, inputs=shown, outputs=_threads_shown, replica=True)
         return done
 
     threads, athreads = both(threads_work)
@@ -136,7 +141,7 @@ class Maintenance:
         """
         where = self.database.scopes.resolve(namespace, bare=True)
         make = partial(database_report.list_branches, where)
-        done: list[BranchSummary] = yield Run("care.branches", make, inputs=lambda: {"namespace": where})
+        done: list[BranchSummary] = yield Run("care.branches", make, inputs=lambda: {"namespace": where}, replica=True)
         return done
 
     branches, abranches = both(branches_work)
@@ -161,9 +166,12 @@ class Maintenance:
         """
         engine, measures, within = self.database.engine, self.database.measures, self._below(None)
         if within or self.database.scopes.within is not None:
-            inside: Stats = yield Run("care.stats", partial(database_report.counting_within, within), outputs=dict)
+            look = partial(database_report.counting_within, within)
+            inside: Stats = yield Run("care.stats", look, outputs=dict, replica=True)
             return inside
-        counted: database_report.StatsRead = yield Run("care.stats", database_report.counting, outputs=_counts)
+        counted: database_report.StatsRead = yield Run(
+            "care.stats", database_report.counting, outputs=_counts, replica=True
+        )
         sizes = yield Do(engine.sizes, partial(engine.in_thread, engine.sizes, write=False))
         return database_report.told(counted, sizes, measures.so_far())
 
@@ -292,7 +300,9 @@ class Maintenance:
             StorageError: Something is damaged; `verify` tells more. No file was written.
         """
         make = partial(export.export, path, self._below(None))
-        done: TransferReport = yield Run("care.export", make, inputs=lambda: {"path": path}, outputs=asdict)
+        done: TransferReport = yield Run(
+            "care.export", make, inputs=lambda: {"path": path}, outputs=asdict, replica=True
+        )
         return done
 
     export, aexport = both(export_work)

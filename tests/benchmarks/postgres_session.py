@@ -22,7 +22,7 @@ from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.base import empty_checkpoint
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.storage.postgres import _prepared
+from langchain_agentmem.storage.postgres import prepared
 from langchain_agentmem.storage.postgres_session import Connection, Session
 
 WROTE = 8
@@ -35,7 +35,7 @@ def ours(url: str, *, direct: bool) -> Callable[[], object]:
     session = Session(Connection.connect(url, autocommit=True), "public")
     if direct:
         session.get_acquainted(60)
-    insert, select = _prepared(INSERT.format(":id", ":said")), _prepared(SELECT.format(":id"))
+    insert, select = prepared(INSERT.format(":id", ":said")), prepared(SELECT.format(":id"))
     rounds = count()
 
     def transaction() -> None:

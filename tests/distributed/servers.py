@@ -237,6 +237,27 @@ class Postgres(Server):
         run(self._program("pg_ctl"), "promote", "-w", "-D", self.data)
 
     @contextlib.contextmanager
+    def frozen_on_demand(self) -> Iterator[Callable[[], None]]:
+        """Give what lets all of it stand still, until the block ends."""
+        with contextlib.ExitStack() as stack:
+
+            def freeze() -> None:
+                assert self._process is not None
+                ours = self._process.pid
+                children = Path(f"/proc/{ours}/task/{ours}/children").read_text(encoding="utf-8").split()
+                for pid in (ours, *map(int, children)):
+                    stack.enter_context(self.held(pid))
+
+            yield freeze
+
+    @contextlib.contextmanager
+    def frozen(self) -> Iterator[None]:
+        """Let all of it stand still, as long as the block lasts."""
+        with self.frozen_on_demand() as freeze:
+            freeze()
+            yield
+
+    @contextlib.contextmanager
     def held(self, pid: int) -> Iterator[None]:
         """Let one process of the server stand still, as long as the block lasts."""
         os.kill(pid, signal.SIGSTOP)

@@ -12,7 +12,7 @@ from langgraph.checkpoint.base import empty_checkpoint
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.errors import DatabaseBusy, DatabaseTimeout, InvalidInput, StorageError
 from langchain_agentmem.storage import query
-from langchain_agentmem.storage.postgres import _GIVE_RECEIPT, PostgresEngine, _prepared
+from langchain_agentmem.storage.postgres import _GIVE_RECEIPT, PostgresEngine, prepared
 from langchain_agentmem.storage.postgres_session import Connection, Pool, Session
 from langchain_agentmem.storage.queries import for_libpq, load, returns_rows
 from langchain_agentmem.storage.steps import Statement
@@ -32,7 +32,7 @@ def engine(new_database):
         "echo": "select cast(:a as bigint) as a, cast(:b as text) as b, cast(:c as bytea) as c,"
         " cast(:d as float8) as d, cast(:e as boolean) as e",
     }
-    engine._sql = dict(engine._sql) | {name: _prepared(sql) for name, sql in extra.items()}
+    engine._sql = dict(engine._sql) | {name: prepared(sql) for name, sql in extra.items()}
     with psycopg.connect(engine._url, autocommit=True) as connection:
         connection.execute("create table agentmem.blob_test (n bigint primary key)")
     yield engine
@@ -316,7 +316,7 @@ class TestWaiting:
 
     def test_a_statement_that_takes_too_long_is_not_told_as_a_lock(self, engine):
         engine._timeout = 0.2
-        engine._sql = engine._sql | {"slow": _prepared("select pg_sleep(60)")}
+        engine._sql = engine._sql | {"slow": prepared("select pg_sleep(60)")}
 
         def slow():
             yield Statement("slow", {})
