@@ -71,6 +71,11 @@ class TestTransactionMode:
             reports = run_clients(pooler.url(database))
         assert_all_is_kept(server.url(database), reports)
 
+    def test_nor_do_they_where_it_forgets_a_session_after_each_transaction(self, server, database):
+        forgetting = {"server_reset_query": "discard all", "server_reset_query_always": "1"}
+        with pgbouncer(server, default_pool_size=POOL, **forgetting) as pooler:
+            assert_all_is_kept(server.url(database), run_clients(pooler.url(database)))
+
     def test_others_find_nothing_left_while_it_is_open_and_when_it_is_closed(self, pooler, database):
         with Process(pooler.url(database), "one") as memory:
             memory.use()
