@@ -2,7 +2,8 @@
 
     python -m tests.distributed.through_pgbouncer [--pool-mode transaction] [--pool-size 50] [arguments of pytest]
 
-Without arguments for pytest all tests run but those that are named after SQLite.
+Without arguments for pytest all tests run but those that are named after SQLite. PgBouncer replaces its connections to
+the server every two seconds.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ def main() -> int:
     with postgres(carried=True, max_connections="1000", **FORGETFUL) as server, pgbouncer(server, **pool) as pooler:
         names = {"AGENTMEM_TEST_POSTGRES": server.url(), "AGENTMEM_TEST_POOLER": f"{HOST}:{pooler.port}"}
         command = [sys.executable, "-m", "pytest", *(arguments or ALL)]
-        return subprocess.run(command, env=os.environ | names, cwd=ROOT, check=False).returncode
+        with pooler.reconnecting():
+            return subprocess.run(command, env=os.environ | names, cwd=ROOT, check=False).returncode
 
 
 if __name__ == "__main__":

@@ -301,6 +301,7 @@ def backend(engine):
 class TestWaiting:
     """Nothing is waited for without end."""
 
+    @pytest.mark.direct
     @pytest.mark.parametrize("write", [True, False])
     def test_a_server_that_stops_answering(self, engine, write):
         engine.write(adding(1))
@@ -333,6 +334,7 @@ class TestWaiting:
             with pytest.raises(DatabaseBusy):
                 engine.write(adding(1))
 
+    @pytest.mark.direct
     @pytest.mark.parametrize("error", [None, "57P03", "53300"])
     def test_a_server_that_takes_nobody_for_a_while(self, engine, monkeypatch, error):
         engine.write(adding(1))
@@ -350,6 +352,7 @@ class TestWaiting:
         assert numbers(engine) == [1, 2]
         assert len(tries) == 4
 
+    @pytest.mark.direct
     def test_one_that_stays_away_is_told(self, engine, monkeypatch):
         engine.write(adding(1))
         kill_all(engine)
@@ -358,6 +361,7 @@ class TestWaiting:
         with pytest.raises(StorageError, match="refused"):
             engine.write(adding(2))
 
+    @pytest.mark.direct
     def test_a_wrong_password_is_told_at_once(self, engine, monkeypatch):
         engine.write(adding(1))
         kill_all(engine)
@@ -373,6 +377,17 @@ class TestWaiting:
         assert len(tries) == 1
 
 
+class Told:
+    """Listens to what libpq is told."""
+
+    def __init__(self, libpq):
+        self.libpq, self.calls = libpq, []
+
+    def __getattr__(self, name):
+        self.calls.append(name)
+        return getattr(self.libpq, name)
+
+
 class TestPoolers:
     """A pooler gives each transaction a server that others have used."""
 
@@ -386,8 +401,8 @@ class TestPoolers:
         engine.write(adding(1, 2))
         assert numbers(engine) == [1, 2]
         session = engine._pool.take()
-        connection, libpq = session._connection, session._libpq
-        libpq.exit_pipeline_mode()
+        session.leave()
+        connection = session.connection
         settings = ["search_path", "lock_timeout", "statement_timeout", "jit"]
         now = [connection.execute(f"show {name}").fetchone()[0] for name in settings]
         with psycopg.connect(engine._url) as fresh:
@@ -398,9 +413,30 @@ class TestPoolers:
         engine.write(adding(1))
         assert numbers(engine) == [1]
         session = engine._pool.take()
-        assert not session._sent
-        assert session._libpq.transaction_status == psycopg.pq.TransactionStatus.IDLE
+        session.begin(write=False, lock=60, patience=60)
+        assert session._sent[0] is session._begun
 
+    def test_nobody_waits_for_the_end_of_one_that_only_read(self, engine, monkeypatch):
+        trips = Trips(monkeypatch)
+        assert numbers(engine) == []
+        assert trips.count == 1
+
+    def test_a_statement_that_follows_itself_is_not_parsed_again(self, engine, monkeypatch):
+        engine.write(adding(0))
+        session = engine._pool.take()
+        engine._pool.give_back(session)
+        monkeypatch.setattr(session, "_libpq", told := Told(session._libpq))
+
+        def steps():
+            yield Statement("add", [{"n": 1}, {"n": 2}, {"n": 3}])
+            yield Statement("all", {})
+            yield from adding(4, 5)()
+
+        engine.write(steps)
+        assert told.calls.count("send_query_prepared") == 3
+        assert numbers(engine) == [0, 1, 2, 3, 4, 5]
+
+    @pytest.mark.direct
     def test_a_pooler_that_passes_for_the_server_is_found_out(self, engine):
         engine._pooled = False
         engine._renew()
