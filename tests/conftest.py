@@ -142,8 +142,8 @@ def _quick_in_memory() -> Iterator[None]:
 def new_database(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str], str]:
     """Makes an empty database of a kind, "sqlite" or "postgres", and gives its path or URL.
 
-    It is migrated already, as a first opening leaves it; for tests that are marked as `bare`, it was never opened. Those
-    marked as `direct` are led to the server itself, also where the others run through a pooler.
+    It is migrated already, as a first opening leaves it; for tests that are marked as `bare`, it was never opened.
+    Those marked as `direct` are led to the server itself, also where the others run through a pooler.
     """
     numbers = itertools.count()
     bare = request.node.get_closest_marker("bare") is not None
