@@ -3,7 +3,7 @@
     python -m tests.distributed.through_pgbouncer [--pool-mode transaction] [--pool-size 50] [arguments of pytest]
 
 Without arguments for pytest all tests run that ask for a database of PostgreSQL. PgBouncer replaces its connections to
-the server every two seconds.
+the server every few seconds.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def main() -> int:
     with postgres(carried=True, max_connections="1000", **FORGETFUL) as server, pgbouncer(server, **pool) as pooler:
         names = {"AGENTMEM_TEST_POSTGRES": server.url(), "AGENTMEM_TEST_POOLER": f"{HOST}:{pooler.port}"}
         command = [sys.executable, "-m", "pytest", "-p", __spec__.name, *(arguments or ALL)]
-        with pooler.reconnecting():
+        with pooler.reconnecting(5.0):
             return subprocess.run(command, env=os.environ | names, cwd=ROOT, check=False).returncode
 
 

@@ -332,6 +332,7 @@ class TestNobodyIsWaitedFor:
             memory.search("hello")
             assert all(session._patience > 60 for session, _ in engine._pool._idle)
 
+    @pytest.mark.direct  # a pooler refuses the option that makes it one
     def test_a_read_only_database_has_statistics_too(self, new_database):
         path = new_database("sqlite")
         use(path)
