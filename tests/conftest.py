@@ -143,18 +143,16 @@ def new_database(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[st
     """Makes an empty database of a kind, "sqlite" or "postgres", and gives its path or URL.
 
     It is migrated already, as a first opening leaves it; for tests that are marked as `bare`, it was never opened.
-    Those marked as `direct` are led to the server itself, also where the others run through a pooler.
     """
     numbers = itertools.count()
     bare = request.node.get_closest_marker("bare") is not None
-    place = direct if request.node.get_closest_marker("direct") else str
     keeping = "memory" in request.fixturenames
 
     def make(kind: str) -> str:
         number = next(numbers)
         if kind == "postgres":
             databases: PostgresDatabases = request.getfixturevalue("postgres_databases")
-            return place(databases.bare(number) if bare else databases.migrated(number, keeping=keeping))
+            return databases.bare(number) if bare else databases.migrated(number, keeping=keeping)
         path = tmp_path / f"memory{number}.db"
         if not bare:
             request.getfixturevalue("sqlite_databases").migrated(path)

@@ -18,6 +18,7 @@ from langchain_agentmem.errors import DatabaseBusy, DatabaseReadOnly, InvalidInp
 from langchain_agentmem.storage import engine
 from tests import everything
 from tests.checkpoints.graphs import at, chat_graph
+from tests.emptying import direct
 from tests.forking import COMMAND
 
 pytestmark = pytest.mark.bare
@@ -205,13 +206,12 @@ class TestReadOnly:
             AgentMemory(url, read_only=True)
         assert not list(tmp_path.glob("*.db"))
 
-    @pytest.mark.direct  # a pooler refuses the option that makes it one
     def test_a_standby_can_be_read(self, postgres):
         """What a server says that only reads, without being told."""
         with AgentMemory(postgres) as memory:
             say(memory, "a heron")
         separator = "&" if "?" in postgres else "?"
-        standby = f"{postgres}{separator}options=-cdefault_transaction_read_only%3Don"
+        standby = f"{direct(postgres)}{separator}options=-cdefault_transaction_read_only%3Don"
         with AgentMemory(standby, read_only=True) as memory:
             assert said(memory) == ["a heron"]
 

@@ -16,6 +16,7 @@ from langchain_agentmem.storage.postgres import _GIVE_RECEIPT, PostgresEngine, _
 from langchain_agentmem.storage.postgres_session import Connection, Pool, Session
 from langchain_agentmem.storage.queries import for_libpq, load, returns_rows
 from langchain_agentmem.storage.steps import Statement
+from tests.emptying import direct
 
 KILL = (
     "select pg_terminate_backend(pid) from pg_stat_activity "
@@ -301,7 +302,10 @@ def backend(engine):
 class TestWaiting:
     """Nothing is waited for without end."""
 
-    @pytest.mark.direct
+    @pytest.fixture
+    def new_database(self, new_database):
+        return lambda kind: direct(new_database(kind))
+
     @pytest.mark.parametrize("write", [True, False])
     def test_a_server_that_stops_answering(self, engine, write):
         engine.write(adding(1))
@@ -334,7 +338,6 @@ class TestWaiting:
             with pytest.raises(DatabaseBusy):
                 engine.write(adding(1))
 
-    @pytest.mark.direct
     @pytest.mark.parametrize("error", [None, "57P03", "53300"])
     def test_a_server_that_takes_nobody_for_a_while(self, engine, monkeypatch, error):
         engine.write(adding(1))
@@ -352,7 +355,6 @@ class TestWaiting:
         assert numbers(engine) == [1, 2]
         assert len(tries) == 4
 
-    @pytest.mark.direct
     def test_one_that_stays_away_is_told(self, engine, monkeypatch):
         engine.write(adding(1))
         kill_all(engine)
@@ -361,7 +363,6 @@ class TestWaiting:
         with pytest.raises(StorageError, match="refused"):
             engine.write(adding(2))
 
-    @pytest.mark.direct
     def test_a_wrong_password_is_told_at_once(self, engine, monkeypatch):
         engine.write(adding(1))
         kill_all(engine)
@@ -390,6 +391,10 @@ class Told:
 
 class TestPoolers:
     """A pooler gives each transaction a server that others have used."""
+
+    @pytest.fixture
+    def new_database(self, new_database):
+        return lambda kind: direct(new_database(kind))
 
     @pytest.fixture(autouse=True)
     def _pooled(self, engine):
@@ -436,7 +441,6 @@ class TestPoolers:
         assert told.calls.count("send_query_prepared") == 3
         assert numbers(engine) == [0, 1, 2, 3, 4, 5]
 
-    @pytest.mark.direct
     def test_a_pooler_that_passes_for_the_server_is_found_out(self, engine):
         engine._pooled = False
         engine._renew()
