@@ -43,7 +43,7 @@ EMPTY = 21
 
 ALONE = """
 select pg_terminate_backend(pid, 30000) from pg_stat_activity
-where datname = current_database() and pid <> pg_backend_pid() and pid <> %s
+where datname = current_database() and pid <> pg_backend_pid() and pid <> %s and not (%s and state = 'idle')
 """
 
 EMPTYING = """
@@ -249,12 +249,13 @@ class PostgresDatabases:
         """Nobody else is connected, and we are: a test may have ended our connection too."""
         if not keeping and url in self._sessions:
             self._sessions.pop(url).close()
-        kept = self._sessions[url]._connection.info.backend_pid if url in self._sessions else 0
+        pid = self._sessions[url]._connection.info.backend_pid if url in self._sessions else 0
+        kept = pid, keeping and "AGENTMEM_TEST_POOLER" in os.environ  # where any process may serve the session
         try:
-            self._run(url, ALONE, kept)
+            self._run(url, ALONE, *kept)
         except psycopg.OperationalError:
             self._connections.pop(url).close()
-            self._run(url, ALONE, kept)
+            self._run(url, ALONE, *kept)
 
     def _run(self, url: str, sql: str, *parameters: object) -> Any:
         if url not in self._connections:

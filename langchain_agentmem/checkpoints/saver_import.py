@@ -298,6 +298,8 @@ def _postgres(url: str, serde: JsonPlusSerializer) -> Iterator[BaseCheckpointSav
     except ImportError as error:
         raise MissingExtra("Importing from a PostgresSaver", "import") from error
     with PostgresSaver.from_conn_string(url) as saver:
+        # It prepares all that it asks, and a pooler may send the next question to a server that knows nothing of that.
+        saver.conn.prepare_threshold = None  # type: ignore[union-attr]
         saver.serde = serde
         next(saver.list(None, limit=1), None)
         yield saver

@@ -8,7 +8,9 @@ twice the time (`tests/benchmarks/postgres_session.py`).
 
 Nothing of a session outlasts a transaction on the server, so that a pooler may give each transaction another server:
 settings are those of the transaction. Where the session speaks with the server itself, statements are prepared when
-they are first used, and nobody waits for the end of a transaction that only read.
+they are first used. Behind a pooler only a statement that follows itself is not parsed again; since a transaction ends
+otherwise than the next one begins, this holds within one. Nobody waits for the end of a transaction that only read, but
+behind a pooler the next one begins after it.
 
 A `Pool` lends a few sessions to as many threads as come. The one that was given back last is lent first: what it
 prepared, and what the server knows of it, is used most.
@@ -153,6 +155,7 @@ class Session:
         self._search_path = search_path
         self._direct = False  # whether it is surely the server's own, so that prepared statements stay
         self._names: dict[tuple[bytes, tuple[int, ...]], bytes] = {}  # of the prepared statements
+        self._unnamed: tuple[bytes, tuple[int, ...]] | None = None  # what the server keeps until the next one
         self._count = 0
         self._sent: deque[_Answer] = deque()  # what is not answered yet
         self._begun = _Answer()
@@ -176,10 +179,7 @@ class Session:
         Raises:
             psycopg.Error: The connection is lost.
         """
-        self._be_patient()
-        self._flush()
-        while self._sent:
-            self._receive()
+        self._end()
         self._libpq.exit_pipeline_mode()
         self._connection.autocommit = self._autocommit
 
@@ -222,6 +222,8 @@ class Session:
             self.receipt = self.receipt | {"transactions": self.receipt["transactions"] + 1, "at": now}
         self.wrote = False
         self._patience = patience + _GRACE  # the server is the first to give up, and says why
+        if not self._direct:
+            self._end()  # of the last transaction: a pooler may give this one another server
         self._begun = self._put(BEGIN if write else BEGIN_READING)
         waits = [_bound(f"{max(1, round(seconds * 1000))}ms") for seconds in (lock, patience)]
         self._put(SETTINGS, [_bound(self._search_path), *waits])
@@ -268,12 +270,11 @@ class Session:
         """
         answer = self._put(COMMIT)
         self._sync()
-        if not wait and self._direct:
+        if wait:
+            self._wait(answer)
+            self._end()
+        else:
             self._flush()
-            return
-        self._wait(answer)
-        while self._sent:  # the end of the transaction: then a pooler may give the next one another server
-            self._receive()
 
     def roll_back(self) -> None:
         """Take back what the transaction did; the session can be used again.
@@ -281,13 +282,10 @@ class Session:
         Raises:
             psycopg.Error: The connection is lost.
         """
-        self._be_patient()
         self._sync()  # after a failure, the server skips everything up to here
         self._put(ROLLBACK)
         self._sync()
-        self._flush()
-        while self._sent:
-            self._receive(failing=False)
+        self._end(failing=False)
 
     def close(self, *, stop: bool = False) -> None:
         """Close the connection.
@@ -308,8 +306,11 @@ class Session:
         if self._direct:
             name = self._names.get((text, types)) or self._prepare(text, types)
             self._libpq.send_query_prepared(name, values, formats, pq.Format.BINARY)
+        elif self._unnamed == (text, types):
+            self._libpq.send_query_prepared(b"", values, formats, pq.Format.BINARY)
         else:
             self._libpq.send_query_params(text, values, types, formats, pq.Format.BINARY)
+            self._unnamed = text, types
         answer = _Answer()
         self._sent.append(answer)
         return answer
@@ -332,6 +333,13 @@ class Session:
         while (result := answer.result) is None:
             self._receive()
         return result
+
+    def _end(self, *, failing: bool = True) -> None:
+        """Take in all answers."""
+        self._be_patient()
+        self._flush()
+        while self._sent:
+            self._receive(failing=failing)
 
     def _receive(self, *, failing: bool = True) -> None:
         """Take in the next answer."""

@@ -85,7 +85,15 @@ def works(memory: AgentMemory, *, pooled: bool) -> dict[str, Callable[[], object
         checkpoint = empty_checkpoint() | {"channel_values": {"n": number}, "channel_versions": {"n": number}}
         last = memory.checkpointer.put(last, checkpoint, {}, {"n": number})  # type: ignore[assignment,arg-type,typeddict-item]
 
-    return {"a message appended": append, "a search": lambda: memory.search("heron at the pond"), "a put": put}
+    def append_many() -> None:
+        chat.add_messages([HumanMessage(f"message {next(numbers)} of a heron at the pond") for _ in range(50)])
+
+    return {
+        "a message appended": append,
+        "50 at once": append_many,
+        "a search": lambda: memory.search("heron at the pond"),
+        "a put": put,
+    }
 
 
 def in_turns(acts: Sequence[Callable[[], object]], rounds: int) -> list[float]:

@@ -22,6 +22,7 @@ from langgraph.types import Command, Send, interrupt
 from langchain_agentmem import AgentMemory, AgentMemorySaver
 from langchain_agentmem.checkpoints.saver_import import ImportReport
 from langchain_agentmem.errors import InvalidInput
+from tests.emptying import direct
 from tests.threads.filled import GRAPHS, THREADS, Delta, delta_graph, everything, fill, go_on, seen
 from tests.threads.own_shelf import aes, strict
 
@@ -54,7 +55,7 @@ def foreign(new_database, tmp_path):
                 url = new_database("postgres")
                 clear(url)
                 stack.callback(clear, url)
-                saver = stack.enter_context(PostgresSaver.from_conn_string(url))
+                saver = stack.enter_context(PostgresSaver.from_conn_string(direct(url)))
             else:
                 return stack.enter_context(AgentMemory(url or new_database(kind.split()[-1]))).checkpointer
             saver.setup()

@@ -28,6 +28,7 @@ from langchain_agentmem import AgentMemory, AgentMemorySaver, __version__
 from langchain_agentmem.checkpoints import saver_import
 from langchain_agentmem.cli.console import Screen
 from tests.checkpoints.graphs import Line, at, id_in
+from tests.emptying import direct
 from tests.forking import COMMAND, Forks
 from tests.threads.filled import THREADS, everything, fill, go_on
 
@@ -287,7 +288,7 @@ class TestImportingCheckpoints:
     def test_from_postgres(self, new_database, tmp_path, same):
         url = new_database("postgres")
         try:
-            with PostgresSaver.from_conn_string(url) as saver:
+            with PostgresSaver.from_conn_string(direct(url)) as saver:
                 saver.setup()
                 fill(saver)
                 before = {thread: everything(saver, thread) for thread in THREADS}
@@ -308,7 +309,7 @@ class TestImportingCheckpoints:
         url, asked = new_database("postgres"), []
         monkeypatch.setattr(saver_import, "PAGE", 4)
         try:
-            with PostgresSaver.from_conn_string(url) as saver:
+            with PostgresSaver.from_conn_string(direct(url)) as saver:
                 saver.setup()
                 line = Line(saver)
                 for n in range(10):

@@ -18,6 +18,7 @@ from langchain_agentmem import AgentMemory
 from langchain_agentmem.storage import postgres_health, storage_health
 from langchain_agentmem.upkeep import database_report
 from langchain_agentmem.upkeep.database_report import diagnose
+from tests.emptying import direct
 from tests.forking import COMMAND
 from tests.word_embeddings import WordEmbeddings
 
@@ -264,7 +265,7 @@ class TestServers:
         with psycopg.connect(url, autocommit=True) as connection:
             connection.execute("create role agentmem_stranger")
             try:
-                stranger = f"{url}{'&' if '?' in url else '?'}options=-crole%3Dagentmem_stranger"
+                stranger = f"{direct(url)}{'&' if '?' in url else '?'}options=-crole%3Dagentmem_stranger"
                 assert "use the schema" in problem(stranger, "permissions").text
             finally:
                 connection.execute("drop role agentmem_stranger")

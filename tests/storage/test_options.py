@@ -18,6 +18,7 @@ from langchain_agentmem.errors import DatabaseBusy, DatabaseReadOnly, InvalidInp
 from langchain_agentmem.storage import engine
 from tests import everything
 from tests.checkpoints.graphs import at, chat_graph
+from tests.emptying import direct
 from tests.forking import COMMAND
 
 pytestmark = pytest.mark.bare
@@ -99,7 +100,8 @@ class TestSchema:
 
 
 def pool_of(url, size):
-    return psycopg_pool.ConnectionPool(url, min_size=1, max_size=size, open=True)
+    kept = {"prepare_threshold": None}  # as its owner has to say to psycopg behind a pooler
+    return psycopg_pool.ConnectionPool(url, min_size=1, max_size=size, open=True, kwargs=kept)
 
 
 class TestPools:
@@ -209,7 +211,7 @@ class TestReadOnly:
         with AgentMemory(postgres) as memory:
             say(memory, "a heron")
         separator = "&" if "?" in postgres else "?"
-        standby = f"{postgres}{separator}options=-cdefault_transaction_read_only%3Don"
+        standby = f"{direct(postgres)}{separator}options=-cdefault_transaction_read_only%3Don"
         with AgentMemory(standby, read_only=True) as memory:
             assert said(memory) == ["a heron"]
 

@@ -16,6 +16,7 @@ from langchain_agentmem.storage.postgres import _GIVE_RECEIPT, PostgresEngine, p
 from langchain_agentmem.storage.postgres_session import Connection, Pool, Session
 from langchain_agentmem.storage.queries import for_libpq, load, returns_rows
 from langchain_agentmem.storage.steps import Statement
+from tests.emptying import direct
 
 KILL = (
     "select pg_terminate_backend(pid) from pg_stat_activity "
@@ -301,6 +302,10 @@ def backend(engine):
 class TestWaiting:
     """Nothing is waited for without end."""
 
+    @pytest.fixture
+    def new_database(self, new_database):
+        return lambda kind: direct(new_database(kind))
+
     @pytest.mark.parametrize("write", [True, False])
     def test_a_server_that_stops_answering(self, engine, write):
         engine.write(adding(1))
@@ -373,8 +378,23 @@ class TestWaiting:
         assert len(tries) == 1
 
 
+class Told:
+    """Listens to what libpq is told."""
+
+    def __init__(self, libpq):
+        self.libpq, self.calls = libpq, []
+
+    def __getattr__(self, name):
+        self.calls.append(name)
+        return getattr(self.libpq, name)
+
+
 class TestPoolers:
     """A pooler gives each transaction a server that others have used."""
+
+    @pytest.fixture
+    def new_database(self, new_database):
+        return lambda kind: direct(new_database(kind))
 
     @pytest.fixture(autouse=True)
     def _pooled(self, engine):
@@ -386,8 +406,8 @@ class TestPoolers:
         engine.write(adding(1, 2))
         assert numbers(engine) == [1, 2]
         session = engine._pool.take()
-        connection, libpq = session._connection, session._libpq
-        libpq.exit_pipeline_mode()
+        session.leave()
+        connection = session.connection
         settings = ["search_path", "lock_timeout", "statement_timeout", "jit"]
         now = [connection.execute(f"show {name}").fetchone()[0] for name in settings]
         with psycopg.connect(engine._url) as fresh:
@@ -398,8 +418,28 @@ class TestPoolers:
         engine.write(adding(1))
         assert numbers(engine) == [1]
         session = engine._pool.take()
-        assert not session._sent
-        assert session._libpq.transaction_status == psycopg.pq.TransactionStatus.IDLE
+        session.begin(write=False, lock=60, patience=60)
+        assert session._sent[0] is session._begun
+
+    def test_nobody_waits_for_the_end_of_one_that_only_read(self, engine, monkeypatch):
+        trips = Trips(monkeypatch)
+        assert numbers(engine) == []
+        assert trips.count == 1
+
+    def test_a_statement_that_follows_itself_is_not_parsed_again(self, engine, monkeypatch):
+        engine.write(adding(0))
+        session = engine._pool.take()
+        engine._pool.give_back(session)
+        monkeypatch.setattr(session, "_libpq", told := Told(session._libpq))
+
+        def steps():
+            yield Statement("add", [{"n": 1}, {"n": 2}, {"n": 3}])
+            yield Statement("all", {})
+            yield from adding(4, 5)()
+
+        engine.write(steps)
+        assert told.calls.count("send_query_prepared") == 3
+        assert numbers(engine) == [0, 1, 2, 3, 4, 5]
 
     def test_a_pooler_that_passes_for_the_server_is_found_out(self, engine):
         engine._pooled = False

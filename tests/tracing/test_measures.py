@@ -25,6 +25,7 @@ from langchain_agentmem.upkeep import database_report
 from langchain_agentmem.upkeep.database_report import Stats, tables_by_part
 from tests.checkpoints.graphs import Line
 from tests.compaction.summarizers import Summarizer
+from tests.emptying import direct
 
 SMALL = ManagedMemoryConfig(threshold_tokens=600, token_counter="estimate")
 SEARCH = "memory.retrieval.search"
@@ -340,7 +341,7 @@ class TestNobodyIsWaitedFor:
             assert calls(memory)[SEARCH] == 1
         url = new_database("postgres")
         use(url)
-        with AgentMemory(url + "&options=-c%20default_transaction_read_only%3Don") as memory:
+        with AgentMemory(direct(url) + "&options=-c%20default_transaction_read_only%3Don") as memory:
             assert memory.stats()["messages"] == 1
 
 

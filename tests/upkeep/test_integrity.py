@@ -22,6 +22,7 @@ from langchain_agentmem.errors import DatabaseBusy, InvalidInput, MessageError
 from langchain_agentmem.experiences import experience_part as experiences
 from langchain_agentmem.experiences.experience_part import Feedback
 from langchain_agentmem.messages.message import Message
+from tests.emptying import direct
 
 WORDS = {
     "text": "zyxquorvex",
@@ -133,7 +134,7 @@ def fill(memory):
 
 def relation_bytes(memory):
     """The raw pages of every table and index of a PostgreSQL database, the catalogue's included."""
-    with psycopg.connect(memory.database.engine._url, autocommit=True) as connection:
+    with psycopg.connect(direct(memory.database.engine._url), autocommit=True) as connection:
         connection.execute("checkpoint")
         rows = connection.execute(
             "select relname, pg_relation_filepath(oid) from pg_class where relfilenode <> 0 or relname = 'pg_statistic'"
