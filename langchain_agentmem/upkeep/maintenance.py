@@ -165,7 +165,7 @@ class Maintenance:
             return inside
         counted: database_report.StatsRead = yield Run("care.stats", database_report.counting, outputs=_counts)
         sizes = yield Do(engine.sizes, partial(engine.in_thread, engine.sizes, write=False))
-        return database_report.told(counted, sizes, measures.so_far())
+        return database_report.told(counted, sizes, measures.so_far(), engine.pool_stats())
 
     stats, astats = both(stats_work)
 

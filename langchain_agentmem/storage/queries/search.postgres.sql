@@ -15,6 +15,25 @@ where id = (
     and next + :documents <= :most
 returning id, next, (select dimensions from search_state where id = 1) as dimensions, 0 as waiting;
 
+-- name: scopes_within
+-- Laterally, so that each scope is looked up by its namespace, however many others there are.
+select c.id, c.kind from namespace n
+cross join lateral (select id, kind from search_scope where namespace_id = n.id offset 0) c
+where n.path >= :low and n.path < :high
+order by c.id;
+
+-- name: series_within
+select s.id, c.kind from namespace n
+cross join lateral (select id, kind from search_scope where namespace_id = n.id offset 0) c
+cross join lateral (
+    select id from search_series where scope_id = c.id and name in (
+-- include: keys
+    )
+    offset 0
+) s
+where n.path >= :low and n.path < :high
+order by s.id;
+
 -- name: totals_changed
 -- A scope has more or fewer documents; without the one that is `gone`, as long as that is there. Who writes at the same time
 -- takes another row, so that nobody waits for others.
@@ -97,6 +116,7 @@ cross join lateral (
                     and (cast(:after as bigint) is null or d.created_at >= cast(:after as bigint))
                     and (cast(:roles as text) is null
                         or d.role in (select value from json_array_elements_text(cast(:roles as json))))
+                offset 0
             ))
         order by i.document_id
         limit cast(:limit as bigint)
@@ -139,6 +159,7 @@ cross join lateral (
                     and (cast(:after as bigint) is null or d.created_at >= cast(:after as bigint))
                     and (cast(:roles as text) is null
                         or d.role in (select value from json_array_elements_text(cast(:roles as json))))
+                offset 0
             ))
         order by i.document_id desc
         limit cast(:limit as bigint)
@@ -194,18 +215,28 @@ from (
 select distinct p.word, p.speaker
 from json_array_elements_text(cast(:words as json)) w
 cross join json_array_elements(cast(:ranges as json)) r
-join search_speaker p on p.word = w.value
-    and p.series_id >= cast(r.value ->> 0 as bigint) >> 22 and p.series_id < cast(r.value ->> 1 as bigint) >> 22
+cross join lateral (
+    select word, speaker from search_speaker
+    where word = w.value
+        and series_id >= cast(r.value ->> 0 as bigint) >> 22 and series_id < cast(r.value ->> 1 as bigint) >> 22
+    offset 0
+) p
 limit 1000;
 
 -- name: dated_documents
 select d.id
 from json_array_elements(cast(:ranges as json)) r
-join search_series s
-    on s.id >= cast(r.value ->> 0 as bigint) >> 22 and s.id < cast(r.value ->> 1 as bigint) >> 22
-    and s.first_at < :latest and s.last_at >= :earliest
-join search_document d on d.id >= s.id << 22 and d.id < (s.id + 1) << 22
-    and d.created_at >= :earliest and d.created_at < :latest
+cross join lateral (
+    select id from search_series
+    where id >= cast(r.value ->> 0 as bigint) >> 22 and id < cast(r.value ->> 1 as bigint) >> 22
+        and first_at < :latest and last_at >= :earliest
+    offset 0
+) s
+cross join lateral (
+    select id, created_at from search_document
+    where id >= s.id << 22 and id < (s.id + 1) << 22 and created_at >= :earliest and created_at < :latest
+    offset 0
+) d
 order by case when d.created_at < :start then :start - d.created_at when d.created_at >= :end then d.created_at - :end
     else 0 end, d.id desc
 limit cast(:limit as bigint);
