@@ -81,6 +81,20 @@ select cast(:id as bigint) as id where false;
 -- name: waiting_within
 select cast(null as bigint) as document_id, cast(null as text) as terms where cast(:ranges as text) = '' and :choosy < 0 and :roles = '' and :before < :after;
 
+-- fragment: holding
+-- The documents in the range t that hold its term.
+select i.document_id from search_index i
+where i.terms @@ cast(t.expression as tsquery) and i.document_id + 0 >= t.first and i.document_id + 0 < t.last
+    and (cast(:choosy as bigint) = 0 or exists (
+        select 1 from search_document d
+        where d.id = i.document_id
+            and (cast(:before as bigint) is null or d.created_at < cast(:before as bigint))
+            and (cast(:after as bigint) is null or d.created_at >= cast(:after as bigint))
+            and (cast(:roles as text) is null
+                or d.role in (select value from json_array_elements_text(cast(:roles as json))))
+        offset 0
+    ))
+
 -- name: postings
 with range as materialized (
     select cast(value ->> 0 as bigint) as first, cast(value ->> 1 as bigint) as last,
@@ -103,69 +117,30 @@ with range as materialized (
 ), asked as materialized (
     select term, first, last, '(' || own || ')' || coalesce(' & (' || others || ')', '') as expression from wanted
 )
-select t.term, f.documents
+select t.term, cast(array_to_json(f.found[1 : cast(:limit as integer)]) as text) as documents,
+    case when cardinality(f.found) >= cast(:limit as integer) then cast(array_to_json(
+        f.found[cardinality(f.found) - cast(:limit as integer) + 1 : cardinality(f.found)]
+    ) as text) end as newest
 from asked t
 cross join lateral (
-    select cast(json_agg(m.document_id) as text) as documents from (
-        select i.document_id from search_index i
-        where i.terms @@ cast(t.expression as tsquery) and i.document_id + 0 >= t.first and i.document_id + 0 < t.last
-            and (cast(:choosy as bigint) = 0 or exists (
-                select 1 from search_document d
-                where d.id = i.document_id
-                    and (cast(:before as bigint) is null or d.created_at < cast(:before as bigint))
-                    and (cast(:after as bigint) is null or d.created_at >= cast(:after as bigint))
-                    and (cast(:roles as text) is null
-                        or d.role in (select value from json_array_elements_text(cast(:roles as json))))
-                offset 0
-            ))
-        order by i.document_id
-        limit cast(:limit as bigint)
-    ) m
+    select array_agg(h.document_id order by h.document_id) as found from (
+-- include: holding
+    ) h
 ) f
-where f.documents is not null;
+where f.found is not null;
 
--- name: newest_postings
-with range as materialized (
-    select cast(value ->> 0 as bigint) as first, cast(value ->> 1 as bigint) as last,
-        cast(value ->> 0 as bigint) >> 37 as scope, (cast(value ->> 1 as bigint) - 1) >> 37 as last_scope
-    from json_array_elements(cast(:ranges as json))
-), wanted as materialized (
-    select w.value ->> 0 as term, r.first, r.last, (
-            select string_agg('''' || o.value || case when r.last_scope - r.scope < 8
-                then chr(31) || s.scope || '''' else chr(31) || ''':*' end, ' | ')
-            from (values (w.value ->> 0)) o (value)
-            cross join generate_series(r.scope, least(r.last_scope, r.scope + 7)) s (scope)
-        ) as own, (
-            select string_agg('''' || o.value || case when r.last_scope - r.scope < 8
-                then chr(31) || s.scope || '''' else chr(31) || ''':*' end, ' | ')
-            from json_array_elements_text(w.value -> 1) o
-            cross join generate_series(r.scope, least(r.last_scope, r.scope + 7)) s (scope)
-        ) as others
-    from json_array_elements(cast(:terms as json)) w
-    cross join range r
-), asked as materialized (
-    select term, first, last, '(' || own || ')' || coalesce(' & (' || others || ')', '') as expression from wanted
-)
-select t.term, f.documents
-from asked t
+-- name: terms_near
+-- By the documents of each range, which are few, and not by those that hold a term, which may be most of all.
+select w.value as term, cast(json_agg(d.document_id) as text) as documents
+from json_array_elements(cast(:ranges as json)) r
 cross join lateral (
-    select cast(json_agg(m.document_id) as text) as documents from (
-        select i.document_id from search_index i
-        where i.terms @@ cast(t.expression as tsquery) and i.document_id + 0 >= t.first and i.document_id + 0 < t.last
-            and (cast(:choosy as bigint) = 0 or exists (
-                select 1 from search_document d
-                where d.id = i.document_id
-                    and (cast(:before as bigint) is null or d.created_at < cast(:before as bigint))
-                    and (cast(:after as bigint) is null or d.created_at >= cast(:after as bigint))
-                    and (cast(:roles as text) is null
-                        or d.role in (select value from json_array_elements_text(cast(:roles as json))))
-                offset 0
-            ))
-        order by i.document_id desc
-        limit cast(:limit as bigint)
-    ) m
-) f
-where f.documents is not null;
+    select document_id, terms from search_index
+    where document_id >= cast(r.value ->> 0 as bigint) and document_id < cast(r.value ->> 1 as bigint)
+    offset 0
+) d
+join json_array_elements_text(cast(:terms as json)) w
+    on d.terms @@ cast('''' || w.value || chr(31) || (d.document_id >> 37) || '''' as tsquery)
+group by w.value;
 
 -- name: vectors_within
 select v.id, v.document_id, v.vector
