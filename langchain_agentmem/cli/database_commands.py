@@ -45,6 +45,7 @@ INTERRUPTED = 130
 
 File = Annotated[str, typer.Argument(metavar="FILE", help="The file.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace what is stored there.")]
+Schema = Annotated[str, typer.Option("--schema", help="PostgreSQL's schema in which everything is.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Tell only what would be done.")]
 
 
@@ -116,7 +117,7 @@ def import_(
 def migrate(
     *,
     database: Annotated[str, typer.Argument(metavar="DATABASE", help="A path or a postgresql:// URL.")],
-    schema: Annotated[str, typer.Option("--schema", help="PostgreSQL's schema in which everything is.")] = SCHEMA,
+    schema: Schema = SCHEMA,
     as_json: AsJson = False,
 ) -> None:
     """Make the tables, or bring them up to date, for programs that open the database with migrate=False."""
@@ -390,19 +391,21 @@ def doctor(
             help="The database: a path or a postgresql:// URL. Default: only what is around every database.",
         ),
     ] = None,
+    schema: Schema = SCHEMA,
     quick: Annotated[bool, typer.Option("--quick", help="Do not verify the content, which reads all of it.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Find and explain trouble, with a remedy for each.
 
-    It looks at versions, permissions, locks, room and damage. The exit code is 1 where something is to be mended.
+    It looks at versions, permissions, locks, room and damage; of a server also at connections, replicas, settings,
+    indexes, dead rows and slow statements. The exit code is 1 where something is to be mended.
 
     JSON: an object with ok and findings. A finding has name, level ("ok", "note" or "problem"), text, remedy.
     """
     try:
         findings: list[Finding] = []
         screen = None if as_json else Screen()
-        for finding in diagnose(database, deep=not quick):
+        for finding in diagnose(database, schema=schema, deep=not quick):
             findings.append(finding)
             if screen is not None:
                 _print(screen, finding)

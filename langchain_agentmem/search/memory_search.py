@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from bisect import bisect
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, NamedTuple, Protocol
@@ -319,15 +319,19 @@ def _postings(
         return postings, {}
     documents = int(totals["documents"])
     waiting = yield query.waiting_within.ahead(ranges=_json(ranges), **walls.filters())
-    full = yield from _look_up(query.postings, [(term, ()) for term in terms], ranges, postings, walls)
+    full: dict[str, list[int]] = {}
+    for row in (yield _look_up([(term, ()) for term in terms], ranges, walls)):
+        postings[row["term"]].update(json.loads(row["documents"]))
+        if row["newest"] is not None:
+            full.setdefault(row["term"], []).extend(json.loads(row["newest"]))
     counts = {term: len(postings[term]) for term in terms}
-    if full:
-        for term in full:
-            counts[term] = _estimate(postings[term], int(totals["series"]), documents)
-        yield from _look_up(query.newest_postings, [(term, ()) for term in full], ranges, postings, walls)
-        if len(terms) > 1:
-            pairs = [(term, tuple(other for other in terms if other != term)) for term in full]
-            yield from _look_up(query.newest_postings, pairs, ranges, postings, walls)
+    for term, newest in full.items():
+        counts[term] = _estimate(postings[term], int(totals["series"]), documents)
+        postings[term].update(newest)
+    if full and len(terms) > 1:
+        pairs = [(term, tuple(other for other in terms if other != term)) for term in full]
+        for row in (yield _look_up(pairs, ranges, walls)):
+            postings[row["term"]].update(json.loads(row["newest"] or row["documents"]))
     for term in _add_waiting(waiting, postings):
         counts[term] += 1
     return postings, {term: ranking.rarity(documents, min(counts[term], documents)) for term in terms}
@@ -343,23 +347,9 @@ def _add_waiting(rows: Iterable[Any], postings: Postings) -> list[str]:
     return added
 
 
-def _look_up(
-    look: Callable[..., Any],
-    wanted: Sequence[tuple[str, Sequence[str]]],
-    ranges: Sequence[Range],
-    postings: Postings,
-    walls: Walls | None,
-) -> Steps[list[str]]:
-    """Add the documents that hold some terms; give the terms of which there are more than were looked at."""
-    filters = _NO_FILTERS if walls is None else walls.filters()
-    rows = yield look(terms=_json(wanted), ranges=_json(ranges), limit=MOST_POSTINGS, **filters)
-    full: dict[str, None] = {}
-    for row in rows:
-        found = json.loads(row["documents"])
-        postings[row["term"]].update(found)
-        if len(found) >= MOST_POSTINGS:
-            full[row["term"]] = None
-    return list(full)
+def _look_up(wanted: Sequence[tuple[str, Sequence[str]]], ranges: Sequence[Range], walls: Walls) -> Statement:
+    """Ask for the documents that hold each term, and any of those that stand beside it."""
+    return query.postings(terms=_json(wanted), ranges=_json(ranges), limit=MOST_POSTINGS, **walls.filters())
 
 
 def _estimate(oldest: Collection[int], series: int, documents: int) -> int:
@@ -394,7 +384,8 @@ def _fill_in(postings: Postings, around: Collection[int], related: Collection[in
     """Where terms stand near the candidates, of which not all places were looked at."""
     missing = [term for term, found in postings.items() if everything or len(found) >= MOST_POSTINGS]
     if missing and related:
-        yield from _look_up(query.postings, [(term, ()) for term in missing], _runs(around), postings, None)
+        for row in (yield query.terms_near(terms=_json(missing), ranges=_json(_runs(around)))):
+            postings[row["term"]].update(json.loads(row["documents"]))
         if everything:
             waiting = yield query.waiting_within(ranges=_json(_runs(around)), **_NO_FILTERS)
             _add_waiting(waiting, postings)

@@ -74,12 +74,23 @@ from typing import Any
 from langchain_agentmem.base.files import path_of_file
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.storage.engine import POOL_SIZE, SCHEMA, Engine, Opening, Sizes
+from langchain_agentmem.storage.engine import POOL_SIZE, SCHEMA, Engine, Opening, PoolStats, Sizes
 from langchain_agentmem.storage.queries import query
 from langchain_agentmem.storage.sqlite import SqliteEngine
 from langchain_agentmem.storage.steps import Operation, Steps
 
-__all__ = ["Engine", "Opening", "Operation", "Sizes", "Steps", "is_postgres", "name_of", "open_engine", "query"]
+__all__ = [
+    "Engine",
+    "Opening",
+    "Operation",
+    "PoolStats",
+    "Sizes",
+    "Steps",
+    "is_postgres",
+    "name_of",
+    "open_engine",
+    "query",
+]
 
 _POSTGRES = re.compile(r"postgres(?:ql)?://|\s*(?:host|hostaddr|port|dbname|user|password|service)\s*=")
 _URL = re.compile(r"(?!file:)([A-Za-z][\w+.-]+):/")

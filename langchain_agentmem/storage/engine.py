@@ -133,6 +133,26 @@ class Sizes(NamedTuple):
     estimated: bool = False
 
 
+class PoolStats(TypedDict):
+    """The connections of one process to PostgreSQL.
+
+    Attributes:
+        size: Most of them.
+        in_use: How many are in use now.
+        idle: How many are open, and free.
+        waiting: How many calls wait for one now.
+        waits: How many calls had to wait for one.
+        waited_ms: Milliseconds that those waited, in all.
+    """
+
+    size: int
+    in_use: int
+    idle: int
+    waiting: int
+    waits: int
+    waited_ms: float
+
+
 class Engine(ABC):
     """One open database.
 
@@ -205,6 +225,10 @@ class Engine(ABC):
     @abstractmethod
     def sizes(self) -> Sizes:
         """How many bytes are in use, and by which tables."""
+
+    def pool_stats(self) -> PoolStats | None:
+        """The connections to a server, if it is one."""
+        return None
 
     @abstractmethod
     def scrub(self) -> None:

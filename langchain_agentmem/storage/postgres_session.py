@@ -34,14 +34,20 @@ from psycopg.abc import PQGen
 from psycopg.adapt import Transformer
 
 from langchain_agentmem.errors import DatabaseBusy
+from langchain_agentmem.storage.engine import PoolStats
 from langchain_agentmem.storage.steps import Rows
 
 BEGIN, COMMIT, ROLLBACK = b"begin", b"commit", b"rollback"
 BEGIN_READING = b"begin isolation level repeatable read, read only"
-SETTINGS = (  # what is asked of JSON looks costly to the planner, and would be compiled each time
+SETTINGS = (
     b"select set_config('search_path', $1, true), set_config('lock_timeout', $2, true), "
-    b"set_config('statement_timeout', $3, true), set_config('jit', 'off', true)"
+    b"set_config('statement_timeout', $3, true), set_config('jit', 'off', true), "
+    b"set_config('plan_cache_mode', 'force_generic_plan', true), set_config('enable_mergejoin', 'off', true)"
 )
+"""What holds for a transaction. What is asked of JSON looks costly to the planner, and would be compiled each time. A
+prepared statement keeps one plan until the server has analysed its tables anew: left to itself, the server compares
+that with what plans cost when there was little, and may then plan every call. Merging is out of the question, since the
+planner hopes to stop early, and what is newest stands at the end."""
 _UNKNOWN, _BOOL, _BYTEA, _INT8, _FLOAT8 = 0, 16, 17, 20, 701  # types by their numbers; an unknown one is inferred
 _FAILED = (pq.ExecStatus.FATAL_ERROR, pq.ExecStatus.PIPELINE_ABORTED)
 _WAKE = 0.1
@@ -427,7 +433,21 @@ class Pool:
         self._free = threading.Condition(threading.Lock())
         self._idle: deque[tuple[Session, float]] = deque()  # with the time since when; the last one is lent first
         self._count = 0
+        self._waiting = self._waits = 0
+        self._waited = 0.0
         self._closed = False
+
+    def stats(self) -> PoolStats:
+        """How many sessions there are, and how long they were waited for."""
+        with self._free:
+            return PoolStats(
+                size=self._size,
+                in_use=self._count - len(self._idle),
+                idle=len(self._idle),
+                waiting=self._waiting,
+                waits=self._waits,
+                waited_ms=round(self._waited * 1000, 3),
+            )
 
     def take(self) -> Session:
         """Borrow a session.
@@ -437,7 +457,7 @@ class Pool:
             psycopg.Error: The server cannot be reached.
         """
         with self._free:
-            if not self._free.wait_for(lambda: self._idle or self._count < self._size, self._timeout):
+            if not (self._idle or self._count < self._size) and not self._wait():
                 raise DatabaseBusy(f"All {self._size} connections to the database were in use for too long.")
             if self._idle:
                 return self._idle.pop()[0]
@@ -486,6 +506,17 @@ class Pool:
         for session in idle:
             session.close()
 
+    def _wait(self) -> bool:
+        """Wait until there is one; False where that takes too long."""
+        began = time.monotonic()
+        self._waiting += 1
+        try:
+            return self._free.wait_for(lambda: bool(self._idle) or self._count < self._size, self._timeout)
+        finally:
+            self._waiting -= 1
+            self._waits += 1
+            self._waited += time.monotonic() - began
+
     def _forget(self) -> None:
         with self._free:
             self._count -= 1
@@ -506,6 +537,19 @@ class GivenPool:
         self._begin = begin
         self._timeout = timeout
         self._sessions: weakref.WeakKeyDictionary[psycopg.Connection[Any], Session] = weakref.WeakKeyDictionary()
+
+    def stats(self) -> PoolStats:
+        """What the pool itself counts, of all its users."""
+        counted = self._pool.get_stats()
+        free = counted.get("pool_available", 0)
+        return PoolStats(
+            size=counted.get("pool_max", 0),
+            in_use=counted.get("pool_size", 0) - free,
+            idle=free,
+            waiting=counted.get("requests_waiting", 0),
+            waits=counted.get("requests_queued", 0),
+            waited_ms=float(counted.get("requests_wait_ms", 0)),
+        )
 
     def take(self) -> Session:
         """Borrow a session.

@@ -56,11 +56,13 @@ def find(at: ThreadAt, ns: str = OWN_LINE, *, exact: bool = False) -> Steps[Thre
     Raises:
         InvalidInput: No namespace was given, and several have a thread of this name.
     """
-    rows = yield query.find_threads(path=at.path, name=at.name, ns=ns)
-    if not rows or (exact and rows[0]["path"] != at.path):
+    rows = yield query.find_thread(path=at.path, name=at.name, ns=ns)
+    if not (rows or at.path or exact):
+        rows = yield query.find_threads(name=at.name, ns=ns)
+    if not rows:
         return None
     row = rows[0]
-    if len(rows) > 1 and row["path"]:
+    if len(rows) > 1:
         homes = ", ".join(repr(namespace_of(each["path"])) for each in rows[:3])
         raise InvalidInput(
             f"There is a thread {safe_repr(at.name)} in several namespaces ({homes}, …): say which, with "

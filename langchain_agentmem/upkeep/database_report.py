@@ -28,8 +28,9 @@ from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations.message_log import ALL
 from langchain_agentmem.errors import AgentMemoryError, DatabaseBusy, InvalidInput, MissingExtra
 from langchain_agentmem.language_models.token_estimate import FILES, tiktoken_file_present
-from langchain_agentmem.storage import Sizes, Steps, database, is_postgres, name_of, query
+from langchain_agentmem.storage import Opening, PoolStats, Sizes, Steps, database, is_postgres, name_of, query
 from langchain_agentmem.storage.database import Database
+from langchain_agentmem.storage.engine import SCHEMA
 from langchain_agentmem.storage.part import all_parts
 from langchain_agentmem.storage.storage_health import Finding, interrupted, sqlite_file, sqlite_itself
 from langchain_agentmem.tracing.measures import Measured
@@ -134,6 +135,7 @@ class Stats(TypedDict):
         shortened_prompts: How many prompts that were.
         caches: How often each cache was asked, by what it holds.
         operations: How long operations took, the one with the slowest call first.
+        pool: The connections of this process to PostgreSQL, see `PoolStats`; None on SQLite.
     """
 
     namespaces: int
@@ -173,9 +175,10 @@ class Stats(TypedDict):
     shortened_prompts: int
     caches: dict[str, CacheStats]
     operations: list[OperationStats]
+    pool: PoolStats | None
 
 
-MEASURED = ("tokens_kept_out", "shortened_prompts", "caches", "operations")
+MEASURED = ("tokens_kept_out", "shortened_prompts", "caches", "operations", "pool")
 """What tells of the use of the database, and not of what lies in it."""
 
 
@@ -206,13 +209,14 @@ def counting_within(namespace: Namespace) -> Steps[Stats]:
     return cast("Stats", {name: int(row[name]) for name in row.keys()})  # noqa: SIM118 - a database row, not a dict
 
 
-def told(counted: StatsRead, sizes: Sizes, here: Measured) -> Stats:
+def told(counted: StatsRead, sizes: Sizes, here: Measured, pool: PoolStats | None) -> Stats:
     """What is told of it.
 
     Args:
         counted: What is in the database.
         sizes: How many bytes that takes.
         here: What this process measured and has not written yet.
+        pool: The connections of this process.
     """
     measured = Measured()
     measured.add(counted["measured"])
@@ -242,6 +246,7 @@ def told(counted: StatsRead, sizes: Sizes, here: Measured) -> Stats:
             name: CacheStats(hits=asked.hits, misses=asked.misses) for name, asked in sorted(measured.caches.items())
         },
         "operations": sorted(operations, key=lambda each: (-each["slowest_ms"], each["name"])),
+        "pool": pool,
     }
     return cast("Stats", every)
 
@@ -404,27 +409,36 @@ EXTRAS = {
 
 
 def diagnose(
-    url: str | None = None, *, deep: bool = True, checking: Callable[[str], object] | None = None
+    url: str | None = None,
+    *,
+    schema: str = SCHEMA,
+    deep: bool = True,
+    checking: Callable[[str], object] | None = None,
 ) -> Iterator[Finding]:
     """Look for trouble.
 
     Args:
         url: A path or a `postgresql://` URL. Default: only what is around every database.
+        schema: PostgreSQL's schema in which everything is.
         deep: Whether the whole database is verified too, which reads all of it.
         checking: Is told what is being verified.
 
     Yields:
         What was found, good and bad, one thing after the other.
+
+    Raises:
+        InvalidInput: `schema` cannot be the name of one.
     """
+    opening = Opening(schema=schema).checked()
     yield from _environment()
     if url is None:
         return
     sound = True
-    for finding in _place(url):
+    for finding in _place(url, schema):
         sound = sound and not (finding.name in {"file", "schema", "locks", "connection"} and finding.level != "ok")
         yield finding
     if deep and sound:
-        yield from _verified(url, checking)
+        yield from _verified(url, opening, checking)
     elif deep:
         yield Finding("verify", "note", "The content was not verified.", "Mend what is told above, and look again.")
 
@@ -483,7 +497,7 @@ def _packages() -> Iterator[Finding]:
     yield Finding("packages", "ok", ", ".join(versions))
 
 
-def _place(url: str) -> Iterator[Finding]:
+def _place(url: str, schema: str) -> Iterator[Finding]:
     try:
         name = name_of(url)
     except InvalidInput as error:
@@ -502,7 +516,7 @@ def _place(url: str) -> Iterator[Finding]:
     try:
         from langchain_agentmem.storage.postgres_health import server  # noqa: PLC0415 - an extra
 
-        yield from server(name)
+        yield from server(name, schema)
     except MissingExtra as error:
         yield Finding("connection", "problem", str(error), f"pip install '{PACKAGE}[{error.extra}]'")
     except DatabaseBusy as error:
@@ -511,9 +525,9 @@ def _place(url: str) -> Iterator[Finding]:
         yield Finding("connection", "problem", str(error), "Check the address, the password and whether it runs.")
 
 
-def _verified(url: str, checking: Callable[[str], object] | None) -> Iterator[Finding]:
+def _verified(url: str, opening: Opening, checking: Callable[[str], object] | None) -> Iterator[Finding]:
     try:
-        with closing(Database(url)) as database:
+        with closing(Database(url, opening=opening)) as database:
             problems = integrity.verify(database.engine, checking).problems
     except AgentMemoryError as error:
         problems = (str(error),)

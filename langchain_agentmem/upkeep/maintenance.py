@@ -173,7 +173,7 @@ class Maintenance:
             "care.stats", database_report.counting, outputs=_counts, replica=True
         )
         sizes = yield Do(engine.sizes, partial(engine.in_thread, engine.sizes, write=False))
-        return database_report.told(counted, sizes, measures.so_far())
+        return database_report.told(counted, sizes, measures.so_far(), engine.pool_stats())
 
     stats, astats = both(stats_work)
 

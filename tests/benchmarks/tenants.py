@@ -3,10 +3,10 @@
     python tests/benchmarks/tenants.py [--tenants 100000] [--messages 1000000] [--url postgresql://…]
 
 A small tenant has 100 messages. What it costs such a one to append, to search and to put a checkpoint is measured while
-there are four of them, then beside `--tenants` others of one message each, then beside one more of `--messages`; and
-that large one itself, with the plans that the server keeps for statements by name, and with a plan made for each
-call. Without a URL the PostgreSQL that comes from PyPI is used. Medians of calls that take turns count; p95 is told of
-searches.
+there are few of them, then beside `--tenants` others of one message each, then beside one more of `--messages`; and
+that large one itself: on the connection that was opened first, and on one that is opened then. Without a URL the
+PostgreSQL that comes from PyPI is used, with its autovacuum. Medians of calls that take turns count, and so each phase
+has a tenant in a small database of its own to compare with; p95 is told of searches.
 """
 
 import argparse
@@ -24,8 +24,6 @@ from langchain_agentmem import AgentMemory
 
 LARGE = ("tenants", "large")
 PHASES = 4
-LOOKS = (100, 1_000, 10_000)
-"""After so many the server looks at what is there, as it does by itself within a minute: it keeps plans until then."""
 FEW = 100
 ROUNDS = 200
 BATCH = 1_000
@@ -69,26 +67,29 @@ def acts(memory: AgentMemory, namespace: Sequence[str]) -> dict[str, Act]:
     }
 
 
-def measured(given: dict[str, Act]) -> dict[str, list[float]]:
-    """The milliseconds of calls that take turns."""
-    took: dict[str, list[float]] = {name: [] for name in given}
+def measured(given: dict[str, dict[str, Act]]) -> dict[str, dict[str, list[float]]]:
+    """The milliseconds of calls that take turns, by who makes them."""
+    took: dict[str, dict[str, list[float]]] = {who: {name: [] for name in each} for who, each in given.items()}
     for number in range(ROUNDS + 10):
-        for name, act in given.items():
-            began = time.perf_counter()
-            act()
-            if number >= 10:  # by then the server keeps a plan for every call
-                took[name].append((time.perf_counter() - began) * 1e3)
+        for who, each in given.items():
+            for name, act in each.items():
+                began = time.perf_counter()
+                act()
+                if number >= 10:  # by then every statement is prepared
+                    took[who][name].append((time.perf_counter() - began) * 1e3)
     return took
 
 
-def tell(what: str, took: dict[str, list[float]], than: dict[str, list[float]] | None = None) -> None:
-    """Print medians, and how many times those of something else they are."""
+def tell(what: str, given: dict[str, dict[str, Act]]) -> None:
+    """Print medians, and how many times those of the first they are."""
     print(what, flush=True)
-    for name, times in took.items():
-        middle = statistics.median(times)
-        ratio = "" if than is None else f"   x{middle / statistics.median(than[name]):.2f}"
-        last = f"   p95 {sorted(times)[int(len(times) * 0.95)]:.1f} ms" if name == "search" else ""
-        print(f"  {name:8} {middle:8.2f} ms{ratio}{last}", flush=True)
+    first: dict[str, float] = {}
+    for who, took in measured(given).items():
+        medians = {name: statistics.median(times) for name, times in took.items()}
+        first = first or medians
+        told = "   ".join(f"{name} {each:6.2f} ms x{each / first[name]:4.2f}" for name, each in medians.items())
+        last = sorted(took["search"])[int(ROUNDS * 0.95)]
+        print(f"  {who:24} {told}   (search p95 {last:.1f})", flush=True)
 
 
 def settle(url: str) -> None:
@@ -97,41 +98,34 @@ def settle(url: str) -> None:
         connection.execute("vacuum analyze")
 
 
-def plans(url: str, mode: str) -> None:
-    """Say which plans new connections make."""
-    with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute(f'alter database "{connection.info.dbname}" set plan_cache_mode = {mode}')
-
-
 def run(url: str, tenants: int, messages: int) -> None:
-    with AgentMemory(url) as memory:
+    with AgentMemory(url, schema="alone") as alone, AgentMemory(url) as old:
         small = [("tenants", f"small {number}") for number in range(PHASES)]  # a measured one has grown
-        for each in small:
+        for memory, each in itertools.product((alone, old), small):
             fill(memory, each, FEW)
-        settle(url)
-        alone = measured(acts(memory, small.pop()))
-        tell("a small tenant", alone)
+
+        def phase(what: str, large: bool) -> None:
+            settle(url)
+            mine = small.pop()
+            with AgentMemory(url) as new:
+                given = {
+                    "a small one alone": acts(alone, mine),
+                    "opened at first": acts(old, mine),
+                    "opened now": acts(new, small.pop()),
+                }
+                if large:
+                    given["the large one itself"] = acts(new, LARGE)
+                tell(what, given)
+
         began = time.perf_counter()
         for number in range(tenants):
-            memory.conversation("talk", ("tenants", f"other {number}")).add(message(number))
-            if number in LOOKS:
-                settle(url)
+            old.conversation("talk", ("tenants", f"other {number}")).add(message(number))
         print(f"{tenants:,} others took {time.perf_counter() - began:.0f} s", flush=True)
-        settle(url)
-        tell(f"beside {tenants:,} others", measured(acts(memory, small.pop())), alone)
+        phase(f"beside {tenants:,} others", large=False)
         began = time.perf_counter()
-        fill(memory, LARGE, messages)
+        fill(old, LARGE, messages)
         print(f"{messages:,} messages of one more took {time.perf_counter() - began:.0f} s", flush=True)
-        settle(url)
-    for mode in ("auto", "force_custom_plan"):
-        plans(url, mode)
-        with AgentMemory(url) as memory:
-            tell(
-                f"beside one of {messages:,} messages, plan_cache_mode {mode}",
-                measured(acts(memory, small.pop())),
-                alone,
-            )
-            tell(f"that one, plan_cache_mode {mode}", measured(acts(memory, LARGE)))
+        phase(f"beside one of {messages:,} messages, too", large=True)
 
 
 def main() -> None:

@@ -7,7 +7,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
-from contextlib import closing
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -15,6 +15,7 @@ import psycopg
 import pytest
 
 from langchain_agentmem import AgentMemory
+from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.storage import postgres_health, storage_health
 from langchain_agentmem.upkeep import database_report
 from langchain_agentmem.upkeep.database_report import diagnose
@@ -41,6 +42,23 @@ def problem(url, name, *, deep=False):
     finding = found(url, deep=deep)[name]
     assert finding.level == "problem"
     return finding
+
+
+def given(url, **settings):
+    """The URL with settings of the server's for its connections."""
+    options = "%20".join(f"-c%20{name}%3D{value}" for name, value in settings.items())
+    return f"{url}{'&' if '?' in url else '?'}options={options}"
+
+
+@contextmanager
+def executed(url, before, after):
+    """What was executed holds for a while."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(before)
+        try:
+            yield connection
+        finally:
+            connection.execute(after)
 
 
 @pytest.fixture
@@ -237,8 +255,10 @@ class TestServers:
         with AgentMemory(url) as memory:
             memory.conversation("one").add(role="user", content="a heron")
         findings = found(url, deep=True)
-        assert not [each for each in findings.values() if each.level == "problem"]
+        problems = {each.name for each in findings.values() if each.level == "problem"}
+        assert problems <= {"fsync", "full_page_writes", "autovacuum"}  # a server for tests is not meant to last
         assert {"postgresql", "pgvector", "permissions", "schema", "locks", "clock", "verify"} <= findings.keys()
+        assert {"connections", "replication", "transactions", "indexes", "bloat", "slow"} <= findings.keys()
 
     def test_one_that_is_not_there(self):
         assert problem("postgresql://nobody:secret@127.0.0.1:1/x", "connection")
@@ -265,11 +285,92 @@ class TestServers:
         with psycopg.connect(url, autocommit=True) as connection:
             connection.execute("create role agentmem_stranger")
             try:
-                stranger = f"{direct(url)}{'&' if '?' in url else '?'}options=-crole%3Dagentmem_stranger"
-                assert "use the schema" in problem(stranger, "permissions").text
+                findings = found(given(direct(url), role="agentmem_stranger"))
+                assert "use the schema" in findings["permissions"].text
+                assert "may not see" in findings["unseen"].text
+                assert not {"transactions", "replication"} & findings.keys()
             finally:
                 connection.execute("drop role agentmem_stranger")
 
     @pytest.mark.bare
     def test_nothing_stored_yet(self, new_database):
         assert found(new_database("postgres"))["schema"].level == "note"
+
+
+class TestOperatingAServer:
+    def test_an_index_that_is_missing(self, new_database):
+        url = new_database("postgres")
+        away = "alter index agentmem.entry_content rename to away", "alter index agentmem.away rename to entry_content"
+        with executed(url, *away):
+            assert "entry_content" in problem(url, "indexes").text
+        assert found(url)["indexes"].level == "ok"
+
+    def test_an_index_that_is_not_valid(self, new_database):
+        url = new_database("postgres")
+        change = "update pg_index set indisvalid = {} where indexrelid = 'agentmem.entry_content'::regclass"
+        with executed(url, change.format("false"), change.format("true")):
+            finding = problem(url, "indexes")
+        assert "not valid" in finding.text
+        assert "reindex index concurrently agentmem.entry_content" in finding.remedy
+
+    def test_a_table_that_autovacuum_leaves_alone(self, new_database):
+        url = new_database("postgres")
+        change = "alter table agentmem.entry {} (autovacuum_enabled{})"
+        with executed(url, change.format("set", " = false"), change.format("reset", "")):
+            assert "entry" in problem(url, "neglected").text
+
+    def test_dead_rows_and_tables_that_were_never_analysed(self, new_database, monkeypatch):
+        monkeypatch.setattr(postgres_health, "MANY_DEAD", 0)
+        url = new_database("postgres")
+        fill = "insert into agentmem.blob_owner select g from generate_series(1, 10) g"
+        with executed(url, "create table agentmem.blob_owner (id int)", "drop table agentmem.blob_owner") as connection:
+            connection.execute(fill)
+            connection.execute("delete from agentmem.blob_owner where id <= 5")
+            connection.execute("select pg_stat_force_next_flush()")
+            connection.execute("select 1")
+            findings = found(url)
+        assert "blob_owner (5, vacuumed never)" in findings["bloat"].text
+        assert "blob_owner" in findings["analyze"].text
+
+    def test_a_transaction_that_is_open_for_long(self, new_database, monkeypatch):
+        monkeypatch.setattr(postgres_health, "LONG", -1.0)
+        url = new_database("postgres")
+        with psycopg.connect(url) as connection:
+            connection.execute("select 1")
+            assert f"session {connection.info.backend_pid} " in problem(url, "transactions").text
+
+    def test_few_connections_are_left(self, new_database, monkeypatch):
+        monkeypatch.setattr(postgres_health, "CROWDED", 0.0)
+        assert "connections are in use" in problem(new_database("postgres"), "connections").text
+
+    def test_a_slot_that_nobody_reads_holds_the_log(self, new_database):
+        url = new_database("postgres")
+        make, drop = "pg_create_physical_replication_slot('left', true)", "pg_drop_replication_slot('left')"
+        with executed(url, f"select {make}", f"select {drop}"):
+            finding = found(url)["slots"]
+        assert (finding.level, "'left', which nobody reads" in finding.text) == ("note", True)
+
+    def test_settings_that_hurt(self, new_database):
+        url = new_database("postgres")
+        findings = found(
+            given(url, synchronous_commit="off", statement_timeout="5s", default_transaction_read_only="on")
+        )
+        assert "acknowledged last" in findings["synchronous_commit"].text
+        assert "5,000 ms" in findings["statement_timeout"].text
+        assert findings["default_transaction_read_only"].level == "note"
+        assert "settings" not in findings
+
+    def test_operations_that_are_slow(self, new_database):
+        url = new_database("postgres")
+        slow = "insert into agentmem.measure values ('operation', 'memory.store.put', 2, 0, 3000000, 2000000, 1, 1)"
+        with executed(url, slow, "delete from agentmem.measure"):
+            assert "memory.store.put (1,500 ms, 2 times)" in found(url)["slow"].text
+
+    def test_another_schema(self, new_database):
+        url = new_database("postgres")
+        with executed(url, "create schema other", "drop schema other cascade"):
+            AgentMemory(url, schema="other").close()
+            findings = {each.name: each for each in diagnose(url, schema="other")}
+        assert (findings["schema"].level, findings["verify"].level) == ("ok", "ok")
+        with pytest.raises(InvalidInput, match="schema must be"):
+            list(diagnose(url, schema="no name"))

@@ -128,6 +128,8 @@ class TestPools:
                     list(threads.map(lambda n: say(memory, f"quince {n}", conversation="many"), range(40)))
                 assert len(said(memory, "many")) == 40
                 assert memory.verify().problems == ()
+                told = memory.stats()["pool"]
+                assert (told["size"], told["in_use"] + told["idle"]) == (3, 3)
                 memory.erase(conversation_id="many")
             assert not pool.closed
             for _ in range(4):

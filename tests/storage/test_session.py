@@ -4,6 +4,7 @@ import math
 import os
 import signal
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
 import pytest
@@ -131,6 +132,22 @@ class TestTravellingTogether:
         engine.write(steps)
         with psycopg.connect(engine._url) as connection:
             assert connection.execute("select count(*) from agentmem.content").fetchone() == (3_000,)
+
+
+class TestPlans:
+    def test_a_statement_is_planned_once_until_its_tables_are_analysed_anew(self, new_database):
+        with AgentMemory(new_database("postgres"), pool_size=1) as memory:
+            for number in range(10):
+                memory.conversation("c").add(role="user", content=f"heron {number}")
+                memory.search("heron")
+            [(session, _)] = memory.database.engine._pool._idle
+            session.leave()
+            [(anew, kept)] = session.connection.execute(
+                "select sum(custom_plans)::int, max(generic_plans)::int from pg_prepared_statements "
+                "where statement not like 'select set_config%'"
+            ).fetchall()
+            session.enter()
+        assert (anew, kept >= 10) == (0, True)
 
 
 class TestFailing:
@@ -501,6 +518,22 @@ class TestPool:
         pool.give_back(first)
         pool.give_back(second)
         assert [pool.take(), pool.take()] == [second, first]
+
+    def test_it_counts_who_waited(self):
+        pool = Pool(Lent, size=2, timeout=120)
+        first, second = pool.take(), pool.take()
+        pool.give_back(second)
+        assert pool.stats() == {"size": 2, "in_use": 1, "idle": 1, "waiting": 0, "waits": 0, "waited_ms": 0.0}
+        assert pool.take() is second
+        with ThreadPoolExecutor(1) as threads:
+            third = threads.submit(pool.take)
+            while not pool.stats()["waiting"]:
+                pass
+            pool.give_back(first)
+            assert third.result() is first
+        told = pool.stats()
+        assert told.pop("waited_ms") > 0
+        assert told == {"size": 2, "in_use": 2, "idle": 0, "waiting": 0, "waits": 1}
 
     def test_when_all_are_in_use_one_waits_and_then_hears_why(self):
         pool = Pool(Lent, size=1, timeout=0)

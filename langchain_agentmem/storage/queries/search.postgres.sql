@@ -15,6 +15,25 @@ where id = (
     and next + :documents <= :most
 returning id, next, (select dimensions from search_state where id = 1) as dimensions, 0 as waiting;
 
+-- name: scopes_within
+-- Laterally, so that each scope is looked up by its namespace, however many others there are.
+select c.id, c.kind from namespace n
+cross join lateral (select id, kind from search_scope where namespace_id = n.id offset 0) c
+where n.path >= :low and n.path < :high
+order by c.id;
+
+-- name: series_within
+select s.id, c.kind from namespace n
+cross join lateral (select id, kind from search_scope where namespace_id = n.id offset 0) c
+cross join lateral (
+    select id from search_series where scope_id = c.id and name in (
+-- include: keys
+    )
+    offset 0
+) s
+where n.path >= :low and n.path < :high
+order by s.id;
+
 -- name: totals_changed
 -- A scope has more or fewer documents; without the one that is `gone`, as long as that is there. Who writes at the same time
 -- takes another row, so that nobody waits for others.
@@ -62,6 +81,20 @@ select cast(:id as bigint) as id where false;
 -- name: waiting_within
 select cast(null as bigint) as document_id, cast(null as text) as terms where cast(:ranges as text) = '' and :choosy < 0 and :roles = '' and :before < :after;
 
+-- fragment: holding
+-- The documents in the range t that hold its term.
+select i.document_id from search_index i
+where i.terms @@ cast(t.expression as tsquery) and i.document_id + 0 >= t.first and i.document_id + 0 < t.last
+    and (cast(:choosy as bigint) = 0 or exists (
+        select 1 from search_document d
+        where d.id = i.document_id
+            and (cast(:before as bigint) is null or d.created_at < cast(:before as bigint))
+            and (cast(:after as bigint) is null or d.created_at >= cast(:after as bigint))
+            and (cast(:roles as text) is null
+                or d.role in (select value from json_array_elements_text(cast(:roles as json))))
+        offset 0
+    ))
+
 -- name: postings
 with range as materialized (
     select cast(value ->> 0 as bigint) as first, cast(value ->> 1 as bigint) as last,
@@ -84,67 +117,30 @@ with range as materialized (
 ), asked as materialized (
     select term, first, last, '(' || own || ')' || coalesce(' & (' || others || ')', '') as expression from wanted
 )
-select t.term, f.documents
+select t.term, cast(array_to_json(f.found[1 : cast(:limit as integer)]) as text) as documents,
+    case when cardinality(f.found) >= cast(:limit as integer) then cast(array_to_json(
+        f.found[cardinality(f.found) - cast(:limit as integer) + 1 : cardinality(f.found)]
+    ) as text) end as newest
 from asked t
 cross join lateral (
-    select cast(json_agg(m.document_id) as text) as documents from (
-        select i.document_id from search_index i
-        where i.terms @@ cast(t.expression as tsquery) and i.document_id + 0 >= t.first and i.document_id + 0 < t.last
-            and (cast(:choosy as bigint) = 0 or exists (
-                select 1 from search_document d
-                where d.id = i.document_id
-                    and (cast(:before as bigint) is null or d.created_at < cast(:before as bigint))
-                    and (cast(:after as bigint) is null or d.created_at >= cast(:after as bigint))
-                    and (cast(:roles as text) is null
-                        or d.role in (select value from json_array_elements_text(cast(:roles as json))))
-            ))
-        order by i.document_id
-        limit cast(:limit as bigint)
-    ) m
+    select array_agg(h.document_id order by h.document_id) as found from (
+-- include: holding
+    ) h
 ) f
-where f.documents is not null;
+where f.found is not null;
 
--- name: newest_postings
-with range as materialized (
-    select cast(value ->> 0 as bigint) as first, cast(value ->> 1 as bigint) as last,
-        cast(value ->> 0 as bigint) >> 37 as scope, (cast(value ->> 1 as bigint) - 1) >> 37 as last_scope
-    from json_array_elements(cast(:ranges as json))
-), wanted as materialized (
-    select w.value ->> 0 as term, r.first, r.last, (
-            select string_agg('''' || o.value || case when r.last_scope - r.scope < 8
-                then chr(31) || s.scope || '''' else chr(31) || ''':*' end, ' | ')
-            from (values (w.value ->> 0)) o (value)
-            cross join generate_series(r.scope, least(r.last_scope, r.scope + 7)) s (scope)
-        ) as own, (
-            select string_agg('''' || o.value || case when r.last_scope - r.scope < 8
-                then chr(31) || s.scope || '''' else chr(31) || ''':*' end, ' | ')
-            from json_array_elements_text(w.value -> 1) o
-            cross join generate_series(r.scope, least(r.last_scope, r.scope + 7)) s (scope)
-        ) as others
-    from json_array_elements(cast(:terms as json)) w
-    cross join range r
-), asked as materialized (
-    select term, first, last, '(' || own || ')' || coalesce(' & (' || others || ')', '') as expression from wanted
-)
-select t.term, f.documents
-from asked t
+-- name: terms_near
+-- By the documents of each range, which are few, and not by those that hold a term, which may be most of all.
+select w.value as term, cast(json_agg(d.document_id) as text) as documents
+from json_array_elements(cast(:ranges as json)) r
 cross join lateral (
-    select cast(json_agg(m.document_id) as text) as documents from (
-        select i.document_id from search_index i
-        where i.terms @@ cast(t.expression as tsquery) and i.document_id + 0 >= t.first and i.document_id + 0 < t.last
-            and (cast(:choosy as bigint) = 0 or exists (
-                select 1 from search_document d
-                where d.id = i.document_id
-                    and (cast(:before as bigint) is null or d.created_at < cast(:before as bigint))
-                    and (cast(:after as bigint) is null or d.created_at >= cast(:after as bigint))
-                    and (cast(:roles as text) is null
-                        or d.role in (select value from json_array_elements_text(cast(:roles as json))))
-            ))
-        order by i.document_id desc
-        limit cast(:limit as bigint)
-    ) m
-) f
-where f.documents is not null;
+    select document_id, terms from search_index
+    where document_id >= cast(r.value ->> 0 as bigint) and document_id < cast(r.value ->> 1 as bigint)
+    offset 0
+) d
+join json_array_elements_text(cast(:terms as json)) w
+    on d.terms @@ cast('''' || w.value || chr(31) || (d.document_id >> 37) || '''' as tsquery)
+group by w.value;
 
 -- name: vectors_within
 select v.id, v.document_id, v.vector
@@ -194,18 +190,28 @@ from (
 select distinct p.word, p.speaker
 from json_array_elements_text(cast(:words as json)) w
 cross join json_array_elements(cast(:ranges as json)) r
-join search_speaker p on p.word = w.value
-    and p.series_id >= cast(r.value ->> 0 as bigint) >> 22 and p.series_id < cast(r.value ->> 1 as bigint) >> 22
+cross join lateral (
+    select word, speaker from search_speaker
+    where word = w.value
+        and series_id >= cast(r.value ->> 0 as bigint) >> 22 and series_id < cast(r.value ->> 1 as bigint) >> 22
+    offset 0
+) p
 limit 1000;
 
 -- name: dated_documents
 select d.id
 from json_array_elements(cast(:ranges as json)) r
-join search_series s
-    on s.id >= cast(r.value ->> 0 as bigint) >> 22 and s.id < cast(r.value ->> 1 as bigint) >> 22
-    and s.first_at < :latest and s.last_at >= :earliest
-join search_document d on d.id >= s.id << 22 and d.id < (s.id + 1) << 22
-    and d.created_at >= :earliest and d.created_at < :latest
+cross join lateral (
+    select id from search_series
+    where id >= cast(r.value ->> 0 as bigint) >> 22 and id < cast(r.value ->> 1 as bigint) >> 22
+        and first_at < :latest and last_at >= :earliest
+    offset 0
+) s
+cross join lateral (
+    select id, created_at from search_document
+    where id >= s.id << 22 and id < (s.id + 1) << 22 and created_at >= :earliest and created_at < :latest
+    offset 0
+) d
 order by case when d.created_at < :start then :start - d.created_at when d.created_at >= :end then d.created_at - :end
     else 0 end, d.id desc
 limit cast(:limit as bigint);

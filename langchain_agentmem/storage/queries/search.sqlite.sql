@@ -64,57 +64,56 @@ where :choosy = 0 or exists (
         and (:roles is null or d.role in (select value from json_each(:roles)))
 );
 
--- name: postings
--- The oldest documents in each range that hold each term, and any of the terms that stand beside it, if there are any.
-with wanted as materialized (
-    select json_extract(value, '$[0]') as term,
-        '"' || json_extract(value, '$[0]') || '"' || coalesce(
-            (select ' AND (' || group_concat('"' || value || '"', ' OR ') || ')' from json_each(w.value, '$[1]')), ''
-        ) as expression
-    from json_each(:terms) w
-)
-select t.term, (
-        select json_group_array(f.rowid) from (
-            select rowid from search_index
-            where search_index match t.expression
-                and rowid >= json_extract(r.value, '$[0]') and rowid < json_extract(r.value, '$[1]')
-                and (:choosy = 0 or exists (
-                    select 1 from search_document d
-                    where d.id = search_index.rowid
-                        and (:before is null or d.created_at < :before) and (:after is null or d.created_at >= :after)
-                        and (:roles is null or d.role in (select value from json_each(:roles)))
-                ))
-            limit cast(:limit as integer)
-        ) f
-    ) as documents
-from wanted t
-cross join json_each(:ranges) r;
+-- fragment: holding
+-- The documents in the range f that hold its term.
+select rowid from search_index
+where search_index match f.expression and rowid >= f.first and rowid < f.last
+    and (:choosy = 0 or exists (
+        select 1 from search_document d
+        where d.id = search_index.rowid
+            and (:before is null or d.created_at < :before) and (:after is null or d.created_at >= :after)
+            and (:roles is null or d.role in (select value from json_each(:roles)))
+    ))
 
--- name: newest_postings
--- The newest ones.
+-- name: postings
+-- The oldest documents in each range that hold each term, and any of the terms that stand beside it, if there are any; and
+-- the newest, where there are more than the limit.
 with wanted as materialized (
     select json_extract(value, '$[0]') as term,
         '"' || json_extract(value, '$[0]') || '"' || coalesce(
             (select ' AND (' || group_concat('"' || value || '"', ' OR ') || ')' from json_each(w.value, '$[1]')), ''
         ) as expression
     from json_each(:terms) w
+), asked as materialized (
+    select t.term, t.expression, json_extract(r.value, '$[0]') as first, json_extract(r.value, '$[1]') as last
+    from wanted t
+    cross join json_each(:ranges) r
+), found as materialized (
+    select f.*, (
+            select json_group_array(h.rowid) from (
+-- include: holding
+                limit cast(:limit as integer)
+            ) h
+        ) as documents
+    from asked f
 )
-select t.term, (
-        select json_group_array(f.rowid) from (
-            select rowid from search_index
-            where search_index match t.expression
-                and rowid >= json_extract(r.value, '$[0]') and rowid < json_extract(r.value, '$[1]')
-                and (:choosy = 0 or exists (
-                    select 1 from search_document d
-                    where d.id = search_index.rowid
-                        and (:before is null or d.created_at < :before) and (:after is null or d.created_at >= :after)
-                        and (:roles is null or d.role in (select value from json_each(:roles)))
-                ))
+select f.term, f.documents, case when json_array_length(f.documents) >= :limit then (
+        select json_group_array(h.rowid) from (
+-- include: holding
             order by rowid desc
             limit cast(:limit as integer)
-        ) f
+        ) h
+    ) end as newest
+from found f;
+
+-- name: terms_near
+-- The documents in each of many small ranges that hold each term.
+select t.value as term, (
+        select json_group_array(rowid) from search_index
+        where search_index match '"' || t.value || '"'
+            and rowid >= json_extract(r.value, '$[0]') and rowid < json_extract(r.value, '$[1]')
     ) as documents
-from wanted t
+from json_each(:terms) t
 cross join json_each(:ranges) r;
 
 -- name: last_indexed

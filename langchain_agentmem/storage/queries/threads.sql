@@ -1,14 +1,24 @@
 -- Threads, their shelves and checkpoints. A path of '' stands for every namespace.
 
+-- name: find_thread
+-- A thread with its shelf and one of its lines.
+select t.id, t.shelf_id, t.delta, s.swept, s.litter, n.path, l.id as line
+from namespace n
+join thread t on t.namespace_id = n.id and t.name = :name
+join shelf s on s.id = t.shelf_id
+left join checkpoint_line l on l.thread_id = t.id and l.ns = :ns
+where n.path = :path;
+
 -- name: find_threads
--- The threads of one name, with their shelves and one of their lines.
+-- The same of the first few threads of a name, in whatever namespace.
 select t.id, t.shelf_id, t.delta, s.swept, s.litter, n.path, l.id as line
 from thread t
 join namespace n on n.id = t.namespace_id
 join shelf s on s.id = t.shelf_id
 left join checkpoint_line l on l.thread_id = t.id and l.ns = :ns
-where t.name = :name and (n.path = :path or cast(:path as text) = '')
-order by n.path;
+where t.name = :name
+order by n.path
+limit 4;
 
 -- name: create_shelf
 insert into shelf (loose) values (:loose) returning id;
