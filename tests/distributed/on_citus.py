@@ -29,16 +29,16 @@ COMMAND = Path(os.environ.get("AGENTMEM_CITUS") or ROOT.parent / "shared" / "cit
 NODES = 3
 SETTINGS = {"autovacuum": "off", "synchronous_commit": "off", "jit": "off"}
 """What each node is given; see the fixture `postgres_server`, and `docs/postgresql.md` for the last."""
+ON_IT = ["--every-engine", "-k", "postgres and not ReadingLittle"]  # which looks at plans
+SAVER = ("conformance", "same_as_in_memory", "checkpointer_sync", "checkpointer_threads", "checkpointer_forks")
+STORES = ("stores/test_thread_items_contract.py", "stores/test_blobs.py", "stores/test_retriever.py")
 SUITES = {
-    "what LangGraph and LangChain expect of stores": [
-        "tests/contracts", "tests/stores/test_blobs.py", "tests/stores/test_retriever.py", "-k", "not sqlite"
-    ],
-    "what LangGraph expects of a checkpointer": ["tests/checkpoints", "-k", "postgres"],
-    "rewinding": [
-        "tests/rewinding/test_any_run.py", "-k", "says_at_every_checkpoint and postgres", "-o", "timeout=0"
-    ],
+    "every test begins with nothing": ["tests/storage/test_emptying.py"],
+    "stores": ["tests/contracts", *(f"tests/{name}" for name in STORES), *ON_IT],
+    "checkpointer": [*(f"tests/checkpoints/test_{name}.py" for name in SAVER), *ON_IT],
+    "rewinding": ["tests/rewinding/test_any_run.py", "-k", "at_every_checkpoint and postgres", "-o", "timeout=0"],
     "searching": ["tests/search/test_search.py", "-k", "both_engines"],
-}  # fmt: skip
+}
 """Arguments of pytest, by what they test."""
 
 
