@@ -11,6 +11,7 @@ file are copied for each test.
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import shutil
 import sqlite3
@@ -84,6 +85,7 @@ end $$;
 -- Whether the schema is as it was when it was kept; false if only making it anew would help.
 create function emptying.empty(grown bigint) returns boolean language plpgsql as $$
 declare found record; same bool;
+    elsewhere bool := to_regclass('pg_dist_node') is not null; -- where Citus has taken the rows
 begin
     -- As a replica does: all tables are emptied, so that no row is looked for that names another.
     if current_setting('session_replication_role') <> 'replica'
@@ -104,7 +106,7 @@ begin
                 execute format('delete from agentmem.%I', found.name);
                 execute format('insert into agentmem.%1$I overriding system value table emptying.%1$I', found.name);
             end if;
-        elsif pg_relation_size(found.id) > 0 then
+        elsif elsewhere or pg_relation_size(found.id) > 0 then
             execute format('delete from agentmem.%I', found.name);
         end if;
     end loop;
@@ -134,7 +136,8 @@ class PostgresDatabases:
     """A few databases of one server, which serve all tests, because making one is slow.
 
     Args:
-        server: The URL of the server. Where its user is no superuser, a schema is made anew for each test.
+        server: The URL of the server. Where its user is no superuser, a schema is made anew for each test. Where it is
+            the coordinator of a Citus cluster, each database is on all nodes, and its schema is distributed.
     """
 
     def __init__(self, server: str) -> None:
@@ -156,6 +159,8 @@ class PostgresDatabases:
             self._alone(url)
             self._run(url, "drop schema if exists agentmem cascade")
             open_engine(url).close()
+            if self._nodes:
+                self._run(url, "select citus_schema_distribute('agentmem')")
             self._run(url, EMPTYING)
             self._run(url, "select emptying.keep()")
         return pooled(url)
@@ -186,8 +191,9 @@ class PostgresDatabases:
 
     def bring(self, url: str, kept: Kept) -> None:
         """Put into a database that is as a first opening leaves it what another one held."""
-        connection = self._connections[direct(url)]
-        with connection.transaction():
+        url = direct(url)
+        connection = self._connections[url]
+        with self._as_replica(url):
             for name, rows in kept.rows.items():
                 connection.execute(SQL("delete from agentmem.{}").format(Identifier(name)))
                 with connection.cursor().copy(COPY.format(Identifier(name), SQL("from stdin"))) as copy:
@@ -236,14 +242,49 @@ class PostgresDatabases:
 
     def _url(self, which: Hashable) -> str:
         if which not in self._names:
-            self._names[which] = f"agentmem_{uuid.uuid4().hex}"
-            with psycopg.connect(self._server, autocommit=True) as connection:
-                connection.execute(f"create database {self._names[which]}")
-            self._run(url_of(self._server, self._names[which]), EMPTYING)
+            name = self._names[which] = f"agentmem_{uuid.uuid4().hex}"
+            for server in self._nodes or [self._server]:
+                with psycopg.connect(server, autocommit=True) as connection:
+                    connection.execute(f"create database {name}")
+            self._join(name)
+            self._run(url_of(self._server, name), EMPTYING)
         return url_of(self._server, self._names[which])
 
+    @functools.cached_property
+    def _nodes(self) -> dict[str, tuple[str, int]]:
+        """Host and port of each node of a cluster by its URL, the coordinator's first; empty without a cluster."""
+        with psycopg.connect(self._server) as connection:
+            if connection.execute("select to_regclass('pg_dist_node')").fetchone() == (None,):
+                return {}
+            nodes = connection.execute("select nodename, nodeport from pg_dist_node order by groupid").fetchall()
+            database = connection.info.dbname
+        make = psycopg.conninfo.make_conninfo
+        return {url_of(make(self._server, host=host, port=port), database): (host, port) for host, port in nodes}
+
+    def _join(self, database: str) -> None:
+        """Make the nodes of a cluster know each other in a new database."""
+        for url in self._nodes:
+            with psycopg.connect(url_of(url, database), autocommit=True) as connection:
+                connection.execute("create extension citus")
+        if self._nodes:
+            coordinator, *workers = self._nodes.values()
+            with psycopg.connect(url_of(self._server, database), autocommit=True) as connection:
+                connection.execute("select citus_set_coordinator_host(%s, %s)", coordinator)
+                for worker in workers:
+                    connection.execute("select citus_add_node(%s, %s)", worker)
+
     def _emptied(self, url: str) -> bool:
-        return bool(self._run(url, "select emptying.empty(%s)", GROWN))
+        with self._as_replica(url):
+            return bool(self._run(url, "select emptying.empty(%s)", GROWN))
+
+    @contextlib.contextmanager
+    def _as_replica(self, url: str) -> Iterator[None]:
+        """A transaction in which no row is looked for that names another, whichever node it is on."""
+        with self._connections[url].transaction():
+            if self._nodes:  # which have sessions of their own
+                self._run(url, "set local citus.propagate_set_commands = local")
+                self._run(url, "set local session_replication_role = replica")
+            yield
 
     def _alone(self, url: str, *, keeping: bool = False) -> None:
         """Nobody else is connected, and we are: a test may have ended our connection too."""

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from . import on_citus
 from .servers import Postgres, postgres
 
 
@@ -28,6 +29,17 @@ def server() -> Iterator[Postgres]:
 def database(server: Postgres) -> str:
     """The name of an empty database of the server."""
     return server.create()
+
+
+@pytest.fixture(scope="session")
+def coordinator() -> Iterator[str]:
+    """The URL of the coordinator of a Citus cluster."""
+    if not on_citus.COMMAND.is_file():
+        pytest.skip(
+            "AGENTMEM_CITUS names no command that starts a cluster, and shared/citus beside the project has none"
+        )
+    with on_citus.cluster() as coordinator:
+        yield coordinator
 
 
 @pytest.fixture

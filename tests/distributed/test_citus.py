@@ -1,23 +1,12 @@
-"""The memory in a schema that Citus has moved to another node as a whole, against the same on SQLite.
-
-A cluster is started by a command that the environment variable AGENTMEM_CITUS names; by default it is `cluster` in
-`shared/citus` beside the project's folder. `cluster start FOLDER PORT` prints the coordinator's URL, and `cluster stop
-FOLDER` ends it. Without such a command, nothing here is collected.
-"""
+"""The memory in a schema that Citus has moved to another node as a whole, against the same on SQLite."""
 
 from __future__ import annotations
 
 import contextlib
-import os
-import shutil
-import socket
-import subprocess
-import tempfile
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
-from pathlib import Path
 
 import psycopg
 import pytest
@@ -37,45 +26,13 @@ from tests.rewinding import test_care as remembered
 from tests.threads import filled
 from tests.word_embeddings import WordEmbeddings
 
-CLUSTER = Path(os.environ.get("AGENTMEM_CITUS") or Path(__file__).parents[3] / "shared" / "citus" / "cluster")
-if not CLUSTER.is_file():
-    pytest.skip(
-        "AGENTMEM_CITUS names no command that starts a Citus cluster, and shared/citus beside the project has none",
-        allow_module_level=True,
-    )
-
 pytestmark = pytest.mark.timeout(300)
 
 DIMS = 16
-NODES = 3
 NUMBERED_ELSEWHERE = 1 << 48
 """A node that numbers rows itself begins here; what the coordinator numbers is less, and in the order of writing."""
 SAMPLES = {20: b"1", 25: b"x", 114: b"[]"}
 """A value of a parameter by the number of its type; of others it is null."""
-
-
-def free_ports(count: int) -> int:
-    """The first of some neighbouring ports that nobody uses."""
-    for first in range(21_000, 30_000, count):
-        with contextlib.ExitStack() as taken, contextlib.suppress(OSError):
-            for port in range(first, first + count):
-                taken.enter_context(socket.socket()).bind(("127.0.0.1", port))
-            return first
-    raise AssertionError("no ports are free")
-
-
-@pytest.fixture(scope="module")
-def coordinator() -> Iterator[str]:
-    """The URL of the coordinator of a cluster."""
-    folder = tempfile.mkdtemp(prefix="agentmem-citus-")
-    try:
-        started = subprocess.run(
-            [CLUSTER, "start", folder, str(free_ports(NODES))], stdout=subprocess.PIPE, text=True, check=True
-        )
-        yield started.stdout.split()[-1]
-    finally:
-        subprocess.run([CLUSTER, "stop", folder], check=False)
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture

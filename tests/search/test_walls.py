@@ -82,7 +82,13 @@ def fill(memory, luck, count, namespaces=NAMESPACES):
             continue
         conversation, role = luck.choice(CONVERSATIONS), luck.choice(ROLES)
         at = START + timedelta(hours=luck.randrange(24 * 500))
-        said = {"role": role, "content": text, "created_at": at, "name": luck.choice(NAMES)}
+        said = {
+            "role": role,
+            "content": text,
+            "created_at": at,
+            "name": luck.choice(NAMES),
+            "message_id": luck.randbytes(8).hex(),
+        }
         message_id = memory.conversation(conversation, namespace).add(said)
         things.append(Thing("message", namespace, message_id, conversation, role, at, text))
     return things

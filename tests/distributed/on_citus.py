@@ -1,0 +1,89 @@
+"""Runs tests on a Citus cluster: what they call PostgreSQL is its coordinator, and their schemas are distributed.
+
+    python -m tests.distributed.on_citus [arguments of pytest]
+
+A cluster is started by a command that the environment variable AGENTMEM_CITUS names; by default it is `cluster` in
+`shared/citus` beside the project's folder. `cluster start FOLDER PORT` prints the coordinator's URL, and `cluster stop
+FOLDER` ends it.
+
+Without arguments for pytest it runs the suites of contracts, the rewinding of 60 random scripts, and a search that is
+compared with SQLite's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import psycopg
+
+ROOT = Path(__file__).parents[2]
+COMMAND = Path(os.environ.get("AGENTMEM_CITUS") or ROOT.parent / "shared" / "citus" / "cluster")
+NODES = 3
+SETTINGS = {"autovacuum": "off", "synchronous_commit": "off", "jit": "off"}
+"""What each node is given; see the fixture `postgres_server`, and `docs/postgresql.md` for the last."""
+ON_IT = ["--every-engine", "-k", "postgres and not ReadingLittle"]  # which looks at plans
+SAVER = ("conformance", "same_as_in_memory", "checkpointer_sync", "checkpointer_threads", "checkpointer_forks")
+STORES = ("stores/test_thread_items_contract.py", "stores/test_blobs.py", "stores/test_retriever.py")
+SUITES = {
+    "every test begins with nothing": ["tests/storage/test_emptying.py"],
+    "stores": ["tests/contracts", *(f"tests/{name}" for name in STORES), *ON_IT],
+    "checkpointer": [*(f"tests/checkpoints/test_{name}.py" for name in SAVER), *ON_IT],
+    "rewinding": ["tests/rewinding/test_any_run.py", "-k", "at_every_checkpoint and postgres", "-o", "timeout=0"],
+    "searching": ["tests/search/test_search.py", "-k", "both_engines"],
+}
+"""Arguments of pytest, by what they test."""
+
+
+@contextlib.contextmanager
+def cluster() -> Iterator[str]:
+    """The URL of the coordinator of a new cluster."""
+    folder = tempfile.mkdtemp(prefix="agentmem-citus-")
+    try:
+        command = [COMMAND, "start", folder, str(_free_ports(NODES))]
+        url = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout.split()[-1]
+        with psycopg.connect(url, autocommit=True) as connection:
+            nodes = connection.execute("select nodename, nodeport from pg_dist_node").fetchall()
+        for host, port in nodes:
+            with psycopg.connect(url, host=host, port=port, autocommit=True) as connection:
+                for name, value in SETTINGS.items():
+                    connection.execute(f"alter system set {name} = {value}")
+                connection.execute("select pg_reload_conf()")
+        yield url
+    finally:
+        subprocess.run([COMMAND, "stop", folder], check=False)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def run(coordinator: str, arguments: Sequence[str]) -> int:
+    """Run pytest on a cluster, and give its exit code."""
+    names = {"AGENTMEM_TEST_POSTGRES": coordinator, "AGENTMEM_EXAMPLES": "60"}
+    command = [sys.executable, "-m", "pytest", *arguments]
+    return subprocess.run(command, env=os.environ | names, cwd=ROOT, check=False).returncode
+
+
+def main() -> int:
+    """Start a cluster, and run pytest."""
+    with cluster() as coordinator:
+        return max(run(coordinator, each) for each in ([sys.argv[1:]] if sys.argv[1:] else SUITES.values()))
+
+
+def _free_ports(count: int) -> int:
+    """The first of some neighbouring ports that nobody uses."""
+    for first in range(21_000, 30_000, count):
+        with contextlib.ExitStack() as taken, contextlib.suppress(OSError):
+            for port in range(first, first + count):
+                taken.enter_context(socket.socket()).bind(("127.0.0.1", port))
+            return first
+    raise AssertionError("no ports are free")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

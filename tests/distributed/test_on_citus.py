@@ -1,0 +1,25 @@
+"""The suites that a memory passes on PostgreSQL it passes on Citus, unchanged."""
+
+from __future__ import annotations
+
+import contextlib
+
+import psycopg
+import pytest
+
+from tests.emptying import PostgresDatabases
+
+from .on_citus import SUITES, run
+
+
+@pytest.mark.timeout(3_600)
+@pytest.mark.parametrize("arguments", SUITES.values(), ids=list(SUITES))
+def test_they_pass(coordinator, arguments):
+    assert run(coordinator, arguments) == 0
+
+
+def test_all_their_tables_are_on_a_node(coordinator):
+    with contextlib.closing(PostgresDatabases(coordinator)) as databases, psycopg.connect(databases.migrated(0)) as one:
+        tables = one.execute("select count(*) from pg_tables where schemaname = 'agentmem'").fetchone()
+        placed = one.execute("select count(*) from citus_shards where citus_table_type = 'schema'").fetchone()
+        assert placed == tables > (0,)
