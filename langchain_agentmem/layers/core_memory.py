@@ -8,7 +8,7 @@ stays, and so do the protected keys.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 from uuid import NAMESPACE_OID, uuid5
@@ -20,7 +20,7 @@ from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.language_models.model_calls import Work, both
 from langchain_agentmem.layers.archival_memory import record
-from langchain_agentmem.layers.layer import Layer, LayersConfig
+from langchain_agentmem.layers.layer import Layer, LayersConfig, Written, origin
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.memory_access import Change, pairs
 from langchain_agentmem.rewinding.memory_rows import CORE, RECORD, Kept, RowDraft, View, body_of
@@ -40,7 +40,7 @@ _LAST = micros(datetime.max.replace(tzinfo=UTC))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class CoreEntry:
+class CoreEntry(Written):
     """A value of core memory.
 
     Attributes:
@@ -61,9 +61,6 @@ class CoreEntry:
     expires_at: datetime | None
     created_at: datetime
     updated_at: datetime
-    thread_id: str | None = field(default=None, compare=False, repr=False)
-    source: str | None = field(default=None, compare=False, repr=False)
-    actor: str | None = field(default=None, compare=False, repr=False)
 
 
 class Setting(NamedTuple):
@@ -378,9 +375,7 @@ def entry_of(kept: Kept) -> CoreEntry:
         expires_at=None if kept.expires_at is None else moment(kept.expires_at),
         created_at=moment(kept.created_at),
         updated_at=moment(kept.written_at),
-        thread_id=kept.thread,
-        source=kept.source,
-        actor=kept.actor,
+        **origin(kept),
     )
 
 

@@ -161,7 +161,27 @@ def _budgets(values: Any) -> Mapping[str, int]:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Event:
+class Written:
+    """What a layer holds: where it comes from.
+
+    Attributes:
+        thread_id: The thread that wrote it; None for a branch.
+        source: Where it comes from: "user", "model", "tool", "import", "person"; None for the application's code.
+        actor: Who that is, such as a tool's name.
+    """
+
+    thread_id: str | None = field(default=None, compare=False, repr=False)
+    source: str | None = field(default=None, compare=False, repr=False)
+    actor: str | None = field(default=None, compare=False, repr=False)
+
+
+def origin(kept: Kept) -> dict[str, Any]:
+    """Where a row comes from, as fields of `Written`."""
+    return {"thread_id": kept.thread, "source": kept.source, "actor": kept.actor}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Event(Written):
     """Something that happened.
 
     Attributes:
@@ -182,13 +202,10 @@ class Event:
     created_at: datetime
     score: float | None = None
     why: Why | None = None
-    thread_id: str | None = field(default=None, compare=False, repr=False)
-    source: str | None = field(default=None, compare=False, repr=False)
-    actor: str | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Record:
+class Record(Written):
     """A record of archival memory.
 
     Attributes:
@@ -213,9 +230,6 @@ class Record:
     score: float | None = None
     why: Why | None = None
     details: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}), repr=False)
-    thread_id: str | None = field(default=None, compare=False, repr=False)
-    source: str | None = field(default=None, compare=False, repr=False)
-    actor: str | None = field(default=None, compare=False, repr=False)
 
 
 def event_of(kept: Kept, score: float | None = None, why: Why | None = None) -> Event:
@@ -227,9 +241,7 @@ def event_of(kept: Kept, score: float | None = None, why: Why | None = None) -> 
         created_at=moment(kept.created_at),
         score=score,
         why=why,
-        thread_id=kept.thread,
-        source=kept.source,
-        actor=kept.actor,
+        **origin(kept),
     )
 
 
@@ -242,9 +254,7 @@ def record_of(kept: Kept) -> Record:
         created_at=moment(kept.created_at),
         updated_at=moment(kept.written_at),
         details=MappingProxyType({name: value for name, value in kept.extra.items() if name not in ("tags", "words")}),
-        thread_id=kept.thread,
-        source=kept.source,
-        actor=kept.actor,
+        **origin(kept),
     )
 
 

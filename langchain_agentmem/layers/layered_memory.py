@@ -69,7 +69,14 @@ from langchain_agentmem.language_models.model_calls import Do, Work, both
 from langchain_agentmem.language_models.tokens import Budget
 from langchain_agentmem.layers.archival_memory import ArchivalMemory, record
 from langchain_agentmem.layers.compression import Compressor, answers_of
-from langchain_agentmem.layers.consolidation import ConsolidationReport, Pressure, adding, asking, measuring, relieving
+from langchain_agentmem.layers.consolidation import (
+    ConsolidationReport,
+    Pressure,
+    making_room,
+    measuring,
+    relieving,
+    too_many,
+)
 from langchain_agentmem.layers.core_memory import CoreMemory, Setting, entry_of, everything, setting_shown
 from langchain_agentmem.layers.layer import Ground, Layer, LayersConfig, event_of, record_of
 from langchain_agentmem.layers.layer_part import MergeReport, merging
@@ -335,11 +342,11 @@ class LayeredMemory(Layer):
         def also(change: Change) -> Steps[bool]:
             change.drafts += new
             change.drafts += [record(*each, change.now) for each in kept]
-            return (yield from adding(self._ground, change, len(new)))
+            return (yield from too_many(self._ground, change, len(new)))
 
-        settings, _, too_many = yield from self.core.placing(settings, also)
-        if too_many:
-            yield from asking(self._ground)
+        settings, _, is_full = yield from self.core.placing(settings, also)
+        if is_full:
+            yield from making_room(self._ground)
         return WrittenLayers(
             tuple(each.key for each in settings), tuple(each.key for each in new), tuple(key for key, _, _ in kept)
         )
