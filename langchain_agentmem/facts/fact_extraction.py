@@ -467,7 +467,7 @@ def _batch(
         return False
     learned.messages += kept.read
     learned.failed = learned.failed or failure is not None
-    learned.fact_ids |= {turn.key: None for turn in kept.turns if turn.changed}
+    learned.fact_ids |= {turn.key: None for turn in kept.turns if turn.outcome != "known"}
     return failure is None
 
 

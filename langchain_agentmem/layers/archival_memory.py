@@ -166,7 +166,7 @@ class ArchivalMemory(Layer):
             shown=shown,
         )
 
-    def checked(self, content: Any, tags: Any) -> tuple[str, list[str]]:
+    def checked(self, content: Any, tags: Any = ()) -> tuple[str, list[str]]:
         """Content and tags, checked and without secrets.
 
         Raises:

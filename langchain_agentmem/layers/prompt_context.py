@@ -23,6 +23,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -242,14 +243,10 @@ class _Fitting:
         return places if text else []
 
     def _how_many(self, name: str, lines: Sequence[str], worth: Sequence[int], room: int) -> int:
-        low, high = 0, len(lines)
-        while low < high:
-            middle = (low + high + 1) // 2
-            if self._measure.size(_section(name, [lines[place] for place in sorted(worth[:middle])])) <= room:
-                low = middle
-            else:
-                high = middle - 1
-        return low
+        def size_of(count: int) -> int:
+            return self._measure.size(_section(name, [lines[place] for place in sorted(worth[:count])]))
+
+        return bisect_right(range(len(lines) + 1), room, lo=1, key=size_of) - 1
 
     def _cut(self, name: str, line: str, room: int) -> str:
         """A section of one line that is too long, where more than its beginning can be shown."""
