@@ -337,7 +337,7 @@ class FactsGround(Footing):
 
     def rules(self, view: View) -> Steps[Rules]:
         """What is agreed on names."""
-        return (yield from rules_in(view, self.settings.single_valued))
+        return rules_in(view, self.settings.single_valued)
 
     def book(self, change: Change) -> Steps[Book]:
         """Where facts are changed."""

@@ -142,7 +142,7 @@ def dump(ground: FactsGround) -> Work[list[dict[str, Any]]]:
     def told(found: list[dict[str, Any]]) -> dict[str, Any]:
         return {"records": len(found), **fact_store.kinds_shown(record["kind"] for record in found)}
 
-    return (yield from looking(ground, "facts.save", look, outputs=told))
+    return looking(ground, "facts.save", look, outputs=told)
 
 
 def load(ground: FactsGround, records: list[Any]) -> Work[None]:

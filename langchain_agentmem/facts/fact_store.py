@@ -30,7 +30,7 @@ from langchain_agentmem.rewinding.memory_rows import FACT, FORMER, SAID, TEXT, K
 from langchain_agentmem.rewinding.message_sources import SET, UNDO, without
 from langchain_agentmem.storage import Steps, query
 from langchain_agentmem.storage.steps import Row
-from langchain_agentmem.tracing import brief
+from langchain_agentmem.tracing import brief, documents
 
 
 def about(
@@ -560,24 +560,11 @@ def facts_shown(facts: Sequence[Fact]) -> dict[str, Any]:
 
 def documents_shown(facts: Iterable[Fact]) -> dict[str, Any]:
     """Facts that a search found, as documents."""
-    return {
-        "documents": [
-            {
-                "id": fact.id,
-                "page_content": fact.text,
-                "metadata": {
-                    "id": fact.id,
-                    "kind": "message" if fact.raw else "fact",
-                    "score": None if fact.score is None else round(fact.score, 4),
-                    "why": None if fact.why is None else str(fact.why),
-                    "valid_from": fact.valid_from,
-                    "valid_to": fact.valid_to,
-                    "message_ids": fact.sources,
-                },
-            }
-            for fact in facts
-        ]
-    }
+    return documents(facts, lambda fact: (fact.text, {"kind": "message" if fact.raw else "fact", **_since(fact)}))
+
+
+def _since(fact: Fact) -> dict[str, Any]:
+    return {"valid_from": fact.valid_from, "valid_to": fact.valid_to, "message_ids": fact.sources}
 
 
 def messages_shown(some: Sequence[Message]) -> list[dict[str, Any]]:

@@ -128,7 +128,7 @@ class ArchivalMemory(Layer):
             hits = yield from found(self._ground, (RECORD,), query, most, lambda kept: _has(kept, marks))
             return [replace(record_of(hit.kept), score=hit.score, why=hit.why) for hit in hits]
 
-        return self._searched(work(), query, most, tags=marks or None)
+        return self._searched(RECORD, work(), query, most, tags=marks or None)
 
     search, asearch = both(search_work)
 

@@ -7,9 +7,10 @@ together. Expired values are swept away with them, a few at a time.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import datetime
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Literal, TypeVar
 
@@ -30,10 +31,10 @@ from langchain_agentmem.language_models.model_calls import Work, aperform, perfo
 from langchain_agentmem.layers.compression import Compressor
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.memory_access import Change, Footing, as_step, changing, looking, maybe
-from langchain_agentmem.rewinding.memory_rows import CORE, EVENT, RECORD, Kept, RowDraft, View
+from langchain_agentmem.rewinding.memory_rows import CORE, Kept, RowDraft, View
 from langchain_agentmem.search.memory_search import Why
 from langchain_agentmem.storage import Steps
-from langchain_agentmem.tracing import brief
+from langchain_agentmem.tracing import brief, documents
 
 PROTECTED_KEYS = ("RESOURCE_INDEX", "resource_digest", "idea_md_summary", "phase0_summary")
 """Keys of core memory that never leave it by themselves."""
@@ -357,10 +358,11 @@ class Layer:
 
         return self._change("delete", make, outputs=lambda there: {"deleted": there}, **inputs)
 
-    def _searched(self, work: Work[list[F]], query: str, most: int, **inputs: Any) -> Work[list[F]]:
+    def _searched(self, kind: str, work: Work[list[F]], query: str, most: int, **inputs: Any) -> Work[list[F]]:
         """Search, as a step that LangChain takes for a retriever."""
         inputs |= {"query": query, "limit": bounded(most)}
-        return self._as_step("search", work, run_type="retriever", outputs=found_shown, **inputs)
+        shown = partial(documents, about=lambda each: (each.content, {"kind": kind}))
+        return self._as_step("search", work, run_type="retriever", outputs=shown, **inputs)
 
 
 def bounded(most: int) -> int | None:
@@ -392,22 +394,3 @@ def event_shown(each: Event) -> dict[str, Any]:
 def record_shown(each: Record) -> dict[str, Any]:
     """A record."""
     return {"id": each.id, "content": brief(each.content), "tags": each.tags, "updated_at": each.updated_at}
-
-
-def found_shown(values: Iterable[Event | Record]) -> dict[str, Any]:
-    """What a search of a layer found, as documents."""
-    return {
-        "documents": [
-            {
-                "id": each.id,
-                "page_content": each.content,
-                "metadata": {
-                    "id": each.id,
-                    "kind": EVENT if isinstance(each, Event) else RECORD,
-                    "score": None if each.score is None else round(each.score, 4),
-                    "why": None if each.why is None else str(each.why),
-                },
-            }
-            for each in values
-        ]
-    }

@@ -332,7 +332,7 @@ class LayeredMemory(Layer):
         def also(change: Change) -> Steps[bool]:
             change.drafts += new
             change.drafts += [record(*each, change.now) for each in kept]
-            return (yield from too_many(self._ground, change, len(new)))
+            return too_many(self._ground, change, len(new))
 
         settings, _, is_full = yield from self.core.placing(settings, also)
         if is_full:

@@ -57,7 +57,7 @@ class RecallMemory(Layer):
 
         def make(change: Change) -> Steps[bool]:
             change.drafts.append(new)
-            return (yield from too_many(self._ground, change, 1))
+            return too_many(self._ground, change, 1)
 
         def work() -> Work[None]:
             if (yield from self._change("add", make, shown=False)):
@@ -136,7 +136,7 @@ class RecallMemory(Layer):
             hits = yield from found(self._ground, (EVENT,), query, most)
             return [event_of(hit.kept, hit.score, hit.why) for hit in hits]
 
-        return self._searched(work(), query, most)
+        return self._searched(EVENT, work(), query, most)
 
     search, asearch = both(search_work)
 
