@@ -95,9 +95,12 @@ class ProtocolRequest(NamedTuple):
 def all_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """What a JSON reader makes of an object. An operation whose name stands twice is done twice."""
     values: dict[str, Any] = {}
+    several: dict[str, list[Any]] = {}
     for name, value in pairs:
         if name in values and name in _NAMES:
-            values[name] = [*_several(values[name]), *_several(value)]
+            if name not in several:
+                values[name] = several[name] = [*_several(values[name])]
+            several[name] += _several(value)
         else:
             values[name] = value
     return values
@@ -301,13 +304,7 @@ class _Scan:
             self._results.popleft()
         if name == RESULTS and self._results:  # what the model only pretends to have been told
             return Block(name, start, self._results[0].end())
-        opening = _BEFORE_JSON.match(self._text, at)
-        wrapped = opening is not None and opening.group().strip() != ""
-        found: list[Mapping[str, Any]] = []
-        while mark[3] and opening and (read := self._read(opening.end())):
-            found.append(read[0])
-            at = read[1]
-            opening = _BETWEEN_JSON.match(self._text, at)
+        found, at, wrapped = self._objects(at) if mark[3] else ([], at, False)
         following = self.ahead(at)
         limit = following.start() if following else len(self._text)
         end = following.end() if following and following[1] and following[2].lower() == name else None
@@ -328,6 +325,17 @@ class _Scan:
             closing = _AFTER_JSON.match(self._text, at) if wrapped else None
             end = closing.end() if closing else at
         return Block(name, start, end, tuple(found) if name == UPDATE else (), problem if name == UPDATE else None)
+
+    def _objects(self, at: int) -> tuple[list[Mapping[str, Any]], int, bool]:
+        """The JSON objects that stand side by side, where they end, and whether a fence or a bracket stands around."""
+        opening = _BEFORE_JSON.match(self._text, at)
+        wrapped = opening is not None and opening.group().strip() != ""
+        found: list[Mapping[str, Any]] = []
+        while opening and (read := self._read(opening.end())):
+            found.append(read[0])
+            at = read[1]
+            opening = _BETWEEN_JSON.match(self._text, at)
+        return found, at, wrapped
 
     def _read(self, start: int) -> tuple[Mapping[str, Any], int] | None:
         """The JSON object at a place, and where it ends."""

@@ -354,6 +354,10 @@ class TestHostile:
             assert len(update.requests) <= MOST_OPERATIONS
             assert not MARK.search(update.text)
 
+    def test_a_name_that_stands_very_often_is_read(self):
+        update = parse(block("{" + ", ".join(['"mem_recall_append": "x"'] * 50_000) + "}"))
+        assert len(update.requests) == MOST_OPERATIONS
+
     def test_deep_nesting_is_a_problem_and_no_error(self):
         for deep in ("[" * 1_500 + "]" * 1_500, '{"a":' * 1_500 + "1" + "}" * 1_500, "[" * 900 + "]" * 900):
             parse(block('{"mem_core_set": {"a": ' + deep + "}}"))
