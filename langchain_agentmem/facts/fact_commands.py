@@ -125,11 +125,7 @@ def keep(
         return (yield from source_texts.keep(book, messages, path=path, conversation=conversation, own=own))
 
     told = partial(fact_store.messages_shown, messages)
-    return (
-        yield from changing(
-            ground, "facts.add", make, outputs=lambda new: {"message_ids": new}, shown=shown, messages=told
-        )
-    )
+    return changing(ground, "facts.add", make, outputs=lambda new: {"message_ids": new}, shown=shown, messages=told)
 
 
 def describe(change: Change, description: str | None) -> Steps[None]:
@@ -148,7 +144,7 @@ def description_of(ground: FactsGround) -> Work[str | None]:
         known = yield from memory_rows.named(view, RULE, [DESCRIPTION])
         return known[DESCRIPTION].text if known else ground.description
 
-    return (yield from looking(ground, "facts.description", look, shown=False))
+    return looking(ground, "facts.description", look, shown=False)
 
 
 def update(ground: FactsGround, key: str, changes: Mapping[str, Any]) -> Work[bool]:
@@ -181,15 +177,13 @@ def update(ground: FactsGround, key: str, changes: Mapping[str, Any]) -> Work[bo
         book.correct(kept, _corrections(ground, kept.extra, changes))
         return False
 
-    return (
-        yield from changing(
-            ground,
-            "facts.update",
-            make,
-            outputs=lambda waits: {"kind": "message" if waits else "fact"},
-            id=key,
-            changes=lambda: inputs_of(changes),
-        )
+    return changing(
+        ground,
+        "facts.update",
+        make,
+        outputs=lambda waits: {"kind": "message" if waits else "fact"},
+        id=key,
+        changes=lambda: inputs_of(changes),
     )
 
 
@@ -341,7 +335,7 @@ def unmerge_work(ground: FactsGround, name: str) -> Work[bool]:
             change.drafts.append(apart(name, change.now))
         return there
 
-    return (yield from changing(ground, "facts.unmerge", make, outputs=lambda was: {"unmerged": was}, alias=name))
+    return changing(ground, "facts.unmerge", make, outputs=lambda was: {"unmerged": was}, alias=name)
 
 
 def role_given(role: Any) -> str:

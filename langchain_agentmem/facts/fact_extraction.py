@@ -337,7 +337,7 @@ class FactsGround(Footing):
 
     def rules(self, view: View) -> Steps[Rules]:
         """What is agreed on names."""
-        return (yield from rules_in(view, self.settings.single_valued))
+        return rules_in(view, self.settings.single_valued)
 
     def book(self, change: Change) -> Steps[Book]:
         """Where facts are changed."""
@@ -467,7 +467,7 @@ def _batch(
         return False
     learned.messages += kept.read
     learned.failed = learned.failed or failure is not None
-    learned.fact_ids |= {turn.key: None for turn in kept.turns if turn.changed}
+    learned.fact_ids |= {turn.key: None for turn in kept.turns if turn.outcome != "known"}
     return failure is None
 
 

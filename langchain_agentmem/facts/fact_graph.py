@@ -81,7 +81,7 @@ def neighbours_work(
         return {"name": each.name, "distance": each.distance, "fact_id": each.fact.id}
 
     told = partial(listed, "neighbours", show=near)
-    return (yield from looking(ground, "facts.neighbours", look, outputs=told, entity=entity, depth=depth))
+    return looking(ground, "facts.neighbours", look, outputs=told, entity=entity, depth=depth)
 
 
 def path_work(
@@ -133,7 +133,7 @@ def path_work(
     def told(found: list[Fact] | None) -> dict[str, Any]:
         return {"connected": False} if found is None else {"connected": True, **fact_store.facts_shown(found)}
 
-    return (yield from looking(ground, "facts.path", look, outputs=told, start=start, end=end))
+    return looking(ground, "facts.path", look, outputs=told, start=start, end=end)
 
 
 def aliases_work(ground: FactsGround, *, proposed: bool = False) -> Work[list[Alias]]:
@@ -150,7 +150,7 @@ def aliases_work(ground: FactsGround, *, proposed: bool = False) -> Work[list[Al
         return [alias for alias in agreed.aliases.values() if alias.merged is not proposed]
 
     told = partial(listed, "aliases", show=lambda each: {"alias": each.name, "same_as": each.into})
-    return (yield from looking(ground, "facts.aliases", look, outputs=told, proposed=proposed))
+    return looking(ground, "facts.aliases", look, outputs=told, proposed=proposed)
 
 
 def entities_work(ground: FactsGround, prefix: str = "", limit: int | None = None) -> Work[list[Entity]]:
@@ -186,7 +186,7 @@ def entities_work(ground: FactsGround, prefix: str = "", limit: int | None = Non
         return shown
 
     told = partial(listed, "entities", show=lambda each: {"name": each.name, "facts": each.facts})
-    return (yield from looking(ground, "facts.entities", look, outputs=told, prefix=prefix))
+    return looking(ground, "facts.entities", look, outputs=told, prefix=prefix)
 
 
 def _entities(view: View, low: str) -> Steps[list[tuple[str, int, str]]]:
@@ -223,7 +223,7 @@ def to_networkx_work(
     Raises:
         MissingExtra: networkx is not installed.
     """
-    return (yield from _drawn(ground, as_networkx, entity, depth, valid, recorded))
+    return _drawn(ground, as_networkx, entity, depth, valid, recorded)
 
 
 def to_json_work(
@@ -243,7 +243,7 @@ def to_json_work(
         valid: What held at this time. Default: now.
         recorded: What we learned later does not count. Default: all counts.
     """
-    return (yield from _drawn(ground, as_json, entity, depth, valid, recorded))
+    return _drawn(ground, as_json, entity, depth, valid, recorded)
 
 
 def to_mermaid_work(
@@ -263,7 +263,7 @@ def to_mermaid_work(
         valid: What held at this time. Default: now.
         recorded: What we learned later does not count. Default: all counts.
     """
-    return (yield from _drawn(ground, as_mermaid, entity, depth, valid, recorded))
+    return _drawn(ground, as_mermaid, entity, depth, valid, recorded)
 
 
 def _drawn(
@@ -287,7 +287,7 @@ def _around_entity(
     """The facts of a picture: all that held, or those around an entity."""
     if entity is None:
         at = ground.now() if valid is None else time_given(valid, "valid")
-        return (yield from matching(ground, "around", recorded=recorded, at=at, shown=False))
+        return matching(ground, "around", recorded=recorded, at=at, shown=False)
     text_given(entity, "An entity")
     most = _most_steps("depth", depth)
     when = _When(ground, None, valid, recorded)
@@ -302,7 +302,7 @@ def _around_entity(
             found.update((fact.id, fact) for fact in (yield from walk.step()))
         return sorted(found.values(), key=lambda fact: (fact.valid_from, fact.recorded_at, fact.id))
 
-    return (yield from looking(ground, "facts.around", look, shown=False))
+    return looking(ground, "facts.around", look, shown=False)
 
 
 # -- pictures ------------------------------------------------------------------------------------------------------

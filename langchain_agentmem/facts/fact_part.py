@@ -19,8 +19,7 @@ from typing import Annotated, Any, NamedTuple, TypeAlias
 
 from pydantic import Field, InstanceOf, TypeAdapter
 
-from langchain_agentmem.base.clock import EARLIEST, LATEST, NewId, moment
-from langchain_agentmem.base.namespaces import namespace_of
+from langchain_agentmem.base.clock import EARLIEST, LATEST, NewId
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput
 from langchain_agentmem.facts import fact_commands, fact_events, fact_store
@@ -31,11 +30,11 @@ from langchain_agentmem.facts.fact_store import Book
 from langchain_agentmem.language_models.model_calls import Work
 from langchain_agentmem.messages.message import decode_body
 from langchain_agentmem.rewinding import branches, memory_rows
-from langchain_agentmem.rewinding.branch_merge import Conflict, Prefer, Promoted, promoted, same
+from langchain_agentmem.rewinding.branch_merge import Conflict, Prefer, Promoted, Sides, promoted, same, sides_of
 from langchain_agentmem.rewinding.memory_access import Change, changing, looking
 from langchain_agentmem.rewinding.memory_rows import FACT, FORMER, SAID, TEXT, Kept, RowDraft, View
 from langchain_agentmem.rewinding.message_sources import SET, UNDO
-from langchain_agentmem.rewinding.outlook import Outlook, row_texts, sighted
+from langchain_agentmem.rewinding.outlook import Outlook, recollections_of, row_texts, sighted
 from langchain_agentmem.search.memory_search import Hit, Recollection
 from langchain_agentmem.storage import Steps, query
 from langchain_agentmem.storage.part import Found, Import, Part, Record
@@ -55,7 +54,7 @@ def recollections(hits: Sequence[Hit], now: int, outlook: Outlook | None) -> Ste
         outlook: From where it looks.
     """
     there, sights = yield from sighted(hits, now, outlook)
-    values: dict[int, Any] = {}
+    values: dict[int, Fact] = {}
     for sight in sights:
         new = {number: there[number] for number in sorted(sight.numbers - values.keys())}
         if sight.view is not None:
@@ -64,24 +63,8 @@ def recollections(hits: Sequence[Hit], now: int, outlook: Outlook | None) -> Ste
         for branch in sorted({row["branch_id"] for row in new.values()}):  # each stands at the end of its own
             view = yield from branches.view_of(branch, memory_rows.FOREVER - 1, now)
             values |= yield from _values(view, {n: row for n, row in new.items() if row["branch_id"] == branch})
-    return {
-        hit.document: Recollection(
-            kind=FOUND_AS,
-            id=row["key"],
-            text=value.text,
-            score=hit.score,
-            namespace=namespace_of(row["path"]),
-            conversation_id=row["name"],
-            created_at=moment(row["created_at"]),
-            value=value,
-            why=hit.why,
-            thread_id=row["thread"],
-            source=row["source"],
-            actor=row["actor"],
-        )
-        for hit in hits
-        if (row := there.get(hit.owner)) is not None and (value := values.get(hit.owner)) is not None
-    }
+    found = {number: (value.text, value) for number, value in values.items()}
+    return recollections_of(hits, there, found, FOUND_AS)
 
 
 def _values(view: View, some: Mapping[int, Row]) -> Steps[dict[int, Fact]]:
@@ -142,7 +125,7 @@ def dump(ground: FactsGround) -> Work[list[dict[str, Any]]]:
     def told(found: list[dict[str, Any]]) -> dict[str, Any]:
         return {"records": len(found), **fact_store.kinds_shown(record["kind"] for record in found)}
 
-    return (yield from looking(ground, "facts.save", look, outputs=told))
+    return looking(ground, "facts.save", look, outputs=told)
 
 
 def load(ground: FactsGround, records: list[Any]) -> Work[None]:
@@ -278,14 +261,6 @@ class PromotedFacts(NamedTuple):
     conflicts: list[Conflict]
 
 
-class _Sides(NamedTuple):
-    """Things of one kind that the child changed, by key: at the fork, in the parent and in the child."""
-
-    base: dict[str, Kept]
-    parent: dict[str, Kept]
-    child: dict[str, Kept]
-
-
 def promote_facts(change: Change, base: View, child: View, prefer: Prefer, new_id: NewId) -> Steps[PromotedFacts]:
     """Have a parent know what its child learned of facts.
 
@@ -304,26 +279,11 @@ def promote_facts(change: Change, base: View, child: View, prefer: Prefer, new_i
     return found
 
 
-def _sides(change: Change, base: View, child: View, kind: str) -> Steps[_Sides]:
-    own = child.line[: len(child.line) - len(base.line)]
-    touched: dict[str, None] = {}
-    for branch, up_to in own:
-        rows_there = yield query.touched_keys(branch=branch, kind=kind, position=up_to)
-        touched.update((row["key"], None) for row in rows_there)
-    if not touched:
-        return _Sides({}, {}, {})
-    return _Sides(
-        base=(yield from memory_rows.named(base, kind, touched)),
-        parent=(yield from memory_rows.named(change.view, kind, touched)),
-        child=(yield from memory_rows.named(child, kind, touched)),
-    )
-
-
 # -- what a fork learned goes to its parent --------------------------------------------------------------------------
 
 
 def _promote(
-    change: Change, kind: str, sides: _Sides, prefer: Prefer, say: Callable[[Kept], str] = lambda kept: kept.text
+    change: Change, kind: str, sides: Sides, prefer: Prefer, say: Callable[[Kept], str] = lambda kept: kept.text
 ) -> Promoted:
     """Have the parent hold what only the child changed of a kind; what both changed is a conflict."""
     news = promoted("facts", *sides, prefer, say)
@@ -339,7 +299,7 @@ def _again(kept: Kept) -> RowDraft:
 
 
 def _promote_rules(change: Change, base: View, child: View, prefer: Prefer, found: PromotedFacts) -> Steps[Rules]:
-    news = _promote(change, RULE, (yield from _sides(change, base, child, RULE)), prefer, in_words)
+    news = _promote(change, RULE, (yield from sides_of(change, base, child, RULE)), prefer, in_words)
     found.rules.extend(kept.key for kept in news.new)
     found.removed.extend(news.gone)
     found.conflicts.extend(news.conflicts)
@@ -349,14 +309,14 @@ def _promote_rules(change: Change, base: View, child: View, prefer: Prefer, foun
 
 
 def _promote_texts(change: Change, base: View, child: View, prefer: Prefer, found: PromotedFacts) -> Steps[None]:
-    texts = yield from _sides(change, base, child, TEXT)
+    texts = yield from sides_of(change, base, child, TEXT)
     news = _promote(change, TEXT, texts, prefer, lambda kept: fact_store.message_of(kept).text)
     found.texts.extend(kept.key for kept in news.new)
     found.removed.extend(news.gone)
     # The same message that was added on both sides is none.
     found.conflicts.extend(each for each in news.conflicts if each.parent != each.child)
     for kind in (memory_rows.DUE, memory_rows.FAILURE):
-        _promote(change, kind, (yield from _sides(change, base, child, kind)), prefer)
+        _promote(change, kind, (yield from sides_of(change, base, child, kind)), prefer)
 
 
 # -- facts -----------------------------------------------------------------------------------------------------------
@@ -364,7 +324,7 @@ def _promote_texts(change: Change, base: View, child: View, prefer: Prefer, foun
 
 def _promote_facts(book: Book, base: View, child: View, found: PromotedFacts) -> Steps[None]:
     change = book.change
-    sides = yield from _sides(change, base, child, FACT)
+    sides = yield from sides_of(change, base, child, FACT)
     homes = yield from _homes(book, sides)
     ids = {key: home.key for key, home in homes.items()}
     for key in dict.fromkeys([*sides.base, *sides.child]):
@@ -382,13 +342,13 @@ def _promote_facts(book: Book, base: View, child: View, found: PromotedFacts) ->
         elif like is not None and (mine is None or extra != mine.extra):
             book.restate(like if mine is not None else like._replace(extra={}), extra)
     found.facts.extend(book.written)
-    for kept in (yield from _sides(change, base, child, FORMER)).child.values():
+    for kept in (yield from sides_of(change, base, child, FORMER)).child.values():
         fact = ids.get(kept.extra["fact"], kept.extra["fact"])
         if fact in book.written:
             yield from _promote_former(change, kept, fact)
 
 
-def _homes(book: Book, sides: _Sides) -> Steps[dict[str, Kept]]:
+def _homes(book: Book, sides: Sides) -> Steps[dict[str, Kept]]:
     """The facts of the parent that facts of the child are one with, though each was learned for itself."""
     homes: dict[str, Kept] = {}
     for key, theirs in sides.child.items():

@@ -60,9 +60,7 @@ def as_of_work(
     """
     at = ground.now() if valid is None else time_given(valid, "valid")
     most = limit_given(limit)
-    return (
-        yield from matching(ground, "as_of", subject, predicate, obj, recorded=recorded, at=at, most=most, valid=valid)
-    )
+    return matching(ground, "as_of", subject, predicate, obj, recorded=recorded, at=at, most=most, valid=valid)
 
 
 def history_work(
@@ -83,7 +81,7 @@ def history_work(
         InvalidInput: An argument is wrong.
     """
     text_given(subject, "The subject")
-    return (yield from matching(ground, "history", subject, predicate, recorded=recorded))
+    return matching(ground, "history", subject, predicate, recorded=recorded)
 
 
 def contradictions_work(
@@ -114,22 +112,20 @@ def contradictions_work(
             if predicate is None or predicate_key(predicate) == predicate_key(by_id[one].predicate)
         ]
 
-    return (
-        yield from looking(
-            ground,
-            "facts.contradictions",
-            look,
-            outputs=partial(listed, "contradictions", show=_pair),
-            subject=subject,
-            predicate=predicate,
-        )
+    return looking(
+        ground,
+        "facts.contradictions",
+        look,
+        outputs=partial(listed, "contradictions", show=_pair),
+        subject=subject,
+        predicate=predicate,
     )
 
 
 def get_work(ground: FactsGround, fact_id: str) -> Work[Fact | None]:
     """A fact, or what was said, by its id; None where there is none, or it was taken back."""
     look = partial(fact_in, ground, text_given(fact_id, "An id"))
-    return (yield from looking(ground, "facts.get", look, outputs=_found_shown, fact_id=fact_id))
+    return looking(ground, "facts.get", look, outputs=_found_shown, fact_id=fact_id)
 
 
 def fact_in(ground: FactsGround, fact_id: str, view: View) -> Steps[Fact | None]:
@@ -179,7 +175,7 @@ def evidence_work(ground: FactsGround, fact_id: str) -> Work[list[Evidence]]:
         return found
 
     told = partial(listed, "sources", show=_evidence_shown)
-    return (yield from looking(ground, "facts.evidence", look, outputs=told, fact_id=fact_id))
+    return looking(ground, "facts.evidence", look, outputs=told, fact_id=fact_id)
 
 
 def from_message_work(ground: FactsGround, message_id: str) -> Work[list[Fact]]:
@@ -190,7 +186,7 @@ def from_message_work(ground: FactsGround, message_id: str) -> Work[list[Fact]]:
         message_id: Its id.
     """
     look, told = partial(facts_told_by, ground, text_given(message_id, "An id")), fact_store.facts_shown
-    return (yield from looking(ground, "facts.from_message", look, outputs=told, message_id=message_id))
+    return looking(ground, "facts.from_message", look, outputs=told, message_id=message_id)
 
 
 def facts_told_by(ground: FactsGround, message_id: str, view: View) -> Steps[list[Fact]]:
@@ -222,7 +218,7 @@ def search_work(
     Raises:
         InvalidInput: An argument is wrong.
     """
-    return (yield from find_facts(ground, query, limit, valid=valid))
+    return find_facts(ground, query, limit, valid=valid)
 
 
 def find_facts(
@@ -234,11 +230,7 @@ def find_facts(
     at = None if valid is None else moment(time_given(valid, "valid"))
     work = _searching(ground, query, most, at, raw=raw, everything=everything)
     asked: dict[str, Any] = {"query": query, "limit": most, "valid": at}
-    return (
-        yield from as_step(
-            ground, "facts.search", work, outputs=fact_store.documents_shown, run_type="retriever", **asked
-        )
-    )
+    return as_step(ground, "facts.search", work, outputs=fact_store.documents_shown, run_type="retriever", **asked)
 
 
 def _searching(
@@ -296,7 +288,7 @@ def listing(
         shown.sort(key=lambda fact: (by_id[fact.id].created_at, by_id[fact.id].number))
         return shown[max(0, len(shown) - most) :]
 
-    return (yield from looking(ground, "facts.all", look, shown=False))
+    return looking(ground, "facts.all", look, shown=False)
 
 
 def matching(
@@ -332,7 +324,7 @@ def matching(
         return sorted(fitting, key=lambda fact: (fact.valid_from, fact.recorded_at, fact.id))[:most]
 
     asked |= {"subject": subject, "predicate": predicate, "object": obj, "recorded": recorded}
-    return (yield from looking(ground, f"facts.{verb}", look, outputs=fact_store.facts_shown, shown=shown, **asked))
+    return looking(ground, f"facts.{verb}", look, outputs=fact_store.facts_shown, shown=shown, **asked)
 
 
 def _rows(
@@ -398,7 +390,7 @@ def format_for_prompt_work(
     at = None if valid is None else moment(time_given(valid, "valid"))
     work = _section(ground, question, at, limits, measure)
     asked: dict[str, Any] = {"query": question, "valid": at, f"most_{limits.unit}": limits.total}
-    return (yield from as_step(ground, "facts.format_for_prompt", work, outputs=_section_shown, **asked))
+    return as_step(ground, "facts.format_for_prompt", work, outputs=_section_shown, **asked)
 
 
 def _section(ground: FactsGround, question: str, at: datetime | None, limits: Budget, measure: Measure) -> Work[str]:

@@ -3,7 +3,7 @@
 Reading gives `Kept` rows, their `State`s, or settled `Fact`s with the ends that other facts gave them. A `Book`
 collects the changes of one transaction. What is told twice is one fact with two sources, as long as it holds.
 
-A trace shows what came of a statement. What it did to other facts is computed only if somebody looks.
+A trace shows what came of a statement: which facts it added or changed, and which were known.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from langchain_agentmem.base.argument_checks import ALL
 from langchain_agentmem.base.clock import NewId, moment
@@ -30,7 +30,7 @@ from langchain_agentmem.rewinding.memory_rows import FACT, FORMER, SAID, TEXT, K
 from langchain_agentmem.rewinding.message_sources import SET, UNDO, without
 from langchain_agentmem.storage import Steps, query
 from langchain_agentmem.storage.steps import Row
-from langchain_agentmem.tracing import brief
+from langchain_agentmem.tracing import brief, documents
 
 
 def about(
@@ -289,21 +289,17 @@ class FactStatement(NamedTuple):
 
 
 class SpokenTurn(NamedTuple):
-    """A statement that was kept, and what was known before it.
+    """A statement that was kept.
 
     Attributes:
         key: The id of the fact that it tells of.
-        before: What was known of the same thing.
-        after: The fact, as it is now.
-        changed: Whether it says more than was known.
-        agreed: What is agreed on names.
+        text: The fact as it is now.
+        outcome: Whether that was added, changed, or known.
     """
 
     key: str
-    before: Mapping[str, State]
-    after: State
-    changed: bool
-    agreed: Rules
+    text: str
+    outcome: Literal["added", "changed", "known"]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -367,7 +363,9 @@ class Book:
             says_more = fact_events.says_more(_told_here(states[key], found[key]), event)
             if says_more:
                 self._happens(found[key], event)
-            self._note(key, states, changed=says_more)
+            known = fact_events.state(self.written[key].extra) if says_more else states[key]
+            if known is not None:
+                self.turns.append(SpokenTurn(key, _text(known), "changed" if says_more else "known"))
             return key
         extra = {
             "subject": said.subject,
@@ -378,7 +376,7 @@ class Book:
         }
         key = self.new_id()
         self.restate(_unwritten(key, self.change.now), extra)
-        self._note(key, states, changed=True)
+        self.turns.append(SpokenTurn(key, sentence(said.subject, said.predicate, said.object), "added"))
         return key
 
     def correct(self, kept: Kept, fields: Mapping[str, Any]) -> None:
@@ -468,11 +466,6 @@ class Book:
     def _number(self, following: int) -> int:
         """The number of a new event. In a scope other lines give numbers too, so it is taken from the clock."""
         return following if self.change.view.scope is None else max(following, self.change.now)
-
-    def _note(self, key: str, before: Mapping[str, State], *, changed: bool) -> None:
-        known = fact_events.state(self.written[key].extra) if changed else before[key]
-        if known is not None:
-            self.turns.append(SpokenTurn(key, before, known, changed, self.agreed))
 
     def _named(self, kind: str, found: Sequence[Row]) -> Steps[list[Kept]]:
         """What can be seen here of some versions of a kind."""
@@ -567,24 +560,11 @@ def facts_shown(facts: Sequence[Fact]) -> dict[str, Any]:
 
 def documents_shown(facts: Iterable[Fact]) -> dict[str, Any]:
     """Facts that a search found, as documents."""
-    return {
-        "documents": [
-            {
-                "id": fact.id,
-                "page_content": fact.text,
-                "metadata": {
-                    "id": fact.id,
-                    "kind": "message" if fact.raw else "fact",
-                    "score": None if fact.score is None else round(fact.score, 4),
-                    "why": None if fact.why is None else str(fact.why),
-                    "valid_from": fact.valid_from,
-                    "valid_to": fact.valid_to,
-                    "message_ids": fact.sources,
-                },
-            }
-            for fact in facts
-        ]
-    }
+    return documents(facts, lambda fact: (fact.text, {"kind": "message" if fact.raw else "fact", **_since(fact)}))
+
+
+def _since(fact: Fact) -> dict[str, Any]:
+    return {"valid_from": fact.valid_from, "valid_to": fact.valid_to, "message_ids": fact.sources}
 
 
 def messages_shown(some: Sequence[Message]) -> list[dict[str, Any]]:
@@ -599,13 +579,11 @@ def turns_shown(turns: Iterable[SpokenTurn], refused: Sequence[str] = ()) -> dic
         turns: The statements, in their order.
         refused: What was said and is no fact, in sentences.
     """
-    facts: dict[str, dict[str, str]] = {"added": {}, "changed": {}, "ended": {}, "known": {}}
+    facts: dict[str, dict[str, str]] = {"added": {}, "changed": {}, "known": {}}
     for turn in turns:
-        outcome = "added" if turn.key not in turn.before else "changed" if turn.changed else "known"
         # What a batch added, and was told another source of, is shown once.
-        if outcome != "changed" or turn.key not in facts["added"]:
-            facts[outcome][turn.key] = _text(turn.after)
-        facts["ended"].update((key, _text(turn.before[key])) for key in _ended(turn))
+        if turn.outcome != "changed" or turn.key not in facts["added"]:
+            facts[turn.outcome][turn.key] = brief(turn.text)
     known = list(facts.pop("known"))
     shown: dict[str, Any] = {
         outcome: [{"id": key, "text": text} for key, text in some.items()] for outcome, some in facts.items()
@@ -631,16 +609,7 @@ def kinds_shown(kinds: Iterable[str]) -> dict[str, int]:
 
 def state_shown(known: State | None) -> dict[str, Any]:
     """What is known of a fact that was changed; nothing where it was taken back."""
-    return {"taken_back": known is None, "text": None if known is None else _text(known)}
-
-
-def _ended(turn: SpokenTurn) -> list[str]:
-    """The facts that a statement ended."""
-    if turn.key in turn.before and not turn.changed:
-        return []
-    before = fact_events.endings(turn.before, turn.agreed)
-    after = fact_events.endings({**turn.before, turn.key: turn.after}, turn.agreed)
-    return [key for key, ending in after.items() if ending.by == turn.key and before[key].by != turn.key]
+    return {"taken_back": known is None, "text": None if known is None else brief(_text(known))}
 
 
 def _fact(fact: Fact) -> dict[str, Any]:
@@ -649,4 +618,4 @@ def _fact(fact: Fact) -> dict[str, Any]:
 
 
 def _text(known: State) -> str:
-    return brief(sentence(known.subject, known.predicate, known.object))
+    return sentence(known.subject, known.predicate, known.object)

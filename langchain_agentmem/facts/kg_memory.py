@@ -331,13 +331,13 @@ class KGMemory(EventSource):
         Args:
             include_ids: Whether to tell each one's "message_id". Default: False.
         """
-        return (yield from self._retrieved("all", self._everything(), include_ids))
+        return self._retrieved("all", self._everything(), include_ids)
 
     retrieve_all, aretrieve_all = both(retrieve_all_work)
 
     def get_messages_work(self) -> Work[list[dict[str, Any]]]:
         """The same as `retrieve_all`."""
-        return (yield from self.retrieve_all_work())
+        return self.retrieve_all_work()
 
     get_messages, aget_messages = both(get_messages_work)
 
@@ -352,7 +352,7 @@ class KGMemory(EventSource):
             InvalidInput: n is no whole number of 0 or more.
         """
         check_whole("n", n)
-        return (yield from self._retrieved("recent", self._latest(n), include_ids, n=n))
+        return self._retrieved("recent", self._latest(n), include_ids, n=n)
 
     retrieve_recent, aretrieve_recent = both(retrieve_recent_work)
 
@@ -386,7 +386,7 @@ class KGMemory(EventSource):
         if n is not None:
             check_whole("n", n)
         work = self._latest(n, fact_commands.role_given(role))
-        return (yield from self._retrieved("by_role", work, include_ids, role=role, n=n))
+        return self._retrieved("by_role", work, include_ids, role=role, n=n)
 
     retrieve_by_role, aretrieve_by_role = both(retrieve_by_role_work)
 
@@ -496,7 +496,7 @@ class KGMemory(EventSource):
         def look(view: View) -> Steps[int]:
             return len((yield from source_texts.waiting(view)))
 
-        return (yield from looking(self._ground, "facts.waiting", look, outputs=lambda count: {"waiting": count}))
+        return looking(self._ground, "facts.waiting", look, outputs=lambda count: {"waiting": count})
 
     waiting, awaiting = both(waiting_work)
 
@@ -512,7 +512,7 @@ class KGMemory(EventSource):
             some = [{"message_ids": each.message_ids, "failure": brief(each.error), "at": each.at} for each in found]
             return {"count": len(found), "failures": some}
 
-        return (yield from looking(self._ground, "facts.failures", look, outputs=told))
+        return looking(self._ground, "facts.failures", look, outputs=told)
 
     failures, afailures = both(failures_work)
 

@@ -142,7 +142,7 @@ def put(
 
 def among(view: View, messages: Sequence[tuple[str, str | None]]) -> Steps[dict[str, Kept]]:
     """The messages that are kept under the ids of some, each given with its conversation, if that is known."""
-    return (yield from memory_rows.named(view, TEXT, sorted({key for each in messages for key in _keys_of(*each)})))
+    return memory_rows.named(view, TEXT, sorted({key for each in messages for key in _keys_of(*each)}))
 
 
 def chosen(here: Mapping[str, Kept], message: str, conversation: str | None) -> Kept | None:

@@ -21,6 +21,7 @@ SPELLINGS: Mapping[str, str] = {
     "k": "limit",
     "text": "content",
     "id": "record_id",
+    "key": "keys",
     "child_node_name": "name",
     "parent_node_id": "node_id",
     "obj": "object",

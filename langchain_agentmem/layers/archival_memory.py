@@ -128,7 +128,7 @@ class ArchivalMemory(Layer):
             hits = yield from found(self._ground, (RECORD,), query, most, lambda kept: _has(kept, marks))
             return [replace(record_of(hit.kept), score=hit.score, why=hit.why) for hit in hits]
 
-        return self._searched(work(), query, most, tags=marks or None)
+        return self._searched(RECORD, work(), query, most, tags=marks or None)
 
     search, asearch = both(search_work)
 
@@ -166,7 +166,7 @@ class ArchivalMemory(Layer):
             shown=shown,
         )
 
-    def checked(self, content: Any, tags: Any) -> tuple[str, list[str]]:
+    def checked(self, content: Any, tags: Any = ()) -> tuple[str, list[str]]:
         """Content and tags, checked and without secrets.
 
         Raises:

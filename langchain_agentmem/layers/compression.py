@@ -187,25 +187,19 @@ class Answers:
             self._kept.clear()
 
 
-def answers_of(database: Database) -> Answers:
-    """The answers that the layered memories of a database share."""
-    return database.attached(Answers, Answers)
-
-
 class Compressor:
     """Makes texts fit. Safe to share between threads.
 
     Args:
         model: Shortens them: a LangChain model, a function from messages to text, the name of a model, or None, and
             they are cut. Default None.
-        database: Whose hooks are told when a text had to be cut although there is a model, and which has this object
-            forget what it remembers when something is erased. Default: none.
+        database: Whose hooks are told when a text had to be cut although there is a model, and whose compressors share
+            what they remember until something is erased. Default: none.
         attempts: How often a model is asked for one text at most. Default 3.
         timeout: Seconds to wait for an answer; None for ever. Default 60.
         prompt: What the model is asked in place of our own words. `{text}`, `{max_chars}` and `{context}` are filled
             in, any other brace stands for itself; without `{text}` the text follows. Default None.
         cache_size: How many answers are remembered, the least recently used forgotten first; 0 for none. Default 256.
-        answers: Where they are remembered, to share them with others; `cache_size` does not count then. Default: here.
 
     Raises:
         InvalidInput: An argument is wrong.
@@ -221,7 +215,6 @@ class Compressor:
         timeout: float | None = TIMEOUT,
         prompt: str | None = None,
         cache_size: int = CACHE_SIZE,
-        answers: Answers | None = None,
     ) -> None:
         check_whole("attempts", attempts, 1)
         check_whole("cache_size", cache_size)
@@ -232,8 +225,9 @@ class Compressor:
         self._attempts = attempts
         self._timeout = timeout
         self._prompt = _checked(prompt)
-        self._answers = Answers(cache_size) if answers is None else answers
-        if database is not None:
+        self._answers = Answers(cache_size)
+        if database is not None and cache_size:
+            self._answers = database.attached(Answers, Answers)
             database.remembering.add(self._answers)
 
     def compress_work(self, text: str, max_chars: int, context: str = "", *, prompt: str | None = None) -> Work[str]:

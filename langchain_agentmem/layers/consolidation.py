@@ -102,20 +102,12 @@ def consolidating(
         automatic: Whether nobody asked for it. Default: False.
         name: What the step is called in a trace.
     """
-    if ground.compressor.model is None:
-        work = changing(
-            ground,
-            "recall.replace",
-            lambda change: at_once(ground, change, keep, kind, automatic=automatic),
-            shown=False,
-        )
-    else:
-        work = _summed_up(ground, keep, kind, automatic=automatic)
+    work = _summed_up(ground, keep, kind, automatic=automatic)
     return as_step(ground, name, work, outputs=report_shown, keep=keep, event_type=kind, automatic=automatic)
 
 
 def _summed_up(ground: Ground, keep: int, kind: str | None, *, automatic: bool) -> Work[ConsolidationReport]:
-    """Have a model sum up old events, and put what it says in their place, as far as they are still there."""
+    """Sum up old events, and put what that says in their place, as far as they are still there."""
     limit = room(ground.settings)
     bundles = yield from looking(ground, "recall.old", lambda view: old(_own(ground, view), keep, kind), shown=False)
     if not bundles:
@@ -124,11 +116,12 @@ def _summed_up(ground: Ground, keep: int, kind: str | None, *, automatic: bool) 
     for bundle in bundles:
         context = f"{len(bundle.events)} events of kind {bundle.kind}, oldest first"
         text = yield from ground.compressor.compress_work(bundle.text, limit, context)
-        no_help = text == truncated(bundle.text, limit)  # it fits as it is, or the model failed
+        no_help = text == truncated(bundle.text, limit)  # it fits as it is, there is no model, or it failed
         texts.append((bundle, digest(bundle, limit) if no_help else text))
 
     def make(change: Change) -> Steps[ConsolidationReport]:
-        change.writer = Writer("model")
+        if ground.compressor.model is not None:
+            change.writer = Writer("model")
         keys = [each.key for bundle, _ in texts for each in bundle.events]
         there = yield from memory_rows.named(change.view, EVENT, keys)
         numbers = {each.number for each in there.values()}
@@ -138,39 +131,18 @@ def _summed_up(ground: Ground, keep: int, kind: str | None, *, automatic: bool) 
     return (yield from changing(ground, "recall.replace", make, shown=False))
 
 
-def at_once(
-    ground: Ground, change: Change, keep: int, kind: str | None = None, *, automatic: bool = False
-) -> Steps[ConsolidationReport]:
-    """The same without a model, as part of another change."""
-    bundles = yield from old(_own(ground, change.view), keep, kind)
-    texts = [(each, digest(each, room(ground.settings))) for each in bundles]
-    return _replace(ground, change, texts, automatic=automatic)
-
-
-def adding(ground: Ground, change: Change, new: int) -> Steps[bool]:
-    """What follows when events are added: where they are too many then, and there is no model, old ones go at once.
+def too_many(ground: Ground, change: Change, new: int) -> Steps[bool]:
+    """Whether there are so many events, once some more are added, that old ones are to be consolidated.
 
     Args:
         ground: The memory.
         change: What adds them.
         new: How many are added.
-
-    Returns:
-        Whether they are too many and a model is to be asked: see `asking`.
     """
     settings = ground.settings
     if not settings.auto_consolidate or not new:
         return False
-    if (yield from count(_own(ground, change.view), EVENT)) + new <= settings.consolidates_at:
-        return False
-    if ground.compressor.model is None:
-        yield from at_once(ground, change, max(0, settings.recall_max_events - new), automatic=True)
-    return ground.compressor.model is not None
-
-
-def made_of_old_events(records: Sequence[str]) -> dict[str, Any]:
-    """What a trace shows of records that old events became, where that was done with something else."""
-    return {"consolidated_record_ids": list(records)} if records else {}
+    return (yield from count(_own(ground, change.view), EVENT)) + new > settings.consolidates_at
 
 
 def report_shown(report: ConsolidationReport) -> dict[str, Any]:
@@ -179,10 +151,11 @@ def report_shown(report: ConsolidationReport) -> dict[str, Any]:
     return {name: value for name, value in told.items() if value is not None}
 
 
-def asking(ground: Ground) -> Work[None]:
-    """Have a model consolidate old events: in the background, where settings and memory allow it."""
+def making_room(ground: Ground) -> Work[None]:
+    """Consolidate old events. A model is asked in the background, where settings and memory allow it."""
     make = partial(consolidating, ground, keep=ground.settings.recall_max_events, automatic=True)
-    if ground.settings.consolidate_later and isinstance(ground.point, BranchAt):
+    is_slow = ground.compressor.model is not None
+    if is_slow and ground.settings.consolidate_later and isinstance(ground.point, BranchAt):
         LATER.begin(ground.database, (ground.point.path, ground.point.name), LANE, make)
     else:
         yield from make()
@@ -250,9 +223,10 @@ def _replace(
     ground: Ground, change: Change, texts: Sequence[tuple[EventBundle, str]], *, automatic: bool
 ) -> ConsolidationReport:
     """Put records in the place of events."""
+    records: list[str] = []
     for bundle, text in texts:
         key = ground.database.new_id()
-        change.consolidated.append(key)
+        records.append(key)
         marks = [AUTOMATIC] if automatic else []
         tags = [CONSOLIDATED, *marks, f"kind:{bundle.kind}", f"event_count:{len(bundle.events)}"]
         words = "\n".join([text, *(each.text for each in bundle.events), *tags])
@@ -260,8 +234,7 @@ def _replace(
         change.drafts.append(record(key, text, tags, change.now, words=words, events=events))
         for each in bundle.events:
             change.remove(EVENT, each.key)
-    records = tuple(change.consolidated)
-    return ConsolidationReport(events=sum(len(bundle.events) for bundle, _ in texts), records=records)
+    return ConsolidationReport(events=sum(len(bundle.events) for bundle, _ in texts), records=tuple(records))
 
 
 def _parts(events: Sequence[Kept]) -> Iterator[list[Kept]]:

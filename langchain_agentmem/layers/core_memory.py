@@ -8,7 +8,7 @@ stays, and so do the protected keys.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 from uuid import NAMESPACE_OID, uuid5
@@ -20,7 +20,7 @@ from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.language_models.model_calls import Work, both
 from langchain_agentmem.layers.archival_memory import record
-from langchain_agentmem.layers.layer import Layer, LayersConfig
+from langchain_agentmem.layers.layer import Layer, LayersConfig, Written, origin
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.memory_access import Change, pairs
 from langchain_agentmem.rewinding.memory_rows import CORE, RECORD, Kept, RowDraft, View, body_of
@@ -40,7 +40,7 @@ _LAST = micros(datetime.max.replace(tzinfo=UTC))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class CoreEntry:
+class CoreEntry(Written):
     """A value of core memory.
 
     Attributes:
@@ -61,9 +61,6 @@ class CoreEntry:
     expires_at: datetime | None
     created_at: datetime
     updated_at: datetime
-    thread_id: str | None = field(default=None, compare=False, repr=False)
-    source: str | None = field(default=None, compare=False, repr=False)
-    actor: str | None = field(default=None, compare=False, repr=False)
 
 
 class Setting(NamedTuple):
@@ -299,15 +296,14 @@ def everything(view: View) -> Steps[list[Kept]]:
     return sorted(there, key=lambda each: (each.created_at, each.key))
 
 
-def line(key: str, value: str) -> str:
-    """A value as the budget counts it."""
-    return f"{key}: {value}"
+def cost(key: str, value: str) -> int:
+    """What a value takes of the budget, in characters: its line, and the break that ends it."""
+    return len(f"{key}: {value}") + 1
 
 
 def size(pairs: Iterable[tuple[str, str]]) -> int:
-    """What keys and values take of the budget, in characters: their lines, and the breaks between them."""
-    lines = [len(line(*each)) for each in pairs]
-    return sum(lines) + max(0, len(lines) - 1)
+    """What keys and values take of the budget, in characters. The last line needs no break."""
+    return max(0, sum(cost(*each) for each in pairs) - 1)
 
 
 def fitting(there: Iterable[Kept], settings: Sequence[Setting], config: LayersConfig) -> list[Kept] | TooLarge:
@@ -330,7 +326,7 @@ def fitting(there: Iterable[Kept], settings: Sequence[Setting], config: LayersCo
         # Where several are too large, each is left its share.
         share = (sum(len(each.value) for each in new.values()) - excess) // len(new)
         return TooLarge(largest, max(share, len(largest.value) - excess))
-    return leaving(others, config, taken=size((each.key, each.value) for each in new.values()))
+    return leaving(others, config, taken=sum(cost(each.key, each.value) for each in new.values()))
 
 
 def leaving(
@@ -346,21 +342,20 @@ def leaving(
     Args:
         entries: What is in core memory.
         config: The budget, and the keys that stay.
-        taken: Characters that are taken already. Default: none.
+        taken: Characters that are taken already, by lines with their breaks. Default: none.
         limit: Another budget.
         wanted: What may leave at all, protected keys apart. Default: everything.
     """
     entries = list(entries)
     limit = config.core_max_chars if limit is None else limit
-    # Every line but one ends with a break; counted with it, lines can be added and taken away.
-    total = sum(len(line(each.key, each.text)) + 1 for each in entries) + (taken + 1 if taken else 0) - 1
+    total = taken + sum(cost(each.key, each.text) for each in entries) - 1
     gone: list[Kept] = []
     for each in sorted(entries, key=lambda each: (each.importance or USUAL, each.written_at, each.number)):
         if total <= limit:
             break
         if each.key not in config.protected_keys and wanted(each):
             gone.append(each)
-            total -= len(line(each.key, each.text)) + 1
+            total -= cost(each.key, each.text)
     return gone
 
 
@@ -378,9 +373,7 @@ def entry_of(kept: Kept) -> CoreEntry:
         expires_at=None if kept.expires_at is None else moment(kept.expires_at),
         created_at=moment(kept.created_at),
         updated_at=moment(kept.written_at),
-        thread_id=kept.thread,
-        source=kept.source,
-        actor=kept.actor,
+        **origin(kept),
     )
 
 

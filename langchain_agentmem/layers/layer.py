@@ -7,9 +7,10 @@ together. Expired values are swept away with them, a few at a time.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import datetime
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Literal, TypeVar
 
@@ -30,10 +31,10 @@ from langchain_agentmem.language_models.model_calls import Work, aperform, perfo
 from langchain_agentmem.layers.compression import Compressor
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.memory_access import Change, Footing, as_step, changing, looking, maybe
-from langchain_agentmem.rewinding.memory_rows import CORE, EVENT, RECORD, Kept, RowDraft, View
+from langchain_agentmem.rewinding.memory_rows import CORE, Kept, RowDraft, View
 from langchain_agentmem.search.memory_search import Why
 from langchain_agentmem.storage import Steps
-from langchain_agentmem.tracing import brief
+from langchain_agentmem.tracing import brief, documents
 
 PROTECTED_KEYS = ("RESOURCE_INDEX", "resource_digest", "idea_md_summary", "phase0_summary")
 """Keys of core memory that never leave it by themselves."""
@@ -161,7 +162,27 @@ def _budgets(values: Any) -> Mapping[str, int]:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Event:
+class Written:
+    """What a layer holds: where it comes from.
+
+    Attributes:
+        thread_id: The thread that wrote it; None for a branch.
+        source: Where it comes from: "user", "model", "tool", "import", "person"; None for the application's code.
+        actor: Who that is, such as a tool's name.
+    """
+
+    thread_id: str | None = field(default=None, compare=False, repr=False)
+    source: str | None = field(default=None, compare=False, repr=False)
+    actor: str | None = field(default=None, compare=False, repr=False)
+
+
+def origin(kept: Kept) -> dict[str, Any]:
+    """Where a row comes from, as fields of `Written`."""
+    return {"thread_id": kept.thread, "source": kept.source, "actor": kept.actor}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Event(Written):
     """Something that happened.
 
     Attributes:
@@ -182,13 +203,10 @@ class Event:
     created_at: datetime
     score: float | None = None
     why: Why | None = None
-    thread_id: str | None = field(default=None, compare=False, repr=False)
-    source: str | None = field(default=None, compare=False, repr=False)
-    actor: str | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Record:
+class Record(Written):
     """A record of archival memory.
 
     Attributes:
@@ -213,9 +231,6 @@ class Record:
     score: float | None = None
     why: Why | None = None
     details: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}), repr=False)
-    thread_id: str | None = field(default=None, compare=False, repr=False)
-    source: str | None = field(default=None, compare=False, repr=False)
-    actor: str | None = field(default=None, compare=False, repr=False)
 
 
 def event_of(kept: Kept, score: float | None = None, why: Why | None = None) -> Event:
@@ -227,9 +242,7 @@ def event_of(kept: Kept, score: float | None = None, why: Why | None = None) -> 
         created_at=moment(kept.created_at),
         score=score,
         why=why,
-        thread_id=kept.thread,
-        source=kept.source,
-        actor=kept.actor,
+        **origin(kept),
     )
 
 
@@ -242,9 +255,7 @@ def record_of(kept: Kept) -> Record:
         created_at=moment(kept.created_at),
         updated_at=moment(kept.written_at),
         details=MappingProxyType({name: value for name, value in kept.extra.items() if name not in ("tags", "words")}),
-        thread_id=kept.thread,
-        source=kept.source,
-        actor=kept.actor,
+        **origin(kept),
     )
 
 
@@ -347,10 +358,11 @@ class Layer:
 
         return self._change("delete", make, outputs=lambda there: {"deleted": there}, **inputs)
 
-    def _searched(self, work: Work[list[F]], query: str, most: int, **inputs: Any) -> Work[list[F]]:
+    def _searched(self, kind: str, work: Work[list[F]], query: str, most: int, **inputs: Any) -> Work[list[F]]:
         """Search, as a step that LangChain takes for a retriever."""
         inputs |= {"query": query, "limit": bounded(most)}
-        return self._as_step("search", work, run_type="retriever", outputs=found_shown, **inputs)
+        shown = partial(documents, about=lambda each: (each.content, {"kind": kind}))
+        return self._as_step("search", work, run_type="retriever", outputs=shown, **inputs)
 
 
 def bounded(most: int) -> int | None:
@@ -382,22 +394,3 @@ def event_shown(each: Event) -> dict[str, Any]:
 def record_shown(each: Record) -> dict[str, Any]:
     """A record."""
     return {"id": each.id, "content": brief(each.content), "tags": each.tags, "updated_at": each.updated_at}
-
-
-def found_shown(values: Iterable[Event | Record]) -> dict[str, Any]:
-    """What a search of a layer found, as documents."""
-    return {
-        "documents": [
-            {
-                "id": each.id,
-                "page_content": each.content,
-                "metadata": {
-                    "id": each.id,
-                    "kind": EVENT if isinstance(each, Event) else RECORD,
-                    "score": None if each.score is None else round(each.score, 4),
-                    "why": None if each.why is None else str(each.why),
-                },
-            }
-            for each in values
-        ]
-    }

@@ -11,13 +11,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-from langchain_agentmem.base.clock import moment
-from langchain_agentmem.base.namespaces import namespace_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.facts.fact_part import PromotedFacts, promote_facts
 from langchain_agentmem.language_models.model_calls import Work
-from langchain_agentmem.layers.core_memory import CoreMemory, leaving
+from langchain_agentmem.layers.core_memory import CoreMemory, everything, leaving
 from langchain_agentmem.layers.layer import Ground, event_of, record_of, redraft
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.branch_merge import (
@@ -25,14 +23,15 @@ from langchain_agentmem.rewinding.branch_merge import (
     LayerName,
     Prefer,
     Promoted,
-    by_key,
+    Sides,
     named_branch,
     promoted,
+    sides_of,
 )
 from langchain_agentmem.rewinding.branches import Standpoint
 from langchain_agentmem.rewinding.memory_access import Change, changing
 from langchain_agentmem.rewinding.memory_rows import CORE, EVENT, RECORD, Kept, View, kept_of
-from langchain_agentmem.rewinding.outlook import Outlook, row_texts, sighted
+from langchain_agentmem.rewinding.outlook import Outlook, recollections_of, row_texts, sighted
 from langchain_agentmem.search.memory_search import Hit, Recollection
 from langchain_agentmem.storage import Steps
 from langchain_agentmem.storage.part import Found, Part
@@ -49,25 +48,12 @@ def recollections(hits: Sequence[Hit], now: int, outlook: Outlook | None) -> Ste
         outlook: From where it looks.
     """
     there, sights = yield from sighted(hits, now, outlook)
-    seen = {number for sight in sights for number in sight.numbers}
-    return {
-        hit.document: Recollection(
-            kind=hit.kind,
-            id=row["key"],
-            text=memory_rows.text_of(bytes(row["body"])),
-            score=hit.score,
-            namespace=namespace_of(row["path"]),
-            conversation_id=row["name"],
-            created_at=moment(row["created_at"]),
-            value=VALUES[hit.kind](kept_of(row)),
-            why=hit.why,
-            thread_id=row["thread"],
-            source=row["source"],
-            actor=row["actor"],
-        )
-        for hit in hits
-        if (row := there.get(hit.owner)) is not None and hit.owner in seen
+    seen = {number: there[number] for sight in sights for number in sight.numbers}
+    values = {
+        number: (memory_rows.text_of(bytes(row["body"])), VALUES[row["kind"]](kept_of(row)))
+        for number, row in seen.items()
     }
+    return recollections_of(hits, there, values)
 
 
 PART = Part(
@@ -155,19 +141,17 @@ def _merge(
     facts: PromotedFacts,
 ) -> Steps[MergeReport]:
     found: dict[str, Promoted] = {}
-    parent: dict[str, dict[str, Kept]] = {}
-    for kind in LAYERS:
-        parent[kind] = yield from by_key(change.view, kind)
-        was, child = (yield from by_key(base, kind)), (yield from by_key(theirs, kind))
+    for kind, layer in LAYERS.items():
+        sides = yield from sides_of(change, base, theirs, kind)
         if keys is not None:
             wanted = keys if kind == CORE else ()
-            was, child = ({key: each for key, each in side.items() if key in wanted} for side in (was, child))
-        found[kind] = promoted(LAYERS[kind], was, parent[kind], child, prefer)
+            sides = Sides(*({key: each for key, each in side.items() if key in wanted} for side in sides))
+        found[kind] = promoted(layer, *sides, prefer)
     for kind, each in found.items():
         for key in each.gone:
             change.remove(kind, key)
         change.drafts += map(redraft, each.new)
-    evicted = _out_of_budget(core, change, parent[CORE].values(), found[CORE])
+    evicted = _out_of_budget(core, change, (yield from everything(change.view)), found[CORE])
     return MergeReport(
         core=tuple(each.key for each in found[CORE].new if each.key not in evicted),
         recall=tuple(each.key for each in found[EVENT].new),

@@ -32,6 +32,7 @@ from langchain_agentmem.language_models.tool_factory import (
 )
 from langchain_agentmem.layers.layer import LayersConfig
 from langchain_agentmem.layers.layered_memory import LayeredMemory
+from langchain_agentmem.rewinding.branch_merge import named_branch
 
 NEWEST = 20
 """How many events and records a reading of a branch shows."""
@@ -152,18 +153,10 @@ def _branch(layers: Any, name: str | None) -> Calls[Any]:
     """
     if name is None or name == layers.name:
         return layers
-    trees = [(yield OperationCall(layers, "tree"))]
-    forks: list[Any] = []
-    while trees:
-        tree = trees.pop()
-        trees += tree.children
-        if tree.name == layers.name:
-            forks = [*tree.children]
-    while forks:
-        fork = forks.pop()
-        forks += fork.children
-        if fork.name == name:
-            return layers.at(name)
+    named_branch(layers.facts_ground.point)
+    line = yield OperationCall(layers.at(name), "ancestors")
+    if layers.name in line[:-1]:
+        return layers.at(name)
     raise InvalidInput(
         f"There is no branch {_named(name)} here. Leave out node_id, or give the name of a branch that was made with "
         "mem_node_fork."

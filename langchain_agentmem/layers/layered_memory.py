@@ -68,8 +68,15 @@ from langchain_agentmem.facts.fact_extraction import FactsGround
 from langchain_agentmem.language_models.model_calls import Do, Work, both
 from langchain_agentmem.language_models.tokens import Budget
 from langchain_agentmem.layers.archival_memory import ArchivalMemory, record
-from langchain_agentmem.layers.compression import Compressor, answers_of
-from langchain_agentmem.layers.consolidation import ConsolidationReport, Pressure, adding, asking, measuring, relieving
+from langchain_agentmem.layers.compression import Compressor
+from langchain_agentmem.layers.consolidation import (
+    ConsolidationReport,
+    Pressure,
+    making_room,
+    measuring,
+    relieving,
+    too_many,
+)
 from langchain_agentmem.layers.core_memory import CoreMemory, Setting, entry_of, everything, setting_shown
 from langchain_agentmem.layers.layer import Ground, Layer, LayersConfig, event_of, record_of
 from langchain_agentmem.layers.layer_part import MergeReport, merging
@@ -119,42 +126,31 @@ def _held(view: View, layers: Collection[str] = LAYERS, newest: int = ALL) -> St
     return Material([*map(entry_of, core)], [*map(event_of, happened)], [*map(record_of, records)])
 
 
+_EVENT = {"kind": "kind", "type": "kind", "event_type": "kind", "content": "content", "at": "at"}
+_RECORD = {"content": "content", "text": "content", "tags": "tags"}
+_SETTING = {"value": "value", "importance": "importance", "ttl": "ttl"}
+
+
 def _settings(core: CoreMemory, values: Any) -> list[Setting]:
     if values is None:
         return []
     if not isinstance(values, Mapping):
         raise InvalidInput(f"core is a mapping of keys to values, not {type(values).__name__}.")
-    made: dict[str, Setting] = {}
-    for key, value in values.items():
-        given = value if isinstance(value, Mapping) else {"value": value}
-        if "value" not in given or (unknown := given.keys() - {"value", "importance", "ttl"}):
-            what = "no value" if "value" not in given else f"an unknown {safe_repr(min(map(str, unknown)))}"
-            raise InvalidInput(f"The value of {safe_repr(key)} has {what}; give text, or value, importance and ttl.")
-        setting = core.setting_of(key, **given)
-        made[setting.key] = setting
-    return list(made.values())
+    settings = [core.setting_of(key, **_form("a value", value, "value", _SETTING)) for key, value in values.items()]
+    return list({each.key: each for each in settings}.values())
 
 
-def _event(recall: RecallMemory, given: Any) -> RowDraft:
-    if isinstance(given, str):
-        return recall.event_of(NOTE, given)
-    names = ("kind", "type", "event_type")
-    _check_names("An event", given, (*names, "content", "at"))
-    kind = next((given[name] for name in names if name in given), NOTE)
-    return recall.event_of(kind, given.get("content"), given.get("at"))
-
-
-def _content(given: Any) -> tuple[Any, Any]:
-    if isinstance(given, str):
-        return given, ()
-    _check_names("A record", given, ("content", "text", "tags"))
-    return given.get("content", given.get("text")), given.get("tags") or ()
-
-
-def _check_names(what: str, given: Mapping[Any, Any], known: Sequence[str]) -> None:
-    """A misspelled name that is passed over in silence would look as if it had been obeyed."""
-    if unknown := [name for name in given if name not in known]:
-        raise InvalidInput(f"{what} has no {safe_repr(unknown[0])}; it has {', '.join(known)}.")
+def _form(what: str, given: Any, main: str, names: Mapping[str, str]) -> dict[str, Any]:
+    """What is written, by the names that it has here. A text alone is what it says."""
+    if not isinstance(given, Mapping):
+        return {main: given}
+    # A misspelled name that is passed over in silence would look as if it had been obeyed.
+    if unknown := [name for name in given if name not in names]:
+        raise InvalidInput(f"There is no {safe_repr(unknown[0])} in {what}; it has {', '.join(names)}.")
+    form = {names[name]: value for name, value in given.items()}
+    if main not in form:
+        raise InvalidInput(f"There is no {main} in {what}; it has {', '.join(names)}.")
+    return form
 
 
 def _listed(given: Any) -> list[Any]:
@@ -223,9 +219,7 @@ class LayeredMemory(Layer):
         database = database_of(memory)
         settings = settings or LayersConfig()
         point = branch_at(branch, namespace, database.scopes)
-        compressor = Compressor(
-            model, database=database, attempts=settings.max_compression_iterations, answers=answers_of(database)
-        )
+        compressor = Compressor(model, database=database, attempts=settings.max_compression_iterations)
         self._stand_on(Ground(database=database, point=point, settings=settings, compressor=compressor))
 
     def _stand_on(self, ground: Ground) -> None:
@@ -310,8 +304,11 @@ class LayeredMemory(Layer):
             InvalidInput: Something of it is wrong.
         """
         settings = _settings(self.core, core)
-        new = [_event(self.recall, each) for each in _listed(recall)]
-        clean = [self.archival.checked(*_content(each)) for each in _listed(archival)]
+        new = [
+            self.recall.event_of(**{"kind": NOTE, **_form("an event", each, "content", _EVENT)})
+            for each in _listed(recall)
+        ]
+        clean = [self.archival.checked(**_form("a record", each, "content", _RECORD)) for each in _listed(archival)]
         return self._as_step(
             "write",
             self._written(settings, new, clean),
@@ -335,11 +332,11 @@ class LayeredMemory(Layer):
         def also(change: Change) -> Steps[bool]:
             change.drafts += new
             change.drafts += [record(*each, change.now) for each in kept]
-            return (yield from adding(self._ground, change, len(new)))
+            return too_many(self._ground, change, len(new))
 
-        settings, _, too_many = yield from self.core.placing(settings, also)
-        if too_many:
-            yield from asking(self._ground)
+        settings, _, is_full = yield from self.core.placing(settings, also)
+        if is_full:
+            yield from making_room(self._ground)
         return WrittenLayers(
             tuple(each.key for each in settings), tuple(each.key for each in new), tuple(key for key, _, _ in kept)
         )

@@ -21,9 +21,9 @@ list, link or tag of their own.
 from __future__ import annotations
 
 import json
-import math
 import os
 import re
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -37,7 +37,7 @@ from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.language_models.model_calls import Work
 from langchain_agentmem.language_models.tokens import ARCHIVAL, CORE, CUT, RECALL, Budget, Measure, TokenCounter
 from langchain_agentmem.layers.layer import Event, Record
-from langchain_agentmem.layers.resource_memory import RESOURCE_USED
+from langchain_agentmem.layers.resource_memory import use_of
 from langchain_agentmem.search.memory_search import Why
 
 if TYPE_CHECKING:
@@ -243,14 +243,10 @@ class _Fitting:
         return places if text else []
 
     def _how_many(self, name: str, lines: Sequence[str], worth: Sequence[int], room: int) -> int:
-        low, high = 0, len(lines)
-        while low < high:
-            middle = (low + high + 1) // 2
-            if self._measure.size(_section(name, [lines[place] for place in sorted(worth[:middle])])) <= room:
-                low = middle
-            else:
-                high = middle - 1
-        return low
+        def size_of(count: int) -> int:
+            return self._measure.size(_section(name, [lines[place] for place in sorted(worth[:count])]))
+
+        return bisect_right(range(len(lines) + 1), room, lo=1, key=size_of) - 1
 
     def _cut(self, name: str, line: str, room: int) -> str:
         """A section of one line that is too long, where more than its beginning can be shown."""
@@ -312,8 +308,6 @@ def _inset(text: str, within: str) -> str:
     return re.sub(r"[ \t]*\n", within, text).strip()
 
 
-RESOURCE_TAG = "resource_id:"
-"""With the resource's id behind it, a tag of records that say that a resource was used."""
 EXCERPT = 500
 """How much of a record its summary shows, in characters."""
 LINE = 200
@@ -338,8 +332,9 @@ def final_memory(core: Sequence[CoreEntry], events: Sequence[Event], records: Se
     """
     events = sorted(events, key=lambda each: (each.created_at, each.id))
     records = sorted(records, key=lambda each: (each.created_at, each.id))
-    uses = [_use(each) for each in records if RESOURCE_USED in each.tags]
-    written = [each for each in records if RESOURCE_USED not in each.tags]
+    used = [(each, use_of(each.content, each.tags, each.created_at)) for each in records]
+    uses = [use for _, use in used if use is not None]
+    written = [each for each, use in used if use is None]
     tags = Counter(tag for each in written for tag in each.tags)
     return {
         "core": {each.key: each.value for each in in_order(core)},
@@ -397,24 +392,6 @@ def write_final(
         text.write(final_markdown(final))
         data.write(_json(final) + "\n")
     return markdown_path, json_path
-
-
-def _use(record: AnyRecord) -> dict[str, Any]:
-    """What a record says of the use of a resource; whatever it does not say, its tags and its time do."""
-    try:
-        told = json.loads(record.content)
-    except (ValueError, RecursionError):
-        told = None
-    told = told if isinstance(told, dict) else {"context": record.content}
-    named = next((tag.removeprefix(RESOURCE_TAG) for tag in record.tags if tag.startswith(RESOURCE_TAG)), "")
-    time = told.get("timestamp")
-    is_time = isinstance(time, int | float) and not isinstance(time, bool) and math.isfinite(time)
-    return {
-        "resource_id": str(told.get("resource_id") or named),
-        "usage_type": str(told.get("usage_type") or "reference"),
-        "context": None if told.get("context") is None else str(told["context"]),
-        "timestamp": time if is_time else record.created_at.timestamp(),
-    }
 
 
 def _by_resource(uses: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

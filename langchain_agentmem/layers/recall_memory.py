@@ -14,13 +14,7 @@ from langchain_agentmem.base.clock import time_given
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.language_models.model_calls import Work, both
 from langchain_agentmem.layers.archival_memory import record
-from langchain_agentmem.layers.consolidation import (
-    ConsolidationReport,
-    adding,
-    asking,
-    consolidating,
-    made_of_old_events,
-)
+from langchain_agentmem.layers.consolidation import ConsolidationReport, consolidating, making_room, too_many
 from langchain_agentmem.layers.layer import Event, Layer, bounded, event_of, event_shown
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.memory_access import Change, listed
@@ -61,25 +55,20 @@ class RecallMemory(Layer):
         """
         new = self.event_of(event_type if kind is None else kind, content, at)
 
-        def work() -> Work[list[str]]:
-            consolidated: list[str] = []
+        def make(change: Change) -> Steps[bool]:
+            change.drafts.append(new)
+            return too_many(self._ground, change, 1)
 
-            def make(change: Change) -> Steps[bool]:
-                change.drafts.append(new)
-                too_many = yield from adding(self._ground, change, 1)
-                consolidated[:] = change.consolidated
-                return too_many
-
+        def work() -> Work[None]:
             if (yield from self._change("add", make, shown=False)):
-                yield from asking(self._ground)
-            return consolidated
+                yield from making_room(self._ground)
 
         yield from self._as_step(
             "append",
             work(),
             event_type=new.label,
             content=lambda: text_of(new.body or b""),
-            outputs=lambda consolidated: {"event_id": new.key, **made_of_old_events(consolidated)},
+            outputs=lambda _: {"event_id": new.key},
         )
         return new.key
 
@@ -147,7 +136,7 @@ class RecallMemory(Layer):
             hits = yield from found(self._ground, (EVENT,), query, most)
             return [event_of(hit.kept, hit.score, hit.why) for hit in hits]
 
-        return self._searched(work(), query, most)
+        return self._searched(EVENT, work(), query, most)
 
     search, asearch = both(search_work)
 

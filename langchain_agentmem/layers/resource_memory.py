@@ -25,8 +25,9 @@ import asyncio
 import hashlib
 import inspect
 import json
+import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime
 from functools import partial
@@ -322,6 +323,30 @@ def usage_record(resource_id: str, usage_type: str, context: str | None, at: dat
     return json.dumps(used, ensure_ascii=False), [RESOURCE_USED, f"resource_id:{resource_id}"]
 
 
+def use_of(content: str, tags: Sequence[str], at: datetime) -> dict[str, Any] | None:
+    """What a record says of the use of a resource; None where it says nothing of the kind.
+
+    Args:
+        content: Its content.
+        tags: Its tags.
+        at: When it was written, which is the time of a use that names none.
+    """
+    try:
+        said = json.loads(content) if RESOURCE_USED in tags else None
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(said, dict) or not isinstance(said.get("resource_id"), str):
+        return None
+    time, context = said.get("timestamp"), said.get("context")
+    is_time = isinstance(time, int | float) and not isinstance(time, bool) and math.isfinite(time)
+    return {
+        "resource_id": said["resource_id"],
+        "usage_type": str(said.get("usage_type") or "reference"),
+        "context": None if context is None else str(context),
+        "timestamp": time if is_time else at.timestamp(),
+    }
+
+
 class ResourceMemory(Layer):
     """The resources of a layered memory. Every method has an awaited twin, with an `a` before its name.
 
@@ -440,7 +465,8 @@ class ResourceMemory(Layer):
 
         def using() -> Work[list[dict[str, Any]]]:
             records = yield from self._archival.listing([RESOURCE_USED], shown=False)
-            return [used for each in records if (used := _usage(each.content)) is not None]
+            uses = (use_of(each.content, each.tags, each.created_at) for each in records)
+            return [use for use in uses if use is not None]
 
         def show(use: dict[str, Any]) -> dict[str, Any]:
             return {name: use.get(name) for name in ("resource_id", "usage_type")}
@@ -517,12 +543,3 @@ def _body(item: Mapping[str, Any]) -> str:
         if text:
             lines += ["", f"{title}:", text]
     return "\n".join(lines)
-
-
-def _usage(content: str) -> dict[str, Any] | None:
-    """What a record says of a use; None where somebody tagged something else so."""
-    try:
-        said = json.loads(content)
-    except (ValueError, RecursionError):
-        return None
-    return said if isinstance(said, dict) and "resource_id" in said else None

@@ -22,7 +22,7 @@ from __future__ import annotations
 import json
 import logging
 import re
-from bisect import bisect_left
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -38,7 +38,7 @@ from langchain_agentmem.base.fencing import fenced
 from langchain_agentmem.base.namespaces import config_given
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.language_models.lenient_json import read_json
+from langchain_agentmem.language_models.lenient_json import read_row
 from langchain_agentmem.language_models.model_calls import (
     NO_STREAM,
     Shown,
@@ -48,7 +48,7 @@ from langchain_agentmem.language_models.model_calls import (
     usable_model,
     written_by,
 )
-from langchain_agentmem.language_models.tool_arguments import Arguments, read
+from langchain_agentmem.language_models.tool_arguments import ArchivalWrite, Arguments, read
 from langchain_agentmem.language_models.tool_factory import Operation, OperationCall, Whose, failure, told
 from langchain_agentmem.layers.layer import LayersConfig
 from langchain_agentmem.layers.layer_tools import NOTATION, OPERATIONS
@@ -64,15 +64,13 @@ MOST_OPERATIONS = 100
 MOST_PROBLEMS = 20
 """How many problems of one reply are told."""
 _LOOKED_AT = 10 * MOST_OPERATIONS
-IMPORTANCE = 4
-"""The importance of a note that is given none."""
+_LISTS, _NOTE = {"keys", "ids"}, {"value", "importance", "ttl"}
 _ACTOR = "memory_update"
 INSIGHT = "LLM_INSIGHT"
 """The tag of records that a model wrote by itself."""
 
 _NAMES: Mapping[str, Operation] = {each.name: each for each in OPERATIONS}
 _OTHER_NAMES = {each["also"]: name for name, each in NOTATION.items() if "also" in each}
-_READ_ALL = ("mem_core_get", "mem_node_read")
 _ORDER = {each.name: place for place, each in enumerate(OPERATIONS)}
 _NOT_A_NAME = re.compile(r"\W+")
 
@@ -94,22 +92,18 @@ class ProtocolRequest(NamedTuple):
         return self.operation.name
 
 
-class Repeated(dict[str, Any]):
-    """An object in which names stand more than once.
-
-    Attributes:
-        pairs: All of them.
-    """
-
-    def __init__(self, pairs: list[tuple[str, Any]]) -> None:
-        super().__init__(pairs)
-        self.pairs = pairs
-
-
 def all_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """What a JSON reader makes of an object, so that nothing is lost where a model writes a name twice."""
-    values = dict(pairs)
-    return values if len(values) == len(pairs) else Repeated(pairs)
+    """What a JSON reader makes of an object. An operation whose name stands twice is done twice."""
+    values: dict[str, Any] = {}
+    several: dict[str, list[Any]] = {}
+    for name, value in pairs:
+        if name in values and name in _NAMES:
+            if name not in several:
+                values[name] = several[name] = [*_several(values[name])]
+            several[name] += _several(value)
+        else:
+            values[name] = value
+    return values
 
 
 def requests_of(updates: Iterable[Mapping[str, Any]]) -> tuple[list[ProtocolRequest], list[str]]:
@@ -132,9 +126,13 @@ def requests_of(updates: Iterable[Mapping[str, Any]]) -> tuple[list[ProtocolRequ
             problems.append(f"{safe_repr(name)}: there is no such operation; there are {', '.join(sorted(_NAMES))}.")
         else:
             try:
-                requests.append(ProtocolRequest(operation, read(operation.arguments, given)))
+                arguments = read(operation.arguments, given)
             except InvalidInput as error:
                 problems.append(f"{operation.name}: {error}.")
+            else:
+                if isinstance(arguments, ArchivalWrite):
+                    arguments.tags.append(INSIGHT)
+                requests.append(ProtocolRequest(operation, arguments))
     if len(problems) > MOST_PROBLEMS:
         problems[MOST_PROBLEMS:] = [f"{len(problems) - MOST_PROBLEMS} other operations are wrong too."]
     if beyond:
@@ -142,82 +140,42 @@ def requests_of(updates: Iterable[Mapping[str, Any]]) -> tuple[list[ProtocolRequ
     return sorted(requests, key=lambda each: _ORDER[each.name]), problems
 
 
-def _wanted(updates: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, Operation | None, Any]]:
+def _wanted(updates: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, Operation | None, Mapping[str, Any]]]:
     """Each time that an operation is to be done: its name, the operation if there is one, and its arguments."""
     for update in updates:
-        for name, value in _pairs(update):
+        for name, value in update.items():
             plain = _NOT_A_NAME.sub("_", name.strip()).lower()[:100]
             operation = _NAMES.get(_OTHER_NAMES.get(plain, plain))
-            try:
-                given = [None] if operation is None else list(_each(operation, value))
-            except RecursionError:  # lists in lists in lists
-                given = [value]
-            for each in given:
-                yield name, operation, each
+            if operation is None:
+                yield name, None, {}
+                continue
+            usual = NOTATION[operation.name].get("usual", {})
+            for given in _each(operation, value):
+                yield name, operation, {**usual, **operation.arguments.spelled(given)}
 
 
-def _pairs(value: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
-    return value.pairs if isinstance(value, Repeated) else value.items()
-
-
-def _each(operation: Operation, value: Any) -> Iterator[Any]:
-    """The arguments of each time that an operation is to be done."""
-    name = operation.name
-    if value is False or (value is None and name not in _READ_ALL):
+def _each(operation: Operation, value: Any) -> Iterator[Mapping[str, Any]]:
+    """The arguments of each time that an operation is to be done: what is no object is the first of them."""
+    first = next(iter(operation.arguments.model_fields), None)
+    if value is False or (value is None and not operation.reads):
         return
-    if _only_asks(operation, value):
+    if first is None or value is None or value is True:
         yield {}
-    elif name == "mem_core_set":
+    elif operation.name == "mem_core_set":
         yield from _notes(value)
-    elif name == "mem_core_get":
-        yield {"keys": _keys(value)}
-    elif name == "mem_core_del":
-        yield from ({"key": key} for key in _several(_keys(value)))
-    elif name == "mem_recall_evict" and (value == "oldest" or isinstance(value, int)):
-        yield {"oldest": 1 if value == "oldest" else value}
     else:
-        main, once = NOTATION[name].get("main"), NOTATION[name].get("once", False)
-        for each in [value] if once else _several(value):
-            if isinstance(each, Mapping):
-                yield _completed(name, each)
-            else:
-                yield _completed(name, {main: each}) if main and (once or isinstance(each, str)) else each
+        for each in [value] if first in _LISTS else _several(value):
+            yield each if isinstance(each, Mapping) else {first: each}
 
 
-def _only_asks(operation: Operation, value: Any) -> bool:
-    """Whether a value only says that an operation is to be done."""
-    if operation.name in _READ_ALL:
-        return value is None or value is True
-    if operation.name == "consolidate":
-        return not isinstance(value, str | Mapping)
-    return not operation.arguments.model_fields
-
-
-def _notes(value: Any) -> Iterator[Any]:
-    if isinstance(value, list):
-        for each in value:
-            yield from _notes(each)
-    elif not isinstance(value, Mapping):
-        yield value
-    elif {"key", "value"} <= value.keys() <= {"key", "value", "importance", "ttl"}:
-        yield {"importance": IMPORTANCE, **value}
-    else:
-        for key, said in _pairs(value):
-            whole = isinstance(said, Mapping) and {"value"} <= said.keys() <= {"value", "importance", "ttl"}
-            yield {"importance": IMPORTANCE, "key": key, **(said if whole else {"value": said})}
-
-
-def _completed(name: str, given: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Arguments with what the protocol adds to them."""
-    if name == "mem_recall_search" and "k" not in given:
-        return {"limit": 20, **given}
-    if name == "mem_archival_write" and isinstance(tags := given.get("tags"), str | list | None):
-        return {**given, "tags": [*_several(tags or []), INSIGHT]}
-    return given
-
-
-def _keys(value: Any) -> Any:
-    return value.get("keys", value.get("key", list(value))) if isinstance(value, Mapping) else value
+def _notes(value: Any) -> Iterator[Mapping[str, Any]]:
+    for each in _several(value):
+        if not isinstance(each, Mapping) or {"key", "value"} <= each.keys() <= {"key", *_NOTE}:
+            yield each if isinstance(each, Mapping) else {"key": each}
+        else:
+            for key, said in each.items():
+                whole = isinstance(said, Mapping) and {"value"} <= said.keys() <= _NOTE
+                yield {"key": key, **(said if whole else {"value": said})}
 
 
 def _several(value: Any) -> list[Any]:
@@ -234,13 +192,12 @@ _MARK = re.compile(
 )
 _BEGUN = re.compile(r"<(?:\\?/)?mem(?:o(?:r(?:y(?:_\w*)?)?)?)?\Z", re.IGNORECASE)
 _BEFORE_JSON = re.compile(r"\s*(?:```[ \t]*\w*\s*)?(?:\[\s*)*(?=\{)")
-_BEGINS = re.compile(r"\s*(?:```[ \t]*\w*\s*)?[{\[]")
-FENCE = "```"
+_BEGINS = re.compile(r"(?:```[ \t]*\w*\s*)?[{\[]")
 _BETWEEN_JSON = re.compile(r"[\s,]*(?=\{)")
 _AFTER_JSON = re.compile(r"(?:\s*\])*(?:\s*```)?")
 _LINE = re.compile(r"\s*[^\n]*")
 _FENCE_BEFORE = re.compile(r"```[ \t]*\w*[ \t]*\n?[ \t]*\Z")
-_FENCE_AFTER = re.compile(r"\s*```")
+_FENCE_AFTER = re.compile(r"\s*```(?!\w)")
 _GAP = re.compile(r"(?<!\s)\s*\0[\s\0]*")
 _LONGEST_FENCE = 40
 _MOST_FAILURES = 4
@@ -269,17 +226,12 @@ class Block(NamedTuple):
     problem: str | None = None
 
 
-class _Mark(NamedTuple):
-    start: int
-    end: int
-    name: str
-    ends: bool
-    whole: bool
-
-
 def blocks_in(text: str) -> list[Block]:
     """The blocks of a reply, in its order."""
-    return list(_Scan(text).blocks())
+    scan, blocks = _Scan(text), list[Block]()
+    while mark := scan.ahead(blocks[-1].end if blocks else 0):
+        blocks.append(scan.block(mark))
+    return blocks
 
 
 def without(text: str, blocks: list[Block]) -> list[tuple[int, int]]:
@@ -293,19 +245,12 @@ def without(text: str, blocks: list[Block]) -> list[tuple[int, int]]:
         The spans in order; they do not overlap.
     """
     spans: list[tuple[int, int]] = []
-    past = counted = fences = 0
+    past = 0
     for block in blocks:
-        start, end = block.start, block.end
-        before = _FENCE_BEFORE.search(text, max(past, start - _LONGEST_FENCE), start)
-        after = _FENCE_AFTER.match(text, end)
-        if before and after:
-            fences += text.count(FENCE, counted, before.start())
-            counted = before.start()
-            if fences % 2 == 0:  # this one begins code, it does not end some
-                fences, counted = fences + 2, after.end()
-                start, end = before.start(), after.end()
-        spans.append((start, end))
-        past = end
+        before = _FENCE_BEFORE.search(text, max(past, block.start - _LONGEST_FENCE), block.start)
+        after = _FENCE_AFTER.match(text, block.end)
+        spans.append((before.start(), after.end()) if before and after else (block.start, block.end))
+        past = spans[-1][1]
     if begun := _BEGUN.search(text, max(past, len(text) - _LONGEST_FENCE)):
         spans.append((begun.start(), len(text)))
     return spans
@@ -340,65 +285,57 @@ class _Scan:
 
     def __init__(self, text: str) -> None:
         self._text = text
-        self._marks = [
-            _Mark(found.start(), found.end(), found.group(2).lower(), bool(found.group(1)), bool(found.group(3)))
-            for found in _MARK.finditer(text)
-        ]
-        self._starts = [mark.start for mark in self._marks]
-        self._ends_of_results = [mark[:2] for mark in self._marks if mark.ends and mark.name == RESULTS]
+        self._marks = deque(_MARK.finditer(text))
+        self._results = deque(each for each in self._marks if each[1] and each[2].lower() == RESULTS)
         self._failures = 0
 
-    def blocks(self) -> Iterator[Block]:
-        past = 0
-        for mark in self._marks:
-            if mark.start >= past:
-                block = Block(mark.name, mark.start, mark.end) if mark.ends else self._block(mark)
-                past = block.end
-                yield block
+    def ahead(self, at: int) -> re.Match[str] | None:
+        """The next mark from a place on, which is no earlier than the last time."""
+        while self._marks and self._marks[0].start() < at:
+            self._marks.popleft()
+        return self._marks[0] if self._marks else None
 
-    def _block(self, mark: _Mark) -> Block:
-        if mark.name == UPDATE:
-            return self._update(mark) if mark.whole else self._unended(mark)
-        # What the model only pretends to have been told.
-        place = bisect_left(self._ends_of_results, (mark.end,))
-        if place < len(self._ends_of_results):
-            return Block(RESULTS, mark.start, self._ends_of_results[place][1])
-        return Block(RESULTS, mark.start, self._update(mark).end)
+    def block(self, mark: re.Match[str]) -> Block:
+        """The block that begins with a mark."""
+        name, start, at = mark[2].lower(), mark.start(), mark.end()
+        if mark[1]:  # it ends none
+            return Block(name, start, at)
+        while self._results and self._results[0].start() < at:
+            self._results.popleft()
+        if name == RESULTS and self._results:  # what the model only pretends to have been told
+            return Block(name, start, self._results[0].end())
+        found, at, wrapped = self._objects(at) if mark[3] else ([], at, False)
+        following = self.ahead(at)
+        limit = following.start() if following else len(self._text)
+        end = following.end() if following and following[1] and following[2].lower() == name else None
+        rest, problem = self._text[at:limit].strip(), None
+        if not mark[3]:  # nobody knows what was meant to be in it, so the model is told
+            line = _LINE.match(self._text, at, limit)
+            end = end or (line.end() if line else limit)
+            said = safe_repr(self._text[start : min(end, start + 100)])
+            problem = f"A {UPDATE} is not begun with <{UPDATE}>: {said}."
+        elif rest and ("{" in rest or not found if end else _BEGINS.match(rest)):
+            more, is_ended, end = read_row(rest), end is not None, end or limit
+            if not more:
+                problem = f"A {UPDATE} holds no JSON object: {safe_repr(rest[:100])}."
+            elif not is_ended and not rest.endswith(("}", "]", "```")):
+                more[-1], problem = _without_last(more[-1]) or {}, _CUT
+            found += more
+        elif end is None:  # it ends where its JSON does; or a mark is only spoken of
+            closing = _AFTER_JSON.match(self._text, at) if wrapped else None
+            end = closing.end() if closing else at
+        return Block(name, start, end, tuple(found) if name == UPDATE else (), problem if name == UPDATE else None)
 
-    def _update(self, mark: _Mark) -> Block:
+    def _objects(self, at: int) -> tuple[list[Mapping[str, Any]], int, bool]:
+        """The JSON objects that stand side by side, where they end, and whether a fence or a bracket stands around."""
+        opening = _BEFORE_JSON.match(self._text, at)
+        wrapped = opening is not None and opening.group().strip() != ""
         found: list[Mapping[str, Any]] = []
-        at, wrapped = mark.end, False
-        while True:
-            limit, end = self._ahead(at, mark.name)
-            opening = (_BETWEEN_JSON if found else _BEFORE_JSON).match(self._text, at)
-            wrapped = wrapped or (not found and opening is not None and opening.group().strip() != "")
-            start = opening.end() if opening else -1 if end is None else self._text.find("{", at, limit)
-            if start < 0 or (read := self._read(start)) is None:
-                break
+        while opening and (read := self._read(opening.end())):
             found.append(read[0])
             at = read[1]
-        said = self._text[at:limit].strip()
-        begun = end is not None or _BEGINS.match(self._text, at)  # else the mark is only spoken of
-        if start < 0 and (found or not said or not begun):
-            rest = _AFTER_JSON.match(self._text, at) if wrapped else None
-            return Block(UPDATE, mark.start, end or (rest.end() if rest else at), tuple(found))
-        last = read_json(said)
-        problem = None
-        if not last:
-            problem = f"A {UPDATE} holds no JSON object: {safe_repr(said[:100])}."
-        elif end is None and not said.endswith(("}", "]", FENCE)):
-            last, problem = _without_last(last), _CUT
-        return Block(UPDATE, mark.start, end or limit, (*found, last or {}), problem)
-
-    def _unended(self, mark: _Mark) -> Block:
-        """A block whose first mark was not ended: nobody knows what was meant to be in it, so the model is told."""
-        limit, end = self._ahead(mark.end, UPDATE)
-        if end is None:
-            line = _LINE.match(self._text, mark.end, limit)
-            upto = line.end() if line else limit
-            end = self._text.rfind(">", mark.end, upto) + 1 or upto
-        said = self._text[mark.start : min(end, mark.start + 100)]
-        return Block(UPDATE, mark.start, end, problem=f"A {UPDATE} is not begun with <{UPDATE}>: {safe_repr(said)}.")
+            opening = _BETWEEN_JSON.match(self._text, at)
+        return found, at, wrapped
 
     def _read(self, start: int) -> tuple[Mapping[str, Any], int] | None:
         """The JSON object at a place, and where it ends."""
@@ -408,14 +345,6 @@ class _Scan:
             except (ValueError, RecursionError):
                 self._failures += 1
         return None
-
-    def _ahead(self, at: int, name: str) -> tuple[int, int | None]:
-        """Where the next mark begins, or the text ends; and where that mark ends, if it ends a block of this name."""
-        place = bisect_left(self._starts, at)
-        if place == len(self._marks):
-            return len(self._text), None
-        mark = self._marks[place]
-        return mark.start, mark.end if mark.ends and mark.name == name else None
 
 
 def _without_last(value: Any) -> Any:

@@ -20,7 +20,7 @@ from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.language_models.model_calls import Run, Work
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.branches import BranchAt, Standpoint, fork, names_of
-from langchain_agentmem.rewinding.memory_access import LISTED, Footing, looking, whose
+from langchain_agentmem.rewinding.memory_access import LISTED, Change, Footing, looking, whose
 from langchain_agentmem.rewinding.memory_rows import CORE, EVENT, FACT, RECORD, Kept, View
 from langchain_agentmem.storage import Steps, query
 
@@ -257,6 +257,34 @@ class Promoted(NamedTuple):
     new: list[Kept]
     gone: list[str]
     conflicts: list[Conflict]
+
+
+class Sides(NamedTuple):
+    """Things of one kind that a child changed, by key: at the fork, in the parent and in the child."""
+
+    base: Mapping[str, Kept]
+    parent: Mapping[str, Kept]
+    child: Mapping[str, Kept]
+
+
+def sides_of(change: Change, base: View, child: View, kind: str) -> Steps[Sides]:
+    """What a child changed of a kind since it was forked; nothing else is read.
+
+    Args:
+        change: The transaction of the parent.
+        base: What the child saw at the fork.
+        child: What it sees.
+        kind: The kind.
+    """
+    touched: dict[str, None] = {}
+    for branch, up_to in child.line[: len(child.line) - len(base.line)]:
+        rows = yield query.touched_keys(branch=branch, kind=kind, position=up_to)
+        touched.update((row["key"], None) for row in rows)
+    return Sides(
+        base=(yield from memory_rows.named(base, kind, touched)),
+        parent=(yield from memory_rows.named(change.view, kind, touched)),
+        child=(yield from memory_rows.named(child, kind, touched)),
+    )
 
 
 def promoted(

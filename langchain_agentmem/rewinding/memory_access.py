@@ -88,7 +88,6 @@ class Change:
         now: When, in microseconds since 1970.
         drafts: What is to be written.
         evicted: The keys that leave core memory to make room.
-        consolidated: The ids of the records that old events become.
         writer: Where it comes from, as far as drafts do not say so themselves.
     """
 
@@ -96,7 +95,6 @@ class Change:
     now: int
     drafts: list[RowDraft] = field(default_factory=list)
     evicted: list[str] = field(default_factory=list)
-    consolidated: list[str] = field(default_factory=list)
     writer: Writer = NOBODY
 
     def remove(self, kind: str, key: str) -> None:

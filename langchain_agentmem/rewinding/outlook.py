@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
+from langchain_agentmem.base.clock import moment
 from langchain_agentmem.base.namespaces import Scopes, configurable_of, namespace_of, path_of, range_of, running_config
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.language_models.model_calls import Work
@@ -107,6 +108,37 @@ def sighted(hits: Sequence[Hit], now: int, outlook: Outlook | None) -> Steps[tup
     found = yield query.remembered(ids=json.dumps([hit.owner for hit in hits]))
     there = {row["id"]: row for row in found}
     return there, (yield from _seen(there, now, outlook or EVERYWHERE))
+
+
+def recollections_of(
+    hits: Sequence[Hit], there: Mapping[int, Row], values: Mapping[int, tuple[str, Any]], kind: str | None = None
+) -> dict[int, Recollection]:
+    """What hits are to the user, by the numbers of their documents.
+
+    Args:
+        hits: What a search found.
+        there: The rows, by their numbers.
+        values: Of those that can be seen, what they say, and what they are to the user.
+        kind: What a user calls them. Default: as the index does.
+    """
+    return {
+        hit.document: Recollection(
+            kind=kind or hit.kind,
+            id=row["key"],
+            text=values[hit.owner][0],
+            score=hit.score,
+            namespace=namespace_of(row["path"]),
+            conversation_id=row["name"],
+            created_at=moment(row["created_at"]),
+            value=values[hit.owner][1],
+            why=hit.why,
+            thread_id=row["thread"],
+            source=row["source"],
+            actor=row["actor"],
+        )
+        for hit in hits
+        if hit.owner in values and (row := there[hit.owner])
+    }
 
 
 def _seen(there: Mapping[int, Row], now: int, outlook: Outlook) -> Steps[list[Sight]]:

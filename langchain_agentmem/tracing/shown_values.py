@@ -143,18 +143,24 @@ def _is_item(told: Mapping[str, Any]) -> bool:
     return "id" in told and "item" in (told.get("kind"), about.get("kind") if isinstance(about, dict) else None)
 
 
-def documents(found: Iterable[Any]) -> dict[str, Any]:
-    """The outputs of a retriever: what a search found, as documents, and why each of them."""
-    return {
-        "documents": [
-            {
-                "id": each.id,
-                "page_content": each.text,
-                "metadata": {"id": each.id, "kind": each.kind, "score": round(each.score, 4), "why": str(each.why)},
-            }
-            for each in found
-        ]
-    }
+def documents(
+    found: Iterable[Any],
+    about: Callable[[Any], tuple[str, dict[str, Any]]] = lambda each: (each.text, {"kind": each.kind}),
+) -> dict[str, Any]:
+    """The outputs of a retriever: what a search found, as documents, and why each of them.
+
+    Args:
+        found: What was found.
+        about: The text of each, and what else is told of it. Default: its kind.
+    """
+
+    def document(each: Any) -> dict[str, Any]:
+        text, more = about(each)
+        score = None if each.score is None else round(each.score, 4)
+        why = None if each.why is None else str(each.why)
+        return {"id": each.id, "page_content": text, "metadata": {"id": each.id, "score": score, "why": why, **more}}
+
+    return {"documents": [document(each) for each in found]}
 
 
 def given_only(values: Mapping[str, Any]) -> dict[str, Any]:

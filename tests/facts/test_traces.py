@@ -86,7 +86,7 @@ class TestTheNode:
         assert json.loads(extracted.outputs["answer"])["facts"][0]["object"] == "Lisbon"
         assert learned.inputs == {**whose, "message_ids": ["m1"]}
         added = [{"id": fact.id, "text": "Maya lives in Lisbon"}]
-        assert learned.outputs == {"read": 1, "added": added, "changed": [], "ended": [], "refused": []}
+        assert learned.outputs == {"read": 1, "added": added, "changed": [], "refused": []}
         for run in seen.ours():
             metadata = run.extra["metadata"]
             assert (metadata["thread_id"], metadata["agentmem_namespace"]) == ("t", "ada")
@@ -133,8 +133,8 @@ class TestTheNode:
 
 
 class TestWriting:
-    def test_what_a_fact_adds_and_ends_is_told(self, facts, seen):
-        lisbon = facts.add_fact("user", "Maya", "lives in", "Lisbon", source="m1")
+    def test_what_a_fact_adds_is_told(self, facts, seen):
+        facts.add_fact("user", "Maya", "lives in", "Lisbon", source="m1")
         porto = under(seen, lambda: facts.add_fact("user", "Maya", "lives in", "Porto", source="m2"))
         run = only(seen)
         assert run.name == "memory.facts.add_fact"
@@ -144,7 +144,6 @@ class TestWriting:
             "fact_id": porto,
             "added": [{"id": porto, "text": "Maya lives in Porto"}],
             "changed": [],
-            "ended": [{"id": lisbon, "text": "Maya lives in Lisbon"}],
             "refused": [],
         }
 
@@ -157,12 +156,6 @@ class TestWriting:
         assert again.outputs["added"] == again.outputs["changed"] == []
         assert more.outputs["changed"] == [{"id": tea, "text": "Maya likes tea"}]
         assert "known_ids" not in more.outputs
-
-    def test_a_value_that_is_of_the_past_ends_nothing(self, facts, seen):
-        facts.add_fact("user", "Maya", "lives in", "Lisbon")
-        past = {"valid_from": datetime(2001, 1, 1, tzinfo=UTC), "valid_to": datetime(2002, 1, 1, tzinfo=UTC)}
-        under(seen, lambda: facts.add_fact("user", "Maya", "lives in", "Porto", **past))
-        assert only(seen).outputs["ended"] == []
 
     def test_what_is_no_fact_is_told_as_refused(self, memory, seen):
         good = {"message": 1, "subject": "Maya", "predicate": "likes", "object": "tea"}

@@ -52,8 +52,6 @@ class TestByItself:
             happen(layers, 1)
             assert len(layers.recall.recent(None)) <= 6
         layers.write(recall=[f"event {number}" for number in range(50)])
-        assert len(layers.recall.recent(None)) <= 54
-        happen(layers, 1)
         assert len(layers.recall.recent(None)) == 4
 
     def test_not_where_the_settings_say_so(self, memory):

@@ -108,11 +108,17 @@ class TestData:
     @pytest.mark.parametrize(
         "content", ["", "no JSON", "[1]", "{}", '{"timestamp": NaN}', '{"timestamp": "soon"}', "[" * 100_000]
     )
-    def test_a_use_that_says_nothing_is_told_by_its_tags(self, content):
+    def test_a_record_that_names_no_resource_is_no_use_of_one(self, content):
         given = record("u", content, 1, RESOURCE_USED, "resource_id:data")
         final = final_memory([], [], [given])
+        assert final["resources_used"] == []
+        assert [each["id"] for each in final["archival_summary"]["records"]] == ["u"]
+
+    @pytest.mark.parametrize("time", ["NaN", '"soon"', "null", "true"])
+    def test_a_use_without_a_time_is_of_that_of_its_record(self, time):
+        given = record("u", f'{{"resource_id": "data", "timestamp": {time}}}', 1, RESOURCE_USED)
+        final = final_memory([], [], [given])
         [resource] = final["resources_used"]
-        assert resource["resource_id"] == "data"
         assert resource["uses"][0]["timestamp"] == at(1).timestamp()
         assert final_markdown(final)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import unicodedata
 from datetime import UTC, datetime, timedelta
@@ -105,7 +106,11 @@ def assert_stays_in_its_block(told, hostile):
 
 def final_of(text):
     given = material(text)
-    records = [record(text, [text, "tag"]), record(text, [RESOURCE_USED, f"resource_id:{text}"]), record("last")]
+    records = [
+        record(text, [text, "tag"]),
+        record(json.dumps({"resource_id": text, "context": text}), [RESOURCE_USED]),
+        record("last"),
+    ]
     return final_markdown(final_memory(given.core, given.events, records))
 
 

@@ -652,7 +652,8 @@ class TestResourceMemory:
         layers.archival.write("no JSON", tags=["RESOURCE_USED"])
         layers.archival.write("[1]", tags=["RESOURCE_USED"])
         layers.archival.write('{"resource_id": "mine"}', tags=["RESOURCE_USED"])
-        assert resources.used() == [{"resource_id": "mine"}]
+        [use] = resources.used()
+        assert (use["resource_id"], use["usage_type"], use["context"]) == ("mine", "reference", None)
 
     def test_is_its_own_on_another_branch(self, memory, file):
         _, resources = resources_of(memory)

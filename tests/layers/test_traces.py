@@ -205,14 +205,14 @@ class TestWhatIsMadeOfSeveral:
         assert trees(collector)[:3] == ["turn", "  memory.recall.append", "    memory.recall.consolidate"]
         assert collector.run("memory.recall.consolidate").inputs["automatic"] is True
 
-    def test_without_a_model_the_same_write_says_what_became_of_old_events(self, collector, memory):
+    def test_without_a_model_it_says_what_became_of_old_events_too(self, collector, memory):
         settings = LayersConfig(recall_max_events=1, auto_consolidate=True)
         layers = memory.layers("main", settings=settings)
         layers.write(recall=["one"] * settings.consolidates_at)
         within(collector, lambda: layers.recall.append("note", "two"))
-        assert trees(collector) == ["turn", "  memory.recall.append"]
+        assert trees(collector) == ["turn", "  memory.recall.append", "    memory.recall.consolidate"]
         [record] = layers.archival.all()
-        assert collector.run("memory.recall.append").outputs["consolidated_record_ids"] == [record.id]
+        assert collector.run("memory.recall.consolidate").outputs["record_ids"] == [record.id]
 
     def test_what_leaves_core_memory_is_told(self, collector, memory):
         layers = memory.layers("main", settings=LayersConfig(core_max_chars=20))

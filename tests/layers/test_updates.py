@@ -103,11 +103,13 @@ class TestBlocks:
         assert [name for name, _ in asked(reply)] == ["mem_core_set", "mem_core_del"]
         assert parse(reply).text == "and"
 
-    def test_a_name_that_stands_twice_counts_twice(self):
+    def test_an_operation_whose_name_stands_twice_is_done_twice(self):
         reply = block('{"mem_recall_append": "one", "mem_recall_append": "two", "mem_core_set": {"a": "1", "a": "2"}}')
         assert [arguments.get("content", arguments.get("value")) for _, arguments in asked(reply)] == [
-            "1", "2", "one", "two",
-        ]  # fmt: skip
+            "2",
+            "one",
+            "two",
+        ]
 
     def test_a_mark_within_a_text_is_part_of_it(self):
         note = "It ends with </memory_update>, and <memory_update>{} is not one."
@@ -202,8 +204,7 @@ class TestSpellings:
 
     def test_deleting_notes(self):
         assert one("mem_core_del", "a") == [{"key": "a"}]
-        for several in (["a", "b"], {"keys": ["a", "b"]}):
-            assert one("mem_core_del", several) == [{"key": "a"}, {"key": "b"}]
+        assert one("mem_core_del", ["a", "b"]) == [{"key": "a"}, {"key": "b"}]
 
     def test_records_are_tagged_as_the_models_own(self):
         assert one("mem_archival_write", [{"text": "x", "tags": ["t"]}, {"content": "y"}, "z"]) == [
@@ -236,8 +237,8 @@ class TestSpellings:
         assert len(one("mem_recall_append", ["x", "x"])) == 2
 
     def test_events_that_leave(self):
-        assert one("mem_recall_evict", {"oldest": 3}) == one("mem_recall_evict", 3) == [{"oldest": 3}]
-        assert one("mem_recall_evict", {"oldest": True}) == one("mem_recall_evict", "oldest") == [{"oldest": 1}]
+        assert one("mem_recall_evict", {"oldest": 3}) == [{"oldest": 3}]
+        assert one("mem_recall_evict", {"oldest": True}) == [{"oldest": 1}]
         assert one("mem_recall_evict", {"kind": "k"}) == [{"kind": "k"}]
         assert (
             one("mem_recall_evict", {"ids": ["1", "2"]}) == one("mem_recall_evict", ["1", "2"]) == [{"ids": ["1", "2"]}]
@@ -245,7 +246,7 @@ class TestSpellings:
 
     def test_tidying(self):
         assert one("mem_recall_summarize", True) == [{}]
-        assert one("consolidate", True) == one("consolidate", 1) == [{}]
+        assert one("consolidate", True) == [{}]
         assert one("consolidate", "high") == one("consolidate", {"level": "high"}) == [{"level": "high"}]
         assert one("mem_recall_summarize", False) == one("consolidate", False) == []
         assert asked(block({"recall_summarize": True, "Mem-Consolidate": True})) == [
@@ -262,7 +263,7 @@ class TestSpellings:
 
     def test_they_are_done_in_the_documented_order_however_they_are_written(self):
         update = {
-            "consolidate": True, "recall_summarize": True, "mem_recall_evict": 1, "mem_recall_search": "x",
+            "consolidate": True, "recall_summarize": True, "mem_recall_evict": {"oldest": 1}, "mem_recall_search": "x",
             "mem_recall_append": "x", "mem_archival_search": "x", "mem_archival_update": {"id": "1", "text": "x"},
             "mem_archival_write": "x", "mem_core_del": "a", "mem_core_get": ["a"], "mem_core_set": {"a": "x"},
         }  # fmt: skip
@@ -352,6 +353,10 @@ class TestHostile:
             update = parse("".join(source.choices(self.PIECES, k=20_000)))
             assert len(update.requests) <= MOST_OPERATIONS
             assert not MARK.search(update.text)
+
+    def test_a_name_that_stands_very_often_is_read(self):
+        update = parse(block("{" + ", ".join(['"mem_recall_append": "x"'] * 50_000) + "}"))
+        assert len(update.requests) == MOST_OPERATIONS
 
     def test_deep_nesting_is_a_problem_and_no_error(self):
         for deep in ("[" * 1_500 + "]" * 1_500, '{"a":' * 1_500 + "1" + "}" * 1_500, "[" * 900 + "]" * 900):
