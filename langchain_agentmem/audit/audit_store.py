@@ -1,4 +1,4 @@
-"""Statements that write, read, archive, erase and walk along the entries of the audit trail.
+"""Statements that write, read, archive and erase the entries of the audit trail.
 
 Every entry gets the next place in one chain (`audit_entry`), in the order of the commits: whoever adds holds the end of
 the chain until its transaction ends. To add an entry alone is to insert a row and to move the head. Indexes and the
@@ -11,33 +11,26 @@ whether they are archived. Everything here is written as steps and does no I/O.
 
 **Reading.** The last entries of a conversation among a million cost what they are: every list of entries is a few
 ranges of an index, one for each kind and for what is hidden, which are put together here.
-
-**Walking.** Reports are given entry by entry. A walk reads in pages, each in a transaction of its own, so that of a
-million entries few are held at a time and nobody else waits. Who walks along takes each entry, remembers what it needs,
-and must itself remember little.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterable, Sequence
-from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from langchain_agentmem.audit import audit_entry, audit_rows
 from langchain_agentmem.audit.audit_entry import CALL, DIGEST, EXCHANGE, KINDS, REFERENCE, STATUSES, AuditEntry
 from langchain_agentmem.audit.audit_rows import JUNK, REPLACED, SHOWN, EntryDraft
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import BranchMoved, InvalidInput
-from langchain_agentmem.language_models.model_calls import NO_STREAM, Do, Run, Work
+from langchain_agentmem.language_models.model_calls import NO_STREAM
 from langchain_agentmem.search import search_index
 from langchain_agentmem.storage import Steps, query
 from langchain_agentmem.storage.queries import Query
 from langchain_agentmem.storage.steps import Row
 
 LIST_PAGE = 200
-DAY = 86_400_000_000
-"""Microseconds."""
 EVER = -(2**62)
 _END = 2**62
 
@@ -52,24 +45,6 @@ class ListedEntries(NamedTuple):
 
     entries: list[AuditEntry]
     after: int | None
-
-
-class Count(NamedTuple):
-    """How many entries there are of one conversation, kind, or span of time.
-
-    Attributes:
-        name: The conversation, None for those of none; the kind; or when the span begins, in microseconds since 1970.
-        entries: How many.
-        junk: How many of them are hidden as junk.
-        first_at: When the first of them was made, in microseconds since 1970.
-        last_at: When the last.
-    """
-
-    name: Any
-    entries: int
-    junk: int
-    first_at: int
-    last_at: int
 
 
 class EntrySizes(NamedTuple):
@@ -226,24 +201,9 @@ def head() -> Steps[audit_entry.Head]:
     return audit_entry.Head(int(row["sequence"]), bytes(row["link"]))
 
 
-def by_time(low: str, high: str, *, width: int = DAY, since: int = EVER, limit: int = _END) -> Steps[list[Count]]:
-    """Counts by spans of time, the newest first; spans without entries are left out.
-
-    Args:
-        low: The first path of the namespaces.
-        high: The path behind the last.
-        width: How long a span is, in microseconds; it begins at a whole multiple of that since 1970. Default: a day.
-        since: Only entries from then on, in microseconds since 1970. Default: all.
-        limit: Most spans.
-    """
-    found = yield query.audit_count_spans(low=low, high=high, width=width, since=since, limit=limit)
-    numbers = ("entries", "junk", "first_at", "last_at")
-    return [Count(row["name"] * width, *(int(row[number]) for number in numbers)) for row in found]
-
-
 def sizes(low: str, high: str) -> Steps[EntrySizes]:
     """How large the audit trail is, in the namespaces of a range of paths."""
-    [row] = yield query.audit_sizes(low=low, high=high)
+    [row] = yield query.audit_sizes(low=low, high=high, since=EVER)
     [said] = yield query.audit_message_sizes(low=low, high=high)
     counted = (row["entries"], row["junk"], row["archived"], row["bytes"], said["messages"], said["bytes"])
     return EntrySizes(*map(int, counted))
@@ -665,75 +625,8 @@ def _erased(look: Query, where: dict[str, Any]) -> Steps[int]:
     return erased
 
 
-WALK_PAGE = 500
-BYTES_AT_ONCE = 8_000_000
-"""Bodies that go through memory together, but for a single one that is larger."""
-
-
-class SeenEntry(NamedTuple):
-    """An entry, as one who walks along sees it.
-
-    Attributes:
-        entry: The entry, without the messages of a call.
-        body: What is stored of it beside them, compressed where it is archived.
-    """
-
-    entry: AuditEntry
-    body: bytes
-
-
-class Walker(Protocol):
-    """Who walks along."""
-
-    def take(self, seen: SeenEntry) -> object:
-        """Look at an entry. Each is given once, in the order of the chain, hidden ones included."""
-
-
-def walk(low: str, high: str, walkers: Sequence[Walker], *, page: int = WALK_PAGE) -> Work[int]:
-    """Give every entry of the namespaces in a range of paths to some walkers.
-
-    Args:
-        low: The first path of the namespaces.
-        high: The path behind the last.
-        walkers: Who is given them.
-        page: Most entries that are read at a time.
-
-    Returns:
-        How many entries there were.
-    """
-    after, count = 0, 0
-    while True:
-        seen, after = yield Run("audit.walk", partial(_page, low, high, after, page), shown=False)
-        if not seen:
-            return count
-        count += len(seen)
-        yield Do(partial(_give, seen, walkers))
-
-
 def is_said(entry: AuditEntry) -> bool:
     """Whether an entry is something that a user asked: no todo and the like, and no call that memory makes itself."""
     tags = entry.extra.get("tags")  # another database may have sent anything
     is_own = isinstance(tags, list | tuple) and NO_STREAM in tags
     return entry.kind == EXCHANGE or (entry.kind == CALL and not is_own)
-
-
-def _page(low: str, high: str, after: int, limit: int) -> Steps[tuple[list[SeenEntry], int]]:
-    lengths = yield query.audit_lengths_within(low=low, high=high, after=after, limit=limit)
-    size, fitting = 0, 0
-    for row in lengths:
-        size += row["bytes"]
-        if fitting and size > BYTES_AT_ONCE:
-            break
-        fitting += 1
-    if not fitting:
-        return [], after
-    found = yield query.audit_within(low=low, high=high, after=after, limit=fitting)
-    read = yield from audit_rows.entries(found, messages=False)
-    seen = [SeenEntry(entry, bytes(row["body"])) for row, entry in zip(found, read, strict=True)]
-    return seen, found[-1]["sequence"] if found else after
-
-
-def _give(seen: Sequence[SeenEntry], walkers: Sequence[Walker]) -> None:
-    for each in seen:
-        for walker in walkers:
-            walker.take(each)

@@ -498,11 +498,12 @@ class AuditTrail:
         `print(memory.audit.report())` prints a page of text.
         """
         yield Do(partial(import_module, "langchain_agentmem.audit.audit_report"))  # too slow for a loop
-        from langchain_agentmem.audit.audit_report import examining  # noqa: PLC0415 - who needs it pays
+        from langchain_agentmem.audit.audit_report import examine  # noqa: PLC0415 - who needs it pays
 
         where = range_of(self._database.scopes.resolve(self._namespace))
-        work = examining(*where, clock=self._database.clock, rules=self._rules)
-        return (yield from self._shown("report", work, _show_health))
+        make = partial(examine, *where, now=self._database.clock(), rules=self._rules)
+        health: Health = yield Run("audit.report", make, inputs=self._where(), outputs=_show_health)
+        return health
 
     report, areport = both(report_work)
 
@@ -515,10 +516,12 @@ class AuditTrail:
         if not isinstance(timezone, tzinfo):
             raise InvalidInput(f"timezone is a tzinfo, such as ZoneInfo('Europe/Berlin'), not {safe_repr(timezone)}.")
         yield Do(partial(import_module, "langchain_agentmem.audit.audit_report"))  # too slow for a loop
-        from langchain_agentmem.audit.audit_report import learning  # noqa: PLC0415 - who needs it pays
+        from langchain_agentmem.audit.audit_report import learn  # noqa: PLC0415 - who needs it pays
 
-        work = learning(*range_of(self._database.scopes.resolve(self._namespace)), timezone=timezone)
-        return (yield from self._shown("insights", work, _show_insights, timezone=str(timezone)))
+        make = partial(learn, *range_of(self._database.scopes.resolve(self._namespace)), timezone=timezone)
+        asked = self._where(timezone=str(timezone))
+        insights: Insights = yield Run("audit.insights", make, inputs=asked, outputs=_show_insights)
+        return insights
 
     insights, ainsights = both(insights_work)
 

@@ -282,7 +282,7 @@ def _report(given: _Given, timezone: str, *, as_json: bool) -> None:
         print_json(told)
         return
     screen = Screen()
-    for line in (*health.lines(), *insights.lines()):
+    for line in f"{health}\n{insights}".split("\n"):
         screen.line(line)
 
 

@@ -10,14 +10,13 @@ import pytest
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.audit import audit_report
-from langchain_agentmem.audit import audit_report as module
-from langchain_agentmem.audit.audit_report import Insights, Success, learning
+from langchain_agentmem.audit.audit_report import Insights, Success, learn
 from langchain_agentmem.audit.audit_trail import AuditTrail
 from langchain_agentmem.base.namespaces import range_of
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.language_models.model_calls import NO_STREAM, perform
+from langchain_agentmem.language_models.model_calls import NO_STREAM
 
-from .entries import SENTENCES, add, add_all, call, entry
+from .entries import SENTENCES, add, add_all, call, entry, read
 
 pytestmark = pytest.mark.sqlite_suffices
 
@@ -30,7 +29,7 @@ def quick():
 
 
 def learned(memory, namespace=(), **options):
-    return perform(learning(*range_of(namespace), **options), memory.database)
+    return read(memory, learn, *range_of(namespace), **options)
 
 
 def talk(*turns, conversation="c", **fields):
@@ -120,13 +119,6 @@ class TestSuccess:
         assert learned(memory).success.because == {"corrected": 1, "thanked": 1}
         assert learned(memory, ("a",)).success.because == {"corrected": 1}
 
-    def test_of_more_open_conversations_than_are_remembered_the_oldest_stay_unknown(self, quick, monkeypatch):
-        monkeypatch.setattr(audit_report, "OPEN_CONVERSATIONS", 3)
-        for prompt in ("First?", "Thanks."):
-            add_all(quick, [each for i in range(5) for each in talk((prompt, "Well."), conversation=f"c{i}")])
-        found = learned(quick).success
-        assert (found.turns, found.unknown) == (10, 10)
-
 
 class TestTopics:
     def test_what_many_conversations_speak_of_comes_first_in_phrases(self, memory):
@@ -186,21 +178,12 @@ class TestTopics:
         add_all(quick, [entry("Where are the keys?", conversation_id=f"k{i}") for i in range(100)])
         assert "quince" in [each.name for each in learned(quick).topics]
 
-    def test_of_very_many_prompts_some_conversations_stand_for_the_others(self, quick, monkeypatch):
-        monkeypatch.setattr(audit_report, "MOST_PROMPTS", 300)
-        add_all(
-            quick, [entry("Prune the quince" if i % 4 else "Bread!", conversation_id=f"c{i}") for i in range(2_000)]
-        )
-        found = {each.name: each for each in learned(quick).topics}
-        assert found["bread"].prompts == pytest.approx(500, rel=0.3)
-        assert found["bread"].conversations == pytest.approx(500, rel=0.3)
-
-    def test_of_very_many_conversations_about_so_many_are_told(self, quick):
-        add_all(quick, [entry("Where are the bees?", conversation_id=f"c{i}") for i in range(1_000)])
-        add_all(quick, [entry("Where are the keys?", conversation_id=f"k{i}") for i in range(1_000)])
-        bees, keys = learned(quick).topics
-        assert (bees.prompts, keys.prompts) == (1_000, 1_000)
-        assert bees.conversations == pytest.approx(1_000, rel=0.35)
+    def test_of_very_many_entries_the_newest_are_read(self, memory, monkeypatch):
+        monkeypatch.setattr(audit_report, "MOST_READ", 6)
+        for what in ("bees", "keys"):
+            add_all(memory, [entry(f"Where are the {what}?", conversation_id=f"{what}{i}") for i in range(5)])
+        found = learned(memory)
+        assert (found.read, found.success.turns, [each.name for each in found.topics]) == (6, 6, ["keys"])
 
     def test_so_many_are_told_as_are_asked_for(self, quick):
         for i in range(3):
@@ -258,15 +241,3 @@ class TestModels:
         assert (large.input_tokens, large.output_tokens, large.median_duration) == (30, 3, 2.0)
         assert (unknown.model, unknown.calls, unknown.median_duration) == (None, 1, None)
         assert str(large) == "large: 3 calls, 1 failed, 30 tokens in, 3 out, median 2.00 s"
-
-    def test_of_very_many_durations_a_sample_spread_over_all_is_kept(self, quick, monkeypatch):
-        monkeypatch.setattr(module, "_SAMPLE", 64)
-        add_all(quick, [entry(str(i), kind="call", model="m", duration=float(i)) for i in range(2_000)])
-        [use] = learned(quick).models
-        assert use.calls == 2_000
-        assert use.median_duration == pytest.approx(1_000, abs=100)
-
-    def test_made_up_names_do_not_fill_memory(self, quick, monkeypatch):
-        monkeypatch.setattr(module, "MOST_MODELS", 5)
-        add_all(quick, [entry(str(i), kind="call", model=f"m{i}") for i in range(20)])
-        assert len(learned(quick).models) == 5

@@ -158,7 +158,7 @@ CALLS = {
     "archive": (lambda trail: trail.archive(), "archive", {"archived": 0}),
     "unarchive": (lambda trail: trail.unarchive(), "unarchive", {"unarchived": 0}),
     "verify": (lambda trail: trail.verify(), "verify", {"ok": True, "entries": 2, "erased": 0, "problems": []}),
-    "report": (lambda trail: trail.report(), "report", {"entries": 2, "conversations": 2, "open_todos": 1}),
+    "report": (lambda trail: trail.report(), "report", {"entries": 2, "conversations": 1, "open_todos": 1}),
     "insights": (lambda trail: trail.insights(), "insights", {"topics": 0, "prompts": 1, "models": 0}),
 }
 

@@ -220,23 +220,16 @@ delete from audit_message where shelf_id = :shelf and number >= :low and number 
 delete from audit_shelf
 where id = :shelf and not exists (select 1 from audit where shelf_id = :shelf and settled = 1);
 
--- name: audit_count_spans
--- By spans of time, such as days; `width` is in microseconds.
-select a.created_at / cast(:width as bigint) as name, count(*) as entries,
-    sum(case when a.hidden = 1 then 1 else 0 end) as junk, min(a.created_at) as first_at, max(a.created_at) as last_at
-from audit a
-join namespace n on n.id = a.namespace_id
-where n.path >= :low and n.path < :high and a.created_at >= :since
-group by a.created_at / cast(:width as bigint)
-order by a.created_at / cast(:width as bigint) desc
-limit cast(:limit as bigint);
-
 -- name: audit_sizes
+-- Entries since a time.
 select count(*) as entries, coalesce(sum(a.archived), 0) as archived, coalesce(sum(length(a.body)), 0) as bytes,
-    coalesce(sum(case when a.hidden = 1 then 1 else 0 end), 0) as junk
+    coalesce(sum(case when a.hidden = 1 then 1 else 0 end), 0) as junk,
+    coalesce(sum(case when a.kind = 'call' then 1 else 0 end), 0) as calls,
+    coalesce(sum(case when a.status = 'open' and a.hidden = 0 then 1 else 0 end), 0) as todos,
+    min(a.created_at) as first_at
 from audit a
 join namespace n on n.id = a.namespace_id
-where n.path >= :low and n.path < :high;
+where n.path >= :low and n.path < :high and a.created_at >= :since;
 
 -- name: audit_message_sizes
 select count(*) as messages, coalesce(sum(length(c.body)), 0) as bytes
