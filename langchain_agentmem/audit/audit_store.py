@@ -159,10 +159,15 @@ def of_numbers(numbers: Sequence[int], *, messages: bool = True) -> Steps[list[A
 
 def get(path: str, ids: Sequence[str]) -> Steps[dict[str, AuditEntry]]:
     """The entries of some ids, by their ids; hidden ones too. What is not there is left out."""
-    found = yield query.audit_named(path=path, keys=json.dumps(list(ids)))
-    numbers = {row["sequence"] for row in found}
-    numbers |= yield from _waiting(path, lambda row: row["key"] in ids)
+    numbers = yield from numbers_named(path, ids)
     return {each.id: each for each in (yield from of_numbers(sorted(numbers)))}
+
+
+def numbers_named(path: str, ids: Sequence[str]) -> Steps[set[int]]:
+    """The numbers of the entries of some ids."""
+    found = yield query.audit_named(path=path, keys=json.dumps(list(ids)))
+    waiting = yield from _waiting(path, lambda row: row["key"] in ids)
+    return waiting | {row["sequence"] for row in found}
 
 
 def of_status(path: str, status: str) -> Steps[list[AuditEntry]]:
@@ -599,8 +604,7 @@ def erase(low: str, high: str, name: str | None = None) -> Steps[int]:
     said = yield from _erased(query.audit_in_conversation, where)
     # Digests hold what they are of, so they go with it, and can be made again of what is left.
     said += yield from _erased(query.audit_digests_of_thread, where)
-    said += yield from _erased(query.audit_in_thread, where)
-    return said and said + (yield from _erased(query.audit_digests_of_spans, {"low": low, "high": high}))
+    return said + (yield from _erased(query.audit_in_thread, where))
 
 
 def _erased(look: Query, where: dict[str, Any]) -> Steps[int]:

@@ -525,20 +525,11 @@ class AuditTrail:
 
     insights, ainsights = both(insights_work)
 
-    def digest_work(
-        self,
-        conversation_id: str | None = None,
-        *,
-        since: datetime | None = None,
-        until: datetime | None = None,
-        model: Any = None,
-    ) -> Work[AuditEntry | None]:
-        """What was asked, decided and done in a conversation, or in a span of time, kept as an entry.
+    def digest_work(self, conversation_id: str, *, model: Any = None) -> Work[AuditEntry | None]:
+        """What was asked, decided and done in a conversation, kept as an entry.
 
         Args:
-            conversation_id: The conversation. Default: none, but a span of time.
-            since: When the span begins.
-            until: When it ends. Default: not yet.
+            conversation_id: The conversation.
             model: Who writes it, see `usable_model`. Default None: it is made without a model.
 
         Returns:
@@ -548,13 +539,12 @@ class AuditTrail:
             InvalidInput: An argument is wrong.
         """
         yield Do(partial(import_module, "langchain_agentmem.audit.audit_digest"))  # too slow for a loop
-        from langchain_agentmem.audit.audit_digest import DigestSubject, digesting  # noqa: PLC0415 - who needs it pays
+        from langchain_agentmem.audit.audit_digest import digesting  # noqa: PLC0415 - who needs it pays
 
-        subject = DigestSubject(conversation_id=conversation_id, since=since, until=until)
+        wanted = id_of(conversation_id, "conversation")
         clock, new_id = self._database.clock, self._database.new_id
-        work = digesting(self._path(), subject, clock=clock, new_id=new_id, model=model)
-        asked = {"conversation_id": conversation_id, "since": since, "until": until}
-        return (yield from self._shown("digest", work, _show_one, **asked))
+        work = digesting(self._path(), wanted, clock=clock, new_id=new_id, model=model)
+        return (yield from self._shown("digest", work, _show_one, conversation_id=wanted))
 
     digest, adigest = both(digest_work)
 

@@ -72,16 +72,6 @@ having count(*) > cast(:most as bigint)
 order by count(*) desc, max(a.created_at) desc, n.path, a.conversation
 limit cast(:limit as bigint);
 
--- name: audit_in_span
--- What was said between two times, in the order of the chain: prompts and replies that are shown.
-select a.sequence
-from audit a
-join namespace n on n.id = +a.namespace_id
-where a.sequence > :after and n.path = :path and a.hidden = 0 and a.kind in ('exchange', 'call', 'reflection')
-    and a.created_at >= :since and a.created_at < :until
-order by a.sequence
-limit cast(:limit as bigint);
-
 -- name: audit_digests_of_thread
 -- Digests of conversations that entries of a thread belong to.
 select
@@ -92,14 +82,4 @@ left join audit_document d on d.sequence = a.sequence
 where n.path >= :low and n.path < :high and a.conversation in (
     select t.conversation from audit t where t.namespace_id = n.id and t.settled = 1 and t.thread = :name
 )
-limit cast(:limit as bigint);
-
--- name: audit_digests_of_spans
--- Digests of spans of time, in which any conversation may have been.
-select
--- include: audit_entry
-from namespace n
-join audit a on a.namespace_id = n.id and a.settled = 1 and a.kind = 'digest' and a.conversation is null
-left join audit_document d on d.sequence = a.sequence
-where n.path >= :low and n.path < :high
 limit cast(:limit as bigint);
