@@ -439,7 +439,7 @@ PARTS = {
             "archive": {"before": None},
             "complete": {"todo_id": "<todo>"},
             "reopen": {"todo_id": "<todo>"},
-            "digest": {"conversation_id": "c", "since": None, "until": None, "model": None},
+            "digest": {"conversation_id": "c", "model": None},
             "entries": {"conversation_id": None, "kinds": None, "include_junk": True},
             "last": {"n": 3, "conversation_id": None, "kinds": None, "include_junk": False},
             "search": {"query": "hi", "limit": 3, "conversation_id": None},
