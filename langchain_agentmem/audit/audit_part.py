@@ -15,7 +15,7 @@ from itertools import groupby
 from typing import Any
 
 from langchain_agentmem.audit import audit_entry, audit_rows, audit_store
-from langchain_agentmem.audit.audit_entry import REFERENCE, STATUSES, TODO
+from langchain_agentmem.audit.audit_entry import STATUSES, TODO
 from langchain_agentmem.audit.audit_rows import EntryDraft
 from langchain_agentmem.base.clock import is_time, moment
 from langchain_agentmem.base.encoding import read_plain, write_plain
@@ -70,9 +70,7 @@ def recollections(hits: Sequence[Hit], now: int, outlook: object) -> Steps[Mappi
     }
 
 
-LENGTHS = 500
-BYTES_AT_ONCE = 8_000_000
-"""Bodies that go through memory together, but for a single one that is larger."""
+PAGE = 100
 MESSAGES = 200
 
 _ERASED = (
@@ -93,18 +91,16 @@ def verify(since: audit_entry.Head | None = None) -> Steps[audit_entry.ChainRepo
     indexed = int(noted[0]["indexed"]) if noted else 0
     after = 0
     while True:
-        lengths = yield query.audit_lengths(after=after, limit=LENGTHS)
-        if not lengths:
+        found = yield query.audit_chain(after=after, limit=PAGE)
+        if not found:
             break
-        upto = _fitting(lengths)
-        if upto <= after:  # an index that is damaged leads back
+        if found[-1]["sequence"] <= after:  # an index that is damaged leads back
             walk.wrong(f"the audit trail cannot be followed beyond its number {after}")
             break
-        found = yield query.audit_chain(after=after, upto=upto)
         said = yield from _said(found)
         for row in found:
             _look_at(walk, row, said, indexed)
-        after = upto
+        after = found[-1]["sequence"]
     for problem in (yield from _messages()):
         walk.wrong(problem)
     end = audit_entry.Head(int(noted[0]["sequence"]), bytes(noted[0]["link"])) if noted else None
@@ -203,22 +199,9 @@ def _messages() -> Steps[list[str]]:
     return found
 
 
-def _fitting(lengths: Sequence[Row]) -> int:
-    """The last of some places whose bodies may go through memory together."""
-    size = 0
-    upto = int(lengths[0]["sequence"])
-    for row in lengths:
-        size += row["bytes"]
-        if size > BYTES_AT_ONCE:
-            break
-        upto = int(row["sequence"])
-    return upto
-
-
 AUDIT, ENTRY, MESSAGE = "audit", "audit_entry", "audit_message"
 HOLDS = {AUDIT: {ENTRY, MESSAGE}}
 """What the records of an export hold."""
-PAGE = 100
 
 
 def dump(low: str, high: str, write: Callable[[Mapping[str, Any]], object]) -> Steps[int]:
@@ -272,12 +255,7 @@ class Arriving:
         """
         yield from self._keep(path, [record for record in given if record["record"] == MESSAGE])
         drafts = [self._draft(path, record) for record in given if record["record"] == ENTRY]
-        added = yield from audit_store.add_new(path, drafts)
-        new = {entry.id for entry in added if entry.kind == REFERENCE}
-        marks = [draft.mark for draft in drafts if draft.entry.id in new and isinstance(draft.mark, bytes)]
-        if marks:
-            yield from audit_store.show_newest(path, marks)
-        return len(added)
+        return (yield from audit_store.add_new(path, drafts))
 
     def finish(self) -> Steps[None]:
         """Let go of the messages that no entry needed."""

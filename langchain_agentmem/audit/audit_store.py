@@ -20,7 +20,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from langchain_agentmem.audit import audit_entry, audit_rows
-from langchain_agentmem.audit.audit_entry import CALL, DIGEST, EXCHANGE, KINDS, REFERENCE, STATUSES, AuditEntry
+from langchain_agentmem.audit.audit_entry import CALL, DIGEST, EXCHANGE, KINDS, OPEN, REFERENCE, TODO, AuditEntry
 from langchain_agentmem.audit.audit_rows import JUNK, REPLACED, SHOWN, EntryDraft
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import BranchMoved, InvalidInput
@@ -177,13 +177,9 @@ def of_status(path: str, status: str) -> Steps[list[AuditEntry]]:
         path: The path of the namespace.
         status: "open" or "done".
     """
-    numbers: set[int] = set()
-    after = 0
-    while some := (yield query.audit_of_status(path=path, status=status, after=after, limit=LIST_PAGE)):
-        numbers |= {row["sequence"] for row in some}
-        after = some[-1]["sequence"]
-    numbers |= yield from _waiting(path, lambda row: row["status"] == status and row["hidden"] == SHOWN)
-    return (yield from of_numbers(sorted(numbers)))
+    found = yield query.audit_of_status(path=path, status=status)
+    numbers = yield from _waiting(path, lambda row: row["status"] == status and row["hidden"] == SHOWN)
+    return (yield from of_numbers(sorted(numbers | {row["sequence"] for row in found})))
 
 
 def marked(path: str, kind: str, mark: str) -> Steps[AuditEntry | None]:
@@ -296,15 +292,15 @@ def add(path: str, drafts: Sequence[EntryDraft]) -> Steps[list[int]]:
     return (yield from _append(path, end, drafts))
 
 
-def add_new(path: str, drafts: Sequence[EntryDraft]) -> Steps[list[AuditEntry]]:
-    """Add those entries whose ids the namespace does not hold.
+def add_new(path: str, drafts: Sequence[EntryDraft]) -> Steps[int]:
+    """Add those entries whose ids the namespace does not hold. Of a reference the newest version is shown.
 
     Args:
         path: The path of the namespace.
         drafts: The entries.
 
     Returns:
-        Those that were added.
+        How many were added.
     """
     end = yield from _settled(path)
     known = yield query.audit_known_keys(path=path, keys=json.dumps([draft.entry.id for draft in drafts]))
@@ -313,35 +309,29 @@ def add_new(path: str, drafts: Sequence[EntryDraft]) -> Steps[list[AuditEntry]]:
     for draft in drafts:
         if draft.entry.id not in there:
             fresh.setdefault(draft.entry.id, draft)
-    new = list(fresh.values())
-    yield from _append(path, end, new)
-    return [draft.entry for draft in new]
+    yield from _append(path, end, list(fresh.values()))
+    marks = {audit_rows.mark_of(draft.mark) for draft in fresh.values() if draft.entry.kind == REFERENCE}
+    yield from _show_newest(path, marks)
+    return len(fresh)
 
 
-def add_once(
-    path: str, drafts: Sequence[EntryDraft], *, statuses: Collection[str] = STATUSES
-) -> Steps[list[AuditEntry]]:
-    """Add those entries whose marks no entry of their kind bears, such as todos that are not there yet.
+def add_once(path: str, drafts: Sequence[EntryDraft]) -> Steps[list[AuditEntry]]:
+    """Add those todos whose marks no open todo bears.
 
     Args:
         path: The path of the namespace.
-        drafts: The entries, with their marks.
-        statuses: The statuses of todos that stand in the way of an equal one. Default: all.
+        drafts: The todos, with their marks.
 
     Returns:
         Those that were added.
     """
-    if not drafts:
-        return []
     end = yield from _settled(path)
-    new: dict[Any, EntryDraft] = {}
+    new: dict[bytes | None, EntryDraft] = {}
     for draft in drafts:
         mark = audit_rows.mark_of(draft.mark)
-        if (draft.entry.kind, mark) in new:
-            continue
-        found = yield query.audit_marked(path=path, kind=draft.entry.kind, mark=mark)
-        if not any(row["status"] is None or row["status"] in statuses for row in found):
-            new[draft.entry.kind, mark if mark is not None else draft.entry.id] = draft
+        found = yield query.audit_marked(path=path, kind=TODO, mark=mark)
+        if not any(row["status"] == OPEN for row in found):
+            new.setdefault(mark, draft)
     yield from _append(path, end, list(new.values()))
     return [draft.entry for draft in new.values()]
 
@@ -400,37 +390,26 @@ def judge(
     return EntryPage(len(changes), numbers[-1] if len(numbers) == limit else None)
 
 
-def show_newest(path: str, marks: Iterable[bytes]) -> Steps[None]:
-    """Of several references of one mark, as an import may bring them, show the newest."""
-    yield from _settled(path)
-    for mark in sorted(set(marks)):
-        found = yield query.audit_marked(path=path, kind=REFERENCE, mark=mark)
-        numbers = [row["sequence"] for row in found if row["hidden"] != REPLACED]
-        if len(numbers) > 1:
-            versions = yield query.audit_rows(sequences=json.dumps(numbers))
-            *older, _ = sorted(versions, key=lambda row: (row["created_at"], row["sequence"]))
-            yield from _change([(row, REPLACED, row["junk"]) for row in older])
-
-
-def set_status(path: str, ids: Iterable[str], status: str) -> Steps[int]:
-    """Say of todos that they are open, or done.
+def set_status(path: str, todo_id: str, status: str) -> Steps[bool]:
+    """Say of a todo that it is open, or done.
 
     Args:
         path: The path of the namespace.
-        ids: Their ids; those that are not there, or no todos, are ignored.
+        todo_id: Its id.
         status: "open" or "done".
 
     Returns:
-        How many this changes.
+        Whether this changes it.
+
+    Raises:
+        InvalidInput: There is no such todo.
     """
-    if status not in STATUSES:
-        raise InvalidInput(f"A todo is 'open' or 'done', not {safe_repr(status)}.")
     yield from _settled(path)
-    found = yield query.audit_named(path=path, keys=json.dumps(list(ids)))
-    changed = [row["sequence"] for row in found if row["status"] not in (None, status)]
-    if changed:
-        yield query.audit_set_status.many([{"sequence": number, "status": status} for number in changed])
-    return len(changed)
+    found = yield query.audit_named(path=path, keys=json.dumps([todo_id]))
+    if not found or found[0]["kind"] != TODO:
+        raise InvalidInput(f"There is no todo {safe_repr(todo_id)}. todos() lists them, with their ids.")
+    yield query.audit_set_status(sequence=found[0]["sequence"], status=status)
+    return bool(found[0]["status"] != status)
 
 
 def waiting() -> Steps[bool]:
@@ -508,6 +487,20 @@ def _namespace(path: str) -> Steps[int]:
     if not found:
         raise BranchMoved  # somebody else removed it between the two: begin again
     return int(found[0]["namespace_id"])
+
+
+def _show_newest(path: str, marks: Iterable[bytes | None]) -> Steps[None]:
+    """Of several references of one mark show the newest."""
+    marks = sorted(mark for mark in marks if mark is not None)
+    if marks:
+        yield from _settled(path)
+    for mark in marks:
+        found = yield query.audit_marked(path=path, kind=REFERENCE, mark=mark)
+        numbers = [row["sequence"] for row in found if row["hidden"] != REPLACED]
+        if len(numbers) > 1:
+            versions = yield query.audit_rows(sequences=json.dumps(numbers))
+            *older, _ = sorted(versions, key=lambda row: (row["created_at"], row["sequence"]))
+            yield from _change([(row, REPLACED, row["junk"]) for row in older])
 
 
 def _change(changes: Sequence[tuple[Row, int, str | None]]) -> Steps[None]:

@@ -69,8 +69,6 @@ from langchain_agentmem.audit.legacy_json import (
     MARKS,
     Imported,
     Loaded,
-    as_documented,
-    bring,
     drafts_of,
     put_aside,
     read_document,
@@ -579,7 +577,7 @@ class AuditTrail:
         """
         with self._database.tracing.step("memory.audit.export_document", inputs=self._where()) as step:
             pages = self._pages(None, None, include_junk=True)
-            count = write_document(path, map(as_documented, self._walk(pages, shown=False)))
+            count = write_document(path, self._walk(pages, shown=False))
             step.finish(lambda: {"entries": count})
         return count
 
@@ -615,22 +613,13 @@ class AuditTrail:
 
     def _set_status_work(self, todo_id: Any, status: str) -> Work[None]:
         wanted = id_of(todo_id, "todo")
-        verb = "complete" if status == DONE else "reopen"
-        yield Shown(
-            f"audit.{verb}",
-            self._set(wanted, status),
-            self._where(todo_id=wanted),
-            lambda count: {"changed": count > 0},
+        yield Run(
+            "audit.complete" if status == DONE else "audit.reopen",
+            partial(audit_store.set_status, self._path(), wanted, status),
+            write=True,
+            inputs=self._where(todo_id=wanted),
+            outputs=lambda changed: {"changed": changed},
         )
-
-    def _set(self, wanted: str, status: str) -> Work[int]:
-        path = self._path()
-        there = yield Run("audit.find_todo", partial(audit_store.get, path, [wanted]), shown=False)
-        if wanted not in there or there[wanted].kind != TODO:
-            raise InvalidInput(f"There is no todo {safe_repr(wanted)}. todos() lists them, with their ids.")
-        make = partial(audit_store.set_status, path, [wanted], status)
-        count: int = yield Run("audit.set_status", make, write=True, shown=False)
-        return count
 
     def _page_work(self, name: str, make: Callable[..., Steps[audit_store.EntryPage]]) -> Work[int]:
         """Change entries page by page, each in a transaction of its own."""
@@ -660,7 +649,8 @@ class AuditTrail:
         drafts: list[EntryDraft] = yield Do(
             partial(drafts_of, loaded.entries, namespace, self._database.clock(), self._judged)
         )
-        added = yield Run("audit.bring", partial(bring, path_of(namespace), drafts), write=True, shown=False)
+        make = partial(audit_store.add_new, path_of(namespace), drafts)
+        added = yield Run("audit.bring", make, write=True, shown=False)
         return Imported(added, len(drafts) - added, tuple(loaded.lost), kept, tuple(loaded.notes))
 
     def _path(self) -> str:
@@ -716,7 +706,7 @@ class AuditTrail:
         if not found:
             return []
         drafts = [draft for _, draft in found]
-        make = partial(audit_store.add_once, found[0][0], drafts, statuses={OPEN})
+        make = partial(audit_store.add_once, found[0][0], drafts)
         added: list[AuditEntry] = yield Run("audit.keep_todos", make, write=True, shown=False)
         return added
 

@@ -40,7 +40,7 @@ class TestWhatIsWhole:
     def test_nothing_is_wrong_with_what_was_only_used(self, filled):
         ids = {each.prompt: each.id for each in read(filled, audit_store.last, "", 9)}
         assert hide(filled, "second", "rule") == 1
-        write(filled, audit_store.set_status, "", [ids["[TODO] third"]], "done")
+        write(filled, audit_store.set_status, "", ids["[TODO] third"], "done")
         write(filled, audit_store.archive, *EVERYWHERE, 2**62)
         report = read(filled, audit_part.verify)
         assert (report.ok, report.problems, report.entries, report.erased) == (True, (), 7, 0)
@@ -62,8 +62,7 @@ class TestWhatIsWhole:
         assert filled.verify().ok
 
     def test_it_is_whole_when_it_is_read_in_many_pages(self, filled, monkeypatch):
-        monkeypatch.setattr(audit_part, "LENGTHS", 2)
-        monkeypatch.setattr(audit_part, "BYTES_AT_ONCE", 1)
+        monkeypatch.setattr(audit_part, "PAGE", 2)
         monkeypatch.setattr(audit_part, "MESSAGES", 1)
         assert problems(filled) == []
 
@@ -297,7 +296,7 @@ class TestDamage:
 def all_rows():
     from langchain_agentmem.storage import query
 
-    return (yield query.audit_chain(after=0, upto=99))
+    return (yield query.audit_chain(after=0, limit=99))
 
 
 @pytest.mark.sqlite_suffices

@@ -105,9 +105,8 @@ order by a.sequence;
 -- Todos of one status, the oldest first.
 select a.sequence from audit a
 where a.settled = 1 and a.namespace_id = (select id from namespace where path = :path) and a.status = :status
-    and a.hidden = 0 and a.sequence > :after
-order by a.sequence
-limit cast(:limit as bigint);
+    and a.hidden = 0
+order by a.sequence;
 
 -- name: audit_set_junk
 update audit set hidden = :hidden, junk = :junk where sequence = :sequence;
@@ -241,21 +240,15 @@ from (
 ) m
 join content c on c.id = m.content_id;
 
--- name: audit_lengths
--- How large some places of the chain are.
-select sequence, coalesce(length(body), 0) as bytes from audit
-where sequence > :after
-order by sequence
-limit cast(:limit as bigint);
-
 -- name: audit_chain
 -- Places of the chain, with all that the digests stand for.
 select a.sequence, a.link, a.digest, a.salt, a.namespace_id, n.path, a.key, a.kind, a.hidden, a.conversation, a.thread,
     a.created_at, a.junk, a.status, a.mark, a.archived, a.settled, a.shelf_id, a.messages, a.body
 from audit a
 left join namespace n on n.id = a.namespace_id
-where a.sequence > :after and a.sequence <= :upto
-order by a.sequence;
+where a.sequence > :after
+order by a.sequence
+limit cast(:limit as bigint);
 
 -- name: audit_shelves
 select s.id, s.name, s.next, coalesce(max(m.number), 0) as last, count(m.number) as messages
