@@ -449,7 +449,7 @@ PARTS = {
             "export_document": {"path": "audit.json"},
             "import_document": {"path": "audit.json"},
         },
-        others=frozenset({"aentries", "filter_junk", "handler", "head", "insights", "report", "unarchive"}),
+        others=frozenset({"aentries", "filter_junk", "handler", "head", "insights", "report"}),
     ),
 }
 CALLS = [(part, method) for part, each in PARTS.items() for method in each.calls]

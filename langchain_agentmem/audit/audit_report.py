@@ -42,7 +42,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import UTC, datetime, timedelta
 from statistics import median
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -468,7 +468,7 @@ def _runaway(what: What, name: str, middle: float, row: Row, namespace: Namespac
 def _archivable(where: Mapping[str, str], before: datetime) -> Steps[ArchiveSuggestion]:
     at = micros(before)
     [row] = yield query.audit_archivable(**where, before=at)
-    some = yield query.audit_to_archive(**where, before=at, archived=0, after=0, limit=_TRIED)
+    some = yield query.audit_to_archive(**where, before=at, after=0, limit=_TRIED)
     tried = sum(len(each["body"]) for each in some)
     packed = sum(len(audit_rows.compressed(bytes(each["body"]))) for each in some)
     size = int(row["bytes"])
@@ -624,13 +624,11 @@ def _count(number: float, what: str) -> str:
 
 # -- insights --------------------------------------------------------------------------------------------------------
 
-WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 MOST_TOPICS = 20
 MOST_PHRASES = 100_000
 """So many different words and phrases are counted at a time; then those that came up least are forgotten."""
 
 _TOLD = 10
-_BUSIEST = 3
 _LOOKED_AT = 2_000
 _LONGEST = 3  # words of a phrase
 _MANY = 20
@@ -726,29 +724,13 @@ class Insights:
         read: How many entries were read: all, or the newest 20,000.
         topics: What users often speak of, those of most weight first.
         success: How often what was asked was done.
-        hours: Prompts by hour of the day, from 0 to 23.
-        weekdays: Prompts by day of the week, from Monday.
-        timezone: The time zone of both.
         models: The models that were called, those with most calls first.
     """
 
     read: int = 0
     topics: tuple[Topic, ...] = ()
     success: Success = field(default_factory=Success)
-    hours: tuple[int, ...] = (0,) * 24
-    weekdays: tuple[int, ...] = (0,) * 7
-    timezone: str = "UTC"
     models: tuple[ModelUse, ...] = ()
-
-    @property
-    def busiest_hours(self) -> tuple[int, ...]:
-        """The hours of the day with most prompts, at most three, the busiest first."""
-        return _busiest(self.hours)
-
-    @property
-    def busiest_weekdays(self) -> tuple[str, ...]:
-        """The days of the week with most prompts, at most three, the busiest first."""
-        return tuple(WEEKDAYS[day] for day in _busiest(self.weekdays))
 
     def __str__(self) -> str:
         return "\n".join(self._lines())
@@ -760,34 +742,27 @@ class Insights:
             known = success.succeeded + success.failed
             of = f"{known:,} of {success.turns:,} prompts have an end that is known{told}."
             yield f"Success: {of}" if success.rate is None else f"Success: {100 * success.rate:.1f}%; {of}"
-            hours = ", ".join(f"{hour:02d}:00" for hour in self.busiest_hours)
-            yield f"Busiest: {hours}; {', '.join(self.busiest_weekdays)} ({self.timezone})."
         for title, items in (("Common topics", self.topics), ("Models", self.models)):
             if items:
                 yield f"{title}:"
                 yield from (f"  {each}" for each in items[:_TOLD])
 
 
-def learn(low: str, high: str, *, timezone: tzinfo = UTC, topics: int = MOST_TOPICS) -> Steps[Insights]:
+def learn(low: str, high: str, *, topics: int = MOST_TOPICS) -> Steps[Insights]:
     """What the audit trail of the namespaces in a range of paths tells of its use.
 
     Args:
         low: The first path of the namespaces.
         high: The path behind the last.
-        timezone: Of the hours and weekdays. Default: UTC.
         topics: Most topics.
     """
     outcomes, phrases = _Outcomes(), _Phrases()
-    hours, weekdays = [0] * 24, [0] * 7
     calls: dict[str | None, list[_Call]] = {}
 
     def take(entry: AuditEntry) -> None:
         if entry.kind == CALL:
             calls.setdefault(entry.model, []).append(_Call.of(entry))
         if is_said(entry) and outcomes.take(entry):
-            at = _local(entry.created_at, timezone)
-            hours[at.hour] += 1
-            weekdays[at.weekday()] += 1
             phrases.take(entry)
 
     read = yield from _read(low, high, take)
@@ -795,9 +770,6 @@ def learn(low: str, high: str, *, timezone: tzinfo = UTC, topics: int = MOST_TOP
         read=read,
         topics=phrases.found(topics),
         success=outcomes.found(),
-        hours=tuple(hours),
-        weekdays=tuple(weekdays),
-        timezone=str(timezone),
         models=tuple(sorted(itertools.starmap(_use, calls.items()), key=lambda use: (-use.calls, use.model or ""))),
     )
 
@@ -1017,15 +989,3 @@ def _parts(phrase: tuple[str, ...]) -> list[tuple[str, ...]]:
 
 def _weight(conversations: int, total: int) -> float:
     return conversations * (math.log((total + 1) / conversations) + _EVEN)
-
-
-def _local(at: datetime, timezone: tzinfo) -> datetime:
-    try:
-        return at.astimezone(timezone)
-    except OverflowError:  # in the first or last hours of all time
-        return at
-
-
-def _busiest(counts: Sequence[int]) -> tuple[int, ...]:
-    order = sorted((-count, place) for place, count in enumerate(counts) if count)
-    return tuple(place for _, place in order[:_BUSIEST])

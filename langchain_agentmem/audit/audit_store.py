@@ -249,7 +249,7 @@ class EntryPage(NamedTuple):
     Attributes:
         entries: How many entries were changed.
         after: Where the next page begins, behind this number; None after the last page.
-        saved: How many bytes that saved; less than nothing where archived entries were brought back.
+        saved: How many bytes that saved.
     """
 
     entries: int
@@ -548,35 +548,23 @@ def _enter(found: Sequence[Row]) -> Steps[None]:
     yield query.audit_set_document.many([{"sequence": owner, "document": document} for owner, document in entered])
 
 
-def archive(
-    low: str, high: str, before: int = _END, *, after: int = 0, limit: int = PAGE, undo: bool = False
-) -> Steps[EntryPage]:
+def archive(low: str, high: str, before: int, *, after: int = 0, limit: int = PAGE) -> Steps[EntryPage]:
     """Compress a page of old entries where they are. They are read and found as before.
 
     Args:
         low: The first path of the namespaces.
         high: The path behind the last.
-        before: Entries made before then, in microseconds since 1970. Default: all.
+        before: Entries made before then, in microseconds since 1970.
         after: The number behind which to begin.
         limit: Most entries of a page.
-        undo: Whether archived entries are brought back instead.
     """
     yield query.audit_lock()
-    found = yield query.audit_to_archive(
-        low=low, high=high, before=before, archived=int(undo), after=after, limit=limit
-    )
-    changed: list[dict[str, Any]] = []
-    saved = 0
-    for row in found:
-        try:
-            body = (audit_rows.plain_body if undo else audit_rows.compressed)(bytes(row["body"]))
-        except ValueError:
-            continue  # it is damaged, and stays as it is
-        saved += len(row["body"]) - len(body)
-        changed.append({"sequence": row["sequence"], "body": body, "archived": int(not undo)})
-    if changed:
-        yield query.audit_set_body.many(changed)
-    return EntryPage(len(changed), found[-1]["sequence"] if len(found) == limit else None, saved)
+    found = yield query.audit_to_archive(low=low, high=high, before=before, after=after, limit=limit)
+    bodies = {row["sequence"]: audit_rows.compressed(bytes(row["body"])) for row in found}
+    if found:
+        yield query.audit_set_body.many([{"sequence": number, "body": body} for number, body in bodies.items()])
+    saved = sum(len(row["body"]) - len(bodies[row["sequence"]]) for row in found)
+    return EntryPage(len(found), found[-1]["sequence"] if len(found) == limit else None, saved)
 
 
 def erase(low: str, high: str, name: str | None = None) -> Steps[int]:

@@ -42,7 +42,7 @@ import inspect
 import os
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import datetime, timedelta
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -84,11 +84,10 @@ from langchain_agentmem.search.database_search import Search
 from langchain_agentmem.search.memory_search import Recollection, Walls, inquiry
 from langchain_agentmem.storage import Operation, Steps
 from langchain_agentmem.storage.database import Database, HasDatabase, Outputs, database_of
-from langchain_agentmem.tracing import Thunk, brief
+from langchain_agentmem.tracing import Thunk, brief, given_only
 
 if TYPE_CHECKING:
     from langchain_agentmem.audit.audit_report import Health, Insights
-    from langchain_agentmem.audit.audit_store import ListedEntries
     from langchain_agentmem.audit.model_call_capture import AuditHandler
 
 MOST = 20
@@ -97,33 +96,39 @@ MOST = 20
 
 def _show_new(entry: AuditEntry) -> dict[str, Any]:
     """An entry that is to be added."""
-    fields = {
-        "namespace": entry.namespace,
-        "conversation_id": entry.conversation_id,
-        "thread_id": entry.thread_id,
-        "kind": entry.kind,
-        "prompt": brief(entry.prompt),
-        "reply": brief(entry.reply),
-        "model": entry.model,
-        "of_run_id": entry.run_id,
-        "input_tokens": entry.input_tokens,
-        "output_tokens": entry.output_tokens,
-        "failure": None if entry.error is None else brief(entry.error),
-    }
-    return {name: value for name, value in fields.items() if value is not None}
-
-
-def _show_added(entry: AuditEntry) -> dict[str, Any]:
-    """An entry that was added: whether it is shown, and if not, by which rules."""
-    return {"entry_id": entry.id, "junk": entry.junk}
+    return given_only(
+        {
+            "namespace": entry.namespace,
+            "conversation_id": entry.conversation_id,
+            "thread_id": entry.thread_id,
+            "kind": entry.kind,
+            "prompt": brief(entry.prompt),
+            "reply": brief(entry.reply),
+            "model": entry.model,
+            "of_run_id": entry.run_id,
+            "input_tokens": entry.input_tokens,
+            "output_tokens": entry.output_tokens,
+            "failure": None if entry.error is None else brief(entry.error),
+        }
+    )
 
 
 def _show_list(entries: Sequence[AuditEntry]) -> dict[str, Any]:
     """Entries that were read or made: the newest of them."""
-    return {"count": len(entries), "entries": [_show_entry(each) for each in entries[-MOST:]]}
+    shown = (
+        {
+            "id": each.id,
+            "kind": each.kind,
+            "prompt": brief(each.prompt),
+            "reply": brief(each.reply),
+            "status": each.status,
+        }
+        for each in entries[-MOST:]
+    )
+    return {"count": len(entries), "entries": list(map(given_only, shown))}
 
 
-def _show_page(read: ListedEntries) -> dict[str, Any]:
+def _show_page(read: audit_store.ListedEntries) -> dict[str, Any]:
     """A page of entries."""
     return _show_list(read.entries)
 
@@ -131,11 +136,6 @@ def _show_page(read: ListedEntries) -> dict[str, Any]:
 def _show_one(entry: AuditEntry | None) -> dict[str, Any]:
     """An entry, if there is one."""
     return _show_list([] if entry is None else [entry])
-
-
-def _show_head(end: Head) -> dict[str, Any]:
-    """An end of the chain."""
-    return {"entries": end.sequence, "head": str(end)}
 
 
 def _show_chain(report: ChainReport) -> dict[str, Any]:
@@ -150,17 +150,7 @@ def _show_health(found: Health) -> dict[str, Any]:
 
 def _show_insights(found: Insights) -> dict[str, Any]:
     """What the trail tells of its use."""
-    return {"topics": len(found.topics), "prompts": sum(found.hours), "models": len(found.models)}
-
-
-def _show_imported(done: Imported) -> dict[str, Any]:
-    """What came of reading a document."""
-    return {"added": done.added, "known": done.known, "lost": len(done.lost)}
-
-
-def _show_entry(entry: AuditEntry) -> dict[str, Any]:
-    told = {"id": entry.id, "kind": entry.kind, "prompt": brief(entry.prompt), "reply": brief(entry.reply)}
-    return told if entry.status is None else {**told, "status": entry.status}
+    return {"topics": len(found.topics), "prompts": found.success.turns, "models": len(found.models)}
 
 
 TODO_MARK, TODO_CAPTURE = MARKS[TODO]
@@ -459,16 +449,11 @@ class AuditTrail:
 
     archive, aarchive = both(archive_work)
 
-    def unarchive_work(self) -> Work[int]:
-        """Undo `archive`. Returns how many entries were archived."""
-        work = self._page_work("audit.rewrite", partial(audit_store.archive, *self._here(), undo=True))
-        return self._shown("unarchive", work, lambda count: {"unarchived": count})
-
-    unarchive, aunarchive = both(unarchive_work)
-
     def head_work(self) -> Work[Head]:
         """The end of the chain of the whole database. Who keeps it elsewhere can prove later what was before it."""
-        end: Head = yield Run("audit.head", audit_store.head, outputs=_show_head)
+        end: Head = yield Run(
+            "audit.head", audit_store.head, outputs=lambda end: {"entries": end.sequence, "head": str(end)}
+        )
         return end
 
     head, ahead = both(head_work)
@@ -495,30 +480,28 @@ class AuditTrail:
 
         `print(memory.audit.report())` prints a page of text.
         """
-        yield Do(partial(import_module, "langchain_agentmem.audit.audit_report"))  # too slow for a loop
-        from langchain_agentmem.audit.audit_report import examine  # noqa: PLC0415 - who needs it pays
+        where, now, rules = self._here_and_below(), self._database.clock(), self._rules
 
-        where = range_of(self._database.scopes.resolve(self._namespace))
-        make = partial(examine, *where, now=self._database.clock(), rules=self._rules)
+        def make() -> Steps[Health]:
+            from langchain_agentmem.audit.audit_report import examine  # noqa: PLC0415 - who needs it pays
+
+            return (yield from examine(*where, now=now, rules=rules))
+
         health: Health = yield Run("audit.report", make, inputs=self._where(), outputs=_show_health)
         return health
 
     report, areport = both(report_work)
 
-    def insights_work(self, *, timezone: tzinfo = UTC) -> Work[Insights]:
-        """What the trail tells of its use, here and below: topics, success, busiest hours, models. No model is asked.
+    def insights_work(self) -> Work[Insights]:
+        """What the trail tells of its use, here and below: topics, success, models. No model is asked."""
+        where = self._here_and_below()
 
-        Args:
-            timezone: Of the hours and weekdays. Default: UTC.
-        """
-        if not isinstance(timezone, tzinfo):
-            raise InvalidInput(f"timezone is a tzinfo, such as ZoneInfo('Europe/Berlin'), not {safe_repr(timezone)}.")
-        yield Do(partial(import_module, "langchain_agentmem.audit.audit_report"))  # too slow for a loop
-        from langchain_agentmem.audit.audit_report import learn  # noqa: PLC0415 - who needs it pays
+        def make() -> Steps[Insights]:
+            from langchain_agentmem.audit.audit_report import learn  # noqa: PLC0415 - who needs it pays
 
-        make = partial(learn, *range_of(self._database.scopes.resolve(self._namespace)), timezone=timezone)
-        asked = self._where(timezone=str(timezone))
-        insights: Insights = yield Run("audit.insights", make, inputs=asked, outputs=_show_insights)
+            return (yield from learn(*where))
+
+        insights: Insights = yield Run("audit.insights", make, inputs=self._where(), outputs=_show_insights)
         return insights
 
     insights, ainsights = both(insights_work)
@@ -560,7 +543,11 @@ class AuditTrail:
         Raises:
             InvalidInput: It is not there, or nothing of that kind.
         """
-        return self._shown("import_document", self._import_work(path), _show_imported)
+        return self._shown(
+            "import_document",
+            self._import_work(path),
+            lambda done: {"added": done.added, "known": done.known, "lost": len(done.lost)},
+        )
 
     import_document, aimport_document = both(import_document_work)
 
@@ -634,6 +621,10 @@ class AuditTrail:
         """The range of paths in which the namespace is alone."""
         low = self._path()
         return low, low + _AND_NOT_BELOW
+
+    def _here_and_below(self) -> tuple[str, str]:
+        """The range of paths of the namespace and those below."""
+        return range_of(self._database.scopes.resolve(self._namespace))
 
     def _shown(self, verb: str, work: Work[T], told: Callable[[T], dict[str, Any]], **asked: Any) -> Work[T]:
         """Do work as one step of a trace."""
@@ -774,7 +765,7 @@ def _is_file(source: Any) -> bool:
 
 def _told(draft: EntryDraft) -> tuple[Thunk, Outputs]:
     """What a trace shows of an entry that is added."""
-    return partial(_show_new, draft.entry), lambda _: _show_added(draft.entry)
+    return partial(_show_new, draft.entry), lambda _: {"entry_id": draft.entry.id, "junk": draft.entry.junk}
 
 
 def _status(given: Any) -> str:

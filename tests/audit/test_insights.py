@@ -1,19 +1,13 @@
-"""What an audit trail tells of its use: topics, how often it went well, when it is busy, which models did the work."""
+"""What an audit trail tells of its use: topics, how often it went well, which models did the work."""
 
 from __future__ import annotations
-
-import asyncio
-from datetime import UTC, datetime, timedelta
-from zoneinfo import ZoneInfo
 
 import pytest
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.audit import audit_report
 from langchain_agentmem.audit.audit_report import Insights, Success, learn
-from langchain_agentmem.audit.audit_trail import AuditTrail
 from langchain_agentmem.base.namespaces import range_of
-from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.language_models.model_calls import NO_STREAM
 
 from .entries import SENTENCES, add, add_all, call, entry, read
@@ -103,7 +97,6 @@ class TestSuccess:
         add_all(quick, [*talk(("Where?", "Here.")), *talk(("thanks", "welcome"), junk=("small talk",))])
         found = learned(quick)
         assert (found.success.turns, found.success.because) == (1, {"thanked": 1})
-        assert sum(found.hours) == 1
 
     def test_calls_that_memory_makes_itself_are_no_turns(self, memory):
         add(memory, call(["Summarize."], "Done.", conversation_id="c", model="m", extra={"tags": [NO_STREAM]}))
@@ -196,35 +189,6 @@ class TestTopics:
             quick, [entry(text.replace("\ud800", "\ufffd"), conversation_id=f"c{i}") for i, text in enumerate(texts)]
         )
         assert learned(quick).success.turns == len(texts)
-
-
-class TestWhen:
-    def test_prompts_are_counted_by_hour_and_weekday(self, memory):
-        monday = datetime(2026, 3, 2, 9, 30, tzinfo=UTC)
-        times = [monday, monday + timedelta(minutes=5), monday + timedelta(days=1, hours=14)]
-        add(memory, *(entry(f"At {i}", created_at=at) for i, at in enumerate(times)))
-        found = learned(memory)
-        assert (found.hours[9], found.hours[23], sum(found.hours)) == (2, 1, 3)
-        assert found.weekdays == (2, 1, 0, 0, 0, 0, 0)
-        assert (found.busiest_hours, found.busiest_weekdays) == ((9, 23), ("Monday", "Tuesday"))
-        assert "Busiest: 09:00, 23:00; Monday, Tuesday (UTC)." in str(found)
-
-    def test_in_another_time_zone_they_are_others(self, memory):
-        trail = AuditTrail(memory)
-        add(memory, entry(created_at=datetime(2026, 3, 1, 23, 30, tzinfo=UTC)))
-        found = trail.insights(timezone=ZoneInfo("Europe/Berlin"))
-        assert (found.busiest_hours, found.busiest_weekdays, found.timezone) == ((0,), ("Monday",), "Europe/Berlin")
-        assert asyncio.run(trail.ainsights(timezone=ZoneInfo("Europe/Berlin"))) == found
-
-    def test_the_first_and_last_hours_of_all_time_do_no_harm(self, quick):
-        times = [datetime(1, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, 23, 59, tzinfo=UTC)]
-        add_all(quick, [entry(created_at=at) for at in times])
-        for zone in ("America/New_York", "Asia/Tokyo"):
-            assert sum(learned(quick, timezone=ZoneInfo(zone)).hours) == 2
-
-    def test_what_is_no_time_zone_is_refused(self, quick):
-        with pytest.raises(InvalidInput, match="timezone is a tzinfo"):
-            AuditTrail(quick).insights(timezone="UTC")
 
 
 class TestModels:

@@ -115,7 +115,7 @@ update audit set hidden = :hidden, junk = :junk where sequence = :sequence;
 update audit set status = :status where sequence = :sequence;
 
 -- name: audit_set_body
-update audit set body = :body, archived = :archived where sequence = :sequence;
+update audit set body = :body, archived = 1 where sequence = :sequence;
 
 -- name: audit_set_document
 insert into audit_document (sequence, document_id) values (:sequence, :document);
@@ -124,11 +124,11 @@ insert into audit_document (sequence, document_id) values (:sequence, :document)
 delete from audit_document where sequence = :sequence;
 
 -- name: audit_to_archive
--- Entries of the namespaces in a range of paths that are older than a time, and archived or not.
+-- Entries of the namespaces in a range of paths that are older than a time, and not archived.
 select a.sequence, a.body
 from audit a
 join namespace n on n.id = +a.namespace_id
-where a.sequence > :after and n.path >= :low and n.path < :high and a.created_at < :before and a.archived = :archived
+where a.sequence > :after and n.path >= :low and n.path < :high and a.created_at < :before and a.archived = 0
 order by a.sequence
 limit cast(:limit as bigint);
 
