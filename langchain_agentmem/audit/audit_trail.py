@@ -56,6 +56,7 @@ from langchain_agentmem.audit.audit_entry import (
     OPEN,
     REFERENCE,
     REFLECTION,
+    STATUSES,
     TODO,
     AuditEntry,
     ChainReport,
@@ -74,6 +75,7 @@ from langchain_agentmem.audit.legacy_json import (
     read_document,
     write_document,
 )
+from langchain_agentmem.base.argument_checks import check_whole
 from langchain_agentmem.base.clock import moment, time_given
 from langchain_agentmem.base.files import path_of_file
 from langchain_agentmem.base.namespaces import id_of, path_of, range_of
@@ -96,36 +98,20 @@ MOST = 20
 
 def _show_new(entry: AuditEntry) -> dict[str, Any]:
     """An entry that is to be added."""
-    return given_only(
-        {
-            "namespace": entry.namespace,
-            "conversation_id": entry.conversation_id,
-            "thread_id": entry.thread_id,
-            "kind": entry.kind,
-            "prompt": brief(entry.prompt),
-            "reply": brief(entry.reply),
-            "model": entry.model,
-            "of_run_id": entry.run_id,
-            "input_tokens": entry.input_tokens,
-            "output_tokens": entry.output_tokens,
-            "failure": None if entry.error is None else brief(entry.error),
-        }
-    )
+    names = ("namespace", "conversation_id", "thread_id", "kind", "model", "input_tokens", "output_tokens")
+    failure = None if entry.error is None else brief(entry.error)
+    told = {name: getattr(entry, name) for name in names} | {"of_run_id": entry.run_id, "failure": failure}
+    return given_only(told | {"prompt": brief(entry.prompt), "reply": brief(entry.reply)})
 
 
 def _show_list(entries: Sequence[AuditEntry]) -> dict[str, Any]:
     """Entries that were read or made: the newest of them."""
-    shown = (
-        {
-            "id": each.id,
-            "kind": each.kind,
-            "prompt": brief(each.prompt),
-            "reply": brief(each.reply),
-            "status": each.status,
-        }
-        for each in entries[-MOST:]
-    )
-    return {"count": len(entries), "entries": list(map(given_only, shown))}
+    return {"count": len(entries), "entries": [_show_entry(each) for each in entries[-MOST:]]}
+
+
+def _show_entry(entry: AuditEntry) -> dict[str, Any]:
+    told = {"id": entry.id, "kind": entry.kind, "prompt": brief(entry.prompt), "reply": brief(entry.reply)}
+    return given_only({**told, "status": entry.status})
 
 
 def _show_page(read: audit_store.ListedEntries) -> dict[str, Any]:
@@ -328,16 +314,9 @@ class AuditTrail:
         Raises:
             InvalidInput: An argument is wrong.
         """
-        if isinstance(n, bool) or not isinstance(n, int) or n < 0:
-            raise InvalidInput(f"How many entries is a whole number of 0 or more, not {safe_repr(n)}.")
-        make = partial(
-            audit_store.last,
-            self._path(),
-            min(n, _MOST),
-            conversation=None if conversation_id is None else id_of(conversation_id, "conversation"),
-            kinds=_kinds(kinds),
-            include_junk=_flag(include_junk),
-        )
+        check_whole("n", n)
+        wanted = _wanted(conversation_id, kinds, include_junk)
+        make = partial(audit_store.last, self._path(), min(n, _MOST), **wanted)
         asked = self._where(n=n, conversation_id=conversation_id, kinds=kinds)
         entries: list[AuditEntry] = yield Run("audit.last", make, inputs=asked, outputs=_show_list)
         return entries
@@ -378,8 +357,7 @@ class AuditTrail:
         """
         conversations = None if conversation_id is None else (id_of(conversation_id, "conversation"),)
         walls = Walls(*self._here(), kinds=(audit_store.KIND,), conversations=conversations)
-        if isinstance(limit, bool) or not isinstance(limit, int) or limit < 0:
-            raise InvalidInput(f"limit must be a whole number of 0 or more, not {safe_repr(limit)}.")
+        check_whole("limit", limit)
         found: list[Recollection] = yield Search(
             inquiry(text_given(query, "A query"), self._database.now()),
             walls,
@@ -395,7 +373,9 @@ class AuditTrail:
 
     def todos_work(self, status: str = OPEN) -> Work[list[AuditEntry]]:
         """The todos that are "open", or "done", the oldest first."""
-        make = partial(audit_store.of_status, self._path(), _status(status))
+        if not isinstance(status, str) or status not in STATUSES:
+            raise InvalidInput(f"A todo is 'open' or 'done', not {safe_repr(status)}.")
+        make = partial(audit_store.of_status, self._path(), status)
         todos: list[AuditEntry] = yield Run("audit.todos", make, inputs=self._where(status=status), outputs=_show_list)
         return todos
 
@@ -563,7 +543,7 @@ class AuditTrail:
             How many there are.
         """
         with self._database.tracing.step("memory.audit.export_document", inputs=self._where()) as step:
-            pages = self._pages(None, None, include_junk=True)
+            pages = self._pages()
             count = write_document(path, self._walk(pages, shown=False))
             step.finish(lambda: {"entries": count})
         return count
@@ -574,14 +554,9 @@ class AuditTrail:
 
     # -- plumbing -----------------------------------------------------------------------------------------------
 
-    def _pages(self, conversation_id: Any, kinds: Any, *, include_junk: bool) -> _Pages:
-        path, wanted, junk = self._path(), _kinds(kinds), _flag(include_junk)
-        conversation = None if conversation_id is None else id_of(conversation_id, "conversation")
-
-        def page(after: int) -> Steps[audit_store.ListedEntries]:
-            return audit_store.page(path, after, conversation=conversation, kinds=wanted, include_junk=junk)
-
-        return lambda after: partial(page, after)
+    def _pages(self, conversation_id: Any = None, kinds: Any = None, *, include_junk: Any = True) -> _Pages:
+        make = partial(audit_store.page, self._path(), **_wanted(conversation_id, kinds, include_junk))
+        return lambda after: partial(make, after)
 
     def _walk(self, make: _Pages, *, shown: bool = True) -> Iterator[AuditEntry]:
         after: int | None = 0
@@ -768,16 +743,15 @@ def _told(draft: EntryDraft) -> tuple[Thunk, Outputs]:
     return partial(_show_new, draft.entry), lambda _: {"entry_id": draft.entry.id, "junk": draft.entry.junk}
 
 
-def _status(given: Any) -> str:
-    if not isinstance(given, str) or given not in (OPEN, DONE):
-        raise InvalidInput(f"A todo is 'open' or 'done', not {safe_repr(given)}.")
-    return str(given)
-
-
-def _flag(given: Any) -> bool:
-    if not isinstance(given, bool | int):
-        raise InvalidInput(f"include_junk is True or False, not {safe_repr(given)}.")
-    return bool(given)
+def _wanted(conversation_id: Any, kinds: Any, include_junk: Any) -> dict[str, Any]:
+    """Which entries somebody wants, as the statements take it."""
+    if not isinstance(include_junk, bool | int):
+        raise InvalidInput(f"include_junk is True or False, not {safe_repr(include_junk)}.")
+    return {
+        "conversation": None if conversation_id is None else id_of(conversation_id, "conversation"),
+        "kinds": _kinds(kinds),
+        "include_junk": bool(include_junk),
+    }
 
 
 def _kinds(given: Any) -> tuple[str, ...] | None:

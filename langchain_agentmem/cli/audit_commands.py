@@ -146,15 +146,7 @@ def verify(
     with _trail(context, database, None) as trail:
         found = trail.verify(since)
     if as_json:
-        print_json(
-            {
-                "ok": found.ok,
-                "entries": found.entries,
-                "erased": found.erased,
-                "problems": found.problems,
-                "head": str(found.head),
-            }
-        )
+        print_json({**plain(found), "ok": found.ok, "head": str(found.head)})
     else:
         screen = Screen()
         for problem in found.problems:
