@@ -213,10 +213,13 @@ class _Reader:
                     at = head.end()
                     continue
                 begin = safe_repr(text[start : start + 60])
-                self._tell(self.lost, f"An entry cannot be read at character {start + 1:,}: {begin}.")
                 at = max(parsed, start + 1)
-                if str(error).startswith("Unterminated string"):
-                    return  # the file ends in it
+                if str(error).startswith("Unterminated string") or not text[at:].strip():
+                    self._tell(
+                        self.lost, f"The file ends within an entry, which begins at character {start + 1:,}: {begin}."
+                    )
+                    return
+                self._tell(self.lost, f"An entry cannot be read at character {start + 1:,}: {begin}.")
             else:
                 self._document(value)
 

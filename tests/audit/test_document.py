@@ -72,7 +72,7 @@ def test_an_entry_that_the_file_ends_in_is_told_with_its_beginning(file):
     loaded = read(file, json.dumps({"history": HISTORY[:1] * 2}).encode()[:-60])
     assert len(loaded.entries) == 1
     (sentence,) = loaded.lost
-    assert sentence.startswith("An entry cannot be read at character 14")
+    assert sentence.startswith("The file ends within an entry, which begins at character 14")
 
 
 def test_garbage_in_the_middle_costs_only_the_entries_it_is_in(file):
