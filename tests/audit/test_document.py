@@ -75,8 +75,10 @@ def test_an_entry_that_the_file_ends_in_is_told_with_its_beginning(file):
     assert sentence.startswith("The file ends within an entry, which begins at character 14")
 
 
-def test_garbage_in_the_middle_costs_only_the_entries_it_is_in(file):
-    data = json.dumps({"history": [{"prompt": f"q{n}", "reply": "a"} for n in range(9)]}).encode()
+@pytest.mark.parametrize("before", [{}, {"version": 2, "by": "agent"}])
+def test_garbage_in_the_middle_costs_only_the_entries_it_is_in(file, before):
+    history = [{"prompt": f"q{n}", "reply": "a"} for n in range(9)]
+    data = json.dumps({**before, "history": history}).encode()
     at = data.index(b"q4")
     loaded = read(file, data[:at] + b'\xff"\x00{[garb' + data[at + 4 :])
     assert prompts(loaded) == [f"q{n}" for n in range(9) if n != 4]
