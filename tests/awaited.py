@@ -294,7 +294,6 @@ def calls_of(memory: AgentMemory, text: str, folder: Path) -> dict[Any, Calls]:
             "areopen": lambda: audit.areopen(todo.id),
             "afilter_junk": audit.afilter_junk,
             "aarchive": audit.aarchive,
-            "aunarchive": audit.aunarchive,
             "ahead": audit.ahead,
             "averify": audit.averify,
             "areport": audit.areport,

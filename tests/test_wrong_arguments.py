@@ -439,7 +439,7 @@ PARTS = {
             "archive": {"before": None},
             "complete": {"todo_id": "<todo>"},
             "reopen": {"todo_id": "<todo>"},
-            "digest": {"conversation_id": "c", "since": None, "until": None, "model": None},
+            "digest": {"conversation_id": "c", "model": None},
             "entries": {"conversation_id": None, "kinds": None, "include_junk": True},
             "last": {"n": 3, "conversation_id": None, "kinds": None, "include_junk": False},
             "search": {"query": "hi", "limit": 3, "conversation_id": None},
@@ -449,7 +449,7 @@ PARTS = {
             "export_document": {"path": "audit.json"},
             "import_document": {"path": "audit.json"},
         },
-        others=frozenset({"aentries", "filter_junk", "handler", "head", "insights", "report", "unarchive"}),
+        others=frozenset({"aentries", "filter_junk", "handler", "head", "insights", "report"}),
     ),
 }
 CALLS = [(part, method) for part, each in PARTS.items() for method in each.calls]

@@ -135,8 +135,6 @@ class AuditEntry:
 
 LINK_BYTES = 32
 SALT_BYTES = 16
-MOST_PROBLEMS = 100
-"""Problems that a check names; of more it says how many there were."""
 
 
 class Head(NamedTuple):
@@ -227,82 +225,6 @@ def following(link: bytes, of_entry: bytes) -> bytes:
     return blake2b(link + of_entry, digest_size=LINK_BYTES).digest()
 
 
-class Walk:
-    """A walk along the chain, from its beginning to its end.
-
-    Args:
-        since: A head that was kept elsewhere: everything up to there must be as it was then.
-    """
-
-    def __init__(self, since: Head | None = None) -> None:
-        self._since = since
-        self._at = START
-        self._confirmed = since is None or since == START
-        self._found: list[str] = []
-        self._more = 0
-        self._erased = 0
-        self._places = 0
-
-    def pass_by(self, sequence: int, link: bytes, of_entry: bytes, *, called: str, erased: bool) -> None:
-        """Look at one place.
-
-        Args:
-            sequence: Its number.
-            link: Its link.
-            of_entry: The digest that is stored with it.
-            called: What a problem calls it.
-            erased: Whether its entry was erased.
-        """
-        self._places += 1
-        self._erased += erased
-        if sequence != self._at.sequence + 1:
-            self.wrong(_missing(self._at.sequence + 1, sequence - 1))
-        elif following(self._at.link, of_entry) != link:
-            self.wrong(f"{called} does not follow from what stands before it in the chain")
-        self._at = Head(sequence, link)
-        if self._since is not None and sequence == self._since.sequence:
-            self._confirmed = True
-            if link != self._since.link:
-                self.wrong(f"what the chain holds up to number {sequence} is not what it was when the head was taken")
-
-    def wrong(self, problem: str) -> None:
-        """Note a problem."""
-        if len(self._found) < MOST_PROBLEMS:
-            self._found.append(problem)
-        else:
-            self._more += 1
-
-    def end(self, head: Head | None) -> ChainReport:
-        """Come to the end.
-
-        Args:
-            head: What is noted of the end; None where nothing is.
-        """
-        if head is None:
-            self.wrong("nothing is noted of where the chain of the audit trail ends")
-        elif head.sequence > self._at.sequence:
-            self.wrong(f"{_missing(self._at.sequence + 1, head.sequence)}: the end of the chain was cut off")
-        elif head.sequence < self._at.sequence:
-            self.wrong(f"the chain ends with number {head.sequence}, but there are entries up to {self._at.sequence}")
-        elif head.link != self._at.link:
-            self.wrong("what is noted of the end of the chain does not fit its last entry")
-        if not self._confirmed and self._since is not None and self._since.sequence:
-            if self._since.sequence > self._at.sequence:
-                self.wrong(f"the chain does not reach to number {self._since.sequence}, where the head was taken")
-            else:
-                self.wrong(f"number {self._since.sequence}, where the head was taken, is missing")
-        more = (f"there are {self._more} more problems",) if self._more else ()
-        return ChainReport(
-            entries=self._places, erased=self._erased, problems=(*self._found, *more), head=head or self._at
-        )
-
-
 def _identity(key: bytes, name: str) -> tuple[bytes, bytes, bytes]:
     written = name.encode("utf-8", "surrogatepass")
     return key, len(written).to_bytes(4, "big"), written
-
-
-def _missing(first: int, last: int) -> str:
-    if first == last:
-        return f"number {first} of the audit trail is missing"
-    return f"the numbers {first} to {last} of the audit trail are missing"

@@ -15,7 +15,7 @@ from itertools import groupby
 from typing import Any
 
 from langchain_agentmem.audit import audit_entry, audit_rows, audit_store
-from langchain_agentmem.audit.audit_entry import REFERENCE, STATUSES, TODO
+from langchain_agentmem.audit.audit_entry import START, STATUSES, TODO, ChainReport, Head
 from langchain_agentmem.audit.audit_rows import EntryDraft
 from langchain_agentmem.base.clock import is_time, moment
 from langchain_agentmem.base.encoding import read_plain, write_plain
@@ -70,10 +70,10 @@ def recollections(hits: Sequence[Hit], now: int, outlook: object) -> Steps[Mappi
     }
 
 
-LENGTHS = 500
-BYTES_AT_ONCE = 8_000_000
-"""Bodies that go through memory together, but for a single one that is larger."""
+PAGE = 100
 MESSAGES = 200
+MOST_PROBLEMS = 100
+"""Problems that a check names; of more it says how many there were."""
 
 _ERASED = (
     "salt", "namespace_id", "key", "hidden", "conversation", "thread", "created_at", "junk", "status", "mark",
@@ -81,34 +81,27 @@ _ERASED = (
 )  # fmt: skip
 
 
-def verify(since: audit_entry.Head | None = None) -> Steps[audit_entry.ChainReport]:
+def verify(since: Head | None = None) -> Steps[ChainReport]:
     """Walk along the whole chain, and see that every entry is what was stored, and where.
 
     Args:
         since: A head that was kept elsewhere. With it, it is proved that nothing up to there was changed, even by
             somebody who computed the chain anew, but for what was erased.
     """
-    walk = audit_entry.Walk(since)
     noted = yield query.audit_head()
-    indexed = int(noted[0]["indexed"]) if noted else 0
+    walk = _Walk(since, int(noted[0]["indexed"]) if noted else 0)
     after = 0
-    while True:
-        lengths = yield query.audit_lengths(after=after, limit=LENGTHS)
-        if not lengths:
-            break
-        upto = _fitting(lengths)
-        if upto <= after:  # an index that is damaged leads back
+    while found := (yield query.audit_chain(after=after, limit=PAGE)):
+        if found[-1]["sequence"] <= after:  # an index that is damaged leads back
             walk.wrong(f"the audit trail cannot be followed beyond its number {after}")
             break
-        found = yield query.audit_chain(after=after, upto=upto)
         said = yield from _said(found)
         for row in found:
-            _look_at(walk, row, said, indexed)
-        after = upto
+            walk.look_at(row, said.get(row["shelf_id"], {}))
+        after = found[-1]["sequence"]
     for problem in (yield from _messages()):
         walk.wrong(problem)
-    end = audit_entry.Head(int(noted[0]["sequence"]), bytes(noted[0]["link"])) if noted else None
-    return walk.end(end)
+    return walk.end(Head(int(noted[0]["sequence"]), bytes(noted[0]["link"])) if noted else None)
 
 
 def problems() -> Steps[list[str]]:
@@ -124,26 +117,97 @@ def problems() -> Steps[list[str]]:
     return found
 
 
-def _look_at(walk: audit_entry.Walk, row: Row, said: dict[int, dict[int, tuple[bytes, str]]], indexed: int) -> None:
-    """See that a place of the chain holds what it was made of."""
-    erased = row["kind"] is None
-    sequence, stored = int(row["sequence"]), bytes(row["digest"])
-    called = f"number {sequence} of the audit trail"
-    if not erased and row["key"] is not None:
-        called = f"the entry {safe_repr(row['key'])} ({called[: -len(' of the audit trail')]})"
-    walk.pass_by(sequence, bytes(row["link"]), stored, called=called, erased=erased)
-    if erased:
-        if left := [name for name in _ERASED if row[name] is not None]:
-            walk.wrong(f"{called} was erased, but still has {', '.join(left)}")
-        return
-    try:
-        intact = audit_rows.digest_of(row, said.get(row["shelf_id"], {})) == stored
-    except (TypeError, ValueError):
-        intact = False
-    if not intact:
-        walk.wrong(f"{called} of {_when(row)} is not what was stored")
-    elif amiss := _amiss(row, indexed):
-        walk.wrong(f"{called} is marked as no entry can be: {', '.join(amiss)}")
+class _Walk:
+    """A walk along the chain, from its beginning to its end.
+
+    Args:
+        since: A head that was kept elsewhere: everything up to there must be as it was then.
+        indexed: The last entry that does not wait.
+    """
+
+    def __init__(self, since: Head | None, indexed: int) -> None:
+        self._since = since or START
+        self._indexed = indexed
+        self._at = START
+        self._confirmed = self._since == START
+        self._found: list[str] = []
+        self._count = self._erased = self._places = 0
+
+    def look_at(self, row: Row, said: Mapping[int, tuple[bytes, str]]) -> None:
+        """See that a place of the chain holds what it was made of.
+
+        Args:
+            row: The place.
+            said: The digests and ids of the messages of its shelf, by number.
+        """
+        sequence, link, digest = int(row["sequence"]), bytes(row["link"]), bytes(row["digest"])
+        erased = row["kind"] is None
+        self._places += 1
+        self._erased += erased
+        called = f"number {sequence} of the audit trail"
+        if not erased and row["key"] is not None:
+            called = f"the entry {safe_repr(row['key'])} (number {sequence})"
+        if sequence != self._at.sequence + 1:
+            self.wrong(_missing(self._at.sequence + 1, sequence - 1))
+        elif audit_entry.following(self._at.link, digest) != link:
+            self.wrong(f"{called} does not follow from what stands before it in the chain")
+        self._at = Head(sequence, link)
+        if sequence == self._since.sequence:
+            self._confirmed = True
+            if link != self._since.link:
+                self.wrong(f"what the chain holds up to number {sequence} is not what it was when the head was taken")
+        if (problem := self._problem(row, said)) is not None:
+            self.wrong(f"{called} {problem}")
+
+    def _problem(self, row: Row, said: Mapping[int, tuple[bytes, str]]) -> str | None:
+        """What is wrong with what a place holds."""
+        if row["kind"] is None:
+            left = [name for name in _ERASED if row[name] is not None]
+            return f"was erased, but still has {', '.join(left)}" if left else None
+        try:
+            if audit_rows.digest_of(row, said) != bytes(row["digest"]):
+                return "is not what was stored"
+        except (TypeError, ValueError):
+            return "is not what was stored"
+        amiss = _amiss(row, self._indexed)
+        return f"is marked as no entry can be: {', '.join(amiss)}" if amiss else None
+
+    def wrong(self, problem: str) -> None:
+        """Note a problem."""
+        self._count += 1
+        if self._count <= MOST_PROBLEMS:
+            self._found.append(problem)
+
+    def end(self, head: Head | None) -> ChainReport:
+        """Come to the end.
+
+        Args:
+            head: What is noted of the end; None where nothing is.
+        """
+        last, since = self._at.sequence, self._since.sequence
+        if head is None:
+            self.wrong("nothing is noted of where the chain of the audit trail ends")
+        elif head.sequence > last:
+            self.wrong(f"{_missing(last + 1, head.sequence)}: the end of the chain was cut off")
+        elif head.sequence < last:
+            self.wrong(f"the chain ends with number {head.sequence}, but there are entries up to {last}")
+        elif head.link != self._at.link:
+            self.wrong("what is noted of the end of the chain does not fit its last entry")
+        if not self._confirmed and since > last:
+            self.wrong(f"the chain does not reach to number {since}, where the head was taken")
+        elif not self._confirmed:
+            self.wrong(f"number {since}, where the head was taken, is missing")
+        if (more := self._count - len(self._found)) > 0:
+            self._found.append(f"there are {more} more problems")
+        return ChainReport(
+            entries=self._places, erased=self._erased, problems=tuple(self._found), head=head or self._at
+        )
+
+
+def _missing(first: int, last: int) -> str:
+    if first == last:
+        return f"number {first} of the audit trail is missing"
+    return f"the numbers {first} to {last} of the audit trail are missing"
 
 
 def _amiss(row: Row, indexed: int) -> list[str]:
@@ -158,13 +222,6 @@ def _amiss(row: Row, indexed: int) -> list[str]:
         "shelf_id": (row["shelf_id"] is None) == (row["messages"] is None),
     }
     return [name for name, sound in is_sound.items() if not sound]
-
-
-def _when(row: Row) -> str:
-    try:
-        return f"{moment(row['created_at']):%Y-%m-%d %H:%M:%S}"
-    except (TypeError, OverflowError):
-        return "an unknown time"
 
 
 def _said(found: Sequence[Row]) -> Steps[dict[int, dict[int, tuple[bytes, str]]]]:
@@ -203,22 +260,9 @@ def _messages() -> Steps[list[str]]:
     return found
 
 
-def _fitting(lengths: Sequence[Row]) -> int:
-    """The last of some places whose bodies may go through memory together."""
-    size = 0
-    upto = int(lengths[0]["sequence"])
-    for row in lengths:
-        size += row["bytes"]
-        if size > BYTES_AT_ONCE:
-            break
-        upto = int(row["sequence"])
-    return upto
-
-
 AUDIT, ENTRY, MESSAGE = "audit", "audit_entry", "audit_message"
 HOLDS = {AUDIT: {ENTRY, MESSAGE}}
 """What the records of an export hold."""
-PAGE = 100
 
 
 def dump(low: str, high: str, write: Callable[[Mapping[str, Any]], object]) -> Steps[int]:
@@ -270,61 +314,59 @@ class Arriving:
         Raises:
             InvalidInput: A record is damaged.
         """
-        yield from self._keep(path, [record for record in given if record["record"] == MESSAGE])
-        drafts = [self._draft(path, record) for record in given if record["record"] == ENTRY]
-        added = yield from audit_store.add_new(path, drafts)
-        new = {entry.id for entry in added if entry.kind == REFERENCE}
-        marks = [draft.mark for draft in drafts if draft.entry.id in new and isinstance(draft.mark, bytes)]
-        if marks:
-            yield from audit_store.show_newest(path, marks)
-        return len(added)
+        bodies: dict[bytes, bytes] = {}
+        drafts = []
+        for record in given:
+            try:
+                if record["record"] == MESSAGE:
+                    body = self._keep(path, record)
+                    bodies[queries.digest(body)] = body
+                else:
+                    drafts.append(self._draft(path, record))
+            except (AttributeError, KeyError, TypeError, ValueError, AgentMemoryError) as error:
+                raise InvalidInput(
+                    f"The record of the audit trail's {safe_repr(record.get('id'))} is damaged."
+                ) from error
+        self._hashes.update(bodies)
+        yield from queries.store(bodies)
+        return (yield from audit_store.add_new(path, drafts))
 
     def finish(self) -> Steps[None]:
         """Let go of the messages that no entry needed."""
         yield from queries.collect(self._hashes)
 
-    def _keep(self, path: str, given: Sequence[Record]) -> Steps[None]:
-        bodies: dict[bytes, bytes] = {}
-        for record in given:
-            try:
-                number, owner, name, body = record["number"], record["shelf"], record["id"], write_plain(record["body"])
-                decode_body(body, name)
-                sound = type(number) is int and type(owner) is int and isinstance(name, str) and plain(name) == name
-            except (AttributeError, KeyError, TypeError, ValueError, AgentMemoryError) as error:
-                raise _damaged(record) from error
-            if not sound:
-                raise _damaged(record)
-            key = queries.digest(body)
-            bodies[key] = body
-            self._messages.setdefault((path, owner), {})[number] = audit_rows.CallMessage(name, key, None)
-        self._hashes.update(bodies)
-        yield from queries.store(bodies)
+    def _keep(self, path: str, record: Record) -> bytes:
+        number, owner, name, body = record["number"], record["shelf"], record["id"], write_plain(record["body"])
+        decode_body(body, name)
+        if type(number) is not int or type(owner) is not int or not isinstance(name, str) or plain(name) != name:
+            raise ValueError(name)
+        message = audit_rows.CallMessage(name, queries.digest(body), None)
+        self._messages.setdefault((path, owner), {})[number] = message
+        return body
 
     def _draft(self, path: str, record: Record) -> EntryDraft:
-        try:
-            return self._read(path, record)
-        except (AttributeError, KeyError, TypeError, ValueError, AgentMemoryError) as error:
-            raise _damaged(record) from error
-
-    def _read(self, path: str, record: Record) -> EntryDraft:
         body, written = record["body"], write_plain(record["body"])
         parts: list[audit_rows.CallMessage] = []
         if record["messages"] is not None:
             there = self._messages[path, record["shelf"]]
             parts = [there[number] for number in audit_rows.numbers_in(audit_rows.read(json.dumps(record["messages"])))]
         for text, place in (("prompt", "said"), ("reply", "answered")):
-            if (place in body) == (text in body) or (place in body and body[place] not in range(len(parts))):
+            at = body.get(place, 0)
+            if (
+                (place in body) == (text in body)
+                or type(at) is not int
+                or (place in body and at not in range(len(parts)))
+            ):
                 raise ValueError(text)
-            if type(body.get(place, 0)) is not int:
-                raise ValueError(place)
-        junk, extra = record["junk"], body.get("extra", {})
-        if not isinstance(junk, list) or not all(isinstance(name, str) for name in junk) or not isinstance(extra, dict):
-            raise ValueError("junk or extra")
-        if not is_time(record["created_at"]):
-            raise ValueError("created_at")
         mark = None if record["mark"] is None else bytes.fromhex(record["mark"])
-        if mark is not None and len(mark) != audit_rows.MARK_BYTES:
-            raise ValueError("mark")
+        if (
+            not isinstance(record["junk"], list)
+            or not all(isinstance(name, str) for name in record["junk"])
+            or not isinstance(body.get("extra", {}), dict)
+            or not is_time(record["created_at"])
+            or (mark is not None and len(mark) != audit_rows.MARK_BYTES)
+        ):
+            raise ValueError(record["id"])
         entry = audit_rows.entry_of(
             body,
             id=id_of(record["id"], "entry"),
@@ -335,7 +377,7 @@ class Arriving:
             conversation_id=None if record["conversation"] is None else id_of(record["conversation"], "conversation"),
             thread_id=None if record["thread"] is None else id_of(record["thread"], "thread"),
             namespace=namespace_of(path),
-            junk=tuple(junk),
+            junk=tuple(record["junk"]),
             status=record["status"],
             archived=record["archived"] is True,
         )
@@ -388,10 +430,6 @@ def _told(row: Row) -> dict[str, Any]:
         "messages": ranges,
         "body": body,
     }
-
-
-def _damaged(record: Record) -> InvalidInput:
-    return InvalidInput(f"The record of the audit trail's {safe_repr(record.get('id'))} is damaged.")
 
 
 def _erase(erasure: Erasure) -> Steps[None]:

@@ -282,6 +282,8 @@ _NAMES = ("title", "model", "error", "run_id", "parent_run_id", "duration")
 
 _Pair: TypeAlias = tuple[Row, dict[str, Any]]
 """A row and its body."""
+_Said: TypeAlias = dict[int, Mapping[int, Message | str]]
+"""Messages or their texts, by shelf and number."""
 
 
 class EntryDraft(NamedTuple):
@@ -373,20 +375,14 @@ def entries(rows: Sequence[Row], *, messages: bool = True) -> Steps[list[AuditEn
         DatabaseUnreadable: One is damaged.
     """
     pairs = [(row, _read(row)) for row in rows]
-    if messages:
-        said = yield from _messages(rows)
-        found = {row["sequence"]: said[row["shelf_id"]] for row in rows if row["messages"] is not None}
-        texts = [_derived(row, body, lambda row, number: found[row["sequence"]][number].text) for row, body in pairs]
-    else:
-        found = {}
-        spoken = yield from _spoken(pairs)
-        texts = [_derived(row, body, lambda row, number: spoken[row["shelf_id"]][number]) for row, body in pairs]
+    shelves: _Said = yield from _messages(rows) if messages else _spoken(pairs)
     made = []
-    for (row, body), (prompt, reply) in zip(pairs, texts, strict=True):
-        history = found.get(row["sequence"])
-        ranges = [] if history is None else read(row["messages"])
+    for row, body in pairs:
+        there = shelves.get(row["shelf_id"], {})
+        prompt, reply = _derived(row, body, there)
+        ranges = read(row["messages"]) if messages and row["messages"] is not None else []
         try:
-            given = tuple((history or {})[number] for number in numbers_in(ranges))
+            given: Any = tuple(there[number] for number in numbers_in(ranges))
             made.append(_made(row, body, prompt, reply, given))
         except (KeyError, TypeError, ValueError) as error:
             raise _damaged(row) from error
@@ -403,7 +399,7 @@ def said(rows: Iterable[Row]) -> Steps[dict[int, tuple[str, str]]]:
     found: dict[int, tuple[str, str]] = {}
     for row, body in whole:
         with suppress(DatabaseUnreadable):
-            found[row["sequence"]] = _derived(row, body, lambda row, number: spoken[row["shelf_id"]][number])
+            found[row["sequence"]] = _derived(row, body, spoken.get(row["shelf_id"], {}))
     return found
 
 
@@ -494,15 +490,22 @@ def _read(row: Row) -> dict[str, Any]:
     return body
 
 
-def _messages(rows: Iterable[Row]) -> Steps[dict[int, dict[int, Message]]]:
+def _messages(rows: Iterable[Row]) -> Steps[_Said]:
     """The messages that rows name, by shelf and number."""
-    found: dict[int, dict[int, Message]] = {}
-    for number, lists in _by_shelf(rows).items():
-        found[number] = yield from messages(number, lists, decode_body)
+    lists: dict[int, list[list[Range]]] = {}
+    for row in rows:
+        if row["messages"] is not None:
+            try:
+                lists.setdefault(row["shelf_id"], []).append(read(row["messages"]))
+            except (TypeError, ValueError) as error:
+                raise _damaged(row) from error
+    found: _Said = {}
+    for number, each in lists.items():
+        found[number] = yield from messages(number, each, decode_body)
     return found
 
 
-def _spoken(pairs: Iterable[_Pair]) -> Steps[dict[int, dict[int, str]]]:
+def _spoken(pairs: Iterable[_Pair]) -> Steps[_Said]:
     """The texts of the messages that say prompts and replies, by shelf and number."""
     wanted: dict[int, set[int]] = {}
     for row, body in pairs:
@@ -511,35 +514,25 @@ def _spoken(pairs: Iterable[_Pair]) -> Steps[dict[int, dict[int, str]]]:
                 with suppress(TypeError, ValueError):  # whoever needs it will tell
                     number = number_at(read(row["messages"]), body[place])
                     wanted.setdefault(row["shelf_id"], set()).add(number)
-    found: dict[int, dict[int, str]] = {}
+    found: _Said = {}
     for each, numbers in wanted.items():
         found[each] = yield from messages(each, [runs(sorted(numbers))], lambda body, _: body_text(body))
     return found
 
 
-def _derived(row: Row, body: Mapping[str, Any], text_of: Callable[[Row, int], str]) -> tuple[str, str]:
-    """The prompt and the reply of a row."""
+def _derived(row: Row, body: Mapping[str, Any], there: Mapping[int, Message | str]) -> tuple[str, str]:
+    """The prompt and the reply of a row, of which the messages stand there, or their texts."""
 
     def text(name: str, place: str) -> str:
         if place not in body:
             return str(body[name])
-        return text_of(row, number_at(read(row["messages"]), body[place]))
+        said = there[number_at(read(row["messages"]), body[place])]
+        return said if isinstance(said, str) else said.text
 
     try:
         return text("prompt", "said"), text("reply", "answered")
     except (KeyError, TypeError, ValueError) as error:
         raise _damaged(row) from error
-
-
-def _by_shelf(rows: Iterable[Row]) -> dict[int, list[list[Range]]]:
-    found: dict[int, list[list[Range]]] = {}
-    for row in rows:
-        if row["messages"] is not None:
-            try:
-                found.setdefault(row["shelf_id"], []).append(read(row["messages"]))
-            except (TypeError, ValueError) as error:
-                raise _damaged(row) from error
-    return found
 
 
 def entry_of(body: Mapping[str, Any], **fields: Any) -> AuditEntry:

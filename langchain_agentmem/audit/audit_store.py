@@ -1,4 +1,4 @@
-"""Statements that write, read, archive, erase and walk along the entries of the audit trail.
+"""Statements that write, read, archive and erase the entries of the audit trail.
 
 Every entry gets the next place in one chain (`audit_entry`), in the order of the commits: whoever adds holds the end of
 the chain until its transaction ends. To add an entry alone is to insert a row and to move the head. Indexes and the
@@ -11,33 +11,26 @@ whether they are archived. Everything here is written as steps and does no I/O.
 
 **Reading.** The last entries of a conversation among a million cost what they are: every list of entries is a few
 ranges of an index, one for each kind and for what is hidden, which are put together here.
-
-**Walking.** Reports are given entry by entry. A walk reads in pages, each in a transaction of its own, so that of a
-million entries few are held at a time and nobody else waits. Who walks along takes each entry, remembers what it needs,
-and must itself remember little.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterable, Sequence
-from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from langchain_agentmem.audit import audit_entry, audit_rows
-from langchain_agentmem.audit.audit_entry import CALL, DIGEST, EXCHANGE, KINDS, REFERENCE, STATUSES, AuditEntry
+from langchain_agentmem.audit.audit_entry import CALL, DIGEST, EXCHANGE, KINDS, OPEN, REFERENCE, TODO, AuditEntry
 from langchain_agentmem.audit.audit_rows import JUNK, REPLACED, SHOWN, EntryDraft
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import BranchMoved, InvalidInput
-from langchain_agentmem.language_models.model_calls import NO_STREAM, Do, Run, Work
+from langchain_agentmem.language_models.model_calls import NO_STREAM
 from langchain_agentmem.search import search_index
 from langchain_agentmem.storage import Steps, query
 from langchain_agentmem.storage.queries import Query
 from langchain_agentmem.storage.steps import Row
 
 LIST_PAGE = 200
-DAY = 86_400_000_000
-"""Microseconds."""
 EVER = -(2**62)
 _END = 2**62
 
@@ -52,24 +45,6 @@ class ListedEntries(NamedTuple):
 
     entries: list[AuditEntry]
     after: int | None
-
-
-class Count(NamedTuple):
-    """How many entries there are of one conversation, kind, or span of time.
-
-    Attributes:
-        name: The conversation, None for those of none; the kind; or when the span begins, in microseconds since 1970.
-        entries: How many.
-        junk: How many of them are hidden as junk.
-        first_at: When the first of them was made, in microseconds since 1970.
-        last_at: When the last.
-    """
-
-    name: Any
-    entries: int
-    junk: int
-    first_at: int
-    last_at: int
 
 
 class EntrySizes(NamedTuple):
@@ -184,10 +159,15 @@ def of_numbers(numbers: Sequence[int], *, messages: bool = True) -> Steps[list[A
 
 def get(path: str, ids: Sequence[str]) -> Steps[dict[str, AuditEntry]]:
     """The entries of some ids, by their ids; hidden ones too. What is not there is left out."""
-    found = yield query.audit_named(path=path, keys=json.dumps(list(ids)))
-    numbers = {row["sequence"] for row in found}
-    numbers |= yield from _waiting(path, lambda row: row["key"] in ids)
+    numbers = yield from numbers_named(path, ids)
     return {each.id: each for each in (yield from of_numbers(sorted(numbers)))}
+
+
+def numbers_named(path: str, ids: Sequence[str]) -> Steps[set[int]]:
+    """The numbers of the entries of some ids."""
+    found = yield query.audit_named(path=path, keys=json.dumps(list(ids)))
+    waiting = yield from _waiting(path, lambda row: row["key"] in ids)
+    return waiting | {row["sequence"] for row in found}
 
 
 def of_status(path: str, status: str) -> Steps[list[AuditEntry]]:
@@ -197,13 +177,9 @@ def of_status(path: str, status: str) -> Steps[list[AuditEntry]]:
         path: The path of the namespace.
         status: "open" or "done".
     """
-    numbers: set[int] = set()
-    after = 0
-    while some := (yield query.audit_of_status(path=path, status=status, after=after, limit=LIST_PAGE)):
-        numbers |= {row["sequence"] for row in some}
-        after = some[-1]["sequence"]
-    numbers |= yield from _waiting(path, lambda row: row["status"] == status and row["hidden"] == SHOWN)
-    return (yield from of_numbers(sorted(numbers)))
+    found = yield query.audit_of_status(path=path, status=status)
+    numbers = yield from _waiting(path, lambda row: row["status"] == status and row["hidden"] == SHOWN)
+    return (yield from of_numbers(sorted(numbers | {row["sequence"] for row in found})))
 
 
 def marked(path: str, kind: str, mark: str) -> Steps[AuditEntry | None]:
@@ -226,24 +202,9 @@ def head() -> Steps[audit_entry.Head]:
     return audit_entry.Head(int(row["sequence"]), bytes(row["link"]))
 
 
-def by_time(low: str, high: str, *, width: int = DAY, since: int = EVER, limit: int = _END) -> Steps[list[Count]]:
-    """Counts by spans of time, the newest first; spans without entries are left out.
-
-    Args:
-        low: The first path of the namespaces.
-        high: The path behind the last.
-        width: How long a span is, in microseconds; it begins at a whole multiple of that since 1970. Default: a day.
-        since: Only entries from then on, in microseconds since 1970. Default: all.
-        limit: Most spans.
-    """
-    found = yield query.audit_count_spans(low=low, high=high, width=width, since=since, limit=limit)
-    numbers = ("entries", "junk", "first_at", "last_at")
-    return [Count(row["name"] * width, *(int(row[number]) for number in numbers)) for row in found]
-
-
 def sizes(low: str, high: str) -> Steps[EntrySizes]:
     """How large the audit trail is, in the namespaces of a range of paths."""
-    [row] = yield query.audit_sizes(low=low, high=high)
+    [row] = yield query.audit_sizes(low=low, high=high, since=EVER)
     [said] = yield query.audit_message_sizes(low=low, high=high)
     counted = (row["entries"], row["junk"], row["archived"], row["bytes"], said["messages"], said["bytes"])
     return EntrySizes(*map(int, counted))
@@ -288,7 +249,7 @@ class EntryPage(NamedTuple):
     Attributes:
         entries: How many entries were changed.
         after: Where the next page begins, behind this number; None after the last page.
-        saved: How many bytes that saved; less than nothing where archived entries were brought back.
+        saved: How many bytes that saved.
     """
 
     entries: int
@@ -331,15 +292,15 @@ def add(path: str, drafts: Sequence[EntryDraft]) -> Steps[list[int]]:
     return (yield from _append(path, end, drafts))
 
 
-def add_new(path: str, drafts: Sequence[EntryDraft]) -> Steps[list[AuditEntry]]:
-    """Add those entries whose ids the namespace does not hold.
+def add_new(path: str, drafts: Sequence[EntryDraft]) -> Steps[int]:
+    """Add those entries whose ids the namespace does not hold. Of a reference the newest version is shown.
 
     Args:
         path: The path of the namespace.
         drafts: The entries.
 
     Returns:
-        Those that were added.
+        How many were added.
     """
     end = yield from _settled(path)
     known = yield query.audit_known_keys(path=path, keys=json.dumps([draft.entry.id for draft in drafts]))
@@ -348,35 +309,29 @@ def add_new(path: str, drafts: Sequence[EntryDraft]) -> Steps[list[AuditEntry]]:
     for draft in drafts:
         if draft.entry.id not in there:
             fresh.setdefault(draft.entry.id, draft)
-    new = list(fresh.values())
-    yield from _append(path, end, new)
-    return [draft.entry for draft in new]
+    yield from _append(path, end, list(fresh.values()))
+    marks = {audit_rows.mark_of(draft.mark) for draft in fresh.values() if draft.entry.kind == REFERENCE}
+    yield from _show_newest(path, marks)
+    return len(fresh)
 
 
-def add_once(
-    path: str, drafts: Sequence[EntryDraft], *, statuses: Collection[str] = STATUSES
-) -> Steps[list[AuditEntry]]:
-    """Add those entries whose marks no entry of their kind bears, such as todos that are not there yet.
+def add_once(path: str, drafts: Sequence[EntryDraft]) -> Steps[list[AuditEntry]]:
+    """Add those todos whose marks no open todo bears.
 
     Args:
         path: The path of the namespace.
-        drafts: The entries, with their marks.
-        statuses: The statuses of todos that stand in the way of an equal one. Default: all.
+        drafts: The todos, with their marks.
 
     Returns:
         Those that were added.
     """
-    if not drafts:
-        return []
     end = yield from _settled(path)
-    new: dict[Any, EntryDraft] = {}
+    new: dict[bytes | None, EntryDraft] = {}
     for draft in drafts:
         mark = audit_rows.mark_of(draft.mark)
-        if (draft.entry.kind, mark) in new:
-            continue
-        found = yield query.audit_marked(path=path, kind=draft.entry.kind, mark=mark)
-        if not any(row["status"] is None or row["status"] in statuses for row in found):
-            new[draft.entry.kind, mark if mark is not None else draft.entry.id] = draft
+        found = yield query.audit_marked(path=path, kind=TODO, mark=mark)
+        if not any(row["status"] == OPEN for row in found):
+            new.setdefault(mark, draft)
     yield from _append(path, end, list(new.values()))
     return [draft.entry for draft in new.values()]
 
@@ -435,37 +390,26 @@ def judge(
     return EntryPage(len(changes), numbers[-1] if len(numbers) == limit else None)
 
 
-def show_newest(path: str, marks: Iterable[bytes]) -> Steps[None]:
-    """Of several references of one mark, as an import may bring them, show the newest."""
-    yield from _settled(path)
-    for mark in sorted(set(marks)):
-        found = yield query.audit_marked(path=path, kind=REFERENCE, mark=mark)
-        numbers = [row["sequence"] for row in found if row["hidden"] != REPLACED]
-        if len(numbers) > 1:
-            versions = yield query.audit_rows(sequences=json.dumps(numbers))
-            *older, _ = sorted(versions, key=lambda row: (row["created_at"], row["sequence"]))
-            yield from _change([(row, REPLACED, row["junk"]) for row in older])
-
-
-def set_status(path: str, ids: Iterable[str], status: str) -> Steps[int]:
-    """Say of todos that they are open, or done.
+def set_status(path: str, todo_id: str, status: str) -> Steps[bool]:
+    """Say of a todo that it is open, or done.
 
     Args:
         path: The path of the namespace.
-        ids: Their ids; those that are not there, or no todos, are ignored.
+        todo_id: Its id.
         status: "open" or "done".
 
     Returns:
-        How many this changes.
+        Whether this changes it.
+
+    Raises:
+        InvalidInput: There is no such todo.
     """
-    if status not in STATUSES:
-        raise InvalidInput(f"A todo is 'open' or 'done', not {safe_repr(status)}.")
     yield from _settled(path)
-    found = yield query.audit_named(path=path, keys=json.dumps(list(ids)))
-    changed = [row["sequence"] for row in found if row["status"] not in (None, status)]
-    if changed:
-        yield query.audit_set_status.many([{"sequence": number, "status": status} for number in changed])
-    return len(changed)
+    found = yield query.audit_named(path=path, keys=json.dumps([todo_id]))
+    if not found or found[0]["kind"] != TODO:
+        raise InvalidInput(f"There is no todo {safe_repr(todo_id)}. todos() lists them, with their ids.")
+    yield query.audit_set_status(sequence=found[0]["sequence"], status=status)
+    return bool(found[0]["status"] != status)
 
 
 def waiting() -> Steps[bool]:
@@ -545,6 +489,20 @@ def _namespace(path: str) -> Steps[int]:
     return int(found[0]["namespace_id"])
 
 
+def _show_newest(path: str, marks: Iterable[bytes | None]) -> Steps[None]:
+    """Of several references of one mark show the newest."""
+    marks = sorted(mark for mark in marks if mark is not None)
+    if marks:
+        yield from _settled(path)
+    for mark in marks:
+        found = yield query.audit_marked(path=path, kind=REFERENCE, mark=mark)
+        numbers = [row["sequence"] for row in found if row["hidden"] != REPLACED]
+        if len(numbers) > 1:
+            versions = yield query.audit_rows(sequences=json.dumps(numbers))
+            *older, _ = sorted(versions, key=lambda row: (row["created_at"], row["sequence"]))
+            yield from _change([(row, REPLACED, row["junk"]) for row in older])
+
+
 def _change(changes: Sequence[tuple[Row, int, str | None]]) -> Steps[None]:
     """Show or hide entries, and have the search index follow."""
     if not changes:
@@ -590,35 +548,23 @@ def _enter(found: Sequence[Row]) -> Steps[None]:
     yield query.audit_set_document.many([{"sequence": owner, "document": document} for owner, document in entered])
 
 
-def archive(
-    low: str, high: str, before: int = _END, *, after: int = 0, limit: int = PAGE, undo: bool = False
-) -> Steps[EntryPage]:
+def archive(low: str, high: str, before: int, *, after: int = 0, limit: int = PAGE) -> Steps[EntryPage]:
     """Compress a page of old entries where they are. They are read and found as before.
 
     Args:
         low: The first path of the namespaces.
         high: The path behind the last.
-        before: Entries made before then, in microseconds since 1970. Default: all.
+        before: Entries made before then, in microseconds since 1970.
         after: The number behind which to begin.
         limit: Most entries of a page.
-        undo: Whether archived entries are brought back instead.
     """
     yield query.audit_lock()
-    found = yield query.audit_to_archive(
-        low=low, high=high, before=before, archived=int(undo), after=after, limit=limit
-    )
-    changed: list[dict[str, Any]] = []
-    saved = 0
-    for row in found:
-        try:
-            body = (audit_rows.plain_body if undo else audit_rows.compressed)(bytes(row["body"]))
-        except ValueError:
-            continue  # it is damaged, and stays as it is
-        saved += len(row["body"]) - len(body)
-        changed.append({"sequence": row["sequence"], "body": body, "archived": int(not undo)})
-    if changed:
-        yield query.audit_set_body.many(changed)
-    return EntryPage(len(changed), found[-1]["sequence"] if len(found) == limit else None, saved)
+    found = yield query.audit_to_archive(low=low, high=high, before=before, after=after, limit=limit)
+    bodies = {row["sequence"]: audit_rows.compressed(bytes(row["body"])) for row in found}
+    if found:
+        yield query.audit_set_body.many([{"sequence": number, "body": body} for number, body in bodies.items()])
+    saved = sum(len(row["body"]) - len(bodies[row["sequence"]]) for row in found)
+    return EntryPage(len(found), found[-1]["sequence"] if len(found) == limit else None, saved)
 
 
 def erase(low: str, high: str, name: str | None = None) -> Steps[int]:
@@ -639,8 +585,7 @@ def erase(low: str, high: str, name: str | None = None) -> Steps[int]:
     said = yield from _erased(query.audit_in_conversation, where)
     # Digests hold what they are of, so they go with it, and can be made again of what is left.
     said += yield from _erased(query.audit_digests_of_thread, where)
-    said += yield from _erased(query.audit_in_thread, where)
-    return said and said + (yield from _erased(query.audit_digests_of_spans, {"low": low, "high": high}))
+    return said + (yield from _erased(query.audit_in_thread, where))
 
 
 def _erased(look: Query, where: dict[str, Any]) -> Steps[int]:
@@ -665,76 +610,8 @@ def _erased(look: Query, where: dict[str, Any]) -> Steps[int]:
     return erased
 
 
-WALK_PAGE = 500
-BYTES_AT_ONCE = 8_000_000
-"""Bodies that go through memory together, but for a single one that is larger."""
-
-
-class SeenEntry(NamedTuple):
-    """An entry, as one who walks along sees it.
-
-    Attributes:
-        entry: The entry, without the messages of a call.
-        body: What is stored of it beside them, compressed where it is archived.
-    """
-
-    entry: AuditEntry
-    body: bytes
-
-
-class Walker(Protocol):
-    """Who walks along."""
-
-    def take(self, seen: SeenEntry) -> object:
-        """Look at an entry. Each is given once, in the order of the chain, hidden ones included."""
-
-
-def walk(low: str, high: str, walkers: Sequence[Walker], *, page: int = WALK_PAGE) -> Work[int]:
-    """Give every entry of the namespaces in a range of paths to some walkers.
-
-    Args:
-        low: The first path of the namespaces.
-        high: The path behind the last.
-        walkers: Who is given them.
-        page: Most entries that are read at a time.
-
-    Returns:
-        How many entries there were.
-    """
-    after, count = 0, 0
-    while True:
-        make = partial(_page, low, high, after, page)
-        seen, after = yield Run("audit.walk", make, shown=False, replica=True)
-        if not seen:
-            return count
-        count += len(seen)
-        yield Do(partial(_give, seen, walkers))
-
-
 def is_said(entry: AuditEntry) -> bool:
     """Whether an entry is something that a user asked: no todo and the like, and no call that memory makes itself."""
     tags = entry.extra.get("tags")  # another database may have sent anything
     is_own = isinstance(tags, list | tuple) and NO_STREAM in tags
     return entry.kind == EXCHANGE or (entry.kind == CALL and not is_own)
-
-
-def _page(low: str, high: str, after: int, limit: int) -> Steps[tuple[list[SeenEntry], int]]:
-    lengths = yield query.audit_lengths_within(low=low, high=high, after=after, limit=limit)
-    size, fitting = 0, 0
-    for row in lengths:
-        size += row["bytes"]
-        if fitting and size > BYTES_AT_ONCE:
-            break
-        fitting += 1
-    if not fitting:
-        return [], after
-    found = yield query.audit_within(low=low, high=high, after=after, limit=fitting)
-    read = yield from audit_rows.entries(found, messages=False)
-    seen = [SeenEntry(entry, bytes(row["body"])) for row, entry in zip(found, read, strict=True)]
-    return seen, found[-1]["sequence"] if found else after
-
-
-def _give(seen: Sequence[SeenEntry], walkers: Sequence[Walker]) -> None:
-    for each in seen:
-        for walker in walkers:
-            walker.take(each)

@@ -42,7 +42,7 @@ import inspect
 import os
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import datetime, timedelta
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -56,6 +56,7 @@ from langchain_agentmem.audit.audit_entry import (
     OPEN,
     REFERENCE,
     REFLECTION,
+    STATUSES,
     TODO,
     AuditEntry,
     ChainReport,
@@ -69,13 +70,12 @@ from langchain_agentmem.audit.legacy_json import (
     MARKS,
     Imported,
     Loaded,
-    as_documented,
-    bring,
     drafts_of,
     put_aside,
     read_document,
     write_document,
 )
+from langchain_agentmem.base.argument_checks import check_whole
 from langchain_agentmem.base.clock import moment, time_given
 from langchain_agentmem.base.files import path_of_file
 from langchain_agentmem.base.namespaces import id_of, path_of, range_of
@@ -86,11 +86,10 @@ from langchain_agentmem.search.database_search import Search
 from langchain_agentmem.search.memory_search import Recollection, Walls, inquiry
 from langchain_agentmem.storage import Operation, Steps
 from langchain_agentmem.storage.database import Database, HasDatabase, Outputs, database_of
-from langchain_agentmem.tracing import Thunk, brief
+from langchain_agentmem.tracing import Thunk, brief, given_only
 
 if TYPE_CHECKING:
     from langchain_agentmem.audit.audit_report import Health, Insights
-    from langchain_agentmem.audit.audit_store import ListedEntries
     from langchain_agentmem.audit.model_call_capture import AuditHandler
 
 MOST = 20
@@ -99,25 +98,10 @@ MOST = 20
 
 def _show_new(entry: AuditEntry) -> dict[str, Any]:
     """An entry that is to be added."""
-    fields = {
-        "namespace": entry.namespace,
-        "conversation_id": entry.conversation_id,
-        "thread_id": entry.thread_id,
-        "kind": entry.kind,
-        "prompt": brief(entry.prompt),
-        "reply": brief(entry.reply),
-        "model": entry.model,
-        "of_run_id": entry.run_id,
-        "input_tokens": entry.input_tokens,
-        "output_tokens": entry.output_tokens,
-        "failure": None if entry.error is None else brief(entry.error),
-    }
-    return {name: value for name, value in fields.items() if value is not None}
-
-
-def _show_added(entry: AuditEntry) -> dict[str, Any]:
-    """An entry that was added: whether it is shown, and if not, by which rules."""
-    return {"entry_id": entry.id, "junk": entry.junk}
+    names = ("namespace", "conversation_id", "thread_id", "kind", "model", "input_tokens", "output_tokens")
+    failure = None if entry.error is None else brief(entry.error)
+    told = {name: getattr(entry, name) for name in names} | {"of_run_id": entry.run_id, "failure": failure}
+    return given_only(told | {"prompt": brief(entry.prompt), "reply": brief(entry.reply)})
 
 
 def _show_list(entries: Sequence[AuditEntry]) -> dict[str, Any]:
@@ -125,7 +109,12 @@ def _show_list(entries: Sequence[AuditEntry]) -> dict[str, Any]:
     return {"count": len(entries), "entries": [_show_entry(each) for each in entries[-MOST:]]}
 
 
-def _show_page(read: ListedEntries) -> dict[str, Any]:
+def _show_entry(entry: AuditEntry) -> dict[str, Any]:
+    told = {"id": entry.id, "kind": entry.kind, "prompt": brief(entry.prompt), "reply": brief(entry.reply)}
+    return given_only({**told, "status": entry.status})
+
+
+def _show_page(read: audit_store.ListedEntries) -> dict[str, Any]:
     """A page of entries."""
     return _show_list(read.entries)
 
@@ -133,11 +122,6 @@ def _show_page(read: ListedEntries) -> dict[str, Any]:
 def _show_one(entry: AuditEntry | None) -> dict[str, Any]:
     """An entry, if there is one."""
     return _show_list([] if entry is None else [entry])
-
-
-def _show_head(end: Head) -> dict[str, Any]:
-    """An end of the chain."""
-    return {"entries": end.sequence, "head": str(end)}
 
 
 def _show_chain(report: ChainReport) -> dict[str, Any]:
@@ -152,17 +136,7 @@ def _show_health(found: Health) -> dict[str, Any]:
 
 def _show_insights(found: Insights) -> dict[str, Any]:
     """What the trail tells of its use."""
-    return {"topics": len(found.topics), "prompts": sum(found.hours), "models": len(found.models)}
-
-
-def _show_imported(done: Imported) -> dict[str, Any]:
-    """What came of reading a document."""
-    return {"added": done.added, "known": done.known, "lost": len(done.lost)}
-
-
-def _show_entry(entry: AuditEntry) -> dict[str, Any]:
-    told = {"id": entry.id, "kind": entry.kind, "prompt": brief(entry.prompt), "reply": brief(entry.reply)}
-    return told if entry.status is None else {**told, "status": entry.status}
+    return {"topics": len(found.topics), "prompts": found.success.turns, "models": len(found.models)}
 
 
 TODO_MARK, TODO_CAPTURE = MARKS[TODO]
@@ -340,16 +314,9 @@ class AuditTrail:
         Raises:
             InvalidInput: An argument is wrong.
         """
-        if isinstance(n, bool) or not isinstance(n, int) or n < 0:
-            raise InvalidInput(f"How many entries is a whole number of 0 or more, not {safe_repr(n)}.")
-        make = partial(
-            audit_store.last,
-            self._path(),
-            min(n, _MOST),
-            conversation=None if conversation_id is None else id_of(conversation_id, "conversation"),
-            kinds=_kinds(kinds),
-            include_junk=_flag(include_junk),
-        )
+        check_whole("n", n)
+        wanted = _wanted(conversation_id, kinds, include_junk)
+        make = partial(audit_store.last, self._path(), min(n, _MOST), **wanted)
         asked = self._where(n=n, conversation_id=conversation_id, kinds=kinds)
         entries: list[AuditEntry] = yield Run("audit.last", make, inputs=asked, outputs=_show_list, replica=True)
         return entries
@@ -390,8 +357,7 @@ class AuditTrail:
         """
         conversations = None if conversation_id is None else (id_of(conversation_id, "conversation"),)
         walls = Walls(*self._here(), kinds=(audit_store.KIND,), conversations=conversations)
-        if isinstance(limit, bool) or not isinstance(limit, int) or limit < 0:
-            raise InvalidInput(f"limit must be a whole number of 0 or more, not {safe_repr(limit)}.")
+        check_whole("limit", limit)
         found: list[Recollection] = yield Search(
             inquiry(text_given(query, "A query"), self._database.now()),
             walls,
@@ -407,8 +373,9 @@ class AuditTrail:
 
     def todos_work(self, status: str = OPEN) -> Work[list[AuditEntry]]:
         """The todos that are "open", or "done", the oldest first."""
-        make = partial(audit_store.of_status, self._path(), _status(status))
-        asked = self._where(status=status)
+        if not isinstance(status, str) or status not in STATUSES:
+            raise InvalidInput(f"A todo is 'open' or 'done', not {safe_repr(status)}.")
+        make, asked = partial(audit_store.of_status, self._path(), status), self._where(status=status)
         todos: list[AuditEntry] = yield Run("audit.todos", make, inputs=asked, outputs=_show_list, replica=True)
         return todos
 
@@ -462,16 +429,11 @@ class AuditTrail:
 
     archive, aarchive = both(archive_work)
 
-    def unarchive_work(self) -> Work[int]:
-        """Undo `archive`. Returns how many entries were archived."""
-        work = self._page_work("audit.rewrite", partial(audit_store.archive, *self._here(), undo=True))
-        return self._shown("unarchive", work, lambda count: {"unarchived": count})
-
-    unarchive, aunarchive = both(unarchive_work)
-
     def head_work(self) -> Work[Head]:
         """The end of the chain of the whole database. Who keeps it elsewhere can prove later what was before it."""
-        end: Head = yield Run("audit.head", audit_store.head, outputs=_show_head)
+        end: Head = yield Run(
+            "audit.head", audit_store.head, outputs=lambda end: {"entries": end.sequence, "head": str(end)}
+        )
         return end
 
     head, ahead = both(head_work)
@@ -498,45 +460,39 @@ class AuditTrail:
 
         `print(memory.audit.report())` prints a page of text.
         """
-        yield Do(partial(import_module, "langchain_agentmem.audit.audit_report"))  # too slow for a loop
-        from langchain_agentmem.audit.audit_report import examining  # noqa: PLC0415 - who needs it pays
+        where, now, rules = self._here_and_below(), self._database.clock(), self._rules
 
-        where = range_of(self._database.scopes.resolve(self._namespace))
-        work = examining(*where, clock=self._database.clock, rules=self._rules)
-        return (yield from self._shown("report", work, _show_health))
+        def make() -> Steps[Health]:
+            from langchain_agentmem.audit.audit_report import examine  # noqa: PLC0415 - who needs it pays
+
+            return (yield from examine(*where, now=now, rules=rules))
+
+        health: Health = yield Run("audit.report", make, inputs=self._where(), outputs=_show_health, replica=True)
+        return health
 
     report, areport = both(report_work)
 
-    def insights_work(self, *, timezone: tzinfo = UTC) -> Work[Insights]:
-        """What the trail tells of its use, here and below: topics, success, busiest hours, models. No model is asked.
+    def insights_work(self) -> Work[Insights]:
+        """What the trail tells of its use, here and below: topics, success, models. No model is asked."""
+        where = self._here_and_below()
 
-        Args:
-            timezone: Of the hours and weekdays. Default: UTC.
-        """
-        if not isinstance(timezone, tzinfo):
-            raise InvalidInput(f"timezone is a tzinfo, such as ZoneInfo('Europe/Berlin'), not {safe_repr(timezone)}.")
-        yield Do(partial(import_module, "langchain_agentmem.audit.audit_report"))  # too slow for a loop
-        from langchain_agentmem.audit.audit_report import learning  # noqa: PLC0415 - who needs it pays
+        def make() -> Steps[Insights]:
+            from langchain_agentmem.audit.audit_report import learn  # noqa: PLC0415 - who needs it pays
 
-        work = learning(*range_of(self._database.scopes.resolve(self._namespace)), timezone=timezone)
-        return (yield from self._shown("insights", work, _show_insights, timezone=str(timezone)))
+            return (yield from learn(*where))
+
+        insights: Insights = yield Run(
+            "audit.insights", make, inputs=self._where(), outputs=_show_insights, replica=True
+        )
+        return insights
 
     insights, ainsights = both(insights_work)
 
-    def digest_work(
-        self,
-        conversation_id: str | None = None,
-        *,
-        since: datetime | None = None,
-        until: datetime | None = None,
-        model: Any = None,
-    ) -> Work[AuditEntry | None]:
-        """What was asked, decided and done in a conversation, or in a span of time, kept as an entry.
+    def digest_work(self, conversation_id: str, *, model: Any = None) -> Work[AuditEntry | None]:
+        """What was asked, decided and done in a conversation, kept as an entry.
 
         Args:
-            conversation_id: The conversation. Default: none, but a span of time.
-            since: When the span begins.
-            until: When it ends. Default: not yet.
+            conversation_id: The conversation.
             model: Who writes it, see `usable_model`. Default None: it is made without a model.
 
         Returns:
@@ -546,13 +502,12 @@ class AuditTrail:
             InvalidInput: An argument is wrong.
         """
         yield Do(partial(import_module, "langchain_agentmem.audit.audit_digest"))  # too slow for a loop
-        from langchain_agentmem.audit.audit_digest import DigestSubject, digesting  # noqa: PLC0415 - who needs it pays
+        from langchain_agentmem.audit.audit_digest import digesting  # noqa: PLC0415 - who needs it pays
 
-        subject = DigestSubject(conversation_id=conversation_id, since=since, until=until)
+        wanted = id_of(conversation_id, "conversation")
         clock, new_id = self._database.clock, self._database.new_id
-        work = digesting(self._path(), subject, clock=clock, new_id=new_id, model=model)
-        asked = {"conversation_id": conversation_id, "since": since, "until": until}
-        return (yield from self._shown("digest", work, _show_one, **asked))
+        work = digesting(self._path(), wanted, clock=clock, new_id=new_id, model=model)
+        return (yield from self._shown("digest", work, _show_one, conversation_id=wanted))
 
     digest, adigest = both(digest_work)
 
@@ -570,7 +525,11 @@ class AuditTrail:
         Raises:
             InvalidInput: It is not there, or nothing of that kind.
         """
-        return self._shown("import_document", self._import_work(path), _show_imported)
+        return self._shown(
+            "import_document",
+            self._import_work(path),
+            lambda done: {"added": done.added, "known": done.known, "lost": len(done.lost)},
+        )
 
     import_document, aimport_document = both(import_document_work)
 
@@ -586,8 +545,8 @@ class AuditTrail:
             How many there are.
         """
         with self._database.tracing.step("memory.audit.export_document", inputs=self._where()) as step:
-            pages = self._pages(None, None, include_junk=True)
-            count = write_document(path, map(as_documented, self._walk(pages, shown=False)))
+            pages = self._pages()
+            count = write_document(path, self._walk(pages, shown=False))
             step.finish(lambda: {"entries": count})
         return count
 
@@ -597,14 +556,9 @@ class AuditTrail:
 
     # -- plumbing -----------------------------------------------------------------------------------------------
 
-    def _pages(self, conversation_id: Any, kinds: Any, *, include_junk: bool) -> _Pages:
-        path, wanted, junk = self._path(), _kinds(kinds), _flag(include_junk)
-        conversation = None if conversation_id is None else id_of(conversation_id, "conversation")
-
-        def page(after: int) -> Steps[audit_store.ListedEntries]:
-            return audit_store.page(path, after, conversation=conversation, kinds=wanted, include_junk=junk)
-
-        return lambda after: partial(page, after)
+    def _pages(self, conversation_id: Any = None, kinds: Any = None, *, include_junk: Any = True) -> _Pages:
+        make = partial(audit_store.page, self._path(), **_wanted(conversation_id, kinds, include_junk))
+        return lambda after: partial(make, after)
 
     def _walk(self, make: _Pages, *, shown: bool = True) -> Iterator[AuditEntry]:
         after: int | None = 0
@@ -625,22 +579,13 @@ class AuditTrail:
 
     def _set_status_work(self, todo_id: Any, status: str) -> Work[None]:
         wanted = id_of(todo_id, "todo")
-        verb = "complete" if status == DONE else "reopen"
-        yield Shown(
-            f"audit.{verb}",
-            self._set(wanted, status),
-            self._where(todo_id=wanted),
-            lambda count: {"changed": count > 0},
+        yield Run(
+            "audit.complete" if status == DONE else "audit.reopen",
+            partial(audit_store.set_status, self._path(), wanted, status),
+            write=True,
+            inputs=self._where(todo_id=wanted),
+            outputs=lambda changed: {"changed": changed},
         )
-
-    def _set(self, wanted: str, status: str) -> Work[int]:
-        path = self._path()
-        there = yield Run("audit.find_todo", partial(audit_store.get, path, [wanted]), shown=False)
-        if wanted not in there or there[wanted].kind != TODO:
-            raise InvalidInput(f"There is no todo {safe_repr(wanted)}. todos() lists them, with their ids.")
-        make = partial(audit_store.set_status, path, [wanted], status)
-        count: int = yield Run("audit.set_status", make, write=True, shown=False)
-        return count
 
     def _page_work(self, name: str, make: Callable[..., Steps[audit_store.EntryPage]]) -> Work[int]:
         """Change entries page by page, each in a transaction of its own."""
@@ -656,6 +601,10 @@ class AuditTrail:
         low = self._path()
         return low, low + _AND_NOT_BELOW
 
+    def _here_and_below(self) -> tuple[str, str]:
+        """The range of paths of the namespace and those below."""
+        return range_of(self._database.scopes.resolve(self._namespace))
+
     def _shown(self, verb: str, work: Work[T], told: Callable[[T], dict[str, Any]], **asked: Any) -> Work[T]:
         """Do work as one step of a trace."""
         value: T = yield Shown(f"audit.{verb}", work, self._where(**asked), told)
@@ -670,7 +619,8 @@ class AuditTrail:
         drafts: list[EntryDraft] = yield Do(
             partial(drafts_of, loaded.entries, namespace, self._database.clock(), self._judged)
         )
-        added = yield Run("audit.bring", partial(bring, path_of(namespace), drafts), write=True, shown=False)
+        make = partial(audit_store.add_new, path_of(namespace), drafts)
+        added = yield Run("audit.bring", make, write=True, shown=False)
         return Imported(added, len(drafts) - added, tuple(loaded.lost), kept, tuple(loaded.notes))
 
     def _path(self) -> str:
@@ -726,7 +676,7 @@ class AuditTrail:
         if not found:
             return []
         drafts = [draft for _, draft in found]
-        make = partial(audit_store.add_once, found[0][0], drafts, statuses={OPEN})
+        make = partial(audit_store.add_once, found[0][0], drafts)
         added: list[AuditEntry] = yield Run("audit.keep_todos", make, write=True, shown=False)
         return added
 
@@ -794,19 +744,18 @@ def _is_file(source: Any) -> bool:
 
 def _told(draft: EntryDraft) -> tuple[Thunk, Outputs]:
     """What a trace shows of an entry that is added."""
-    return partial(_show_new, draft.entry), lambda _: _show_added(draft.entry)
+    return partial(_show_new, draft.entry), lambda _: {"entry_id": draft.entry.id, "junk": draft.entry.junk}
 
 
-def _status(given: Any) -> str:
-    if not isinstance(given, str) or given not in (OPEN, DONE):
-        raise InvalidInput(f"A todo is 'open' or 'done', not {safe_repr(given)}.")
-    return str(given)
-
-
-def _flag(given: Any) -> bool:
-    if not isinstance(given, bool | int):
-        raise InvalidInput(f"include_junk is True or False, not {safe_repr(given)}.")
-    return bool(given)
+def _wanted(conversation_id: Any, kinds: Any, include_junk: Any) -> dict[str, Any]:
+    """Which entries somebody wants, as the statements take it."""
+    if not isinstance(include_junk, bool | int):
+        raise InvalidInput(f"include_junk is True or False, not {safe_repr(include_junk)}.")
+    return {
+        "conversation": None if conversation_id is None else id_of(conversation_id, "conversation"),
+        "kinds": _kinds(kinds),
+        "include_junk": bool(include_junk),
+    }
 
 
 def _kinds(given: Any) -> tuple[str, ...] | None:

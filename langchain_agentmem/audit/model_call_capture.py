@@ -11,8 +11,8 @@ nothing that was said is written, and the entry says so.
 
 `begun` and `ended` make entries of what the callbacks say:
 
-    call = begun([HumanMessage("Hi")], run_id="1", created_at=now, metadata={"thread_id": "t"})
-    entry = ended(call, LLMResult(generations=[[generation]]), entry_id="e", duration=0.8)
+    call = begun([HumanMessage("Hi")], entry_id="e", run_id="1", created_at=now, metadata={"thread_id": "t"})
+    entry = ended(call, LLMResult(generations=[[generation]]), duration=0.8)
 
 Nothing here raises on account of what it is given: providers tell of tokens, names and reasons each in words of their
 own, and a user's metadata may hold anything.
@@ -39,8 +39,8 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from contextlib import contextmanager, suppress
+from dataclasses import fields, is_dataclass, replace
 from datetime import datetime
 from typing import Any, NamedTuple, Self, TypeAlias
 
@@ -78,7 +78,7 @@ def message_of(given: Any) -> Message:
         What `from_langchain` gives, wherever that can be stored. A chunk of a reply becomes a whole message.
     """
     if not isinstance(given, BaseMessage):
-        return Message(role="user", content=given if isinstance(given, str) else _text_of(given))
+        return Message(role="user", content=given if isinstance(given, str) else safe_repr(given))
     try:
         message = from_langchain(_whole(given))
     except (InvalidInput, ValueError, TypeError, KeyError, AttributeError):
@@ -101,54 +101,33 @@ def storable(value: Any) -> Any:
         The value itself where it can be stored. Otherwise a copy in which objects are their fields, or, where they have
         none, a few words. What is nested too deeply or refers to itself ends in `…`.
     """
-    return value if is_plain(value, _DEEPEST) else _Telling().told(value, _DEEPEST)
+    return value if is_plain(value, _DEEPEST) else _told(value, frozenset(), iter(range(_MOST)))
 
 
-class _Telling:
-    """One value being told, so that neither cycles nor what branches without end take long."""
+def _told(value: Any, within: frozenset[int], left: Iterator[int]) -> Any:
+    """A copy of a value that stands within some others, while so many parts of the whole are left to be told."""
+    if id(value) in within or len(within) == _DEEPEST or next(left, None) is None:
+        return _ELSEWHERE
+    with suppress(Exception):  # it is somebody's own code, and may do anything
+        if is_dataclass(value) and not isinstance(value, type):
+            value = {each.name: getattr(value, each.name) for each in fields(value)}
+        elif callable(dump := getattr(value, "model_dump", None)) and not isinstance(value, type):
+            value = dump()
+    inside = within | {id(value)}
+    if isinstance(value, Mapping):
+        return {_key(key): _told(item, inside, left) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        items = [_told(item, inside, left) for item in value]
+        return tuple(items) if isinstance(value, tuple) else items
+    try:
+        to_plain(value)
+    except InvalidInput:
+        return safe_repr(value, _LONGEST)
+    return value
 
-    def __init__(self) -> None:
-        self.left = _MOST
-        self.within: set[int] = set()
 
-    def told(self, value: Any, depth: int) -> Any:
-        if value is None or type(value) is str:
-            return value
-        self.left -= 1
-        if depth <= 0 or self.left <= 0 or id(value) in self.within:
-            return _ELSEWHERE
-        self.within.add(id(value))
-        try:
-            return self.parts(value, depth - 1)
-        finally:
-            self.within.discard(id(value))
-
-    def parts(self, value: Any, depth: int) -> Any:
-        if isinstance(value, Mapping):
-            return {self.key(key): self.told(item, depth) for key, item in value.items()}
-        if isinstance(value, list | tuple):
-            items = [self.told(item, depth) for item in value]
-            return tuple(items) if isinstance(value, tuple) else items
-        if isinstance(value, set | frozenset):
-            return [self.told(item, depth) for item in value]
-        try:
-            to_plain(value)
-        except InvalidInput:
-            return self.of_object(value, depth)
-        return value
-
-    def key(self, key: Any) -> Any:
-        return key if isinstance(key, str | int | float | bool | None) else _text_of(key)
-
-    def of_object(self, value: Any, depth: int) -> Any:
-        try:
-            if not isinstance(value, type) and is_dataclass(value):
-                return {each.name: self.told(getattr(value, each.name), depth) for each in fields(value)}
-            if not isinstance(value, type) and callable(dump := getattr(value, "model_dump", None)):
-                return self.told(dump(), depth)
-        except Exception:  # noqa: BLE001 - it is somebody's own code, and may do anything
-            return _name_of(value)
-        return _text_of(value)
+def _key(key: Any) -> Any:
+    return key if isinstance(key, str | int | float | bool | None) else safe_repr(key)
 
 
 def _whole(message: BaseMessage) -> BaseMessage:
@@ -160,9 +139,9 @@ def _remains(message: BaseMessage) -> Message:
     held = message.__dict__
     kind, content, key, name, answers = (held.get(at) for at in ("type", "content", "id", "name", "tool_call_id"))
     if isinstance(content, list):
-        content = [each if isinstance(each, str | dict) else _text_of(each) for each in content]
+        content = [each if isinstance(each, str | dict) else safe_repr(each) for each in content]
     elif not isinstance(content, str | dict | None):
-        content = _text_of(content)
+        content = safe_repr(content)
     return Message(
         role=_ROLES.get(kind, kind) if isinstance(kind, str) and kind else "unknown",
         content=storable(content),
@@ -171,22 +150,6 @@ def _remains(message: BaseMessage) -> Message:
         tool_call_id=answers if isinstance(answers, str) else None,
         structured_data={"tool_calls": storable(held["tool_calls"])} if held.get("tool_calls") else None,
     )
-
-
-def _text_of(value: Any) -> str:
-    """A few words about an object; not where it lies in memory, so that it is told alike each time."""
-    kind: Any = type(value)
-    if kind.__repr__ is object.__repr__:
-        return _name_of(value)
-    try:
-        said = repr(value)
-    except Exception:  # noqa: BLE001 - it is somebody's own code, and may do anything
-        return _name_of(value)
-    return said if len(said) <= _LONGEST else said[: _LONGEST - 1] + _ELSEWHERE
-
-
-def _name_of(value: Any) -> str:
-    return f"<{type(value).__module__}.{type(value).__qualname__}>"
 
 
 Clean: TypeAlias = Callable[[Any], Any]
@@ -274,36 +237,10 @@ _BOOKKEEPING = ("ls_", "langgraph_", "lc_", "__")
 _STEP_TAGS = ("seq:step:", "graph:step:", "map:key:")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class CapturedCall:
-    """A model call that has begun.
-
-    Attributes:
-        run_id: The run of LangChain that it is.
-        created_at: When it began.
-        messages: What the model is given.
-        parent_run_id: The run that it is part of. Default None.
-        namespace: Where it belongs. Default: the root.
-        conversation_id: To which conversation. Default None.
-        thread_id: In which thread. Default None.
-        model: The model that is asked, as far as is known before it answers. Default None.
-        extra: What else is known. Default {}.
-    """
-
-    run_id: str
-    created_at: datetime
-    messages: tuple[Message, ...]
-    parent_run_id: str | None = None
-    namespace: Namespace = ()
-    conversation_id: str | None = None
-    thread_id: str | None = None
-    model: str | None = None
-    extra: Mapping[str, Any] = field(default_factory=dict)
-
-
 def begun(
     given: Sequence[Any],
     *,
+    entry_id: str,
     run_id: str,
     created_at: datetime,
     parent_run_id: str | None = None,
@@ -313,11 +250,12 @@ def begun(
     params: Any = None,
     configurable: Any = None,
     scopes: Scopes = Scopes(),  # noqa: B008 - a value
-) -> CapturedCall:
-    """A model call, as it begins.
+) -> AuditEntry:
+    """The entry of a model call, as it begins.
 
     Args:
         given: The messages, or the texts, that the model is given.
+        entry_id: What the entry is called.
         run_id: The run that it is.
         created_at: When it began.
         parent_run_id: The run that it is part of. Default None.
@@ -345,58 +283,48 @@ def begun(
     places = {key: _first((metadata, configurable), (key,)) for key in names}
     places["__pregel_runtime"] = configurable.get("__pregel_runtime")
     thread_id = _usable_id(places, "thread_id", extra)
-    return CapturedCall(
-        run_id=run_id,
+    messages = tuple(map(message_of, given))
+    asked = next((each for each in reversed(messages) if each.role == "user"), messages[-1] if messages else None)
+    return AuditEntry(
+        id=entry_id,
+        kind=CALL,
+        prompt="" if asked is None else asked.text,
+        reply="",
         created_at=created_at,
-        messages=tuple(map(message_of, given)),
-        parent_run_id=parent_run_id,
-        namespace=_usable_namespace(places, extra, scopes),
         conversation_id=_usable_id(places, "conversation_id", extra) or thread_id,
-        thread_id=thread_id,
+        namespace=_usable_namespace(places, extra, scopes),
         model=_name((params, {"model": metadata.get("ls_model_name")})),
+        run_id=run_id,
+        parent_run_id=parent_run_id,
+        thread_id=thread_id,
+        messages=messages,
         extra={key: storable(value) for key, value in extra.items() if not _is_nothing(value)},
     )
 
 
 def ended(
-    call: CapturedCall,
-    response: Any,
-    *,
-    entry_id: str,
-    duration: float | None,
-    error: BaseException | str | None = None,
+    call: AuditEntry, response: Any, *, duration: float | None, error: BaseException | str | None = None
 ) -> AuditEntry:
     """The entry of a call that was answered, or failed.
 
     Args:
-        call: The call.
+        call: Its entry, as it began.
         response: LangChain's `LLMResult`; of a call that failed, what was streamed until then, or None.
-        entry_id: What the entry is called.
         duration: Seconds that it took; None where that is not known.
         error: What went wrong. Default None: it was answered.
     """
     answer = _answer(response)
-    asked = next((each for each in reversed(call.messages) if each.role == "user"), None)
-    asked = call.messages[-1] if asked is None and call.messages else asked
     extra = {**call.extra, **answer.extra, "answers": len(answer.messages)}
     if error is not None and answer.messages:
         extra["partial"] = True
-    return AuditEntry(
-        id=entry_id,
-        kind=CALL,
-        prompt="" if asked is None else asked.text,
+    return replace(
+        call,
         reply=answer.messages[0].text if answer.messages else "",
-        created_at=call.created_at,
-        conversation_id=call.conversation_id,
-        namespace=call.namespace,
         model=answer.model or call.model,
         input_tokens=answer.input_tokens,
         output_tokens=answer.output_tokens,
         duration=duration,
         error=None if error is None else _said(error),
-        run_id=call.run_id,
-        parent_run_id=call.parent_run_id,
-        thread_id=call.thread_id,
         messages=(*call.messages, *answer.messages),
         extra=extra,
     )
@@ -537,13 +465,9 @@ def _listed(values: Any) -> Sequence[Any]:
     return values if isinstance(values, list | tuple) else ()
 
 
-MOST_OPEN = 10_000
-"""How many calls may be under way at once. Of more, the oldest is taken for one that will never end."""
-
 CANCELLED = "CancelledError: the run was cancelled before the model answered."
 GIVEN_UP = "Abandoned: the run was given up before the model answered, as when the task that awaits it is cancelled."
 UNFINISHED = "Unfinished: the handler was closed before the model answered."
-CROWDED_OUT = "Unfinished: more calls were under way than are kept in mind, and this was the oldest."
 
 logger = logging.getLogger(__name__)
 
@@ -584,12 +508,12 @@ class _Open(NamedTuple):
     """A call that has begun and not ended.
 
     Attributes:
-        call: The call.
+        call: Its entry so far.
         began: When, by the timer.
         run: The id of the run, for as long as the run holds it.
     """
 
-    call: CapturedCall
+    call: AuditEntry
     began: float
     run: weakref.ref[Any] | None
 
@@ -607,11 +531,10 @@ class AuditHandler(BaseCallbackHandler):
         redact: True to take secrets out before anything is written, see `memory.secrets`; or a function from a text to
             one without them. Where that fails, only that there was a call is written. Default False: a complete trail.
         timer: Seconds that only go forward.
-        most_open: How many calls may be under way at once. Default: `MOST_OPEN`.
         scopes: How a run's config leads to its namespace. Default: only where it names it.
 
     Raises:
-        InvalidInput: `record` cannot be called, `redact` is neither, or `most_open` is no positive number.
+        InvalidInput: `record` cannot be called, or `redact` is neither.
     """
 
     # Steps of this memory are no calls of a model, and need not be told for its sake.
@@ -627,20 +550,16 @@ class AuditHandler(BaseCallbackHandler):
         *,
         redact: bool | Callable[[str], str] = False,
         timer: Callable[[], float] = time.perf_counter,
-        most_open: int = MOST_OPEN,
         scopes: Scopes = Scopes(),  # noqa: B008 - a value
     ) -> None:
         if not callable(record):
             raise InvalidInput(f"{safe_repr(record)} cannot record calls. Give a function that takes an AuditEntry.")
         if not isinstance(redact, bool) and not callable(redact):
             raise InvalidInput(f"redact is True, False, or a function from text to text, not {safe_repr(redact)}.")
-        if type(most_open) is not int or most_open < 1:
-            raise InvalidInput(f"most_open is a number of calls, from 1, not {safe_repr(most_open)}.")
         self._record = record
         self._new_id = new_id
         self._clock = clock
         self._timer = timer
-        self._most_open = most_open
         self._scopes = scopes
         self._clean = cleaner_of(redact)
         self._failures = FirstFailures(logger)
@@ -673,7 +592,7 @@ class AuditHandler(BaseCallbackHandler):
         with self._unharmed("a call that ended"):
             if (found := self._take(str(run_id))) is not None:
                 duration = self._timer() - found.began
-                self._write(ended(found.call, response, entry_id=self._new_id(), duration=duration))
+                self._write(ended(found.call, response, duration=duration))
         self._sweep()
 
     def on_llm_error(self, error: BaseException, *, run_id: Any, **told: Any) -> None:
@@ -716,6 +635,7 @@ class AuditHandler(BaseCallbackHandler):
             config = running_config() or {}
             call = begun(
                 given,
+                entry_id=self._new_id(),
                 run_id=key,
                 created_at=self._clock(),
                 parent_run_id=None if parent is None else str(parent),
@@ -729,9 +649,6 @@ class AuditHandler(BaseCallbackHandler):
             found = _Open(call, self._timer(), self._watch(run_id, key))
             with self._lock:
                 self._open.setdefault(key, found)
-                oldest = next(iter(self._open)) if len(self._open) > self._most_open else None
-            if oldest is not None:
-                self._give_up(oldest, CROWDED_OUT)
         self._sweep()
 
     def _watch(self, run_id: Any, key: str) -> weakref.ref[Any] | None:
@@ -762,7 +679,7 @@ class AuditHandler(BaseCallbackHandler):
             return self._open.pop(key, None)
 
     def _fail(self, found: _Open, error: BaseException | str, response: Any, duration: float | None) -> None:
-        self._write(ended(found.call, response, entry_id=self._new_id(), duration=duration, error=error))
+        self._write(ended(found.call, response, duration=duration, error=error))
 
     def _write(self, entry: AuditEntry) -> None:
         if self._clean is not None:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
-from zoneinfo import ZoneInfo
 
 import typer
 
@@ -65,9 +64,6 @@ def report(
     include_junk: Annotated[
         bool, typer.Option("--include-junk", help="Print hidden entries too, and why they are hidden.")
     ] = False,
-    timezone: Annotated[
-        str, typer.Option(metavar="NAME", help="The time zone of hours and weekdays, such as Europe/Berlin.")
-    ] = "UTC",
     as_json: AsJson = False,
 ) -> None:
     """Report how the audit trail fares and what it tells, there and below; or print its last entries."""
@@ -76,10 +72,10 @@ def report(
         return
     if last is None and (conversation is not None or include_junk):
         last = _LAST
-    if last is None:
-        _report(_Given(database, namespace), timezone, as_json=as_json)
-        return
     with _trail(context, database, namespace) as trail:
+        if last is None:
+            _report(trail, as_json=as_json)
+            return
         entries = trail.last(last, conversation, include_junk=include_junk)
     print_list(entries, _print, _entry, NOTHING, limit=last or 1, as_json=as_json)
 
@@ -150,15 +146,7 @@ def verify(
     with _trail(context, database, None) as trail:
         found = trail.verify(since)
     if as_json:
-        print_json(
-            {
-                "ok": found.ok,
-                "entries": found.entries,
-                "erased": found.erased,
-                "problems": found.problems,
-                "head": str(found.head),
-            }
-        )
+        print_json({**plain(found), "ok": found.ok, "head": str(found.head)})
     else:
         screen = Screen()
         for problem in found.problems:
@@ -265,32 +253,16 @@ def digest(
         screen.line(line)
 
 
-def _report(given: _Given, timezone: str, *, as_json: bool) -> None:
-    try:
-        zone = UTC if timezone == "UTC" else ZoneInfo(timezone)
-    except (KeyError, OSError, ValueError) as error:  # by what is wrong with the name
-        raise InvalidInput(f"There is no time zone {safe_repr(timezone)}.") from error
-    with _opened(given) as (memory, namespace):
-        from langchain_agentmem.audit.audit_trail import AuditTrail  # noqa: PLC0415 - it loads LangChain
-
-        trail = AuditTrail(memory, namespace)
-        health = trail.report()
-        insights = trail.insights(timezone=zone)
+def _report(trail: AuditTrail, *, as_json: bool) -> None:
+    health, insights = trail.report(), trail.insights()
     if as_json:
         success = {**plain(insights.success), "rate": insights.success.rate}
         told = {"health": {**plain(health), "size": health.size}, "insights": {**plain(insights), "success": success}}
         print_json(told)
         return
     screen = Screen()
-    for line in (*health.lines(), *insights.lines()):
+    for line in f"{health}\n{insights}".split("\n"):
         screen.line(line)
-
-
-@contextmanager
-def _opened(given: _Given, *, make: bool = False) -> Iterator[tuple[AgentMemory, tuple[str, ...]]]:
-    database = database_given(given.database)
-    with AgentMemory(database) if make else existing(database) as memory:
-        yield memory, namespace_named(given.namespace)
 
 
 @contextmanager
@@ -301,8 +273,9 @@ def _trail(
     from langchain_agentmem.audit.audit_trail import AuditTrail  # noqa: PLC0415 - it loads LangChain
 
     before: _Given = context.obj
-    given = _Given(database or before.database, before.namespace if namespace is None else namespace)
-    with _opened(given, make=make) as (memory, where):
+    place = database_given(database or before.database)
+    where = namespace_named(before.namespace if namespace is None else namespace)
+    with AgentMemory(place) if make else existing(place) as memory:
         yield AuditTrail(memory, where)
 
 

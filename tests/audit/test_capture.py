@@ -31,7 +31,7 @@ CALL = {"name": "weather", "args": {"city": "Rome"}, "id": "c1", "type": "tool_c
 
 def call(given=("Hi",), **told):
     messages = [HumanMessage(each) if isinstance(each, str) else each for each in given]
-    return begun(messages, run_id="r1", created_at=NOW, **told)
+    return begun(messages, entry_id="e1", run_id="r1", created_at=NOW, **told)
 
 
 def result(*messages, llm_output=None, **info):
@@ -42,7 +42,7 @@ def result(*messages, llm_output=None, **info):
 def entry(given=("Hi",), *answers, llm_output=None, info=None, **told):
     answers = answers or (AIMessage("Hello."),)
     response = result(*answers, llm_output=llm_output, **(info or {}))
-    return ended(call(given, **told), response, entry_id="e1", duration=0.5)
+    return ended(call(given, **told), response, duration=0.5)
 
 
 def stored(entry):
@@ -93,7 +93,7 @@ def test_a_streamed_reply_is_the_message_that_the_next_prompt_holds():
         "", id="a1", usage_metadata={"input_tokens": 3, "output_tokens": 2, "total_tokens": 5}, chunk_position="last"
     )
 
-    made = ended(call(), LLMResult(generations=[[ChatGenerationChunk(message=chunk)]]), entry_id="e", duration=1.0)
+    made = ended(call(), LLMResult(generations=[[ChatGenerationChunk(message=chunk)]]), duration=1.0)
     following = call(
         ["Hi", AIMessage(**chunk.model_dump(include={"content", "id", "response_metadata", "usage_metadata"}))]
     )
@@ -159,7 +159,7 @@ def test_tokens_are_found_wherever_a_provider_tells_them_and_never_guessed(messa
 def test_of_a_refusal_the_status_is_kept_and_no_header():
     metadata = {"body": {"error": "no"}, "headers": {"set-cookie": "s3cr3t"}, "status_code": 500, "request_id": "q"}
     response = LLMResult(generations=[[ChatGeneration(message=AIMessage("", response_metadata=metadata))]])
-    made = ended(call(), response, entry_id="e", duration=1.0, error=RuntimeError("Error code: 500"))
+    made = ended(call(), response, duration=1.0, error=RuntimeError("Error code: 500"))
 
     assert (made.extra["status_code"], made.extra["request_id"], made.extra["answers"]) == (500, "q", 0)
     assert "partial" not in made.extra
@@ -181,7 +181,7 @@ class Mute(Exception):
     ],
 )
 def test_errors_are_told_by_type_and_message(error, said):
-    assert ended(call(), None, entry_id="e", duration=None, error=error).error == said
+    assert ended(call(), None, duration=None, error=error).error == said
 
 
 def test_a_conversation_is_the_thread_unless_metadata_says_otherwise():
@@ -294,9 +294,9 @@ def deep():
     ("value", "told"),
     [
         (Parsed(city="Rome"), {"city": "Rome"}),
-        (Table(rows=[1, {"a": Nameless()}]), {"rows": [1, {"a": f"<{__name__}.Nameless>"}]}),
-        (Hostile(), f"<{__name__}.Hostile>"),
-        ({"keep": (1, b"x"), Nameless: 2}, {"keep": (1, b"x"), repr(Nameless): 2}),
+        (Table(rows=[1, {"a": Nameless()}]), {"rows": [1, {"a": f"<{__name__}.Nameless object>"}]}),
+        (Hostile(), f"<{__name__}.Hostile object>"),
+        ({"keep": (1, b"x"), Nameless: 2}, {"keep": (1, b"x"), f"<class {__name__}.Nameless>": 2}),
         (cyclic(), {"name": "cycle", "self": "…"}),
         (range(10_000), "range(0, 10000)"),
         ({1, 2}, {1, 2}),
@@ -311,6 +311,12 @@ def test_what_cannot_be_stored_is_kept_as_what_can_be_told_of_it(value, told):
 
     stored(made)
     assert [each.text for each in made.messages] == ["Hi", "done", "Hello."]
+
+
+def test_what_branches_without_end_comes_to_an_end():
+    many = []
+    many += [many, {"again": many}, [many] * 50] * 50
+    assert len(json.dumps(entry(metadata={"many": many}).extra)) < 100_000
 
 
 def test_a_parsed_reply_of_the_users_own_class_is_kept_as_its_fields():
@@ -336,7 +342,7 @@ def test_messages_that_somebody_has_set_to_anything_are_told_as_far_as_they_go(c
     "given", [None, 7, b"bytes", object(), {"role": "user"}, "\ud800 half", "\x00" * 10, "x" * 10**6]
 )
 def test_what_is_no_message_is_told_too(given):
-    made = ended(begun([given], run_id="r1", created_at=NOW), result(AIMessage("Hello.")), entry_id="e", duration=0.0)
+    made = ended(begun([given], entry_id="e1", run_id="r1", created_at=NOW), result(AIMessage("Hello.")), duration=0.0)
 
     stored(made)
     assert made.messages[0].role == "user"
@@ -349,7 +355,7 @@ def test_what_is_no_message_is_told_too(given):
     [None, "text", 7, Empty(), Empty([[Empty()]]), LLMResult(generations=[]), LLMResult(generations=[[]])],
 )
 def test_a_response_that_is_none_is_an_entry_without_a_reply(response):
-    made = ended(call(), response, entry_id="e", duration=0.0)
+    made = ended(call(), response, duration=0.0)
 
     stored(made)
     assert made.prompt == "Hi"
@@ -372,7 +378,7 @@ def test_secrets_are_taken_out_of_everything_that_was_said():
         tool_calls=[{"name": "login", "args": {"token": key}, "id": "c2"}],
         additional_kwargs={"note": key},
     )
-    failure = ended(call(given), result(answer), entry_id="e", duration=1.0, error=PermissionError(f"bad key {key}"))
+    failure = ended(call(given), result(answer), duration=1.0, error=PermissionError(f"bad key {key}"))
 
     clean = without_secrets(failure, redact_value)
 

@@ -1,6 +1,5 @@
 """Whatever is changed, removed, moved or added behind the trail's back is found, and said in a sentence."""
 
-from functools import partial
 from hashlib import blake2b
 
 import pytest
@@ -40,7 +39,7 @@ class TestWhatIsWhole:
     def test_nothing_is_wrong_with_what_was_only_used(self, filled):
         ids = {each.prompt: each.id for each in read(filled, audit_store.last, "", 9)}
         assert hide(filled, "second", "rule") == 1
-        write(filled, audit_store.set_status, "", [ids["[TODO] third"]], "done")
+        write(filled, audit_store.set_status, "", ids["[TODO] third"], "done")
         write(filled, audit_store.archive, *EVERYWHERE, 2**62)
         report = read(filled, audit_part.verify)
         assert (report.ok, report.problems, report.entries, report.erased) == (True, (), 7, 0)
@@ -62,8 +61,7 @@ class TestWhatIsWhole:
         assert filled.verify().ok
 
     def test_it_is_whole_when_it_is_read_in_many_pages(self, filled, monkeypatch):
-        monkeypatch.setattr(audit_part, "LENGTHS", 2)
-        monkeypatch.setattr(audit_part, "BYTES_AT_ONCE", 1)
+        monkeypatch.setattr(audit_part, "PAGE", 2)
         monkeypatch.setattr(audit_part, "MESSAGES", 1)
         assert problems(filled) == []
 
@@ -193,7 +191,7 @@ class TestWhatIsFound:
         assert problem.startswith("number 4 of the audit trail was erased, but still has salt, namespace_id, key, ")
 
     def test_very_many_problems_are_counted(self, filled, raw, monkeypatch):
-        monkeypatch.setattr(audit_entry, "MOST_PROBLEMS", 3)
+        monkeypatch.setattr(audit_part, "MOST_PROBLEMS", 3)
         raw(filled, "update audit set salt = digest where sequence < 7")
         found = problems(filled)
         assert (len(found), found[-1]) == (4, "there are 3 more problems")
@@ -275,7 +273,6 @@ class TestDamage:
         add(filled, entry("later", "on"))
         assert len(filled.search("later", kinds=["audit"])) == 1
         write(filled, audit_store.archive, *EVERYWHERE, 2**62)
-        write(filled, partial(audit_store.archive, undo=True), *EVERYWHERE)
         assert len(problems(filled)) == 1
         assert filled.erase(conversation_id="c").audit == 4
         assert problems(filled) == []
@@ -297,7 +294,7 @@ class TestDamage:
 def all_rows():
     from langchain_agentmem.storage import query
 
-    return (yield query.audit_chain(after=0, upto=99))
+    return (yield query.audit_chain(after=0, limit=99))
 
 
 @pytest.mark.sqlite_suffices

@@ -1,10 +1,9 @@
-"""Digests of conversations and of spans of time: what they say, what they stand for, and when they are made anew."""
+"""Digests of conversations: what they say, what they stand for, and when they are made anew."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from datetime import UTC, datetime, timedelta
 
 import pytest
 from langchain_core.messages import AIMessage
@@ -14,7 +13,7 @@ from langchain_agentmem.audit import audit_digest as module
 from langchain_agentmem.audit.audit_trail import AuditTrail
 from langchain_agentmem.errors import InvalidInput
 
-from .entries import add, call, entry
+from .entries import add, call
 
 
 class Model:
@@ -120,16 +119,14 @@ class TestWithoutAModel:
         assert trail.get(made.id) is None
         assert trail.digest("monday") is None
 
-    def test_what_was_erased_is_in_no_digest_of_a_thread_or_a_span_either(self, memory):
+    def test_what_was_erased_with_a_thread_is_in_no_digest_either(self, memory):
         trail = AuditTrail(memory)
         monday(trail)
         add(memory, call(["Who knows Maya?"], "Noone.", conversation_id="work", thread_id="t"))
-        every = datetime(2020, 1, 1, tzinfo=UTC)
-        made = [trail.digest(since=every), trail.digest("work"), trail.digest("tuesday")]
-        assert all("Maya" in each.reply for each in made[:2])
+        made = [trail.digest("work"), trail.digest("tuesday")]
+        assert "Maya" in made[0].reply
         memory.erase(conversation_id="t")
-        assert [trail.get(each.id) for each in made] == [None, None, made[2]]
-        assert "Maya" not in trail.digest(since=every).reply
+        assert [trail.get(each.id) for each in made] == [None, made[1]]
         assert trail.verify().ok
 
     def test_nothing_said_is_no_digest(self, quick):
@@ -160,6 +157,11 @@ class TestWithoutAModel:
         assert "assistant: In the shed." in reply
         assert "[Failed: TimeoutError]" in reply
 
+    @pytest.mark.parametrize("wrong", [None, ""])
+    def test_what_is_no_conversation_is_refused(self, quick, wrong):
+        with pytest.raises(InvalidInput):
+            AuditTrail(quick).digest(wrong)
+
     def test_huge_texts_are_shortened(self, quick):
         trail = AuditTrail(quick)
         trail.add("Read this: " + "x" * 1_000_000, "y" * 1_000_000, "c")
@@ -176,45 +178,6 @@ def module_rule(name, pattern):
     from langchain_agentmem.audit.junk_rules import JunkRule
 
     return JunkRule(name=name, pattern=pattern, field="prompt")
-
-
-class TestASpanOfTime:
-    def test_it_is_of_all_that_was_said_in_it(self, memory):
-        begin = datetime(2026, 3, 1, tzinfo=UTC)
-        add(
-            memory,
-            *(
-                entry(f"Day {i}?", "Yes.", created_at=begin + timedelta(days=i), conversation_id=f"c{i % 2}")
-                for i in range(5)
-            ),
-        )
-        trail = AuditTrail(memory)
-        made = trail.digest(since=begin + timedelta(days=1), until=begin + timedelta(days=3))
-        assert [f"Day {i}?" in made.reply for i in range(5)] == [False, True, True, False, False]
-        assert made.extra["stands_for"] == {
-            "since": "2026-03-02T00:00:00+00:00",
-            "until": "2026-03-04T00:00:00+00:00",
-            "entries": 2,
-            "last": made.extra["stands_for"]["last"],
-        }
-        assert made.conversation_id is None
-        assert trail.digest(since=begin + timedelta(days=1), until=begin + timedelta(days=3)) == made
-        assert "Day 4?" in trail.digest(since=begin + timedelta(days=3)).reply
-
-    @pytest.mark.parametrize(
-        "subject",
-        [
-            {},
-            {"conversation_id": "c", "since": datetime(2026, 1, 1, tzinfo=UTC)},
-            {"until": datetime(2026, 1, 1, tzinfo=UTC)},
-            {"since": datetime(2026, 1, 2, tzinfo=UTC), "until": datetime(2026, 1, 1, tzinfo=UTC)},
-            {"since": "yesterday"},
-            {"conversation_id": ""},
-        ],
-    )
-    def test_what_is_no_subject_is_refused(self, quick, subject):
-        with pytest.raises(InvalidInput):
-            AuditTrail(quick).digest(**subject)
 
 
 class TestWithAModel:

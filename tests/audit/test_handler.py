@@ -32,7 +32,7 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from langchain_agentmem.audit import model_call_capture as module
-from langchain_agentmem.audit.model_call_capture import CANCELLED, CROWDED_OUT, GIVEN_UP, UNFINISHED, AuditHandler
+from langchain_agentmem.audit.model_call_capture import CANCELLED, GIVEN_UP, UNFINISHED, AuditHandler
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.language_models.model_calls import Ask, aperform, perform
 from langchain_agentmem.tracing import Tracing
@@ -519,15 +519,6 @@ class TestCallsThatDoNotEndWell:
         Scripted().invoke("after", heard)
         assert trail.said[-1] == ("after", "Well, after")
 
-    def test_there_is_an_end_to_what_is_kept_in_mind(self, trail):
-        handler = AuditHandler(trail, most_open=3)
-        runs = [uuid4() for _ in range(10)]
-        for number, run in enumerate(runs):
-            handler.on_chat_model_start({}, [[HumanMessage(f"n{number}")]], run_id=run)
-
-        assert [(each.prompt, each.error) for each in trail] == [(f"n{n}", CROWDED_OUT) for n in range(7)]
-        assert len(handler._open) == 3
-
     def test_an_end_without_a_beginning_is_nobodys(self, trail, handler):
         handler.on_llm_end(result("x"), run_id=uuid4())
         handler.on_llm_error(ValueError(), run_id=uuid4())
@@ -651,7 +642,7 @@ class TestNothingBreaks:
         manager.add_handler(handler)
         assert manager.handlers == [handler]
 
-    @pytest.mark.parametrize("wrong", [{"record": None}, {"redact": "yes"}, {"most_open": 0}, {"most_open": True}])
+    @pytest.mark.parametrize("wrong", [{"record": None}, {"redact": "yes"}])
     def test_what_cannot_work_is_refused_at_once(self, wrong):
         with pytest.raises(InvalidInput):
             AuditHandler(**{"record": print, **wrong})

@@ -110,7 +110,7 @@ class TestWhatARunIsCalled:
     @pytest.mark.parametrize("key", ["thread_id", "conversation_id", "agentmem_namespace"])
     def test_may_be_an_object_that_says_nothing_of_itself(self, key):
         told = {"thread_id": "t", key: Mute()}
-        call = model_call_capture.begun(["Where are they?"], run_id="r", created_at=BEGIN, metadata=told)
+        call = model_call_capture.begun(["Where are they?"], entry_id="e", run_id="r", created_at=BEGIN, metadata=told)
         assert (call.namespace, call.messages[0].text) == ((), "Where are they?")
         assert "Mute" in str(call.extra)
 

@@ -156,9 +156,8 @@ CALLS = {
     "no todos": (lambda trail: trail.add_todo_from_chat("Nice."), "add_todo_from_chat", {"count": 0, "entries": []}),
     "filter junk": (lambda trail: trail.filter_junk(), "filter_junk", {"changed": 0}),
     "archive": (lambda trail: trail.archive(), "archive", {"archived": 0}),
-    "unarchive": (lambda trail: trail.unarchive(), "unarchive", {"unarchived": 0}),
     "verify": (lambda trail: trail.verify(), "verify", {"ok": True, "entries": 2, "erased": 0, "problems": []}),
-    "report": (lambda trail: trail.report(), "report", {"entries": 2, "conversations": 2, "open_todos": 1}),
+    "report": (lambda trail: trail.report(), "report", {"entries": 2, "conversations": 1, "open_todos": 1}),
     "insights": (lambda trail: trail.insights(), "insights", {"topics": 0, "prompts": 1, "models": 0}),
 }
 

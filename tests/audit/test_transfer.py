@@ -25,7 +25,7 @@ def fill(memory):
         call(history[:3], "less", conversation_id="c"),
     )
     add(memory, call(history, "bye"), path="team\x1f")
-    add(memory, todo("fix it", status="done"), mark="fix it")
+    add(memory, todo("fix it"), mark="fix it")
     for text in ("old rules", "new rules"):
         draft = EntryDraft(entry("[REFERENCE] Rules", text, kind="reference", title="Rules"), "rules")
         write(memory, audit_store.put_reference, "", draft)
@@ -193,7 +193,7 @@ class TestDamage:
 def test_only_new_entries_are_added(memory):
     one, two = entry("a", "b"), entry("c", "d")
     drafts = [EntryDraft(one), EntryDraft(two), EntryDraft(replace(one, reply="other"))]
-    assert write(memory, audit_store.add_new, "", drafts) == [one, two]
-    assert write(memory, audit_store.add_new, "", drafts) == []
-    assert write(memory, audit_store.add_new, "other\x1f", drafts[:1]) == [one]
+    assert write(memory, audit_store.add_new, "", drafts) == 2
+    assert write(memory, audit_store.add_new, "", drafts) == 0
+    assert write(memory, audit_store.add_new, "other\x1f", drafts[:1]) == 1
     assert read(memory, audit_store.last, "", 9) == [one, two]

@@ -105,9 +105,8 @@ order by a.sequence;
 -- Todos of one status, the oldest first.
 select a.sequence from audit a
 where a.settled = 1 and a.namespace_id = (select id from namespace where path = :path) and a.status = :status
-    and a.hidden = 0 and a.sequence > :after
-order by a.sequence
-limit cast(:limit as bigint);
+    and a.hidden = 0
+order by a.sequence;
 
 -- name: audit_set_junk
 update audit set hidden = :hidden, junk = :junk where sequence = :sequence;
@@ -116,7 +115,7 @@ update audit set hidden = :hidden, junk = :junk where sequence = :sequence;
 update audit set status = :status where sequence = :sequence;
 
 -- name: audit_set_body
-update audit set body = :body, archived = :archived where sequence = :sequence;
+update audit set body = :body, archived = 1 where sequence = :sequence;
 
 -- name: audit_set_document
 insert into audit_document (sequence, document_id) values (:sequence, :document);
@@ -125,11 +124,11 @@ insert into audit_document (sequence, document_id) values (:sequence, :document)
 delete from audit_document where sequence = :sequence;
 
 -- name: audit_to_archive
--- Entries of the namespaces in a range of paths that are older than a time, and archived or not.
+-- Entries of the namespaces in a range of paths that are older than a time, and not archived.
 select a.sequence, a.body
 from audit a
 join namespace n on n.id = +a.namespace_id
-where a.sequence > :after and n.path >= :low and n.path < :high and a.created_at < :before and a.archived = :archived
+where a.sequence > :after and n.path >= :low and n.path < :high and a.created_at < :before and a.archived = 0
 order by a.sequence
 limit cast(:limit as bigint);
 
@@ -220,23 +219,16 @@ delete from audit_message where shelf_id = :shelf and number >= :low and number 
 delete from audit_shelf
 where id = :shelf and not exists (select 1 from audit where shelf_id = :shelf and settled = 1);
 
--- name: audit_count_spans
--- By spans of time, such as days; `width` is in microseconds.
-select a.created_at / cast(:width as bigint) as name, count(*) as entries,
-    sum(case when a.hidden = 1 then 1 else 0 end) as junk, min(a.created_at) as first_at, max(a.created_at) as last_at
-from audit a
-join namespace n on n.id = a.namespace_id
-where n.path >= :low and n.path < :high and a.created_at >= :since
-group by a.created_at / cast(:width as bigint)
-order by a.created_at / cast(:width as bigint) desc
-limit cast(:limit as bigint);
-
 -- name: audit_sizes
+-- Entries since a time.
 select count(*) as entries, coalesce(sum(a.archived), 0) as archived, coalesce(sum(length(a.body)), 0) as bytes,
-    coalesce(sum(case when a.hidden = 1 then 1 else 0 end), 0) as junk
+    coalesce(sum(case when a.hidden = 1 then 1 else 0 end), 0) as junk,
+    coalesce(sum(case when a.kind = 'call' then 1 else 0 end), 0) as calls,
+    coalesce(sum(case when a.status = 'open' and a.hidden = 0 then 1 else 0 end), 0) as todos,
+    min(a.created_at) as first_at
 from audit a
 join namespace n on n.id = a.namespace_id
-where n.path >= :low and n.path < :high;
+where n.path >= :low and n.path < :high and a.created_at >= :since;
 
 -- name: audit_message_sizes
 select count(*) as messages, coalesce(sum(length(c.body)), 0) as bytes
@@ -248,21 +240,15 @@ from (
 ) m
 join content c on c.id = m.content_id;
 
--- name: audit_lengths
--- How large some places of the chain are.
-select sequence, coalesce(length(body), 0) as bytes from audit
-where sequence > :after
-order by sequence
-limit cast(:limit as bigint);
-
 -- name: audit_chain
 -- Places of the chain, with all that the digests stand for.
 select a.sequence, a.link, a.digest, a.salt, a.namespace_id, n.path, a.key, a.kind, a.hidden, a.conversation, a.thread,
     a.created_at, a.junk, a.status, a.mark, a.archived, a.settled, a.shelf_id, a.messages, a.body
 from audit a
 left join namespace n on n.id = a.namespace_id
-where a.sequence > :after and a.sequence <= :upto
-order by a.sequence;
+where a.sequence > :after
+order by a.sequence
+limit cast(:limit as bigint);
 
 -- name: audit_shelves
 select s.id, s.name, s.next, coalesce(max(m.number), 0) as last, count(m.number) as messages
