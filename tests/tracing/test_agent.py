@@ -152,7 +152,7 @@ def at(text):
 def plainly(tree):
     """The tree without what LangChain takes to read an answer in a given form."""
     name, children = tree
-    below = [plainly(child) for child in children if not child[0].startswith("Json")]
+    below = [plainly(child) for child in children if not child[0].startswith(("Json", "_"))]
     flat = [each for child in below for each in (child[1] if child[0].startswith("Runnable") else [child])]
     return (name, flat)
 
