@@ -49,7 +49,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import partial
 from hashlib import blake2b
-from itertools import pairwise
+from itertools import chain, pairwise
 from statistics import median
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -61,9 +61,10 @@ from langchain_agentmem.audit.junk_rules import RULES, WORDS, JunkRule, patterns
 from langchain_agentmem.audit.legacy_json import MARKS
 from langchain_agentmem.base.clock import EPOCH, LATEST, micros, moment
 from langchain_agentmem.base.namespaces import Namespace, namespace_of
-from langchain_agentmem.language_models.model_calls import Run, Work
+from langchain_agentmem.language_models.model_calls import Run, Work, across
 from langchain_agentmem.search.analysis import STOP_WORDS, question, terms
 from langchain_agentmem.storage import Steps, query
+from langchain_agentmem.storage.database import Database
 from langchain_agentmem.storage.steps import Row
 
 MOST_JUDGED = 100_000
@@ -986,18 +987,22 @@ class Insights:
                 yield from (f"  {each}" for each in items[:_TOLD])
 
 
-def learning(low: str, high: str, *, timezone: tzinfo = UTC, topics: int = MOST_TOPICS) -> Work[Insights]:
+def learning(
+    databases: Sequence[Database], low: str, high: str, *, timezone: tzinfo = UTC, topics: int = MOST_TOPICS
+) -> Work[Insights]:
     """What the audit trail of the namespaces in a range of paths tells of its use.
 
     Args:
+        databases: Where it is, see `Database.below`.
         low: The first path of the namespaces.
         high: The path behind the last.
         timezone: Of the hours and weekdays. Default: UTC.
         topics: Most topics.
     """
-    sizes: EntrySizes = yield Run("audit.count", partial(audit_store.sizes, low, high), shown=False)
-    found = _Found(timezone, sizes.entries)
-    yield from walk(low, high, [found])
+    run = Run("audit.count", partial(audit_store.sizes, low, high), shown=False)
+    sizes: list[EntrySizes] = yield from across(databases, run)
+    found = _Found(timezone, sum(each.entries for each in sizes))
+    yield from walk(databases, low, high, [found])
     return found.insights(topics)
 
 
@@ -1221,8 +1226,20 @@ class _Counted(NamedTuple):
     patterns: Sequence[Row]
     conversations: int
 
+    @classmethod
+    def added(cls, parts: Sequence[_Counted]) -> _Counted:
+        """What was counted in several places, each by itself, in one."""
+        sizes, runaway, patterns, conversations = zip(*parts, strict=True)
+        return cls(
+            EntrySizes(*map(sum, zip(*sizes, strict=True))),
+            sorted(chain.from_iterable(runaway), key=lambda each: (each.what != "hour", -each.entries)),
+            sorted(chain.from_iterable(patterns), key=lambda row: -row["entries"])[:MOST_CONVERSATIONS],
+            sum(conversations),
+        )
+
 
 def examining(
+    databases: Sequence[Database],
     low: str,
     high: str,
     *,
@@ -1233,6 +1250,7 @@ def examining(
     """Look how the audit trail of the namespaces in a range of paths fares.
 
     Args:
+        databases: Where it is, see `Database.below`.
         low: The first path of the namespaces.
         high: The path behind the last.
         clock: Tells the time.
@@ -1240,11 +1258,12 @@ def examining(
         large: From how many bytes on an archive is suggested. Default 10,000,000.
     """
     now = clock().astimezone(UTC)
-    counted: _Counted = yield Run("audit.count", partial(_count_all, low, high, now), shown=False)
+    parts = yield from across(databases, Run("audit.count", partial(_count_all, low, high, now), shown=False))
+    counted = _Counted.added(parts)
     patterns = [(namespace_of(row["path"]), row["conversation"]) for row in counted.patterns]
     lengths, todos, judged = Lengths(patterns), OpenTodos(), JudgedConversation(rules, counted.sizes.entries)
     repeats, archivable, each_day = Repeats(now - RECENT), Archivable(now - ARCHIVE_AFTER), Days()
-    yield from walk(low, high, (lengths, todos, judged, repeats, archivable, each_day))
+    yield from walk(databases, low, high, (lengths, todos, judged, repeats, archivable, each_day))
     days = _with_messages(each_day, counted.sizes.message_bytes)
     growth = _growth(days, now)
     size = counted.sizes.entry_bytes + counted.sizes.message_bytes

@@ -29,9 +29,10 @@ from langchain_agentmem.audit.audit_entry import CALL, DIGEST, EXCHANGE, KINDS, 
 from langchain_agentmem.audit.audit_rows import JUNK, REPLACED, SHOWN, EntryDraft
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import BranchMoved, InvalidInput
-from langchain_agentmem.language_models.model_calls import NO_STREAM, Do, Run, Work
+from langchain_agentmem.language_models.model_calls import NO_STREAM, Do, In, Run, Work
 from langchain_agentmem.search import search_index
 from langchain_agentmem.storage import Steps, query
+from langchain_agentmem.storage.database import Database
 from langchain_agentmem.storage.queries import Query
 from langchain_agentmem.storage.steps import Row
 
@@ -689,10 +690,13 @@ class Walker(Protocol):
         """Look at an entry. Each is given once, in the order of the chain, hidden ones included."""
 
 
-def walk(low: str, high: str, walkers: Sequence[Walker], *, page: int = WALK_PAGE) -> Work[int]:
+def walk(
+    databases: Iterable[Database], low: str, high: str, walkers: Sequence[Walker], *, page: int = WALK_PAGE
+) -> Work[int]:
     """Give every entry of the namespaces in a range of paths to some walkers.
 
     Args:
+        databases: Where they are, see `Database.below`.
         low: The first path of the namespaces.
         high: The path behind the last.
         walkers: Who is given them.
@@ -701,13 +705,15 @@ def walk(low: str, high: str, walkers: Sequence[Walker], *, page: int = WALK_PAG
     Returns:
         How many entries there were.
     """
-    after, count = 0, 0
-    while True:
-        seen, after = yield Run("audit.walk", partial(_page, low, high, after, page), shown=False)
-        if not seen:
-            return count
-        count += len(seen)
-        yield Do(partial(_give, seen, walkers))
+    count = 0
+    for database in databases:
+        seen, after = True, 0
+        while seen:
+            run = Run("audit.walk", partial(_page, low, high, after, page), shown=False)
+            seen, after = yield In(database, run)
+            count += len(seen)
+            yield Do(partial(_give, seen, walkers))
+    return count
 
 
 def is_said(entry: AuditEntry) -> bool:

@@ -500,8 +500,8 @@ class AuditTrail:
         yield Do(partial(import_module, "langchain_agentmem.audit.audit_report"))  # too slow for a loop
         from langchain_agentmem.audit.audit_report import examining  # noqa: PLC0415 - who needs it pays
 
-        where = range_of(self._database.scopes.resolve(self._namespace))
-        work = examining(*where, clock=self._database.clock, rules=self._rules)
+        path, (low, high) = self._path(), range_of(self._database.scopes.resolve(self._namespace))
+        work = examining(self._database.below(path), low, high, clock=self._database.clock, rules=self._rules)
         return (yield from self._shown("report", work, _show_health))
 
     report, areport = both(report_work)
@@ -517,7 +517,8 @@ class AuditTrail:
         yield Do(partial(import_module, "langchain_agentmem.audit.audit_report"))  # too slow for a loop
         from langchain_agentmem.audit.audit_report import learning  # noqa: PLC0415 - who needs it pays
 
-        work = learning(*range_of(self._database.scopes.resolve(self._namespace)), timezone=timezone)
+        path, (low, high) = self._path(), range_of(self._database.scopes.resolve(self._namespace))
+        work = learning(self._database.below(path), low, high, timezone=timezone)
         return (yield from self._shown("insights", work, _show_insights, timezone=str(timezone)))
 
     insights, ainsights = both(insights_work)
@@ -607,15 +608,17 @@ class AuditTrail:
 
     def _walk(self, make: _Pages, *, shown: bool = True) -> Iterator[AuditEntry]:
         after: int | None = 0
+        database = self._home
         while after is not None:
-            page = self._database.read("audit.entries", make(after), self._where(), _show_page, shown=shown)
+            page = database.read("audit.entries", make(after), self._where(), _show_page, shown=shown)
             yield from page.entries
             after = page.after
 
     async def _awalk(self, make: _Pages) -> AsyncIterator[AuditEntry]:
         after: int | None = 0
+        database = self._home
         while after is not None:
-            page = await self._database.aread("audit.entries", make(after), self._where(), _show_page)
+            page = await database.aread("audit.entries", make(after), self._where(), _show_page)
             for entry in page.entries:
                 yield entry
             after = page.after
@@ -705,7 +708,8 @@ class AuditTrail:
         if self._namespace is not None or self._database.scopes.within is not None:
             entry = replace(entry, namespace=self._database.scopes.resolve(self._namespace))
         draft = EntryDraft(self._judged(entry))
-        self._database.write("audit.add", partial(audit_store.add, path_of(entry.namespace), [draft]), *_told(draft))
+        path = path_of(entry.namespace)
+        self._database.at(path).write("audit.add", partial(audit_store.add, path, [draft]), *_told(draft))
 
     def _where(self, **given: Any) -> Thunk:
         """What a trace shows of a step on this trail: whose it is, and what was given."""
@@ -751,11 +755,16 @@ class AuditTrail:
         yield Run("audit.add", partial(audit_store.add, path, [draft]), write=True, inputs=told, outputs=outputs)
         return draft.entry
 
+    @property
+    def _home(self) -> Database:
+        """The database of the tenant whose trail this is now."""
+        return self._database.at(self._path())
+
     def _do(self, work: Work[T]) -> T:
-        return perform(work, self._database)
+        return perform(work, self._home)
 
     async def _ado(self, work: Work[T]) -> T:
-        return await aperform(work, self._database)
+        return await aperform(work, self._home)
 
 
 def text_given(given: Any, what: str) -> str:

@@ -312,7 +312,9 @@ class VectorCache:
             block = self._blocks.get(key)
         found = _Found(look)
         stale = (
-            block is None or block.removed != state["removed"] or state["newest"] > block.newest + _most_newer(block)
+            block is None
+            or block.removed != state["removed"]
+            or not block.newest <= state["newest"] <= block.newest + _most_newer(block)  # a tenant may have moved
         )
         if self._measures is not None:
             self._measures.cache(CACHE, not stale, stale)

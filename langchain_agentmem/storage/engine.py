@@ -335,6 +335,11 @@ class Engine(ABC):
             self._leave()
 
     @property
+    def home(self) -> Engine:
+        """The engine of the schema in which its operations run."""
+        return self
+
+    @property
     def usable(self) -> bool:
         """Whether the engine is open, in this process."""
         return not self._closed and self not in Engine.lost
