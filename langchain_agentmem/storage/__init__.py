@@ -136,6 +136,8 @@ def open_engine(url: Any, opening: Opening = Opening()) -> Engine:  # noqa: B008
         from langchain_agentmem.storage.postgres import PostgresEngine  # noqa: PLC0415 - an extra
 
         return PostgresEngine(name, opening)
-    if (opening.schema, opening.pool_size) != (SCHEMA, POOL_SIZE):
-        raise InvalidInput("schema and pool_size are PostgreSQL's: SQLite has a file of its own and one connection.")
+    if (opening.schema, opening.pool_size, opening.shards) != (SCHEMA, POOL_SIZE, None):
+        raise InvalidInput(
+            "schema, pool_size and shards are PostgreSQL's: SQLite has a file of its own and one connection."
+        )
     return SqliteEngine(name, opening)

@@ -49,6 +49,9 @@ FORKED = (
 SCHEMA = "agentmem"
 POOL_SIZE = 10
 _SCHEMA = re.compile(r"(?!pg_)[a-z_][a-z0-9_]{0,62}")
+MOST_SHARDS = 64
+"""Schemas that one memory can have, those of tenants with one of their own included."""
+_LONGEST_SHARDED = 60  # each schema's name ends with its number
 
 
 class OpeningOptions(TypedDict, total=False):
@@ -61,6 +64,8 @@ class OpeningOptions(TypedDict, total=False):
     pool_size: int
     read_only: bool
     migrate: bool
+    shards: int | None
+    tenant_depth: int
 
 
 class Opening(NamedTuple):
@@ -75,6 +80,8 @@ class Opening(NamedTuple):
         pool_size: Most connections to PostgreSQL at once.
         read_only: Whether nothing is written.
         migrate: Whether a database of an older version is brought up to date; if not, it is refused.
+        shards: Over how many schemas of PostgreSQL tenants are spread. Default: everything is in one.
+        tenant_depth: How many labels of a namespace name a tenant.
     """
 
     synchronous: str = "NORMAL"
@@ -84,6 +91,8 @@ class Opening(NamedTuple):
     pool_size: int = POOL_SIZE
     read_only: bool = False
     migrate: bool = True
+    shards: int | None = None
+    tenant_depth: int = 1
 
     def checked(self) -> Opening:
         """The same.
@@ -101,14 +110,30 @@ class Opening(NamedTuple):
             raise InvalidInput(
                 f"schema must be a name of lower-case letters, digits and underscores, not {safe_repr(self.schema)}."
             )
-        if isinstance(self.pool_size, bool) or not isinstance(self.pool_size, int) or self.pool_size < 1:
+        if not _is_whole(self.pool_size) or self.pool_size < 1:
             raise InvalidInput(
                 f"pool_size must be a number of connections, 1 or more, not {safe_repr(self.pool_size)}."
             )
         for name in ("read_only", "migrate"):
             if not isinstance(getattr(self, name), bool):
                 raise InvalidInput(f"{name} must be True or False, not {safe_repr(getattr(self, name))}.")
+        self._check_shards()
         return self
+
+    def _check_shards(self) -> None:
+        if self.shards is not None:
+            if not _is_whole(self.shards) or not 1 <= self.shards <= MOST_SHARDS:
+                raise InvalidInput(
+                    f"shards must be a number of schemas, 1 to {MOST_SHARDS}, not {safe_repr(self.shards)}."
+                )
+            if len(self.schema) > _LONGEST_SHARDED:
+                raise InvalidInput(f"With shards, the name of a schema has {_LONGEST_SHARDED} characters at most.")
+        if not _is_whole(self.tenant_depth) or self.tenant_depth < 0:
+            raise InvalidInput(f"tenant_depth must be a number of labels, not {safe_repr(self.tenant_depth)}.")
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 class Sizes(NamedTuple):

@@ -1,0 +1,297 @@
+"""Tenants as shards: one memory in several schemas of a PostgreSQL database.
+
+Every schema has all tables. The one that the memory is known by holds nothing but the map: the other schemas, how many
+labels name a tenant, and *pins*. A tenant is in the schema that a hash of its name says, or where a pin says; all that
+is its own is there. The numbers of rows are different in all schemas, so that a tenant moves with them, and nothing
+that a process knows becomes wrong by it.
+
+Who writes holds the tenant where it is until the transaction ends, by a lock that only a move does not share; and
+whoever finds, on its own snapshot, that the tenant has left the schema does nothing there, looks at the map, and begins
+again where the tenant is now. Both are statements that nobody waits for. So processes need not tell each other, and a
+tenant that was never moved costs no look at the map.
+
+One pool of connections serves all schemas, since each transaction says which it looks in.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Sequence
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, TypeVar
+
+from langchain_agentmem.base import concurrency
+from langchain_agentmem.base.safe_repr import safe_repr
+from langchain_agentmem.errors import DatabaseBusy, InvalidInput
+from langchain_agentmem.storage import Engine, Opening, Sizes, open_engine, query
+from langchain_agentmem.storage.postgres import PostgresEngine, look_in
+from langchain_agentmem.storage.steps import Operation, Rows, Steps
+
+T = TypeVar("T")
+
+_PAUSE = 0.1
+"""Most seconds between two looks at the map, where it has not heard of a move yet."""
+
+
+class Shards:
+    """One memory in several schemas.
+
+    Args:
+        url: A `postgresql://` URL, a connection string, or a psycopg pool.
+        opening: How it is opened. Without `shards`, it has as many as it was made with.
+
+    Attributes:
+        home: The schema that the memory is known by, which holds the map.
+        tenant_depth: How many labels name a tenant.
+
+    Raises:
+        InvalidInput: It was made with other `shards` or another `tenant_depth`, or without.
+        StorageError: It cannot be opened.
+    """
+
+    def __init__(self, url: Any, opening: Opening) -> None:
+        asked, depth = opening.shards, opening.tenant_depth
+        self._url = url
+        self._pinned: dict[str, int] = {}  # where tenants were found that are not where their hash says
+        self._opened: dict[int, PostgresEngine] = {}
+        self._opening = concurrency.lock()
+        home = open_engine(url, opening._replace(shards=1 if asked is None else asked))
+        assert isinstance(home, PostgresEngine)  # noqa: S101 - others know no shards
+        self.home = home
+        try:
+            rows = home.read(_shards) or self._made(asked, depth)
+            depths = [int(row["tenant_depth"]) for row in rows if row["tenant_depth"] is not None]
+            self._count, self.tenant_depth = len(depths), depths[0]
+            if asked is not None and (asked, depth) != (self._count, self.tenant_depth):
+                raise InvalidInput(  # noqa: TRY301 - what was opened is closed
+                    f"The memory in {safe_repr(home.path)} was made with shards={self._count} and "
+                    f"tenant_depth={self.tenant_depth}, and can be opened with nothing else."
+                )
+            for row in rows:
+                self.engine(row["number"], row["name"])
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def engines(self) -> Sequence[Engine]:
+        """One for each schema, those of a single tenant included."""
+        return [self.engine(row["number"], row["name"]) for row in self.home.read(_shards)]
+
+    def of(self, tenant: str) -> Engine:
+        """The engine of what one tenant does, wherever the tenant is.
+
+        Args:
+            tenant: Its name, as `Scopes.tenant_of` gives it.
+        """
+        return TenantEngine(self, tenant)
+
+    def close(self) -> None:
+        """Wait for what runs, then close. Closing twice is harmless."""
+        for each in (*self._opened.values(), self.home):
+            each.close()
+
+    def engine(self, number: int, name: str) -> PostgresEngine:
+        """The engine of a schema, which is made if it is not there.
+
+        Args:
+            number: Its number, which no other has.
+            name: Its name.
+        """
+        found = self._opened.get(number)
+        if found is None:
+            with self._opening:
+                found = self._opened.get(number)
+                if found is None:
+                    opening = self.home.opening._replace(schema=name, shards=None)
+                    found = PostgresEngine(self._url, opening, first=self.home, numbering=number)
+                    self._opened[number] = found
+        return found
+
+    def hashed(self, tenant: str) -> int:
+        """The number of the schema in which a tenant is, unless it is pinned to another."""
+        return int.from_bytes(_digest(tenant)) % self._count
+
+    def where(self, tenant: str) -> PostgresEngine:
+        """The engine of the schema in which a tenant is, as far as is known here."""
+        number = self._pinned.get(tenant)
+        return self._opened[self.hashed(tenant) if number is None else number]
+
+    def look_again(self, tenant: str) -> PostgresEngine:
+        """The engine of the schema in which a tenant is, as the map says now."""
+
+        def steps() -> Steps[Rows]:
+            return (yield query.pinned(tenant=tenant))
+
+        rows = self.home.read(steps)
+        if rows:
+            self.engine(rows[0]["number"], rows[0]["name"])
+            self._pinned[tenant] = rows[0]["number"]
+        else:
+            self._pinned.pop(tenant, None)
+        return self.where(tenant)
+
+    def made(self, number: int, name: str) -> PostgresEngine:
+        """Make a schema, which on Citus can be moved from node to node."""
+        engine = self.engine(number, name)
+        with engine.connection() as connection:
+            if connection.execute("select from pg_extension where extname = 'citus'").rowcount:
+                connection.execute(
+                    "select citus_schema_distribute(%(name)s::regnamespace) "
+                    "where not exists (select from citus_schemas where schema_name = %(name)s::regnamespace)",
+                    {"name": name},
+                )
+        return engine
+
+    def _made(self, count: int | None, depth: int) -> Rows:
+        """Make all schemas, and the map."""
+        home = self.home
+        with home.connection() as connection, connection.transaction():
+            look_in(connection, home.schema)
+            if count is None or connection.execute("select from namespace limit 1").rowcount:
+                raise InvalidInput(
+                    f"The memory in {safe_repr(home.path)} was made without shards: leave shards out, or name another "
+                    "schema."
+                )
+        named = [(number, f"{home.schema}_{number:02}", depth) for number in range(count)]
+        for number, name, _ in named:
+            self.made(number, name)
+        with home.connection() as connection, connection.transaction(), connection.cursor() as cursor:
+            look_in(connection, home.schema)
+            cursor.execute("lock table shard in share row exclusive mode")
+            if not cursor.execute("select from shard limit 1").rowcount:  # nobody was quicker
+                cursor.executemany("insert into shard (number, name, tenant_depth) values (%s, %s, %s)", named)
+        return home.read(_shards)
+
+
+class TenantEngine(Engine):
+    """What one tenant does, wherever the tenant is. It has no connections or threads of its own.
+
+    Args:
+        shards: All schemas.
+        tenant: The tenant.
+    """
+
+    dialect = PostgresEngine.dialect
+    index_tail = PostgresEngine.index_tail
+
+    def __init__(self, shards: Shards, tenant: str) -> None:
+        self._shards = shards
+        self._tenant = tenant
+        self.opening = shards.home.opening
+        self.path = shards.home.path
+
+    def _run(self, make: Operation[T], *, write: bool) -> T:
+        return self._wherever(lambda here: (here.write if write else here.read)(self._staying(make, write=write)))
+
+    def _run_at_once(self, make: Operation[T]) -> T:
+        return self._wherever(lambda here: here.write_at_once(self._staying(make, write=True)))
+
+    def _wherever(self, run: Callable[[PostgresEngine], T]) -> T:
+        here, until = self._shards.where(self._tenant), time.monotonic() + self.opening.busy_timeout
+        while True:
+            try:
+                return run(here)
+            except _MovedError:
+                if time.monotonic() > until:
+                    raise DatabaseBusy(f"Where {safe_repr(self._tenant)} was moved to cannot be found out.") from None
+            before, here = here, self._shards.look_again(self._tenant)
+            if here is before:  # the map, on another node, has not heard of it yet
+                time.sleep(random.uniform(0, _PAUSE))  # noqa: S311 - spreads them
+
+    def _staying(self, make: Operation[T], *, write: bool) -> Operation[T]:
+        """The operation, unless the tenant is elsewhere."""
+        attempts = 0
+
+        def steps() -> Steps[T]:
+            nonlocal attempts
+            attempts += 1
+            if write:
+                yield query.hold_tenant.ahead(lock=lock_of(self._tenant))
+            if attempts > 1:  # what failed may have failed since the tenant is elsewhere
+                if (yield query.moved_tenant(tenant=self._tenant)):
+                    raise _MovedError
+                return (yield from make())
+            gone = yield query.moved_tenant.ahead(tenant=self._tenant)
+            try:
+                value = yield from make()
+            except Exception:
+                if gone:
+                    raise _MovedError from None
+                raise
+            if gone:
+                raise _MovedError
+            return value
+
+        return steps
+
+    @property
+    def _here(self) -> PostgresEngine:
+        return self._shards.where(self._tenant)
+
+    async def in_thread(self, function: Any, *arguments: Any, write: bool) -> Any:
+        """Run a blocking function in a thread that all schemas share; see `Engine.in_thread`."""
+        return await self._shards.home.in_thread(function, *arguments, write=write)
+
+    @property
+    def usable(self) -> bool:
+        """Whether the memory is open, in this process."""
+        return self._shards.home.usable
+
+    @property
+    def wrote(self) -> bool:
+        """Whether anything was written since the memory was opened."""
+        return self._shards.home.wrote
+
+    def problems(self) -> list[str]:
+        """What is wrong with the tables of the schema."""
+        return self._here.problems()
+
+    def sizes(self) -> Sizes:
+        """How many bytes the schema takes."""
+        return self._here.sizes()
+
+    def scrub(self) -> None:
+        """Rewrite the tables of the schema."""
+        self._here.scrub()
+
+    def release(self) -> None:
+        """Let the server do so."""
+
+    def backup(self, path: Path) -> bool:
+        """There is no file to copy."""
+        return self._here.backup(path)
+
+    def _enter(self) -> None:
+        """Nothing: the engine of the schema is entered."""
+
+    def _leave(self) -> None:
+        """Nothing."""
+
+    def _close(self) -> None:
+        """Nothing."""
+
+    def _rest(self) -> None:
+        """Nothing."""
+
+    def _renew(self) -> None:
+        """Nothing."""
+
+
+class _MovedError(Exception):
+    """The tenant is in another schema."""
+
+
+def lock_of(tenant: str) -> int:
+    """The number of the advisory lock that keeps a tenant where it is."""
+    return int.from_bytes(_digest(tenant), signed=True)
+
+
+def _digest(tenant: str) -> bytes:
+    return blake2b(tenant.encode(), digest_size=8).digest()
+
+
+def _shards() -> Steps[Rows]:
+    return (yield query.shards())
