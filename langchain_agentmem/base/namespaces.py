@@ -126,7 +126,7 @@ class Scopes(NamedTuple):
         bare_threads: Whether a config that lacks the keys means the only thread of its id. Default: no.
         keeps: Whether a scope keeps what a thread taught it when the thread is deleted. Default: yes.
         within: The namespace out of which nothing leads. Default: none.
-        tenant_depth: How many labels name a tenant, where no template says so. Default: 1.
+        tenant_depth: How many labels name a tenant. Default: 1.
         home: Gives the namespace of the thread that a run loaded, whose config lacks the keys. Default: the root.
     """
 
@@ -141,15 +141,13 @@ class Scopes(NamedTuple):
         """Whose something is: everything of one tenant is in one schema of a memory with shards.
 
         Args:
-            path: The path of its namespace. Its first labels name the tenant, as many as the template has; without one
-                it is `tenant_depth`. One that has fewer is a tenant by itself.
+            path: The path of its namespace. Its first labels name the tenant; one that has fewer is one by itself.
             name: In the root, the id of the thread or conversation, which is a tenant by itself. Default: what has no
                 such id belongs to the root.
         """
-        depth = self._tenant_depth
         if path:
-            return "".join(label + _END for label in namespace_of(path)[:depth])
-        return "" if name is None or not depth else _END + name  # no label is empty, so no path begins so
+            return "".join(label + _END for label in namespace_of(path)[: self.tenant_depth])
+        return "" if name is None or not self.tenant_depth else _END + name  # no label is empty, so no path begins so
 
     def one_tenant(self, path: str) -> bool:
         """Whether a namespace and everything below it belongs to one tenant.
@@ -157,11 +155,7 @@ class Scopes(NamedTuple):
         Args:
             path: The path of the namespace.
         """
-        return path.count(_END) >= self._tenant_depth
-
-    @property
-    def _tenant_depth(self) -> int:
-        return self.tenant_depth if self.template is None else len(self.template)
+        return path.count(_END) >= self.tenant_depth
 
     def shared(self, path: str) -> bool:
         """Whether the threads of a namespace see each other: not in the root, unless the template says so."""
@@ -339,9 +333,7 @@ class Scopes(NamedTuple):
         return found
 
 
-def scopes_given(
-    template: Any, *, bare_threads: Any = False, on_thread_delete: Any = "keep", tenant_depth: Any = 1
-) -> Scopes:
+def scopes_given(template: Any, *, bare_threads: Any = False, on_thread_delete: Any = "keep") -> Scopes:
     """Check how namespaces are told.
 
     Raises:
@@ -358,10 +350,7 @@ def scopes_given(
         raise InvalidInput(f"bare_threads must be True or False, not {safe_repr(bare_threads)}.")
     if on_thread_delete not in ("keep", "forget"):
         raise InvalidInput(f'on_thread_delete is "keep" or "forget", not {safe_repr(on_thread_delete)}.')
-    if isinstance(tenant_depth, bool) or not isinstance(tenant_depth, int) or tenant_depth < 1:
-        raise InvalidInput(f"tenant_depth must be a number of labels, 1 or more, not {safe_repr(tenant_depth)}.")
-    keeps = on_thread_delete == "keep"
-    return Scopes(None if template is None else tuple(template), bare_threads, keeps, tenant_depth=tenant_depth)
+    return Scopes(None if template is None else tuple(template), bare_threads, on_thread_delete == "keep")
 
 
 def _value(key: str, configurable: Mapping[str, Any]) -> str | None:

@@ -634,7 +634,7 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
         jobs: Jobs = []
         for name in [id_of(thread_id, "thread") for thread_id in listed(thread_ids, "thread")]:
             if strategy == "delete":
-                changes = self._deleting(low, high, name)
+                changes: Sequence[tuple[Database, Operation[Any]]] = self._deleting(low, high, name)
             else:
                 found = thread_lines.homes_of(self.database, low, high, name)
                 if not low:

@@ -29,7 +29,7 @@ from pydantic import BaseModel, Field
 
 from langchain_agentmem.base.clock import moment
 from langchain_agentmem.base.fencing import fenced
-from langchain_agentmem.base.namespaces import Namespace, id_of, path_of
+from langchain_agentmem.base.namespaces import id_of, path_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.compaction.compacted_context import check_place, conversation_of, place_of
 from langchain_agentmem.conversations import message_log

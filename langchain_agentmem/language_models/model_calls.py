@@ -174,7 +174,7 @@ def across(databases: Iterable[Database], wish: Wish) -> Work[list[Any]]:
     """
     answers = []
     for each in databases:
-        answers.append((yield In(each, wish)))
+        answers.append((yield In(each, wish)))  # noqa: PERF401 - a comprehension yields for nobody
     return answers
 
 

@@ -18,7 +18,7 @@ import os
 import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Generic, NoReturn, Protocol, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, Protocol, TypeAlias, TypeVar, cast
 
 from langchain_agentmem.base import concurrency
 from langchain_agentmem.base.clock import Clock, NewId, micros, new_uuid, utc_now
@@ -26,12 +26,24 @@ from langchain_agentmem.base.events import Hook, Hooks, MemoryEvent
 from langchain_agentmem.base.namespaces import Namespace, Scopes, path_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput, StorageError
-from langchain_agentmem.storage import Engine, Opening, Operation, Steps, is_postgres, name_of, open_engine, query
+from langchain_agentmem.storage import (
+    Engine,
+    Opening,
+    Operation,
+    Steps,
+    is_pool,
+    is_postgres,
+    name_of,
+    open_engine,
+    query,
+)
 from langchain_agentmem.storage.jobs import Worker
 from langchain_agentmem.storage.part import bring_up_to_date
-from langchain_agentmem.storage.shards import Shards
 from langchain_agentmem.tracing import Content, Step, Thunk, Tracing
 from langchain_agentmem.tracing.measures import CacheTally, Measured, Measures, OperationTally
+
+if TYPE_CHECKING:
+    from langchain_agentmem.storage.shards import Shards
 
 logger = logging.getLogger(__name__)
 
@@ -192,14 +204,14 @@ class Whole:
 
     def __init__(self, shards: Shards) -> None:
         self.shards = shards
-        first = shards.engines[0]
-        self.dialect, self.path, self.opening, self.lasting = first.dialect, first.path, first.opening, first.lasting
-        self.index_tail, self.in_thread = first.index_tail, first.in_thread
+        home = shards.home
+        self.dialect, self.path, self.opening, self.lasting = home.dialect, home.path, home.opening, home.lasting
+        self.index_tail, self.in_thread = home.index_tail, home.in_thread
 
     @property
     def usable(self) -> bool:
         """Whether it is open, in this process."""
-        return self.shards.engines[0].usable
+        return self.shards.home.usable
 
     def close(self) -> None:
         """Close every schema."""
@@ -239,7 +251,6 @@ class Database:
         clock: Gives the time.
         new_id: Makes ids for messages that have none.
         scopes: How calls are led to the namespace whose threads share their memory.
-        shards: Over how many schemas tenants are spread. Default: everything is in one.
 
     Raises:
         InvalidInput: An argument is wrong.
@@ -257,7 +268,6 @@ class Database:
         clock: Clock = utc_now,
         new_id: NewId = new_uuid,
         scopes: Scopes = Scopes(),  # noqa: B008 - a value
-        shards: int | None = None,
     ) -> None:
         if not callable(clock) or not callable(new_id):
             raise InvalidInput("clock and new_id must be functions.")
@@ -270,12 +280,17 @@ class Database:
         self.tracing = Tracing(
             self.hooks, measures=self.measures, content=trace_content, checkpoints=bool(trace_checkpoints)
         )
-        self._shards = None if shards is None else Shards.open(url, opening, shards)
-        # Whole is none on purpose: what would run there has forgotten to say whose it is.
-        self.engine: Engine = open_engine(url, opening) if self._shards is None else cast("Engine", Whole(self._shards))
-        _bring_up_to_date(self.engine, self._engines)
+        self.engine: Engine
+        self._shards = None if opening.shards is None else _sharded(url, opening)
+        if self._shards is None:
+            self.engine = open_engine(url, opening)
+            engines: Sequence[Engine] = (self.engine,)
+        else:
+            self.engine = cast("Engine", Whole(self._shards))  # none on purpose
+            engines, scopes = self._shards.engines, scopes._replace(tenant_depth=self._shards.tenant_depth)
+        _bring_up_to_date(self.engine, engines)
         self.tracing.metadata["agentmem_database"] = self.engine.dialect
-        self._workers = {engine: Worker(engine) for engine in self._engines}
+        self._workers = {engine: Worker(engine) for engine in engines}
         self.remembering: InUse[Remembering] = InUse()
         self.writing: InUse[Writing] = InUse()
         self.on_write: list[Callable[[Database], object]] = []
@@ -285,7 +300,7 @@ class Database:
         self.whole: Database | None = None  # kept open by whoever sees a part of it
         self._attached: dict[type, object] = {}
         self._attaching = concurrency.rlock()
-        self._keeper = Keeper(self._engines, self.measures)
+        self._keeper = Keeper(engines, self.measures)
         self._closes_itself = weakref.finalize(self, _close, self._workers, self._keeper, self.engine)
 
     @property
@@ -342,6 +357,11 @@ class Database:
         view = self._view()
         view.scopes = scopes
         return view
+
+    @property
+    def has_shards(self) -> bool:
+        """Whether its tenants are spread over several schemas."""
+        return self._shards is not None
 
     def at(self, path: str, name: str | None = None) -> Database:
         """The database where a tenant's memory is; it is this one where the database has no shards.
@@ -486,10 +506,6 @@ class Database:
             step.finish(lambda: _outcome(value))
         return value
 
-    @property
-    def _engines(self) -> Sequence[Engine]:
-        return (self.engine,) if self._shards is None else self._shards.engines
-
     def _view(self) -> Database:
         view = copy.copy(self)
         view.whole = self.whole or self
@@ -580,6 +596,14 @@ def _bring_up_to_date(engine: Engine, engines: Iterable[Engine]) -> None:
         if isinstance(error, StorageError):
             raise
         raise DatabaseUnreadable(f"{DatabaseUnreadable()} ({safe_repr(engine.path)}: {safe_repr(error)})") from error
+
+
+def _sharded(url: Any, opening: Opening) -> Shards:
+    if not (is_pool(url) or is_postgres(name_of(url))):
+        raise InvalidInput("shards are schemas of PostgreSQL: on SQLite, leave shards out.")
+    from langchain_agentmem.storage.shards import Shards  # noqa: PLC0415 - an extra
+
+    return Shards(url, opening)
 
 
 def _close(workers: Mapping[Engine, Worker], keeper: Keeper, engine: Engine) -> None:

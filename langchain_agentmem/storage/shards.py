@@ -228,6 +228,11 @@ class TenantEngine(Engine):
         return steps
 
     @property
+    def home(self) -> Engine:
+        """The engine of the schema in which the tenant is, as far as is known here."""
+        return self._here
+
+    @property
     def _here(self) -> PostgresEngine:
         return self._shards.where(self._tenant)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
@@ -274,37 +274,35 @@ class Batch:
         Args:
             database: Any of them.
         """
-        if database.below("") == (database,):
+        if not database.has_shards:
             return [(database, self)]
         parts: dict[Any, tuple[Database, Batch]] = {}
-
-        def on(path: str, *, below: bool = False) -> Iterator[Batch]:
-            for each in database.below(path) if below else (database.at(path),):
-                key = each.engine if each.tenant is None else each.tenant
-                if key not in parts:
-                    part = parts[key] = each, copy.copy(self)
-                    part[1]._gets, part[1]._searches, part[1]._lists, part[1]._changes = {}, {}, {}, {}
-                yield parts[key][1]
-
         for number, (look, refresh) in self._searches.items():
+            wanted = look, refresh
             if not database.scopes.one_tenant(look.low):
                 self._spread.add(number)
-                look, refresh = look._replace(limit=look.offset + look.limit, offset=0), False  # noqa: PLW2901
-            for part in on(look.low, below=True):
-                part._searches[number] = look, refresh
+                wanted = look._replace(limit=look.offset + look.limit, offset=0), False
+            self._share(parts, database.below(look.low), "_searches", number, wanted)
         for number, (op, low, high) in self._lists.items():
             if not database.scopes.one_tenant(low):
                 self._spread.add(number)
                 op = op._replace(limit=op.offset + op.limit, offset=0)  # noqa: PLW2901
-            for part in on(low, below=True):
-                part._lists[number] = op, low, high
+            self._share(parts, database.below(low), "_lists", number, (op, low, high))
         for number, get in self._gets.items():
-            for part in on(get[0].path):
-                part._gets[number] = get
+            self._share(parts, (database.at(get[0].path),), "_gets", number, get)
         for place, draft in self._changes.items():
-            for part in on(place.path):
-                part._changes[place] = draft
+            self._share(parts, (database.at(place.path),), "_changes", place, draft)
         return sorted(parts.values(), key=lambda part: part[0].tenant is not None)
+
+    def _share(
+        self, parts: dict[Any, tuple[Database, Batch]], databases: Iterable[Database], kind: str, key: Any, asked: Any
+    ) -> None:
+        for each in databases:
+            whose = each.engine if each.tenant is None else each.tenant
+            if whose not in parts:
+                parts[whose] = each, copy.copy(self)
+                vars(parts[whose][1]).update(_gets={}, _searches={}, _lists={}, _changes={})
+            vars(parts[whose][1])[kind][key] = asked
 
     def joined(self, parts: Sequence[Read]) -> Read:
         """What was read in all, of what each of `parts` read."""
