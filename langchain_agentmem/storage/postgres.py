@@ -132,14 +132,6 @@ _RECEIPT_OF = _prepared(  # as soon as what the session is at is carried out or 
 _FORGET_RECEIPTS = _prepared("delete from receipt where at < :before")
 
 
-_NUMBERED = """
-    select setval(pg_get_serial_sequence(format('%%I.%%I', table_schema, table_name), column_name),
-        %(number)s::bigint << case table_name when 'search_scope' then 20 else 40 end)
-    from information_schema.columns where table_schema = %(schema)s and is_identity = 'YES'
-"""
-"""Has the rows of a schema get numbers that those of others have not; of a scope of the search, there are 2^26."""
-
-
 def _shards() -> Steps[Rows]:
     return (yield query.shards())
 
@@ -188,7 +180,6 @@ class PostgresEngine(Engine):
             used and never closed.
         opening: How it is opened. What is said of SQLite does not matter.
         first: An engine of the same database, whose connections and threads serve this one, too.
-        numbering: Behind which multiple of 2^40 the numbers of rows begin, where the schema is made.
 
     Raises:
         ForeignDatabase: The schema `agentmem` exists and is not ours.
@@ -205,11 +196,9 @@ class PostgresEngine(Engine):
         opening: Opening = Opening(),  # noqa: B008 - a value
         *,
         first: PostgresEngine | None = None,
-        numbering: int = 0,
     ) -> None:
         super().__init__(opening, writer_threads=opening.pool_size)
         self._first = first
-        self._numbering = numbering
         self.shared: _Shared = _Shared() if first is None else first.shared
         self.schema = opening.schema
         self._given = None if isinstance(url, str) else url
@@ -456,8 +445,6 @@ class PostgresEngine(Engine):
                 "insert into agentmem_migration (name, applied_at) values (%s, %s)",
                 (migration.name, time.time_ns() // 1000),
             )
-        if self._numbering and pending == list(engine.migrations(self.dialect)):
-            connection.execute(_NUMBERED, {"schema": self.schema, "number": self._numbering})
 
     def _refuse_shards(self) -> None:
         """See that this is all of a memory.

@@ -15,19 +15,28 @@ One pool of connections serves all schemas, since each transaction says which it
 
 from __future__ import annotations
 
+import contextlib
 import random
 import time
-from collections.abc import Callable, Sequence
-from hashlib import blake2b
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from langchain_agentmem.base import concurrency
+from langchain_agentmem.base.namespaces import namespace_of
 from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.errors import DatabaseBusy, InvalidInput
-from langchain_agentmem.storage import Engine, Opening, Sizes, open_engine, query
+from langchain_agentmem.errors import DatabaseBusy, InvalidInput, MissingExtra
+from langchain_agentmem.storage import Engine, Opening, Sizes, open_engine, query, tenant_move
+from langchain_agentmem.storage.engine import MOST_SHARDS
 from langchain_agentmem.storage.postgres import PostgresEngine, look_in
 from langchain_agentmem.storage.steps import Operation, Rows, Steps
+from langchain_agentmem.storage.tenant_move import Link, Moving
+
+try:
+    import psycopg
+    from psycopg.rows import DictRow
+except ImportError as error:
+    raise MissingExtra("A PostgreSQL database", "postgres") from error
 
 T = TypeVar("T")
 
@@ -106,13 +115,13 @@ class Shards:
                 found = self._opened.get(number)
                 if found is None:
                     opening = self.home.opening._replace(schema=name, shards=None)
-                    found = PostgresEngine(self._url, opening, first=self.home, numbering=number)
+                    found = PostgresEngine(self._url, opening, first=self.home)
                     self._opened[number] = found
         return found
 
     def hashed(self, tenant: str) -> int:
         """The number of the schema in which a tenant is, unless it is pinned to another."""
-        return int.from_bytes(_digest(tenant)) % self._count
+        return int.from_bytes(tenant_move.digest_of(tenant)) % self._count
 
     def where(self, tenant: str) -> PostgresEngine:
         """The engine of the schema in which a tenant is, as far as is known here."""
@@ -133,37 +142,144 @@ class Shards:
             self._pinned.pop(tenant, None)
         return self.where(tenant)
 
-    def made(self, number: int, name: str) -> PostgresEngine:
-        """Make a schema, which on Citus can be moved from node to node."""
-        engine = self.engine(number, name)
-        with engine.connection() as connection:
-            if connection.execute("select from pg_extension where extname = 'citus'").rowcount:
-                connection.execute(
-                    "select citus_schema_distribute(%(name)s::regnamespace) "
-                    "where not exists (select from citus_schemas where schema_name = %(name)s::regnamespace)",
-                    {"name": name},
+    def keep_together(self, tenant: str, like: str) -> None:
+        """Have a thread of the root be where another one is, since it is about to share what that one holds.
+
+        Args:
+            tenant: The thread, as a tenant.
+            like: The other one.
+        """
+        self._move(tenant, self.look_again(like).schema, None)
+
+    def move(self, tenant: str, schema: str | None, link: Link, *, own: bool = False) -> Moved:
+        """Move all that is a tenant's into another schema, in one transaction; see `tenant_move.py`.
+
+        Args:
+            tenant: The tenant.
+            schema: Where to. Default: where its hash says.
+            link: How the audit trail goes on.
+            own: Whether that is a schema of its own, which is made if need be.
+
+        Raises:
+            InvalidInput: There is no such schema, or no such tenant can be.
+        """
+        self._check(tenant)
+        if own and schema is not None:
+            self._make_own(schema)
+        return self._move(tenant, schema, link)
+
+    def count(self, tenant: str) -> dict[str, int]:
+        """How many rows of each table are a tenant's."""
+        self._check(tenant)
+        here = self.look_again(tenant)
+        with here.connection() as connection, connection.transaction():
+            look_in(connection, here.schema)
+            return tenant_move.count(connection, tenant, self.tenant_depth)
+
+    def _move(self, tenant: str, schema: str | None, link: Link | None) -> Moved:
+        home = self.home
+        with home.connection() as connection, connection.transaction():
+            connection.execute(
+                "select set_config('lock_timeout', %s, true)", (f"{max(1, round(home.opening.busy_timeout * 1000))}ms",)
+            )
+            tenant_move.hold(connection, [tenant])
+            look_in(connection, home.schema)
+            numbers = {row["name"]: row["number"] for row in connection.execute("select name, number from shard")}
+            names = {number: name for name, number in numbers.items()}
+            pins = connection.execute("select number from pin where tenant = %s", (tenant,)).fetchall()
+            source = names[pins[0]["number"] if pins else self.hashed(tenant)]
+            target = names[self.hashed(tenant)] if schema is None else schema
+            if target not in numbers:
+                raise InvalidInput(f"{safe_repr(target)} is none of the schemas of this memory ({', '.join(numbers)}).")
+            if source == target:
+                return Moved(source, target, {})
+            look_in(connection, source)
+            moving = Moving(home.schema, source, target, numbers[target], self.hashed, self.tenant_depth)
+            return Moved(source, target, tenant_move.move(connection, tenant, moving, link))
+
+    def _check(self, tenant: str) -> None:
+        if not tenant.startswith("\x1f") and len(namespace_of(tenant)) > self.tenant_depth:
+            raise InvalidInput(
+                f"A tenant of this memory has {self.tenant_depth} labels at most, so {safe_repr(namespace_of(tenant))} "
+                "is no tenant by itself."
+            )
+
+    def _make_own(self, name: str) -> None:
+        """Make the schema of a single tenant, unless it is there."""
+        self.home.opening._replace(schema=name).checked()
+        with self._making() as connection:
+            known = {row["name"]: row["number"] for row in connection.execute("select name, number from shard")}
+            if name in known:
+                return
+            number = max(known.values()) + 1
+            if number >= MOST_SHARDS or name == self.home.schema:
+                raise InvalidInput(
+                    f"The schema {safe_repr(name)} cannot be added: it is that of the map, or there are "
+                    f"{MOST_SHARDS} already, which is the most that a memory can have."
                 )
-        return engine
+            self._make(number, name)
+            connection.execute("insert into shard (number, name) values (%s, %s)", (number, name))
 
     def _made(self, count: int | None, depth: int) -> Rows:
         """Make all schemas, and the map."""
-        home = self.home
-        with home.connection() as connection, connection.transaction():
-            look_in(connection, home.schema)
-            if count is None or connection.execute("select from namespace limit 1").rowcount:
-                raise InvalidInput(
-                    f"The memory in {safe_repr(home.path)} was made without shards: leave shards out, or name another "
-                    "schema."
-                )
-        named = [(number, f"{home.schema}_{number:02}", depth) for number in range(count)]
-        for number, name, _ in named:
-            self.made(number, name)
-        with home.connection() as connection, connection.transaction(), connection.cursor() as cursor:
-            look_in(connection, home.schema)
-            cursor.execute("lock table shard in share row exclusive mode")
-            if not cursor.execute("select from shard limit 1").rowcount:  # nobody was quicker
-                cursor.executemany("insert into shard (number, name, tenant_depth) values (%s, %s, %s)", named)
-        return home.read(_shards)
+        with self._making() as connection:
+            if not connection.execute("select from shard limit 1").rowcount:  # nobody was quicker
+                if count is None or connection.execute("select from namespace limit 1").rowcount:
+                    raise InvalidInput(
+                        f"The memory in {safe_repr(self.home.path)} was made without shards: leave shards out, or name "
+                        "another schema."
+                    )
+                for number in range(count):
+                    name = f"{self.home.schema}_{number:02}"
+                    self._make(number, name)
+                    connection.execute("insert into shard values (%s, %s, %s)", (number, name, depth))
+        return self.home.read(_shards)
+
+    @contextlib.contextmanager
+    def _making(self) -> Iterator[psycopg.Connection[DictRow]]:
+        """A transaction in the map, in which nobody else makes a schema."""
+        with self.home.connection() as connection, connection.transaction():
+            look_in(connection, self.home.schema)
+            connection.execute("lock table shard in share row exclusive mode")
+            yield connection
+
+    def _make(self, number: int, name: str) -> None:
+        """Make a schema, which on Citus can be moved from node to node."""
+        engine = self.engine(number, name)
+        with engine.connection() as connection, connection.transaction():
+            look_in(connection, name)
+            if connection.execute("select from namespace limit 1").rowcount:
+                raise InvalidInput(f"The schema {safe_repr(name)} holds another memory.")
+            if number:
+                connection.execute(_NUMBERED, {"schema": name, "number": number})
+            if connection.execute("select from pg_extension where extname = 'citus'").rowcount:
+                connection.execute(_DISTRIBUTED, {"name": name})
+
+
+_NUMBERED = """
+    select setval(pg_get_serial_sequence(format('%%I.%%I', table_schema, table_name), column_name),
+        %(number)s::bigint << case table_name when 'search_scope' then 20 else 40 end)
+    from information_schema.columns where table_schema = %(schema)s and is_identity = 'YES'
+"""
+"""Has the rows of a schema get numbers that those of others have not; of a scope of the search, there are 2^26."""
+_DISTRIBUTED = """
+    select citus_schema_distribute(%(name)s::regnamespace)
+    where not exists (select from citus_schemas where schema_name = %(name)s::regnamespace)
+"""
+
+
+class Moved(NamedTuple):
+    """What a move did.
+
+    Attributes:
+        source: The schema in which the tenant was.
+        target: That in which it is.
+        rows: How many rows of each table were moved.
+    """
+
+    source: str
+    target: str
+    rows: Mapping[str, int]
 
 
 class TenantEngine(Engine):
@@ -209,7 +325,7 @@ class TenantEngine(Engine):
             nonlocal attempts
             attempts += 1
             if write:
-                yield query.hold_tenant.ahead(lock=lock_of(self._tenant))
+                yield query.hold_tenant.ahead(lock=tenant_move.lock_of(self._tenant))
             if attempts > 1:  # what failed may have failed since the tenant is elsewhere
                 if (yield query.moved_tenant(tenant=self._tenant)):
                     raise _MovedError
@@ -287,15 +403,6 @@ class TenantEngine(Engine):
 
 class _MovedError(Exception):
     """The tenant is in another schema."""
-
-
-def lock_of(tenant: str) -> int:
-    """The number of the advisory lock that keeps a tenant where it is."""
-    return int.from_bytes(_digest(tenant), signed=True)
-
-
-def _digest(tenant: str) -> bytes:
-    return blake2b(tenant.encode(), digest_size=8).digest()
 
 
 def _shards() -> Steps[Rows]:
