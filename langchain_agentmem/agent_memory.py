@@ -114,7 +114,8 @@ class AgentMemory(Maintenance, Closing):
         schema: PostgreSQL's schema in which everything is. Default: "agentmem".
         pool_size: Most connections to PostgreSQL at once. Default: 10.
         shards: Over how many schemas of PostgreSQL tenants are spread, as it is decided when the memory is made: up to
-            64. What is one tenant's is in one schema. Default: everything is in one.
+            64, and what is one tenant's is in one schema; or 0 for as many as it has, if any. Default: everything
+            is in one.
         tenant_depth: How many labels of a namespace name a tenant, where there is no template that says so. In the
             root, each thread or conversation is one. Default: 1.
         read_only: Whether nothing may be written; the database may be a replica then. Default: no.

@@ -169,7 +169,7 @@ def new_database(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[st
         number = next(numbers)
         if kind == "shards":
             with_shards(request.getfixturevalue("monkeypatch"))
-            return request.getfixturevalue("sharded_databases").made()
+            return request.getfixturevalue("sharded_databases").made(number)
         if kind == "postgres":
             databases: PostgresDatabases = request.getfixturevalue("postgres_databases")
             return databases.bare(number) if bare else databases.migrated(number, keeping=keeping)
@@ -197,6 +197,11 @@ def forks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks]:
     modules = ("langgraph.graph", "langchain.agents", *(f"langchain_agentmem.{name}" for name in ours))
     with Forks(tmp_path_factory.mktemp("forks"), *modules) as forks:
         yield forks
+
+
+def spread(request: pytest.FixtureRequest) -> bool:
+    """Whether a test runs on a memory with shards."""
+    return "callspec" in vars(request.node) and request.node.callspec.params.get("url") == "shards"
 
 
 @pytest.fixture
@@ -237,7 +242,7 @@ def fill_once(
 
     def fill(url: str, function: Callable[[AgentMemory], object]) -> None:
         kind = "postgres" if url.startswith("postgresql://") else "sqlite"
-        if AgentMemory.__init__.__kwdefaults__["shards"]:
+        if spread(request):
             with AgentMemory(url, clock=clock, new_id=new_id) as memory:
                 function(memory)
             return
@@ -260,7 +265,7 @@ def memory(
 ) -> Iterator[AgentMemory]:
     """An open memory on an empty database, on both engines, with a counting clock and counting ids."""
     opened = partial(AgentMemory, url, clock=clock, new_id=new_id)
-    if not url.startswith("postgresql://") or opened.func.__init__.__kwdefaults__["shards"]:
+    if not url.startswith("postgresql://") or spread(request):
         with opened() as memory:
             yield memory
     else:

@@ -30,6 +30,7 @@ from langchain_agentmem.cli.console import (
     shortened,
 )
 from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.storage.engine import AS_MADE
 
 if TYPE_CHECKING:
     from langchain_agentmem.audit.audit_entry import AuditEntry
@@ -289,7 +290,7 @@ def _report(given: _Given, timezone: str, *, as_json: bool) -> None:
 @contextmanager
 def _opened(given: _Given, *, make: bool = False) -> Iterator[tuple[AgentMemory, tuple[str, ...]]]:
     database = database_given(given.database)
-    with AgentMemory(database) if make else existing(database) as memory:
+    with AgentMemory(database, shards=AS_MADE) if make else existing(database) as memory:
         yield memory, namespace_named(given.namespace)
 
 

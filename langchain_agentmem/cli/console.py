@@ -27,6 +27,7 @@ from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.search.memory_search import Recollection
 from langchain_agentmem.storage import is_postgres, name_of
+from langchain_agentmem.storage.engine import AS_MADE
 from langchain_agentmem.upkeep.database_report import ThreadSummary
 
 if TYPE_CHECKING:
@@ -108,7 +109,7 @@ def existing(database: str) -> AgentMemory:
     """
     if not is_postgres(name_of(database)) and not file_of(database).is_file():
         raise InvalidInput(f"There is no database at {safe_repr(database)}.")
-    return AgentMemory(database, strict=True)  # nothing that is shown needs a class of the user's
+    return AgentMemory(database, strict=True, shards=AS_MADE)  # nothing that is shown needs a class of the user's
 
 
 def namespace_named(path: str | None) -> tuple[str, ...]:

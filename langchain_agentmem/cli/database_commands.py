@@ -34,7 +34,7 @@ from langchain_agentmem.cli.console import (
 )
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.messages.role_rounds import Retention
-from langchain_agentmem.storage.engine import SCHEMA, newest_migration
+from langchain_agentmem.storage.engine import AS_MADE, SCHEMA, newest_migration
 from langchain_agentmem.upkeep.database_copy import CopyProgress
 from langchain_agentmem.upkeep.database_report import Finding, Stats, diagnose
 
@@ -107,7 +107,7 @@ def import_(
     """
     if not Path(file).is_file():  # a mistyped path makes no database
         raise InvalidInput(f"There is no export at {safe_repr(file)}.")
-    with _interruptible("Nothing was imported."), AgentMemory(database) as memory, _bar("Reading"):
+    with _interruptible("Nothing was imported."), AgentMemory(database, shards=AS_MADE) as memory, _bar("Reading"):
         report = memory.import_(file)
     told = dataclasses.asdict(report)
     _tell(f"{file} was imported. New: {_counts(told)}.", {"path": file, **told}, as_json=as_json)
@@ -120,7 +120,7 @@ def migrate(
     as_json: AsJson = False,
 ) -> None:
     """Make the tables, or bring them up to date, for programs that open the database with migrate=False."""
-    with _interruptible("Nothing was changed."), AgentMemory(database, schema=schema) as memory:
+    with _interruptible("Nothing was changed."), AgentMemory(database, schema=schema, shards=AS_MADE) as memory:
         path, newest = memory.database.engine.path, newest_migration(memory.database.engine.dialect)
     _tell(f"{path} is up to date ({newest}).", {"path": path, "newest": newest}, as_json=as_json)
 
@@ -302,7 +302,7 @@ def import_checkpoints(
     with (
         _interruptible(kept),
         open_source(source, allow=allow or ()) as saver,
-        AgentMemory(database) as memory,
+        AgentMemory(database, shards=AS_MADE) as memory,
         _bar() as bar,
     ):
         report = memory.checkpointer.import_checkpoints(saver, thread_ids=thread, progress=bar.imported)

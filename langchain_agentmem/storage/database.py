@@ -37,6 +37,7 @@ from langchain_agentmem.storage import (
     open_engine,
     query,
 )
+from langchain_agentmem.storage.engine import AS_MADE
 from langchain_agentmem.storage.jobs import Worker
 from langchain_agentmem.storage.part import bring_up_to_date
 from langchain_agentmem.tracing import Content, Step, Thunk, Tracing
@@ -281,7 +282,7 @@ class Database:
             self.hooks, measures=self.measures, content=trace_content, checkpoints=bool(trace_checkpoints)
         )
         self.engine: Engine
-        self._shards = None if opening.shards is None else _sharded(url, opening)
+        self._shards, opening = _sharded(url, opening)
         if self._shards is None:
             self.engine = open_engine(url, opening)
             engines: Sequence[Engine] = (self.engine,)
@@ -598,12 +599,20 @@ def _bring_up_to_date(engine: Engine, engines: Iterable[Engine]) -> None:
         raise DatabaseUnreadable(f"{DatabaseUnreadable()} ({safe_repr(engine.path)}: {safe_repr(error)})") from error
 
 
-def _sharded(url: Any, opening: Opening) -> Shards:
+def _sharded(url: Any, opening: Opening) -> tuple[Shards | None, Opening]:
+    """The schemas of a memory that has several, and how it is opened where it has not."""
+    if opening.shards is None:
+        return None, opening
+    one = opening._replace(shards=None)
     if not (is_pool(url) or is_postgres(name_of(url))):
+        if opening.shards == AS_MADE:
+            return None, one
         raise InvalidInput("shards are schemas of PostgreSQL: on SQLite, leave shards out.")
-    from langchain_agentmem.storage.shards import Shards  # noqa: PLC0415 - an extra
+    from langchain_agentmem.storage.shards import Shards, is_sharded  # noqa: PLC0415 - an extra
 
-    return Shards(url, opening)
+    if opening.shards == AS_MADE:
+        return (Shards(url, one) if is_sharded(url, one) else None), one
+    return Shards(url, opening), opening
 
 
 def _close(workers: Mapping[Engine, Worker], keeper: Keeper, engine: Engine) -> None:

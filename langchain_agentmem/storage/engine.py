@@ -49,6 +49,8 @@ FORKED = (
 SCHEMA = "agentmem"
 POOL_SIZE = 10
 _SCHEMA = re.compile(r"(?!pg_)[a-z_][a-z0-9_]{0,62}")
+AS_MADE = 0
+"""In place of a number of shards: as many as a memory was made with, if any."""
 MOST_SHARDS = 64
 """Schemas that one memory can have, those of tenants with one of their own included."""
 _LONGEST_SHARDED = 60  # each schema's name ends with its number
@@ -80,7 +82,8 @@ class Opening(NamedTuple):
         pool_size: Most connections to PostgreSQL at once.
         read_only: Whether nothing is written.
         migrate: Whether a database of an older version is brought up to date; if not, it is refused.
-        shards: Over how many schemas of PostgreSQL tenants are spread. Default: everything is in one.
+        shards: Over how many schemas of PostgreSQL tenants are spread; or `AS_MADE`, as many as it was made with.
+            Default: everything is in one.
         tenant_depth: How many labels of a namespace name a tenant.
     """
 

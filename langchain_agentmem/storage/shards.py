@@ -405,5 +405,16 @@ class _MovedError(Exception):
     """The tenant is in another schema."""
 
 
+def is_sharded(url: Any, opening: Opening) -> bool:
+    """Whether a memory was made with shards.
+
+    Args:
+        url: What names it.
+        opening: How it is opened.
+    """
+    with contextlib.closing(open_engine(url, opening._replace(shards=1))) as engine:
+        return bool(engine.read(_shards))
+
+
 def _shards() -> Steps[Rows]:
     return (yield query.shards())

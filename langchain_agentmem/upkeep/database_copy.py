@@ -508,10 +508,7 @@ def prune_work(
     Raises:
         InvalidInput: Nothing is to be pruned, or fewer than one checkpoint is to stay.
     """
-    if keep_checkpoints is None and (retention is None or retention.off) and archive_before is None:
-        raise InvalidInput("Say what to prune: keep_checkpoints=, retention= or archive_before=.")
-    if keep_checkpoints is not None and (type(keep_checkpoints) is not int or keep_checkpoints < 1):
-        raise InvalidInput(f"keep_checkpoints is a whole number of at least 1, not {safe_repr(keep_checkpoints)}.")
+    _check_prune(keep_checkpoints, retention, archive_before)
     threads: list[ThreadAt] = []
     talks: list[message_log.Address] = []
     if keep_checkpoints is not None:
@@ -520,7 +517,7 @@ def prune_work(
     if retention is not None and not retention.off:
         found = yield from across(databases, Run("care.conversations", lambda: _conversations(low, high), shown=False))
         talks = list(chain.from_iterable(found))
-    keep, kept, before = keep_checkpoints or 1, retention or Retention(), archive_before or 0
+    keep, kept = keep_checkpoints or 1, retention or Retention()
     do = partial(_done, rehearsed=dry_run)
     removed, dropped = [], []
     for number, at in enumerate(threads):
@@ -540,11 +537,9 @@ def prune_work(
         _tell(progress, len(threads) + number + 1, len(threads) + len(talks))
     archived = saved = 0
     for each in databases:
-        after: int | None = None if archive_before is None else 0
-        while after is not None:
-            # A rehearsal of one page leaves the page as it was, and goes on behind it all the same.
-            page = yield from do(each.engine, partial(audit_store.archive, low, high, before, after=after))
-            archived, saved, after = archived + page.entries, saved + page.saved, page.after
+        if archive_before is not None:
+            some, freed = yield from _archived(partial(do, each.engine), low, high, archive_before)
+            archived, saved = archived + some, saved + freed
         if not dry_run:
             yield Do(each.engine.release)
     return PruneReport(
@@ -556,6 +551,24 @@ def prune_work(
         saved_bytes=saved,
         dry_run=dry_run,
     )
+
+
+def _check_prune(keep_checkpoints: Any, retention: Retention | None, archive_before: int | None) -> None:
+    if keep_checkpoints is None and (retention is None or retention.off) and archive_before is None:
+        raise InvalidInput("Say what to prune: keep_checkpoints=, retention= or archive_before=.")
+    if keep_checkpoints is not None and (type(keep_checkpoints) is not int or keep_checkpoints < 1):
+        raise InvalidInput(f"keep_checkpoints is a whole number of at least 1, not {safe_repr(keep_checkpoints)}.")
+
+
+def _archived(do: Callable[..., Work[Any]], low: str, high: str, before: int) -> Work[tuple[int, int]]:
+    """Compress old entries of the audit trail. Gives how many, and how many bytes that saves."""
+    archived = saved = 0
+    after: int | None = 0
+    while after is not None:
+        # A rehearsal of one page leaves the page as it was, and goes on behind it all the same.
+        page = yield from do(partial(audit_store.archive, low, high, before, after=after))
+        archived, saved, after = archived + page.entries, saved + page.saved, page.after
+    return archived, saved
 
 
 def _done(engine: Engine, make: Operation[T], *, rehearsed: bool) -> Work[T]:

@@ -30,8 +30,9 @@ from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations.message_log import ALL
 from langchain_agentmem.errors import AgentMemoryError, DatabaseBusy, InvalidInput, MissingExtra
 from langchain_agentmem.language_models.token_estimate import FILES, tiktoken_file_present
-from langchain_agentmem.storage import Sizes, Steps, database, is_postgres, name_of, query
+from langchain_agentmem.storage import Opening, Sizes, Steps, database, is_postgres, name_of, query
 from langchain_agentmem.storage.database import Database
+from langchain_agentmem.storage.engine import AS_MADE
 from langchain_agentmem.storage.part import all_parts
 from langchain_agentmem.storage.storage_health import Finding, interrupted, sqlite_file, sqlite_itself
 from langchain_agentmem.tracing.measures import Measured
@@ -555,7 +556,7 @@ def _place(url: str) -> Iterator[Finding]:
 
 def _verified(url: str, checking: Callable[[str], object] | None) -> Iterator[Finding]:
     try:
-        with closing(Database(url)) as database:
+        with closing(Database(url, opening=Opening(shards=AS_MADE))) as database:
             problems = integrity.verify([each.engine for each in database.everywhere], checking).problems
     except AgentMemoryError as error:
         problems = (str(error),)

@@ -109,9 +109,9 @@ def exporting(
 
 
 def _sorted(files: Mapping[str, TextIO], begun: Mapping[str, int], within: Namespace) -> Steps[Counter[str]]:
-    for name, file in files.items():
-        file.seek(begun[name])
-        file.truncate()
+    for name, each in files.items():
+        each.seek(begun[name])
+        each.truncate()
     written: Counter[str] = Counter()
     file: TextIO | None = None
 
@@ -188,11 +188,8 @@ class Sorting:
         if "namespace" in record:
             return _whose(record)
         branch = record.get("branch")
-        return (
-            self._groups.get(record.get("group"), ("", None))
-            if branch is None
-            else self._branches.get(branch, ("", None))
-        )
+        known = self._groups if branch is None else self._branches
+        return known.get(record.get("group") if branch is None else branch, ("", None))
 
 
 def _whose(record: Record) -> Whose:

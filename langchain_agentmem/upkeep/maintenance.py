@@ -189,7 +189,7 @@ class Maintenance:
         sizes = []
         for engine in [each.engine for each in self.database.everywhere]:
             look = partial(engine.in_thread, engine.sizes, write=False)
-            sizes.append((yield Do(engine.sizes, look)))  # noqa: PERF401 - a comprehension yields for nobody
+            sizes.append((yield Do(engine.sizes, look)))
         return database_report.told(counted, database_report.added_sizes(sizes), measures.so_far())
 
     stats, astats = both(stats_work)
@@ -576,8 +576,8 @@ class Maintenance:
     def _check_one_schema(self, what: str) -> None:
         if self.database.has_shards:
             raise InvalidInput(
-                f"{what} knows one schema, and this memory has several: use pg_dump for all that the database holds, or "
-                "export, which import_ reads."
+                f"{what} knows one schema, and this memory has several: use pg_dump for all of them, or export, "
+                "which import_ reads."
             )
 
     def _let_go(self, erased: Sequence[tuple[str, str]]) -> None:
