@@ -168,8 +168,8 @@ def new_database(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[st
     def make(kind: str) -> str:
         number = next(numbers)
         if kind == "shards":
-            with_shards(request.getfixturevalue("monkeypatch"))
-            return request.getfixturevalue("sharded_databases").made(number)
+            url = request.getfixturevalue("sharded_databases").made(number)
+            return with_shards(request.getfixturevalue("monkeypatch"), url)
         if kind == "postgres":
             databases: PostgresDatabases = request.getfixturevalue("postgres_databases")
             return databases.bare(number) if bare else databases.migrated(number, keeping=keeping)

@@ -93,13 +93,16 @@ class Listing:
             CheckpointUnreadable: One is damaged, or was written with another serializer.
         """
         databases = self.databases(self._at, self._low)
-        several = [((key, each) for keys in self._keys(each) for key in keys) for each in databases]
-        merged = heapq.merge(*several, key=lambda found: (found[0].name, found[0].line), reverse=True)
+        each_in_order = map(self._found, databases)
+        merged = heapq.merge(*each_in_order, key=lambda found: (found[0].name, found[0].line), reverse=True)
         found, size = islice(merged, self.limit if self.limit is None else max(self.limit, 0)), 1
         while page := list(islice(found, size)):
             for database, keys in groupby(page, key=lambda each: each[1]):
                 yield self._load(database, [key for key, _ in keys])
             size = min(size * 4, LARGEST_PAGE)
+
+    def _found(self, database: Database) -> Iterator[tuple[Key, Database]]:
+        return ((key, database) for keys in self._keys(database) for key in keys)
 
     def _keys(self, database: Database) -> Iterator[Sequence[Key]]:
         """The places of all that fits in a database, many at a time."""

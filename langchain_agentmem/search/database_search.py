@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from langchain_agentmem.errors import DatabaseReadOnly
 from langchain_agentmem.search.embedding import Embedder
-from langchain_agentmem.search.memory_search import Inquiry, Recollection, Viewpoint, Walls, recollect
+from langchain_agentmem.search.memory_search import Inquiry, Recollection, Viewpoint, Walls, once, recollect
 from langchain_agentmem.search.ranking import WEIGHTS, Weights
 from langchain_agentmem.search.vectors import Near
 from langchain_agentmem.storage.database import Database
@@ -93,7 +93,7 @@ class Search(NamedTuple):
         """The best of what was found in several databases."""
         if len(found) == 1:
             return found[0]
-        return sorted(chain.from_iterable(found), key=lambda each: (-each.score, each.id))[: self.limit]
+        return once(sorted(chain.from_iterable(found), key=lambda each: (-each.score, each.id)))[: self.limit]
 
     def _unsettled(self) -> list[Any]:
         kinds = self.walls.kinds or ()

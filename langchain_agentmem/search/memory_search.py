@@ -500,7 +500,7 @@ def recollect(
         for kind in sorted({hit.kind for hit in hits}):
             mine = [hit for hit in hits if hit.kind == kind]
             given.update((yield from all_parts().recollections[kind](mine, asked.now, looked)))
-        found = _once([given[hit.document] for hit in hits if hit.document in given])
+        found = once([given[hit.document] for hit in hits if hit.document in given])
         if len(found) >= limit or len(hits) < many:
             break
         many *= MORE  # some of them have expired, or cannot be seen from here
@@ -514,8 +514,12 @@ _FIRST = ("message", "record", "fact", "event", "item")
 """As which a text is shown that is kept as several things."""
 
 
-def _once(found: Iterable[Recollection]) -> list[Recollection]:
-    """Results of which none says what another kind of thing says too: that is one, which names all of them."""
+def once(found: Iterable[Recollection]) -> list[Recollection]:
+    """Results of which none says what another kind of thing says too: that is one, which names all of them.
+
+    Args:
+        found: The best first.
+    """
     groups: list[list[Recollection]] = []
     alike: dict[tuple[Any, ...], list[list[Recollection]]] = {}
     for each in found:
