@@ -335,7 +335,7 @@ class _Move:
         if not keeps_vectors:
             self._want_vectors()
         self._leave(tables)
-        return dict(self._moved)
+        return {table: rows for table, rows in self._moved.items() if rows}
 
     def _keeps_vectors(self) -> bool:
         """Whether the vectors of one schema are of use in the other."""
@@ -435,7 +435,6 @@ class _Move:
                 self._each("delete from search_series where id = %(id)s", [row])
             self._change_totals(self._target, scope, 1, row["documents"], row["words"], row["last_at"])
             self._change_totals(self._source, row["scope"], -gone, -row["documents"], -row["words"], 0)
-        self._moved["search_series"] += len(rows)
 
     def _one_more_series(self, namespace: int, kind: str) -> tuple[int, int]:
         """The scope that a series gets, and how many that has then."""
