@@ -124,7 +124,8 @@ def migrate(
     database: Anywhere,
     schema: Schema = SCHEMA,
     shards: Annotated[
-        int | None, typer.Option("--shards", help="Over how many schemas tenants are spread. Default: everything in one.")
+        int | None,
+        typer.Option("--shards", help="Over how many schemas tenants are spread. Default: one."),
     ] = None,
     tenant_depth: Annotated[
         int, typer.Option("--tenant-depth", help="With shards, how many labels of a namespace name a tenant.")
@@ -144,7 +145,8 @@ def move_tenant(
     tenant: Annotated[
         str,
         typer.Argument(
-            metavar="TENANT", help="Its namespace, such as users/ada; /ID is a thread of the root, / what else is there."
+            metavar="TENANT",
+            help="Its namespace, as users/ada; /ID is a thread of the root, / what else is there.",
         ),
     ],
     to: Annotated[

@@ -151,9 +151,7 @@ class Shards:
         """
         self._move(tenant, self.look_again(like).schema, None)
 
-    def move(
-        self, tenant: str, schema: str | None, link: Link, *, own: bool = False, dry_run: bool = False
-    ) -> Moved:
+    def move(self, tenant: str, schema: str | None, link: Link, *, own: bool = False, dry_run: bool = False) -> Moved:
         """Move all that is a tenant's into another schema, in one transaction; see `tenant_move.py`.
 
         Args:
@@ -261,7 +259,7 @@ _NUMBERED = """
 """Has the rows of a schema get numbers that those of others have not; of a scope of the search, there are 2^26."""
 _DISTRIBUTED = """
     select citus_schema_distribute(%(name)s::regnamespace)
-    where not exists (select from citus_schemas where schema_name = %(name)s::regnamespace)
+    where not exists (select from pg_dist_schema where schemaid = %(name)s::regnamespace)
 """
 
 

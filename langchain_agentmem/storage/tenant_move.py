@@ -493,6 +493,13 @@ class _Move:
             row |= {"sequence": place, "link": link} if table == "audit" else {"sequence": place}
         if table == "search_document":
             row |= {"id": self._document(row["id"]), "owner": self._owners.get(row["id"], row["owner"])}
+        if table == "search_index":  # each term ends with its scope, before the quote
+            scopes = (
+                number >> _SERIES_BITS + _PLACE_BITS
+                for number in (row["document_id"], self._document(row["document_id"]))
+            )
+            here, there = (f"\x1f{scope}'" for scope in scopes)
+            row["terms"] = row["terms"].replace(here, there)
         for column, known in (
             ("namespace_id", self._spaces),
             ("content_id", self._bodies),
