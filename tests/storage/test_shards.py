@@ -23,6 +23,7 @@ from langchain_agentmem.storage.queries import number_of
 from langchain_agentmem.storage.shards import Shards
 from tests import everything
 from tests.checkpoints.graphs import at, chat_graph
+from tests.forking import COMMAND
 
 pytestmark = pytest.mark.bare
 
@@ -318,6 +319,28 @@ class TestCopies:
             shards.move(tenant, None, LINK)
         with pytest.raises(InvalidInput, match="none of the schemas"):
             shards.move("a\x1f", "nowhere", LINK)
+
+
+class TestTheCommand:
+    def test_moves_a_tenant(self, sides, postgres, forks):
+        here, there, _ = sides
+        here.conversation("c", ("a",)).add(role="user", content="herons")
+        here.conversation("c").add(role="user", content="quinces")
+
+        def moving(*arguments, code=0):
+            done = forks.run(COMMAND, "move-tenant", postgres, *arguments)
+            assert done.returncode == code
+            return done.stdout + done.stderr
+
+        assert "would move from agentmem_00 to vault" in moving("a", "--to", "vault", "--dry-run")
+        assert not there.stats()["messages"]
+        assert "moved from agentmem_00 to vault" in moving("a", "--own-schema", "vault")
+        assert json.loads(moving("/c", "--to", "vault", "--json"))["rows"]["entry"] == 1
+        assert there.stats()["messages"] == 2
+        assert "is in vault already" in moving("a", "--to", "vault")
+        assert "moved from vault to agentmem_00" in moving("a")
+        assert "none of the schemas" in moving("a", "--to", "nowhere", code=2)
+        assert "name one of them" in moving("a", "--to", "vault", "--own-schema", "vault", code=2)
 
 
 class TestWalls:
