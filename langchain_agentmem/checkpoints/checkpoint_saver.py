@@ -575,9 +575,6 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
         Args:
             source_thread_id: The thread.
             target_thread_id: The copy. If there is such a thread, what it has stays.
-
-        Raises:
-            InvalidInput: The memory has shards, and there is such a thread in another one.
         """
         source = ThreadAt(path_of(self._namespace()), id_of(source_thread_id, "thread"))
         target, now = id_of(target_thread_id, "thread"), self.database.now()
@@ -585,7 +582,8 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
         told = {"source_thread_id": source.name, "target_thread_id": target}
         with self._steps.step("copy", None, lambda: told) as step:
             work = partial(memories.copy, source, target, now=now, tail=self.database.tail)
-            copied = self._change(self._together(source, target), work, "copy_thread", **told)
+            self.database.keep_together(source.path, target, source.name)
+            copied = self._change(self._home(source), work, "copy_thread", **told)
             step.finish(lambda: {"checkpoints": copied})
 
     acopy_thread = _in_thread(copy_thread, write=True)
@@ -656,21 +654,6 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
         scopes.check_one([at.path for at in found], name, memories.WITHIN)
         delete = partial(memories.delete, name=name, now=now, scopes=scopes)
         return [(database, partial(delete, at.path, f"{at.path}\x01")) for at, database in found.items()]
-
-    def _together(self, source: ThreadAt, target: str) -> Database:
-        """The database that a thread is in, in which there will be a copy of it."""
-        home = self._home(source)
-        if not home.holds(source.path, target):
-            other = self.database.at(source.path, target)
-            if other.engine.home is not home.engine.home and other.engine.read(
-                partial(thread_lines.find, ThreadAt(source.path, target), exact=True)
-            ):
-                raise InvalidInput(
-                    f"There is a thread {safe_repr(target)} already, in another shard than {safe_repr(source.name)}, "
-                    "with which a copy of it must share what it holds: give the copy another id."
-                )
-            self.database.keep_together(source.path, target, source.name)
-        return home
 
     def _prune(self, database: Database, make: Operation[Any], name: str, strategy: str, removed: Removed) -> bool:
         done = self._change(database, make, "prune", thread_id=name, strategy=strategy)

@@ -22,7 +22,7 @@ from rich.text import Text
 
 from langchain_agentmem.agent_memory import AgentMemory
 from langchain_agentmem.base.files import file_of
-from langchain_agentmem.base.namespaces import CONFIG_KEY
+from langchain_agentmem.base.namespaces import CONFIG_KEY, id_of, path_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.search.memory_search import Recollection
@@ -129,6 +129,13 @@ def namespace_named(path: str | None) -> tuple[str, ...]:
             f"{safe_repr(path)} is no namespace: write labels separated by /, such as users/ada; / alone is everything."
         )
     return tuple(map(unquote, labels))
+
+
+def tenant_named(written: str) -> str:
+    """The tenant that is written as a namespace, or as "/ID" for a thread of the root; see `Scopes.tenant_of`."""
+    if written.startswith("/") and written != "/":
+        return "\x1f" + id_of(unquote(written[1:]), "thread")
+    return path_of(namespace_named(written))
 
 
 def named(namespace: tuple[str, ...], *more: str) -> str:

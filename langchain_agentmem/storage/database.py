@@ -407,16 +407,27 @@ class Database:
         return self.below(path_of(self.scopes.within or ()))
 
     def keep_together(self, path: str, name: str, like: str) -> None:
-        """Have a new thread be where another one is whose content it is to share.
+        """Have a thread be where another one is whose content it is to share; it is moved there, if need be.
 
         Args:
             path: The path of the namespace of both.
-            name: The id of the new one.
+            name: Its id.
             like: That of the other.
         """
         tenant, other = self.scopes.tenant_of(path, name), self.scopes.tenant_of(path, like)
         if self._shards is not None and tenant != other:
             self._shards.keep_together(tenant, other)
+
+    def home_of(self, path: str, name: str | None = None) -> Engine:
+        """The engine of the schema in which a tenant is now, whoever moved it.
+
+        Args:
+            path: The path of the namespace whose memory it is.
+            name: In the root, the id of the thread or conversation.
+        """
+        if self._shards is None:
+            return self.engine
+        return self._shards.look_again(self.scopes.tenant_of(path, name))
 
     def emit(self, event: Callable[[], MemoryEvent]) -> None:
         """Tell the hooks what happened, if there are any."""

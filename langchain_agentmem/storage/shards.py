@@ -151,7 +151,7 @@ class Shards:
         """
         self._move(tenant, self.look_again(like).schema, None)
 
-    def move(self, tenant: str, schema: str | None, link: Link, *, own: bool = False) -> Moved:
+    def move(self, tenant: str, schema: str | None, link: Link, *, own: bool = False, dry_run: bool = False) -> Moved:
         """Move all that is a tenant's into another schema, in one transaction; see `tenant_move.py`.
 
         Args:
@@ -159,50 +159,45 @@ class Shards:
             schema: Where to. Default: where its hash says.
             link: How the audit trail goes on.
             own: Whether that is a schema of its own, which is made if need be.
+            dry_run: Whether to tell only how many rows would move.
 
         Raises:
-            InvalidInput: There is no such schema, or no such tenant can be.
+            InvalidInput: There is no such schema, no such tenant can be, or it shares what it remembers with another.
+            StorageError: The database failed, or was busy for too long. Everything is as it was.
         """
-        self._check(tenant)
-        if own and schema is not None:
+        if not tenant.startswith("\x1f") and len(namespace_of(tenant)) > self.tenant_depth:
+            raise InvalidInput(
+                f"A tenant of this memory has {self.tenant_depth} label(s) at most, so "
+                f"{safe_repr(namespace_of(tenant))} is none by itself."
+            )
+        if own and schema is not None and not dry_run:
             self._make_own(schema)
-        return self._move(tenant, schema, link)
+        return self._move(tenant, schema, link, new=own, dry_run=dry_run)
 
-    def count(self, tenant: str) -> dict[str, int]:
-        """How many rows of each table are a tenant's."""
-        self._check(tenant)
-        here = self.look_again(tenant)
-        with here.connection() as connection, connection.transaction():
-            look_in(connection, here.schema)
-            return tenant_move.count(connection, tenant, self.tenant_depth)
-
-    def _move(self, tenant: str, schema: str | None, link: Link | None) -> Moved:
+    def _move(
+        self, tenant: str, schema: str | None, link: Link | None, *, new: bool = False, dry_run: bool = False
+    ) -> Moved:
         home = self.home
         with home.connection() as connection, connection.transaction():
-            connection.execute(
-                "select set_config('lock_timeout', %s, true)", (f"{max(1, round(home.opening.busy_timeout * 1000))}ms",)
-            )
-            tenant_move.hold(connection, [tenant])
+            wait = f"{max(1, round(home.opening.busy_timeout * 1000))}ms"
+            connection.execute("select set_config('lock_timeout', %s, true)", (wait,))
+            if not dry_run:
+                tenant_move.hold(connection, [tenant])
             look_in(connection, home.schema)
             numbers = {row["name"]: row["number"] for row in connection.execute("select name, number from shard")}
-            names = {number: name for name, number in numbers.items()}
             pins = connection.execute("select number from pin where tenant = %s", (tenant,)).fetchall()
-            source = names[pins[0]["number"] if pins else self.hashed(tenant)]
-            target = names[self.hashed(tenant)] if schema is None else schema
-            if target not in numbers:
+            names = {number: name for name, number in numbers.items()}
+            hashed = self.hashed(tenant)
+            source, target = names[pins[0]["number"] if pins else hashed], schema or names[hashed]
+            if target not in numbers and not (new and dry_run):
                 raise InvalidInput(f"{safe_repr(target)} is none of the schemas of this memory ({', '.join(numbers)}).")
             if source == target:
                 return Moved(source, target, {})
             look_in(connection, source)
+            if dry_run:
+                return Moved(source, target, tenant_move.count(connection, tenant, self.tenant_depth))
             moving = Moving(home.schema, source, target, numbers[target], self.hashed, self.tenant_depth)
             return Moved(source, target, tenant_move.move(connection, tenant, moving, link))
-
-    def _check(self, tenant: str) -> None:
-        if not tenant.startswith("\x1f") and len(namespace_of(tenant)) > self.tenant_depth:
-            raise InvalidInput(
-                f"A tenant of this memory has {self.tenant_depth} labels at most, so {safe_repr(namespace_of(tenant))} "
-                "is no tenant by itself."
-            )
 
     def _make_own(self, name: str) -> None:
         """Make the schema of a single tenant, unless it is there."""
@@ -264,7 +259,7 @@ _NUMBERED = """
 """Has the rows of a schema get numbers that those of others have not; of a scope of the search, there are 2^26."""
 _DISTRIBUTED = """
     select citus_schema_distribute(%(name)s::regnamespace)
-    where not exists (select from citus_schemas where schema_name = %(name)s::regnamespace)
+    where not exists (select from pg_dist_schema where schemaid = %(name)s::regnamespace)
 """
 
 

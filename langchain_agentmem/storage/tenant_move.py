@@ -335,7 +335,7 @@ class _Move:
         if not keeps_vectors:
             self._want_vectors()
         self._leave(tables)
-        return dict(self._moved)
+        return {table: rows for table, rows in self._moved.items() if rows}
 
     def _keeps_vectors(self) -> bool:
         """Whether the vectors of one schema are of use in the other."""
@@ -435,7 +435,6 @@ class _Move:
                 self._each("delete from search_series where id = %(id)s", [row])
             self._change_totals(self._target, scope, 1, row["documents"], row["words"], row["last_at"])
             self._change_totals(self._source, row["scope"], -gone, -row["documents"], -row["words"], 0)
-        self._moved["search_series"] += len(rows)
 
     def _one_more_series(self, namespace: int, kind: str) -> tuple[int, int]:
         """The scope that a series gets, and how many that has then."""
@@ -494,6 +493,13 @@ class _Move:
             row |= {"sequence": place, "link": link} if table == "audit" else {"sequence": place}
         if table == "search_document":
             row |= {"id": self._document(row["id"]), "owner": self._owners.get(row["id"], row["owner"])}
+        if table == "search_index":  # each term ends with its scope, before the quote
+            scopes = (
+                number >> _SERIES_BITS + _PLACE_BITS
+                for number in (row["document_id"], self._document(row["document_id"]))
+            )
+            here, there = (f"\x1f{scope}'" for scope in scopes)
+            row["terms"] = row["terms"].replace(here, there)
         for column, known in (
             ("namespace_id", self._spaces),
             ("content_id", self._bodies),

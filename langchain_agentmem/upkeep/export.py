@@ -26,7 +26,7 @@ from langchain_agentmem.base.namespaces import Namespace, path_of, range_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.language_models.model_calls import Do, In, Run, Work
-from langchain_agentmem.storage import Steps
+from langchain_agentmem.storage import Engine, Steps
 from langchain_agentmem.storage.database import Database
 from langchain_agentmem.storage.part import Import, Part, Record, all_parts
 
@@ -156,6 +156,7 @@ class Sorting:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._branches: dict[Any, Whose] = {}
         self._groups: dict[Any, Whose] = {}
+        self._homes: dict[str, Engine] = {}  # of tenants
         self.together: list[tuple[str, str, str]] = []
         places: list[tuple[Whose, Any]] = []
         for head, records in _groups(path, _holds(_readers())):
@@ -181,8 +182,14 @@ class Sorting:
             records: They.
         """
         if "namespace" in head:
-            return records if _is_in(database, _whose(head)) else None
-        return [each for each in records if _is_in(database, self._owner(each))]
+            return records if self._is_in(database, _whose(head)) else None
+        return [each for each in records if self._is_in(database, self._owner(each))]
+
+    def _is_in(self, database: Database, whose: Whose) -> bool:
+        tenant = database.scopes.tenant_of(*whose)
+        if tenant not in self._homes:
+            self._homes[tenant] = database.home_of(*whose)
+        return self._homes[tenant] is database.engine
 
     def _owner(self, record: Record) -> Whose:
         if "namespace" in record:
@@ -195,10 +202,6 @@ class Sorting:
 def _whose(record: Record) -> Whose:
     path, name = path_of(record.get("namespace")), record.get("id", record.get("thread"))
     return path, name if isinstance(name, str) else None
-
-
-def _is_in(database: Database, whose: Whose) -> bool:
-    return database.at(*whose).engine.home is database.engine.home
 
 
 def load(

@@ -395,14 +395,13 @@ class Maintenance:
         name, path = id_of(thread_id, "thread"), path_of(namespace)
         if not path:
             raise InvalidInput("A thread of the root is there already: name another namespace.")
-        source, target = self.database.at("", name), self.database.at(path)
-        if source.engine.home is not target.engine.home:
+        if self.database.home_of("", name) is not self.database.home_of(path):
             raise InvalidInput(
                 f"The thread {safe_repr(name)} and the namespace {safe_repr(namespace)} are in different shards: move "
                 "one of them to the other's first, with agentmem move-tenant."
             )
         make = partial(integrity.adopt, name, path, tail=self.database.tail)
-        yield In(target, Run("care.adopt", make, write=True, inputs=lambda: given))
+        yield In(self.database.at(path), Run("care.adopt", make, write=True, inputs=lambda: given))
         self._let_go(())
         self._tell(ThreadMoved, path, name)
 
