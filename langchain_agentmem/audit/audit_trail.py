@@ -469,7 +469,10 @@ class AuditTrail:
     unarchive, aunarchive = both(unarchive_work)
 
     def head_work(self) -> Work[Head]:
-        """The end of the chain of the whole database. Who keeps it elsewhere can prove later what was before it."""
+        """The end of the chain of the whole database. Who keeps it elsewhere can prove later what was before it.
+
+        Each shard has a chain of its own: this is that of the namespace of this trail, `AuditTrail(memory, namespace)`.
+        """
         end: Head = yield Run("audit.head", audit_store.head, outputs=_show_head)
         return end
 
@@ -477,6 +480,8 @@ class AuditTrail:
 
     def verify_work(self, since: Head | str | None = None) -> Work[ChainReport]:
         """Walk along the chain of the whole database, and see that nothing was changed or taken away.
+
+        Of a memory with shards it is the chain whose head `head` gives; `memory.verify()` looks at all of them.
 
         Args:
             since: A head that was kept elsewhere, or its text: nothing up to there may have changed, even by somebody

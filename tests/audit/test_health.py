@@ -28,7 +28,7 @@ def quick():
 
 
 def report(memory, namespace=(), **options):
-    return perform(examining(*range_of(namespace), clock=lambda: NOW, **options), memory.database)
+    return perform(examining(memory.database.everywhere, *range_of(namespace), clock=lambda: NOW, **options), memory.database)
 
 
 def word(number):

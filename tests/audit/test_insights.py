@@ -30,7 +30,7 @@ def quick():
 
 
 def learned(memory, namespace=(), **options):
-    return perform(learning(*range_of(namespace), **options), memory.database)
+    return perform(learning(memory.database.everywhere, *range_of(namespace), **options), memory.database)
 
 
 def talk(*turns, conversation="c", **fields):
