@@ -28,7 +28,8 @@ def quick():
 
 
 def report(memory, namespace=(), **options):
-    return perform(examining(memory.database.everywhere, *range_of(namespace), clock=lambda: NOW, **options), memory.database)
+    work = examining(memory.database.everywhere, *range_of(namespace), clock=lambda: NOW, **options)
+    return perform(work, memory.database)
 
 
 def word(number):
