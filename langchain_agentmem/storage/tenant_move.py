@@ -228,7 +228,8 @@ def move(connection: Connection, tenant: str, moving: Moving, link: Link | None)
             f"{safe_repr(tenant)} shares what it remembers with another tenant, by a fork of one of its branches. They "
             "stay in one schema."
         )
-    moved = _Move(connection, moving, held, link).run()
+    there_is = any(held[name] for name in ("whole", "threads", "branches", "authors"))
+    moved = _Move(connection, moving, held, link).run() if there_is else {}
     with connection.cursor() as cursor:
         rows = [{"tenant": each, "number": moving.pin} for each in sorted(tenants)]
         left = "insert into moved_tenant (tenant) values (%(tenant)s) on conflict (tenant) do nothing"
@@ -526,7 +527,9 @@ class _Move:
 
     def _leave(self, tables: Sequence[str]) -> None:
         """Delete what was moved."""
-        self._each("delete from search_document where id = %(id)s", [{"id": each} for each in self._documents])
+        for first in range(0, len(self._documents), PAGE):
+            page = self._documents[first : first + PAGE]
+            self._connection.execute("delete from search_document where id = any(%s)", (page,))
         self._rows(f"delete from memory where {_OF_MEMORY} returning id")
         for table in reversed(tables):
             if table not in {"namespace", "content", "token_count", "author", "audit"}:
