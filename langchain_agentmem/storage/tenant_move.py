@@ -325,26 +325,29 @@ class _Move:
     def run(self) -> dict[str, int]:
         """Move everything; how many rows of each table."""
         tables = _there(self._connection)
-        keeps_vectors = self._keeps_vectors()
         self._open_namespaces()
         self._move_bodies()
         self._move_trail()
         self._move_series()
         for table in tables:
-            if table not in {"namespace", "content"} and (keeps_vectors or table not in _VECTORS):
+            if table not in {"namespace", "content", *_VECTORS}:
                 self._move_rows(table)
-        if not keeps_vectors:
+        if self._hold_vectors():
+            for table in tables:
+                if table in _VECTORS:
+                    self._move_rows(table)
+        else:
             self._want_vectors()
         self._leave(tables)
         return {table: rows for table, rows in self._moved.items() if rows}
 
-    def _keeps_vectors(self) -> bool:
-        """Whether the vectors of one schema are of use in the other."""
-        here, there = (
-            self._rows(f"select dimensions, pgvector from {schema}.search_state")
-            for schema in (self._source, self._target)
+    def _hold_vectors(self) -> bool:
+        """Have nobody else keep vectors; whether those of one schema are of use in the other."""
+        one, other = (
+            self._rows(f"select dimensions, pgvector from {schema}.search_state where id = 1 for update")
+            for schema in sorted((self._source, self._target))
         )
-        return here == there
+        return one == other
 
     def _open_namespaces(self) -> None:
         rows = self._rows("select id, path from namespace where id = any(%(spaces)s)")

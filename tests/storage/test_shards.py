@@ -21,9 +21,11 @@ from langchain_agentmem.errors import DatabaseBusy, InvalidInput, StorageError
 from langchain_agentmem.storage import Opening, query, tenant_move
 from langchain_agentmem.storage.queries import number_of
 from langchain_agentmem.storage.shards import Shards
+from langchain_agentmem.storage.table_copy import TABLES
 from tests import everything
 from tests.checkpoints.graphs import at, chat_graph
 from tests.forking import COMMAND
+from tests.word_embeddings import WordEmbeddings
 
 pytestmark = pytest.mark.bare
 
@@ -182,10 +184,41 @@ class TestMoving:
             assert [each.id for each in full.search("herons", everything=True, limit=30)] == [each.id for each in found]
 
 
+class TestVectors:
+    @staticmethod
+    def opened_at(postgres, schema, calls):
+        class Counting(WordEmbeddings):
+            def embed_documents(self, texts):
+                calls.append(len(texts))
+                return super().embed_documents(texts)
+
+        return AgentMemory(postgres, schema=schema, index={"embed": Counting(16), "dims": 16})
+
+    @pytest.mark.parametrize("alike", [True, False])
+    def test_they_move_where_they_are_of_use_and_are_made_anew_elsewhere(self, sides, postgres, alike):
+        *_, shards = sides
+        calls = []
+        if alike:
+            self.opened_at(postgres, "vault", []).close()
+        with self.opened_at(postgres, "agentmem_00", []) as memory:
+            memory.conversation("c", ("a",)).add(role="user", content="herons")
+            memory.settle()
+        shards.move("a\x1f", "vault", LINK)
+        with self.opened_at(postgres, "vault", calls) as memory:
+            memory.settle()
+            assert memory.search("herons", namespace=("a",))[0].why.signals["vectors"] > 0
+            assert memory.verify().problems == ()
+        assert calls == ([] if alike else [1])
+
+
 def through(memory, shards, tenant):
     """The memory, whose operations are those of one tenant."""
     memory.database.engine = shards.of(tenant)
     return memory.within((tenant[:-1],))
+
+    def test_no_table_is_forgotten(self):
+        stay = {"search_state", "audit_head", "measure"}
+        assert set(tenant_move._WHERE) >= {table.name for table in TABLES} - stay
 
 
 class TestMovingUnderLoad:
