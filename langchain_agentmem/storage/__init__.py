@@ -22,7 +22,7 @@ only after the statements that follow. To store a checkpoint on a known thread w
 
 `storage/schema/<dialect>/` is the truth; `tests/storage/schema.*.txt` shows it whole.
 
-One memory may be several schemas of a database, over which tenants are spread (`shards.py`); `tenant_move.py` moves one.
+One memory may be several schemas of a database, over which tenants are spread (`shards.py`, `tenant_move.py`).
 
 - `namespace`: a tuple of labels as a path, so that a prefix is a range.
 - `search_total`: what a search would else count in a scope: documents and words. On PostgreSQL a scope has several, one

@@ -163,6 +163,10 @@ def sides(postgres, opened):
 
 
 class TestMoving:
+    def test_no_table_is_forgotten(self):
+        stay = {"search_state", "audit_head", "measure"}
+        assert set(tenant_move._WHERE) >= {table.name for table in TABLES} - stay
+
     def test_all_that_is_a_tenants_moves_and_comes_back(self, sides, tmp_path):
         here, there, shards = sides
         everything.fill(here)
@@ -215,10 +219,6 @@ def through(memory, shards, tenant):
     """The memory, whose operations are those of one tenant."""
     memory.database.engine = shards.of(tenant)
     return memory.within((tenant[:-1],))
-
-    def test_no_table_is_forgotten(self):
-        stay = {"search_state", "audit_head", "measure"}
-        assert set(tenant_move._WHERE) >= {table.name for table in TABLES} - stay
 
 
 class TestMovingUnderLoad:
