@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import chain
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -30,6 +32,9 @@ from tests.word_embeddings import WordEmbeddings
 pytestmark = pytest.mark.bare
 
 COUNT = 3
+PAGE = (Path(__file__).parents[2] / "docs" / "postgresql.md").read_text(encoding="utf-8")
+WALL = re.findall(r"```sql\n(.*?)```", PAGE, re.DOTALL)[0]
+"""How a role is walled in, as the page has it."""
 LINK = audit_entry.following
 
 
@@ -385,9 +390,7 @@ class TestWalls:
         role = "vault_user"
         with psycopg.connect(postgres, autocommit=True) as connection:
             connection.execute(f"drop role if exists {role}")
-            connection.execute(f"create role {role} login")
-            connection.execute(f"grant usage on schema vault to {role}")
-            connection.execute(f"grant select, insert, update, delete on all tables in schema vault to {role}")
+            connection.execute(WALL.replace("ada", "vault"))
         try:
             url = make_conninfo(postgres, user=role)
             with AgentMemory(url, schema="vault", migrate=False) as memory:
