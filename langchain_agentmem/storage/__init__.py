@@ -22,9 +22,12 @@ only after the statements that follow. To store a checkpoint on a known thread w
 
 `storage/schema/<dialect>/` is the truth; `tests/storage/schema.*.txt` shows it whole.
 
+One memory may be several schemas of a database, over which tenants are spread (`shards.py`, `tenant_move.py`).
+
 - `namespace`: a tuple of labels as a path, so that a prefix is a range.
 - `search_total`: what a search would else count in a scope: documents and words. On PostgreSQL a scope has several, one
   for each of those that write at once.
+- `shard`, `pin`, `moved_tenant`: on PostgreSQL, where tenants are (`shards.py`).
 - `receipt`: on PostgreSQL, how many transactions each session has written (`postgres.py`).
 - `branch`: a line of memory with its `head` and the number of its messages; a conversation is a branch of kind
   "conversation". `parent_id` and `parent_position` make a fork one row.

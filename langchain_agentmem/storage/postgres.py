@@ -37,8 +37,8 @@ from langchain_agentmem.errors import (
 )
 from langchain_agentmem.storage import engine
 from langchain_agentmem.storage.engine import Engine, Opening, Sizes
-from langchain_agentmem.storage.queries import for_libpq, load, query, returns_rows, writes
-from langchain_agentmem.storage.steps import Operation, Rows, Statement, Steps, drive
+from langchain_agentmem.storage.queries import for_libpq, load, returns_rows, writes
+from langchain_agentmem.storage.steps import Operation, Rows, Statement, drive
 
 try:
     import psycopg
@@ -132,10 +132,6 @@ _RECEIPT_OF = _prepared(  # as soon as what the session is at is carried out or 
 _FORGET_RECEIPTS = _prepared("delete from receipt where at < :before")
 
 
-def _shards() -> Steps[Rows]:
-    return (yield query.shards())
-
-
 class _Patience:
     """How long a server that cannot be reached is waited for, from the first time on.
 
@@ -213,8 +209,6 @@ class PostgresEngine(Engine):
         with self._in_use(), self._translated():
             try:
                 self._open()
-                if first is None and opening.shards is None:
-                    self._refuse_shards()
             except BaseException:
                 self._close()
                 raise
@@ -446,18 +440,6 @@ class PostgresEngine(Engine):
                 (migration.name, time.time_ns() // 1000),
             )
 
-    def _refuse_shards(self) -> None:
-        """See that this is all of a memory.
-
-        Raises:
-            InvalidInput: It is spread over several schemas.
-        """
-        if self._run(_shards, write=False):
-            raise InvalidInput(
-                f"The memory in {safe_repr(self.path)} is spread over several schemas: open it with shards=, as "
-                f"many as the table {self.schema}.shard has rows with a tenant_depth."
-            )
-
     def _applied(self, ask: Callable[[str], Rows]) -> set[str]:
         rows = ask(f"select table_name from information_schema.tables where table_schema = '{self.schema}'")  # noqa: S608 - checked
         tables = {row["table_name"] for row in rows}
@@ -467,6 +449,11 @@ class PostgresEngine(Engine):
             raise ForeignDatabase(
                 f"The schema {safe_repr(self.schema)} in {safe_repr(self.path)} holds another program's tables "
                 f"({', '.join(sorted(tables)[:3])}). Give langchain-agentmem a database of its own."
+            )
+        if self.opening.shards is None and "shard" in tables and ask(f"select name from {self.schema}.shard limit 1"):  # noqa: S608 - checked
+            raise InvalidInput(
+                f"The memory in {safe_repr(self.path)} is spread over several schemas: open it with shards=, as many "
+                f"as the table {self.schema}.shard has rows with a tenant_depth."
             )
         return {row["name"] for row in ask(f"select name from {self.schema}.agentmem_migration")}  # noqa: S608 - checked
 

@@ -34,7 +34,8 @@ from psycopg.adapt import Transformer
 from langchain_agentmem.errors import DatabaseBusy
 from langchain_agentmem.storage.steps import Rows
 
-BEGIN, COMMIT, ROLLBACK = b"begin", b"commit", b"rollback"
+BEGIN = b"begin isolation level read committed"  # whoever waited for a lock sees what was written meanwhile
+COMMIT, ROLLBACK = b"commit", b"rollback"
 BEGIN_READING = b"begin isolation level repeatable read, read only"
 SETTINGS = (  # what is asked of JSON looks costly to the planner, and would be compiled each time
     b"select set_config('search_path', $1, true), set_config('lock_timeout', $2, true), "

@@ -16,6 +16,7 @@ One pool of connections serves all schemas, since each transaction says which it
 from __future__ import annotations
 
 import contextlib
+import itertools
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -178,7 +179,7 @@ class Shards:
         self, tenant: str, schema: str | None, link: Link | None, *, new: bool = False, dry_run: bool = False
     ) -> Moved:
         home = self.home
-        with home.connection() as connection, connection.transaction():
+        with home.connection() as connection, _seeing_all(connection):
             wait = f"{max(1, round(home.opening.busy_timeout * 1000))}ms"
             connection.execute("select set_config('lock_timeout', %s, true)", (wait,))
             if not dry_run:
@@ -251,6 +252,14 @@ class Shards:
                 connection.execute(_DISTRIBUTED, {"name": name})
 
 
+@contextlib.contextmanager
+def _seeing_all(connection: psycopg.Connection[DictRow]) -> Iterator[None]:
+    """A transaction that sees what was committed before each of its statements, so also while it waited for a lock."""
+    connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
+    with connection.transaction():
+        yield
+
+
 _NUMBERED = """
     select setval(pg_get_serial_sequence(format('%%I.%%I', table_schema, table_name), column_name),
         %(number)s::bigint << case table_name when 'search_scope' then 20 else 40 end)
@@ -314,14 +323,12 @@ class TenantEngine(Engine):
 
     def _staying(self, make: Operation[T], *, write: bool) -> Operation[T]:
         """The operation, unless the tenant is elsewhere."""
-        attempts = 0
+        attempts = itertools.count()
 
         def steps() -> Steps[T]:
-            nonlocal attempts
-            attempts += 1
             if write:
                 yield query.hold_tenant.ahead(lock=tenant_move.lock_of(self._tenant))
-            if attempts > 1:  # what failed may have failed since the tenant is elsewhere
+            if next(attempts):  # what failed may have failed since the tenant is elsewhere
                 if (yield query.moved_tenant(tenant=self._tenant)):
                     raise _MovedError
                 return (yield from make())

@@ -34,6 +34,8 @@ Link: TypeAlias = Callable[[bytes, bytes], bytes]
 
 PAGE = 2_000
 """Rows that are held at a time."""
+_TOGETHER = 500
+"""Rows of one statement, whose parameters the server counts with 16 bits."""
 _PLACE_BITS, _SERIES_BITS = 22, 15  # of the number of a document, see `search/search_index.py`
 
 _OF_LINES = "line_id in (select id from checkpoint_line where thread_id = any(%(threads)s))"
@@ -228,7 +230,8 @@ def move(connection: Connection, tenant: str, moving: Moving, link: Link | None)
             f"{safe_repr(tenant)} shares what it remembers with another tenant, by a fork of one of its branches. They "
             "stay in one schema."
         )
-    moved = _Move(connection, moving, held, link).run()
+    there_is = any(held[name] for name in ("whole", "threads", "branches", "authors"))
+    moved = _Move(connection, moving, held, link).run() if there_is else {}
     with connection.cursor() as cursor:
         rows = [{"tenant": each, "number": moving.pin} for each in sorted(tenants)]
         left = "insert into moved_tenant (tenant) values (%(tenant)s) on conflict (tenant) do nothing"
@@ -324,26 +327,29 @@ class _Move:
     def run(self) -> dict[str, int]:
         """Move everything; how many rows of each table."""
         tables = _there(self._connection)
-        keeps_vectors = self._keeps_vectors()
         self._open_namespaces()
         self._move_bodies()
         self._move_trail()
         self._move_series()
         for table in tables:
-            if table not in {"namespace", "content"} and (keeps_vectors or table not in _VECTORS):
+            if table not in {"namespace", "content", *_VECTORS}:
                 self._move_rows(table)
-        if not keeps_vectors:
+        if self._hold_vectors():
+            for table in tables:
+                if table in _VECTORS:
+                    self._move_rows(table)
+        else:
             self._want_vectors()
         self._leave(tables)
         return {table: rows for table, rows in self._moved.items() if rows}
 
-    def _keeps_vectors(self) -> bool:
-        """Whether the vectors of one schema are of use in the other."""
-        here, there = (
-            self._rows(f"select dimensions, pgvector from {schema}.search_state")
-            for schema in (self._source, self._target)
+    def _hold_vectors(self) -> bool:
+        """Have nobody else keep vectors; whether those of one schema are of use in the other."""
+        one, other = (
+            self._rows(f"select dimensions, pgvector from {schema}.search_state where id = 1 for update")
+            for schema in sorted((self._source, self._target))
         )
-        return here == there
+        return one == other
 
     def _open_namespaces(self) -> None:
         rows = self._rows("select id, path from namespace where id = any(%(spaces)s)")
@@ -364,11 +370,7 @@ class _Move:
 
     def _move_bodies(self) -> None:
         for page in self._pages("content", "id, hash, body"):
-            self._each(
-                f"insert into {self._target}.content (id, hash, body) overriding system value "
-                "values (%(id)s, %(hash)s, %(body)s) on conflict (hash) do nothing",
-                page,
-            )
+            self._add("content (id, hash, body)", [tuple(row.values()) for row in page])
             hashes = [row["hash"] for row in page]
             found = self._rows(
                 f"select id, hash from {self._target}.content where hash = any(%(hashes)s) for key share",
@@ -473,18 +475,23 @@ class _Move:
                 self._documents += [row["id"] for row in page]
             self._moved[table] += len(page)
             rows = [tuple(self._renamed(table, row).values()) for row in page]
-            into = f"{self._target}.{table} ({', '.join(columns)})"
-            with self._connection.cursor() as cursor:
-                if table in _ONCE:
-                    marks = ", ".join(["%s"] * len(columns))
-                    cursor.executemany(
-                        f"insert into {into} overriding system value values ({marks}) on conflict do nothing",
-                        rows,
-                    )
-                    continue
-                with cursor.copy(f"copy {into} from stdin") as copy:
-                    for row in rows:
-                        copy.write_row(row)
+            into = f"{table} ({', '.join(columns)})"
+            if table in _ONCE:
+                self._add(into, rows)
+                continue
+            with self._connection.cursor() as cursor, cursor.copy(f"copy {self._target}.{into} from stdin") as copy:
+                for row in rows:
+                    copy.write_row(row)
+
+    def _add(self, into: str, rows: Sequence[tuple[Any, ...]]) -> None:
+        """Write rows of which the other schema may have some."""
+        for first in range(0, len(rows), _TOGETHER):
+            some = rows[first : first + _TOGETHER]
+            marks = ", ".join([f"({', '.join(['%s'] * len(some[0]))})"] * len(some))
+            self._connection.execute(
+                f"insert into {self._target}.{into} overriding system value values {marks} on conflict do nothing",
+                [value for row in some for value in row],
+            )
 
     def _renamed(self, table: str, row: dict[str, Any]) -> dict[str, Any]:
         """A row as the other schema has it."""
@@ -526,7 +533,9 @@ class _Move:
 
     def _leave(self, tables: Sequence[str]) -> None:
         """Delete what was moved."""
-        self._each("delete from search_document where id = %(id)s", [{"id": each} for each in self._documents])
+        for first in range(0, len(self._documents), PAGE):
+            page = self._documents[first : first + PAGE]
+            self._connection.execute("delete from search_document where id = any(%s)", (page,))
         self._rows(f"delete from memory where {_OF_MEMORY} returning id")
         for table in reversed(tables):
             if table not in {"namespace", "content", "token_count", "author", "audit"}:
@@ -537,10 +546,14 @@ class _Move:
             self._held,
         )
         named = load("postgres")
-        self._each(for_psycopg(named["audit_erase"]), [{"sequence": each} for each in self._places])
+        erase, collect = (  # all in one statement, as one in each
+            for_psycopg(named[name]).replace(f"= %({one})s", f"= any(%({one})s)")
+            for name, one in (("audit_erase", "sequence"), ("collect_content", "hash"))
+        )
+        self._connection.execute(erase, {"sequence": list(self._places)})
         hashes = json.dumps([each.hex() for each in self._hashes])
         self._connection.execute(for_psycopg(named["lock_contents"]), {"hashes": hashes})
-        self._each(for_psycopg(named["collect_content"]), [{"hash": each} for each in self._hashes])
+        self._connection.execute(collect, {"hash": self._hashes})
         self._connection.execute("delete from namespace where id = any(%(whole)s) and path <> ''", self._held)
         for schema in (self._source, self._target):
             self._connection.execute(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import chain
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -21,13 +23,18 @@ from langchain_agentmem.errors import DatabaseBusy, InvalidInput, StorageError
 from langchain_agentmem.storage import Opening, query, tenant_move
 from langchain_agentmem.storage.queries import number_of
 from langchain_agentmem.storage.shards import Shards
+from langchain_agentmem.storage.table_copy import TABLES
 from tests import everything
 from tests.checkpoints.graphs import at, chat_graph
 from tests.forking import COMMAND
+from tests.word_embeddings import WordEmbeddings
 
 pytestmark = pytest.mark.bare
 
 COUNT = 3
+PAGE = (Path(__file__).parents[2] / "docs" / "postgresql.md").read_text(encoding="utf-8")
+WALL = re.findall(r"```sql\n(.*?)```", PAGE, re.DOTALL)[0]
+"""How a role is walled in, as the page has it."""
 LINK = audit_entry.following
 
 
@@ -161,6 +168,10 @@ def sides(postgres, opened):
 
 
 class TestMoving:
+    def test_no_table_is_forgotten(self):
+        stay = {"search_state", "audit_head", "measure"}
+        assert set(tenant_move._WHERE) >= {table.name for table in TABLES} - stay
+
     def test_all_that_is_a_tenants_moves_and_comes_back(self, sides, tmp_path):
         here, there, shards = sides
         everything.fill(here)
@@ -180,6 +191,33 @@ class TestMoving:
             full, empty = (there, here) if target == "vault" else (here, there)
             assert [empty.stats()[name] for name in ("messages", "threads", "items", "memories", "audit")] == [0] * 5
             assert [each.id for each in full.search("herons", everything=True, limit=30)] == [each.id for each in found]
+
+
+class TestVectors:
+    @staticmethod
+    def opened_at(postgres, schema, calls):
+        class Counting(WordEmbeddings):
+            def embed_documents(self, texts):
+                calls.append(len(texts))
+                return super().embed_documents(texts)
+
+        return AgentMemory(postgres, schema=schema, index={"embed": Counting(16), "dims": 16})
+
+    @pytest.mark.parametrize("alike", [True, False])
+    def test_they_move_where_they_are_of_use_and_are_made_anew_elsewhere(self, sides, postgres, alike):
+        *_, shards = sides
+        calls = []
+        if alike:
+            self.opened_at(postgres, "vault", []).close()
+        with self.opened_at(postgres, "agentmem_00", []) as memory:
+            memory.conversation("c", ("a",)).add(role="user", content="herons")
+            memory.settle()
+        shards.move("a\x1f", "vault", LINK)
+        with self.opened_at(postgres, "vault", calls) as memory:
+            memory.settle()
+            assert memory.search("herons", namespace=("a",))[0].why.signals["vectors"] > 0
+            assert memory.verify().problems == ()
+        assert calls == ([] if alike else [1])
 
 
 def through(memory, shards, tenant):
@@ -352,9 +390,7 @@ class TestWalls:
         role = "vault_user"
         with psycopg.connect(postgres, autocommit=True) as connection:
             connection.execute(f"drop role if exists {role}")
-            connection.execute(f"create role {role} login")
-            connection.execute(f"grant usage on schema vault to {role}")
-            connection.execute(f"grant select, insert, update, delete on all tables in schema vault to {role}")
+            connection.execute(WALL.replace("ada", "vault"))
         try:
             url = make_conninfo(postgres, user=role)
             with AgentMemory(url, schema="vault", migrate=False) as memory:
