@@ -113,6 +113,11 @@ class AgentMemory(Maintenance, Closing):
             a restart or failover. Default: 60.
         schema: PostgreSQL's schema in which everything is. Default: "agentmem".
         pool_size: Most connections to PostgreSQL at once. Default: 10.
+        shards: Over how many schemas of PostgreSQL tenants are spread, as it is decided when the memory is made: up to
+            64, and what is one tenant's is in one schema; or 0 for as many as it has, if any. Default: everything
+            is in one.
+        tenant_depth: How many labels of a namespace name a tenant, where there is no template that says so. In the
+            root, each thread or conversation is one. Default: 1.
         read_only: Whether nothing may be written; the database may be a replica then. Default: no.
         migrate: Whether the tables are made, or brought up to date, on opening. Default: yes; if not, a role that may
             do so runs `agentmem migrate` first.
@@ -148,6 +153,8 @@ class AgentMemory(Maintenance, Closing):
         timeout: float = 60.0,
         schema: str = "agentmem",
         pool_size: int = 10,
+        shards: int | None = None,
+        tenant_depth: int = 1,
         read_only: bool = False,
         migrate: bool = True,
         read_url: str | ConnectionPool[Any] | None = None,
@@ -158,15 +165,19 @@ class AgentMemory(Maintenance, Closing):
         self.strict = strict
         self.record = channels_given(record)
         self.weights = checked_weights(weights)
+        scopes = scopes_given(namespace, bare_threads=bare_threads, on_thread_delete=on_thread_delete)
+        depth = tenant_depth if scopes.template is None else len(scopes.template)
         self.database = Database(
             url,
             hooks=hooks,
             trace_content=trace_content,
             trace_checkpoints=trace_checkpoints,
-            opening=Opening(synchronous, busy_timeout, timeout, schema, pool_size, read_only, migrate, read_url),
+            opening=Opening(
+                synchronous, busy_timeout, timeout, schema, pool_size, read_only, migrate, read_url, shards, depth
+            ),
             clock=clock,
             new_id=new_id,
-            scopes=scopes_given(namespace, bare_threads=bare_threads, on_thread_delete=on_thread_delete),
+            scopes=scopes,
         )
         self._index: Any = index
         if index is not None:

@@ -25,6 +25,7 @@ from langchain_agentmem.storage.queries import for_psycopg
 
 from .emptying import PostgresDatabases, SqliteDatabases, direct, quick_in_memory, started
 from .forking import Forks
+from .sharding import ShardedDatabases, with_shards
 
 ENGINES = ("sqlite", "postgres")
 IN_MEMORY = Path("/dev/shm")
@@ -61,12 +62,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--every-engine", action="store_true", help="run on PostgreSQL, too, what is marked as `sqlite_suffices`"
     )
+    parser.addoption(
+        "--shards", action="store_true", help="run what runs on both engines on a memory with shards alone"
+    )
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """What is decided above the storage, and sends no statement that other tests do not send, runs on SQLite alone."""
     test = metafunc.definition
+    if metafunc.config.getoption("shards"):
+        if "url" in metafunc.fixturenames and not any(
+            "url" in mark.args[0] for mark in test.iter_markers("parametrize")
+        ):
+            test.add_marker(pytest.mark.parametrize("url", ["shards"], indirect=True))
+        return
     if test.get_closest_marker("sqlite_suffices") is None or metafunc.config.getoption("every_engine"):
         return
     if "url" in metafunc.fixturenames and not any("url" in mark.args[0] for mark in test.iter_markers("parametrize")):
@@ -128,6 +138,13 @@ def postgres_databases(postgres_server: str) -> Iterator[PostgresDatabases]:
 
 
 @pytest.fixture(scope="session")
+def sharded_databases(postgres_server: str) -> Iterator[ShardedDatabases]:
+    databases = ShardedDatabases(postgres_server)
+    yield databases
+    databases.drop()
+
+
+@pytest.fixture(scope="session")
 def sqlite_databases(tmp_path_factory: pytest.TempPathFactory) -> SqliteDatabases:
     return SqliteDatabases(tmp_path_factory.mktemp("sqlite"))
 
@@ -140,7 +157,7 @@ def _quick_in_memory() -> Iterator[None]:
 
 @pytest.fixture
 def new_database(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str], str]:
-    """Makes an empty database of a kind, "sqlite" or "postgres", and gives its path or URL.
+    """Makes an empty database of a kind, "sqlite", "postgres" or "shards", and gives its path or URL.
 
     It is migrated already, as a first opening leaves it; for tests that are marked as `bare`, it was never opened.
     """
@@ -150,6 +167,9 @@ def new_database(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[st
 
     def make(kind: str) -> str:
         number = next(numbers)
+        if kind == "shards":
+            url = request.getfixturevalue("sharded_databases").made(number)
+            return with_shards(request.getfixturevalue("monkeypatch"), url)
         if kind == "postgres":
             databases: PostgresDatabases = request.getfixturevalue("postgres_databases")
             return databases.bare(number) if bare else databases.migrated(number, keeping=keeping)
@@ -177,6 +197,11 @@ def forks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks]:
     modules = ("langgraph.graph", "langchain.agents", *(f"langchain_agentmem.{name}" for name in ours))
     with Forks(tmp_path_factory.mktemp("forks"), *modules) as forks:
         yield forks
+
+
+def spread(request: pytest.FixtureRequest) -> bool:
+    """Whether a test runs on a memory with shards."""
+    return "callspec" in vars(request.node) and request.node.callspec.params.get("url") == "shards"
 
 
 @pytest.fixture
@@ -217,6 +242,10 @@ def fill_once(
 
     def fill(url: str, function: Callable[[AgentMemory], object]) -> None:
         kind = "postgres" if url.startswith("postgresql://") else "sqlite"
+        if spread(request):
+            with AgentMemory(url, clock=clock, new_id=new_id) as memory:
+                function(memory)
+            return
         databases = request.getfixturevalue(f"{kind}_databases")
         if (kind, function) in _fillings:
             kept, clock.now, new_id.count = _fillings[kind, function]
@@ -236,7 +265,7 @@ def memory(
 ) -> Iterator[AgentMemory]:
     """An open memory on an empty database, on both engines, with a counting clock and counting ids."""
     opened = partial(AgentMemory, url, clock=clock, new_id=new_id)
-    if not url.startswith("postgresql://"):
+    if not url.startswith("postgresql://") or spread(request):
         with opened() as memory:
             yield memory
     else:
@@ -251,6 +280,8 @@ def raw() -> Callable[..., list[dict[str, object]]]:
 
     def run(memory: AgentMemory, sql: str, **parameters: object) -> list[dict[str, object]]:
         engine = memory.database.engine
+        if memory.database.has_shards:
+            pytest.skip("it looks into a schema, of which there are several")
         if engine.dialect == "sqlite":
             with engine._writing:
                 return [dict(row) for row in engine._writer.execute(sql, parameters)]

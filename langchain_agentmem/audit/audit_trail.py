@@ -430,7 +430,10 @@ class AuditTrail:
     archive, aarchive = both(archive_work)
 
     def head_work(self) -> Work[Head]:
-        """The end of the chain of the whole database. Who keeps it elsewhere can prove later what was before it."""
+        """The end of the chain of the whole database. Who keeps it elsewhere can prove later what was before it.
+
+        Each shard has a chain of its own: this is that of the namespace of this trail, `AuditTrail(memory, namespace)`.
+        """
         end: Head = yield Run(
             "audit.head", audit_store.head, outputs=lambda end: {"entries": end.sequence, "head": str(end)}
         )
@@ -440,6 +443,8 @@ class AuditTrail:
 
     def verify_work(self, since: Head | str | None = None) -> Work[ChainReport]:
         """Walk along the chain of the whole database, and see that nothing was changed or taken away.
+
+        Of a memory with shards it is the chain whose head `head` gives; `memory.verify()` looks at all of them.
 
         Args:
             since: A head that was kept elsewhere, or its text: nothing up to there may have changed, even by somebody
@@ -459,6 +464,9 @@ class AuditTrail:
         """How the trail fares, here and below: its size and growth, what runs away, todos, what to archive, its junk.
 
         `print(memory.audit.report())` prints a page of text.
+
+        Raises:
+            InvalidInput: The memory has shards, and this is the trail of several tenants.
         """
         where, now, rules = self._here_and_below(), self._database.clock(), self._rules
 
@@ -473,7 +481,11 @@ class AuditTrail:
     report, areport = both(report_work)
 
     def insights_work(self) -> Work[Insights]:
-        """What the trail tells of its use, here and below: topics, success, models. No model is asked."""
+        """What the trail tells of its use, here and below: topics, success, models. No model is asked.
+
+        Raises:
+            InvalidInput: The memory has shards, and this is the trail of several tenants.
+        """
         where = self._here_and_below()
 
         def make() -> Steps[Insights]:
@@ -562,17 +574,17 @@ class AuditTrail:
 
     def _walk(self, make: _Pages, *, shown: bool = True) -> Iterator[AuditEntry]:
         after: int | None = 0
+        database = self._home
         while after is not None:
-            page = self._database.read(
-                "audit.entries", make(after), self._where(), _show_page, shown=shown, replica=True
-            )
+            page = database.read("audit.entries", make(after), self._where(), _show_page, shown=shown, replica=True)
             yield from page.entries
             after = page.after
 
     async def _awalk(self, make: _Pages) -> AsyncIterator[AuditEntry]:
         after: int | None = 0
+        database = self._home
         while after is not None:
-            page = await self._database.aread("audit.entries", make(after), self._where(), _show_page, replica=True)
+            page = await database.aread("audit.entries", make(after), self._where(), _show_page, replica=True)
             for entry in page.entries:
                 yield entry
             after = page.after
@@ -602,8 +614,18 @@ class AuditTrail:
         return low, low + _AND_NOT_BELOW
 
     def _here_and_below(self) -> tuple[str, str]:
-        """The range of paths of the namespace and those below."""
-        return range_of(self._database.scopes.resolve(self._namespace))
+        """The range of paths of the namespace and those below.
+
+        Raises:
+            InvalidInput: They are spread over several schemas.
+        """
+        where = self._database.scopes.resolve(self._namespace)
+        if len(self._database.below(path_of(where))) > 1:
+            raise InvalidInput(
+                f"The entries below {safe_repr(where)} are several tenants', which are spread over schemas: ask for "
+                "the report of each, AuditTrail(memory, namespace).report()."
+            )
+        return range_of(where)
 
     def _shown(self, verb: str, work: Work[T], told: Callable[[T], dict[str, Any]], **asked: Any) -> Work[T]:
         """Do work as one step of a trace."""
@@ -658,7 +680,8 @@ class AuditTrail:
         if self._namespace is not None or self._database.scopes.within is not None:
             entry = replace(entry, namespace=self._database.scopes.resolve(self._namespace))
         draft = EntryDraft(self._judged(entry))
-        self._database.write("audit.add", partial(audit_store.add, path_of(entry.namespace), [draft]), *_told(draft))
+        path = path_of(entry.namespace)
+        self._database.at(path).write("audit.add", partial(audit_store.add, path, [draft]), *_told(draft))
 
     def _where(self, **given: Any) -> Thunk:
         """What a trace shows of a step on this trail: whose it is, and what was given."""
@@ -704,11 +727,16 @@ class AuditTrail:
         yield Run("audit.add", partial(audit_store.add, path, [draft]), write=True, inputs=told, outputs=outputs)
         return draft.entry
 
+    @property
+    def _home(self) -> Database:
+        """The database of the tenant whose trail this is now."""
+        return self._database.at(self._path())
+
     def _do(self, work: Work[T]) -> T:
-        return perform(work, self._database)
+        return perform(work, self._home)
 
     async def _ado(self, work: Work[T]) -> T:
-        return await aperform(work, self._database)
+        return await aperform(work, self._home)
 
 
 def text_given(given: Any, what: str) -> str:

@@ -5,10 +5,12 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
+from itertools import groupby, islice
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
@@ -23,13 +25,13 @@ from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.checkpoints.checkpoint_codec import Coding, address, readable, value_of
 from langchain_agentmem.checkpoints.rewind_follower import CheckpointStep
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.language_models.model_calls import Run, Work
+from langchain_agentmem.language_models.model_calls import Do, In, Run, Work
 from langchain_agentmem.storage import Steps, query
 from langchain_agentmem.storage.database import Database
 from langchain_agentmem.storage.steps import Row
 from langchain_agentmem.threads import checkpoint_log
 from langchain_agentmem.threads.checkpoint_log import Key, Saved
-from langchain_agentmem.threads.thread_lines import ThreadAt, find
+from langchain_agentmem.threads.thread_lines import ThreadAt, find, home_of
 from langchain_agentmem.tracing import Thunk
 
 FIRST_KEYS, MOST_KEYS = 500, 8_000
@@ -44,7 +46,8 @@ class Listing:
     """One call of `list`. Nothing is locked between its pages; they are small at first, for those who want few.
 
     Args:
-        database: Where to look.
+        databases: Gives the databases in which a thread is, or where there is none, a namespace and all below it.
+        scopes: How the config is led to its namespace.
         coding: Makes what LangGraph is given of what was found.
         serde: The serializer.
         follow: Takes further steps in the transaction that reads a page, given the ids of its checkpoints.
@@ -59,7 +62,8 @@ class Listing:
         InvalidInput: The config names no thread, the filter is no dictionary, or the limit is no number.
     """
 
-    database: Database
+    databases: Callable[[ThreadAt | None, str], Sequence[Database]]
+    scopes: Scopes
     coding: Coding
     serde: SerializerProtocol
     follow: Follow
@@ -72,10 +76,10 @@ class Listing:
     def __post_init__(self) -> None:
         at: tuple[ThreadAt | None, str | None, str | None] = (None, None, None)
         if self.config is not None:
-            at = address(self.config, self.database.scopes, whole_thread=True)
+            at = address(self.config, self.scopes, whole_thread=True)
         self._at, self._ns, self._name = at
         self._given = None if self.config is None else self.config["configurable"]["thread_id"]
-        self._low, self._high = range_of(self.database.scopes.resolve(None, self.config, bare=True))
+        self._low, self._high = range_of(self.scopes.resolve(None, self.config, bare=True))
         self._before = configurable_of(config_given(self.before)).get("checkpoint_id")
         if not isinstance(self.wanted, Mapping):
             raise InvalidInput(f"filter must be a dictionary, not {safe_repr(self.wanted)}.")
@@ -88,15 +92,20 @@ class Listing:
         Raises:
             CheckpointUnreadable: One is damaged, or was written with another serializer.
         """
-        size = 1
-        for keys in self._keys():
-            rest = keys
-            while rest:
-                yield self._load(rest[:size])
-                rest, size = rest[size:], min(size * 4, LARGEST_PAGE)
+        databases = self.databases(self._at, self._low)
+        each_in_order = map(self._found, databases)
+        merged = heapq.merge(*each_in_order, key=lambda found: (found[0].name, found[0].line), reverse=True)
+        found, size = islice(merged, self.limit if self.limit is None else max(self.limit, 0)), 1
+        while page := list(islice(found, size)):
+            for database, keys in groupby(page, key=lambda each: each[1]):
+                yield self._load(database, [key for key, _ in keys])
+            size = min(size * 4, LARGEST_PAGE)
 
-    def _keys(self) -> Iterator[Sequence[Key]]:
-        """The places of all that fits, many at a time."""
+    def _found(self, database: Database) -> Iterator[tuple[Key, Database]]:
+        return ((key, database) for keys in self._keys(database) for key in keys)
+
+    def _keys(self, database: Database) -> Iterator[Sequence[Key]]:
+        """The places of all that fits in a database, many at a time."""
         left, many = self.limit, FIRST_KEYS
         after: Key | None = None
         while left is None or left > 0:
@@ -106,7 +115,7 @@ class Listing:
                 before=self._before, after=after, limit=most,
             )  # fmt: skip
             with readable(self._at or ThreadAt(self._low, ""), self._name):
-                found = self.database.engine.read(find, replica=True)
+                found = database.engine.read(find, replica=True)
             if not found:
                 return
             after, many = found[-1], min(many * 4, MOST_KEYS)
@@ -127,14 +136,14 @@ class Listing:
         asked = {"before_id": self._before, "limit": self.limit, "filter": self.wanted or None}
         return {name: value for name, value in asked.items() if value is not None}
 
-    def _load(self, page: Sequence[Key]) -> Sequence[CheckpointTuple]:
+    def _load(self, database: Database, page: Sequence[Key]) -> Sequence[CheckpointTuple]:
         def steps() -> Steps[Sequence[tuple[Key, Saved]]]:
             found = yield from checkpoint_log.load_keys(page, self.coding.prototypes.take)
             yield from self.follow([saved.name for _, saved in found])
             return found
 
         with readable(ThreadAt(page[0].path, page[0].thread), page[0].name), self.step(self._asked) as step:
-            found = self.database.engine.read(steps, replica=True)
+            found = database.engine.read(steps, replica=True)
             step.finish(lambda: {"count": len(found), "checkpoint_ids": [saved.name for _, saved in found]})
         return [
             self.coding.tuple(
@@ -181,7 +190,7 @@ class CheckpointHistory:
 
 
 def history_work(
-    config: RunnableConfig, limit: int | None, serde: SerializerProtocol, scopes: Scopes
+    config: RunnableConfig, limit: int | None, serde: SerializerProtocol, database: Database
 ) -> Work[CheckpointHistory]:
     """The checkpoints of a line without their values.
 
@@ -189,7 +198,7 @@ def history_work(
         config: Which thread, and maybe which of its lines.
         limit: Most; None for all.
         serde: What their metadata is written with.
-        scopes: How the config is led to its namespace.
+        database: Where it is kept.
 
     Raises:
         InvalidInput: The config names no thread, its thread is in several namespaces, or the limit is no number.
@@ -197,7 +206,7 @@ def history_work(
     """
     if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 0):
         raise InvalidInput(f"limit must be a whole number, 0 or more, not {safe_repr(limit)}.")
-    at, ns, _ = address(config, scopes)
+    at, ns, _ = address(config, database.scopes)
 
     def look() -> Steps[tuple[list[Row], int]]:
         thread = yield from find(at, ns)
@@ -207,13 +216,14 @@ def history_work(
         [counted] = yield query.count_line(line=thread.line)
         return list(rows), counted["found"]
 
-    rows, total = yield Run(
+    run = Run(
         "thread.history",
         look,
         inputs=lambda: {"thread_id": at.name} | ({} if limit is None else {"limit": limit}),
         outputs=lambda found: {"count": len(found[0]), "total": found[1]},
         replica=True,
     )
+    rows, total = yield In((yield Do(partial(home_of, database, at))), run)
     return CheckpointHistory(checkpoints=tuple(_summary(row, at, serde) for row in rows), total=total)
 
 

@@ -353,7 +353,7 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
             InvalidInput: The config names no thread, its thread is in several namespaces, or the limit is no number.
             CheckpointUnreadable: One is damaged, or was written with another serializer.
         """
-        return checkpoint_listing.history_work(config, limit, self.serde, self.database.scopes)
+        return checkpoint_listing.history_work(config, limit, self.serde, self.database)
 
     history, ahistory = both(history_work)
 
@@ -491,7 +491,7 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
             return new
 
         with readable(adoption.at, adoption.name):
-            return self.database.engine.write(steps)
+            return self._home(adoption.at).engine.write(steps)
 
     def import_checkpoints(
         self,
@@ -537,11 +537,11 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
         """
         name, (low, high) = id_of(thread_id, "thread"), range_of(self._namespace())
         with self._steps.step("delete", None, lambda: {"thread_id": name}) as step:
-            deleted = self._change(
-                lambda: memories.delete(low, high, name, now=self.database.now(), scopes=self.database.scopes),
-                "delete_thread",
-                thread_id=thread_id,
-            )
+            deleted = [
+                each
+                for database, delete in self._deleting(low, high, name)
+                for each in self._change(database, delete, "delete_thread", thread_id=thread_id)
+            ]
             step.finish(lambda: {"threads": len(deleted)})
         self._forget(deleted)
 
@@ -561,10 +561,9 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
             range_of(self._namespace()),
         )
         with self._steps.step("delete", None, lambda: {"run_ids": runs}) as step:
-            removed = self._change(
-                lambda: memories.delete_for_runs(runs, low, high, now=self.database.now()),
-                "delete_for_runs",
-                run_ids=runs,
+            delete = partial(memories.delete_for_runs, runs, low, high, now=self.database.now())
+            removed = sum(
+                self._change(each, delete, "delete_for_runs", run_ids=runs) for each in self.database.below(low)
             )
             step.finish(lambda: {"checkpoints": removed})
 
@@ -583,7 +582,8 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
         told = {"source_thread_id": source.name, "target_thread_id": target}
         with self._steps.step("copy", None, lambda: told) as step:
             work = partial(memories.copy, source, target, now=now, tail=self.database.tail)
-            copied = self._change(work, "copy_thread", **told)
+            self.database.keep_together(source.path, target, source.name)
+            copied = self._change(self._home(source), work, "copy_thread", **told)
             step.finish(lambda: {"checkpoints": copied})
 
     acopy_thread = _in_thread(copy_thread, write=True)
@@ -632,25 +632,31 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
         jobs: Jobs = []
         for name in [id_of(thread_id, "thread") for thread_id in listed(thread_ids, "thread")]:
             if strategy == "delete":
-                jobs.append(
-                    partial(
-                        self._prune,
-                        partial(memories.delete, low, high, name, now=self.database.now(), scopes=self.database.scopes),
-                        name,
-                        strategy,
-                        removed,
-                    )
-                )
-                continue
-            found = self.database.engine.read(partial(thread_lines.named, low, high, name))
-            if not low:
-                self.database.scopes.check_one([at.path for at in found], name, memories.WITHIN)
-            prune = partial(memories.prune, keep=1, now=self.database.now())
-            jobs += [partial(self._prune, partial(prune, at), name, strategy, removed) for at in found]
+                changes: Sequence[tuple[Database, Operation[Any]]] = self._deleting(low, high, name)
+            else:
+                found = thread_lines.homes_of(self.database, low, high, name)
+                if not low:
+                    self.database.scopes.check_one([at.path for at in found], name, memories.WITHIN)
+                prune = partial(memories.prune, keep=1, now=self.database.now())
+                changes = [(database, partial(prune, at)) for at, database in found.items()]
+            jobs += [partial(self._prune, *change, name, strategy, removed) for change in changes]
         return jobs
 
-    def _prune(self, make: Operation[Any], name: str, strategy: str, removed: Removed) -> bool:
-        done = self._change(make, "prune", thread_id=name, strategy=strategy)
+    def _deleting(
+        self, low: str, high: str, name: str
+    ) -> Sequence[tuple[Database, Operation[Sequence[thread_lines.Deleted]]]]:
+        """How the threads of an id are deleted: in one transaction; where there are shards, in one for each tenant."""
+        now, scopes = self.database.now(), self.database.scopes
+        databases = self.database.below(low)
+        if len(databases) == 1:
+            return [(databases[0], partial(memories.delete, low, high, name, now=now, scopes=scopes))]
+        found = thread_lines.homes_of(self.database, low, high, name)
+        scopes.check_one([at.path for at in found], name, memories.WITHIN)
+        delete = partial(memories.delete, name=name, now=now, scopes=scopes)
+        return [(database, partial(delete, at.path, f"{at.path}\x01")) for at, database in found.items()]
+
+    def _prune(self, database: Database, make: Operation[Any], name: str, strategy: str, removed: Removed) -> bool:
+        done = self._change(database, make, "prune", thread_id=name, strategy=strategy)
         removed.append(done if strategy == "keep_latest" else len(done))
         if strategy == "keep_latest":
             return bool(done >= thread_lines.BATCH)
@@ -745,7 +751,7 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
             remember[:] = [(yield from sealed)]
 
         with readable(at, name):
-            self.database.engine.write(steps)
+            self._home(at).engine.write(steps)
         for done in remember:
             done()
 
@@ -798,7 +804,10 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
 
     def _read(self, make: Operation[T], at: ThreadAt, name: str | None) -> T:
         with readable(at, name):
-            return self.database.engine.read(make)
+            return self._home(at).engine.read(make)
+
+    def _home(self, at: ThreadAt) -> Database:
+        return thread_lines.home_of(self.database, at)
 
     def _write(
         self, make: Operation[tuple[Thread, checkpoint_log.Planned, Shelved]], at: ThreadAt
@@ -812,20 +821,24 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
             return (yield from make())
 
         with readable(at, None):
-            thread, used, shelved = self.database.engine.write(steps)
+            engine = self._home(at).engine
+            thread, used, shelved = engine.write(steps)
         self._coding.stored(at, thread, used, shelved)
         if self.retention is not None and not self.retention.off:
-            self.database.engine.release()
+            engine.release()
         return thread, lambda: sum(len(part.body) for part in used.draft.parts) + sum(map(len, shelved.recipes))
 
-    def _change(self, make: Operation[T], method: str, **arguments: Any) -> T:
+    def _databases(self, at: ThreadAt | None, low: str) -> Sequence[Database]:
+        return self.database.below(low) if at is None else (self._home(at),)
+
+    def _change(self, database: Database, make: Operation[T], method: str, **arguments: Any) -> T:
         def steps() -> Steps[T]:
             value = yield from make()
             yield from self._follow(method, None, **arguments)
             return value
 
-        value = self.database.engine.write(steps)
-        self.database.engine.release()
+        value = database.engine.write(steps)
+        database.engine.release()
         return value
 
     def _follow(self, method: str, config: RunnableConfig | None, **arguments: Any) -> Steps[None]:
@@ -852,7 +865,8 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
             return self._follow("list", config, checkpoint_ids=checkpoint_ids)
 
         listing = Listing(
-            database=self.database,
+            databases=self._databases,
+            scopes=self.database.scopes,
             coding=self._coding,
             serde=self.serde,
             follow=follow,

@@ -37,6 +37,7 @@ from langchain_agentmem.cli.database_commands import (
     import_,
     import_checkpoints,
     migrate,
+    move_tenant,
     prune,
     restore,
     stats,
@@ -193,4 +194,5 @@ for caring in (stats, verify, doctor, backup, restore, export):
 app.command("import")(import_)
 for moving in (migrate, copy, erase, prune):
     app.command()(moving)
+app.command("move-tenant")(move_tenant)
 app.command("import-checkpoints")(import_checkpoints)

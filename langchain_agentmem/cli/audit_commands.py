@@ -29,6 +29,7 @@ from langchain_agentmem.cli.console import (
     shortened,
 )
 from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.storage.engine import AS_MADE
 
 if TYPE_CHECKING:
     from langchain_agentmem.audit.audit_entry import AuditEntry
@@ -275,7 +276,7 @@ def _trail(
     before: _Given = context.obj
     place = database_given(database or before.database)
     where = namespace_named(before.namespace if namespace is None else namespace)
-    with AgentMemory(place) if make else existing(place) as memory:
+    with AgentMemory(place, shards=AS_MADE) if make else existing(place) as memory:
         yield AuditTrail(memory, where)
 
 

@@ -22,11 +22,12 @@ from rich.text import Text
 
 from langchain_agentmem.agent_memory import AgentMemory
 from langchain_agentmem.base.files import file_of
-from langchain_agentmem.base.namespaces import CONFIG_KEY
+from langchain_agentmem.base.namespaces import CONFIG_KEY, id_of, path_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.search.memory_search import Recollection
 from langchain_agentmem.storage import is_postgres, name_of
+from langchain_agentmem.storage.engine import AS_MADE
 from langchain_agentmem.upkeep.database_report import ThreadSummary
 
 if TYPE_CHECKING:
@@ -108,7 +109,7 @@ def existing(database: str) -> AgentMemory:
     """
     if not is_postgres(name_of(database)) and not file_of(database).is_file():
         raise InvalidInput(f"There is no database at {safe_repr(database)}.")
-    return AgentMemory(database, strict=True)  # nothing that is shown needs a class of the user's
+    return AgentMemory(database, strict=True, shards=AS_MADE)  # nothing that is shown needs a class of the user's
 
 
 def namespace_named(path: str | None) -> tuple[str, ...]:
@@ -128,6 +129,13 @@ def namespace_named(path: str | None) -> tuple[str, ...]:
             f"{safe_repr(path)} is no namespace: write labels separated by /, such as users/ada; / alone is everything."
         )
     return tuple(map(unquote, labels))
+
+
+def tenant_named(written: str) -> str:
+    """The tenant that is written as a namespace, or as "/ID" for a thread of the root; see `Scopes.tenant_of`."""
+    if written.startswith("/") and written != "/":
+        return "\x1f" + id_of(unquote(written[1:]), "thread")
+    return path_of(namespace_named(written))
 
 
 def named(namespace: tuple[str, ...], *more: str) -> str:

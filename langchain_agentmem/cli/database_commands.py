@@ -30,11 +30,13 @@ from langchain_agentmem.cli.console import (
     namespace_named,
     print_json,
     printable,
+    tenant_named,
     time_named,
 )
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.messages.role_rounds import Retention
-from langchain_agentmem.storage.engine import SCHEMA, newest_migration
+from langchain_agentmem.storage.engine import AS_MADE, SCHEMA, Opening, newest_migration
+from langchain_agentmem.upkeep import tenants
 from langchain_agentmem.upkeep.database_copy import CopyProgress
 from langchain_agentmem.upkeep.database_report import Finding, Stats, diagnose
 
@@ -108,22 +110,66 @@ def import_(
     """
     if not Path(file).is_file():  # a mistyped path makes no database
         raise InvalidInput(f"There is no export at {safe_repr(file)}.")
-    with _interruptible("Nothing was imported."), AgentMemory(database) as memory, _bar("Reading"):
+    with _interruptible("Nothing was imported."), AgentMemory(database, shards=AS_MADE) as memory, _bar("Reading"):
         report = memory.import_(file)
     told = dataclasses.asdict(report)
     _tell(f"{file} was imported. New: {_counts(told)}.", {"path": file, **told}, as_json=as_json)
 
 
+Anywhere = Annotated[str, typer.Argument(metavar="DATABASE", help="A path or a postgresql:// URL.")]
+
+
 def migrate(
     *,
-    database: Annotated[str, typer.Argument(metavar="DATABASE", help="A path or a postgresql:// URL.")],
+    database: Anywhere,
     schema: Schema = SCHEMA,
+    shards: Annotated[
+        int | None,
+        typer.Option("--shards", help="Over how many schemas tenants are spread. Default: one."),
+    ] = None,
+    tenant_depth: Annotated[
+        int, typer.Option("--tenant-depth", help="With shards, how many labels of a namespace name a tenant.")
+    ] = 1,
     as_json: AsJson = False,
 ) -> None:
     """Make the tables, or bring them up to date, for programs that open the database with migrate=False."""
-    with _interruptible("Nothing was changed."), AgentMemory(database, schema=schema) as memory:
+    options: dict[str, Any] = {"shards": AS_MADE if shards is None else shards, "tenant_depth": tenant_depth}
+    with _interruptible("Nothing was changed."), AgentMemory(database, schema=schema, **options) as memory:
         path, newest = memory.database.engine.path, newest_migration(memory.database.engine.dialect)
     _tell(f"{path} is up to date ({newest}).", {"path": path, "newest": newest}, as_json=as_json)
+
+
+def move_tenant(
+    *,
+    database: Anywhere,
+    tenant: Annotated[
+        str,
+        typer.Argument(
+            metavar="TENANT",
+            help="Its namespace, as users/ada; /ID is a thread of the root, / what else is there.",
+        ),
+    ],
+    to: Annotated[
+        str | None, typer.Option("--to", metavar="SCHEMA", help="Where to. Default: where it was at first.")
+    ] = None,
+    own_schema: Annotated[
+        str | None, typer.Option("--own-schema", metavar="NAME", help="A schema for it alone; made if need be.")
+    ] = None,
+    schema: Schema = SCHEMA,
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
+) -> None:
+    """Move all that is one tenant's into another schema of a memory with shards, while others go on."""
+    with _interruptible("Nothing was moved."):
+        name = tenant_named(tenant)
+        opening = Opening(schema=schema)
+        moved = tenants.move_tenant(database, name, to, own_schema=own_schema, dry_run=dry_run, opening=opening)
+    rows, does = count(sum(moved.rows.values()), "row"), "would move" if dry_run else "moved"
+    if moved.source == moved.target:
+        said = f"{printable(tenant)} is in {moved.source} already."
+    else:
+        said = f"{rows} of {printable(tenant)} {does} from {moved.source} to {moved.target}."
+    _tell(said, moved._asdict(), as_json=as_json)
 
 
 def copy(
@@ -303,7 +349,7 @@ def import_checkpoints(
     with (
         _interruptible(kept),
         open_source(source, allow=allow or ()) as saver,
-        AgentMemory(database) as memory,
+        AgentMemory(database, shards=AS_MADE) as memory,
         _bar() as bar,
     ):
         report = memory.checkpointer.import_checkpoints(saver, thread_ids=thread, progress=bar.imported)

@@ -29,7 +29,7 @@ from pydantic import BaseModel, Field
 
 from langchain_agentmem.base.clock import moment
 from langchain_agentmem.base.fencing import fenced
-from langchain_agentmem.base.namespaces import Namespace, id_of, path_of
+from langchain_agentmem.base.namespaces import id_of, path_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.compaction.compacted_context import check_place, conversation_of, place_of
 from langchain_agentmem.conversations import message_log
@@ -37,7 +37,7 @@ from langchain_agentmem.conversations.compaction_records import CompactionRecord
 from langchain_agentmem.conversations.log_entries import MOST_TRACED
 from langchain_agentmem.conversations.message_log import Address
 from langchain_agentmem.errors import AgentMemoryError
-from langchain_agentmem.language_models.model_calls import Run, Shown, Work, aperform, perform
+from langchain_agentmem.language_models.model_calls import In, Run, Shown, Work, aperform, perform
 from langchain_agentmem.language_models.summarization import Turn, parts_of, turn_of
 from langchain_agentmem.language_models.tokens import TokenCounter, clipped
 from langchain_agentmem.messages.langchain_messages import to_langchain
@@ -82,7 +82,7 @@ def messages_behind(
         StorageError: What is kept of the compaction is damaged.
     """
     database = database_of(memory)
-    return perform(_behind_work(summary, conversation_id, database.scopes.resolve(namespace)), database)
+    return perform(_behind_work(database, summary, conversation_id, namespace), database)
 
 
 async def amessages_behind(
@@ -90,13 +90,15 @@ async def amessages_behind(
 ) -> list[Message]:
     """`messages_behind`, awaited."""
     database = database_of(memory)
-    return await aperform(_behind_work(summary, conversation_id, database.scopes.resolve(namespace)), database)
+    return await aperform(_behind_work(database, summary, conversation_id, namespace), database)
 
 
-def _behind_work(summary: str | BaseMessage, conversation_id: str, namespace: Namespace) -> Work[list[Message]]:
-    at = Address(path_of(namespace), id_of(conversation_id, "conversation"))
+def _behind_work(
+    database: Database, summary: str | BaseMessage, conversation_id: str, namespace: Sequence[str] | None
+) -> Work[list[Message]]:
+    at = Address(path_of(database.scopes.resolve(namespace)), id_of(conversation_id, "conversation"))
     name = id_of(summary.id if isinstance(summary, BaseMessage) else summary, "summary")
-    found = yield _expanding(at, name, lambda: behind(at, name))
+    found = yield In(database.at(*at), _expanding(at, name, lambda: behind(at, name)))
     return [each.message for each in found or ()]
 
 
@@ -322,7 +324,7 @@ class _Reader:
 
     def expand(self, at: Address, id: str, page: int = 1) -> Work[str]:  # noqa: A002 - what a model calls it
         """Show what stands behind an id."""
-        found = yield _expanding(at, id, lambda: _found(at, id), page=page)
+        found = yield In(self._database.at(*at), _expanding(at, id, lambda: _found(at, id), page=page))
         return self._page(id, found, page)
 
     def _passage(self, hit: Recollection) -> str:

@@ -54,7 +54,7 @@ from langchain_agentmem.conversations import compaction_records, message_log
 from langchain_agentmem.conversations.compaction_records import STATE, CompactionRecord, Header
 from langchain_agentmem.conversations.log_entries import MOST_TRACED, entry_of
 from langchain_agentmem.errors import StorageError
-from langchain_agentmem.language_models.model_calls import Ahead, Run, Shown, Work
+from langchain_agentmem.language_models.model_calls import Ahead, In, Run, Shown, Work
 from langchain_agentmem.language_models.tokens import TokenCounter
 from langchain_agentmem.messages.history_repair import repaired, sound_until, with_distinct_calls
 from langchain_agentmem.messages.history_shape import count_rounds, droppable, role_of, shape_of
@@ -154,7 +154,8 @@ class Compactor:
         """
         report = self._report(at)
         work = self._viewing(messages, at, overhead, report)
-        view: ContextView = yield report.step(COMPACT, work, at, "turn", messages=len(messages), **self._bounds())
+        step = report.step(COMPACT, work, at, "turn", messages=len(messages), **self._bounds())
+        view: ContextView = yield In(self._home(at), step)
         return view
 
     def _viewing(
@@ -211,9 +212,10 @@ class Compactor:
                 return None
             return self._view(resolved(record, history, self.counter), history, overhead, compacted=True)
 
-        view: ContextView | None = yield report.step(
+        step = report.step(
             RECOVER, working(), at, "refused", provider=provider or None, attempt=attempt, messages=len(messages)
         )
+        view: ContextView | None = yield In(self._home(at), step)
         return view
 
     def lower(self, tokens: int) -> None:
@@ -232,6 +234,10 @@ class Compactor:
         known = yield from self._noted(history, at, before)
         context = yield from self._newest(history, at, known)
         return history, known, context or resolved(None, history, self.counter)
+
+    def _home(self, at: message_log.Address | None) -> Database:
+        """Where a history is recorded, if it is."""
+        return self.database if at is None else self.database.at(*at)
 
     def _report(self, at: message_log.Address | None) -> CompactionReport:
         return CompactionReport(self.database, at.name if at else "", agent_name=self._agent_name)
@@ -338,7 +344,7 @@ class Compactor:
             work = self._making_ahead(history, at, context, overhead, report)
             yield report.step(COMPACT, work, at, "ahead of need", messages=len(history.messages), **self._bounds())
 
-        self.ahead.begin(self.database, at, STATE, make)
+        self.ahead.begin(self._home(at), at, STATE, make)
 
     def _making_ahead(
         self, history: History, at: message_log.Address, context: Context, overhead: int, report: CompactionReport

@@ -49,6 +49,7 @@ import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -63,7 +64,18 @@ from langchain_agentmem.experiences.experience import PREFIX, Experience, Folder
 from langchain_agentmem.experiences.experience_part import Feedback, Tally
 from langchain_agentmem.experiences.experience_proposals import experience_tools, proposing
 from langchain_agentmem.experiences.experience_selector import ExperienceSelector
-from langchain_agentmem.language_models.model_calls import Do, Run, Shown, Work, aperform, both, perform, usable_model
+from langchain_agentmem.language_models.model_calls import (
+    Do,
+    In,
+    Run,
+    Shown,
+    Work,
+    across,
+    aperform,
+    both,
+    perform,
+    usable_model,
+)
 from langchain_agentmem.rewinding.memory_access import listed
 from langchain_agentmem.storage import Steps
 from langchain_agentmem.storage.database import Database, HasDatabase, database_of
@@ -309,7 +321,7 @@ class ExperienceLibrary:
         )
         experience_part.stored(said)  # before the files are looked at
         yield Do(partial(self._check_known, said.exp_id))
-        yield Run(
+        run = Run(
             "experience.feedback",
             partial(experience_part.add_feedback, path, said),
             write=True,
@@ -322,6 +334,7 @@ class ExperienceLibrary:
             },
             outputs=lambda _: {"feedback_id": said.feedback_id},
         )
+        yield In(self.database.at(path), run)
         return said.feedback_id
 
     feedback, afeedback = both(feedback_work)
@@ -331,7 +344,7 @@ class ExperienceLibrary:
         namespace = self.database.scopes.resolve(self.namespace)
         usages: list[Usage] = yield Shown(
             "experience.report",
-            self._reporting(*range_of(namespace)),
+            self._reporting(self.database.below(path_of(namespace)), *range_of(namespace)),
             inputs=lambda: {"namespace": namespace},
             outputs=lambda usages: listed(
                 "experiences",
@@ -363,12 +376,14 @@ class ExperienceLibrary:
                 f"{known:.300}."
             )
 
-    def _reporting(self, low: str, high: str) -> Work[list[Usage]]:
+    def _reporting(self, databases: Sequence[Database], low: str, high: str) -> Work[list[Usage]]:
         def reading() -> Steps[tuple[dict[str, Tally], list[Feedback]]]:
             tallies = yield from experience_part.counts(low, high)
             return tallies, (yield from experience_part.feedback_of(low, high))
 
-        tallies, said = yield Run("experience.feedback_of", reading, shown=False)
+        read = yield from across(databases, Run("experience.feedback_of", reading, shown=False))
+        tallies = experience_part.added(told for told, _ in read)
+        said = sorted(chain.from_iterable(said for _, said in read), key=lambda each: each.created_at, reverse=True)
         notes: dict[str, list[Feedback]] = {}
         for each in said:
             notes.setdefault(each.exp_id, []).append(each)

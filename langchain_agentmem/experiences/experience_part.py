@@ -9,7 +9,8 @@ What became of experiences leaves a database and enters another, and is looked a
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+import operator
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from datetime import datetime
 from typing import Any, NamedTuple, TypeAlias, TypeVar
@@ -107,6 +108,22 @@ def feedback_of(low: str, high: str, *, limit: int = NEWEST) -> Steps[list[Feedb
     """
     rows = yield query.feedback_within(low=low, high=high, limit=limit)
     return [_sound(_read_row, row) for row in rows]
+
+
+def added(told: Iterable[Mapping[str, Tally]]) -> dict[str, Tally]:
+    """The sums of what is known of each experience in several places.
+
+    Args:
+        told: What `counts` gave of each.
+    """
+    sums: dict[str, Tally] = {}
+    for counted in told:
+        for exp_id, tally in counted.items():
+            known = sums.get(exp_id, Tally())
+            times = [each for each in (known.last_chosen_at, tally.last_chosen_at) if each is not None]
+            counts = map(operator.add, known[:4], tally[:4])
+            sums[exp_id] = Tally(*counts)._replace(last_chosen_at=max(times, default=None))
+    return sums
 
 
 def counts(low: str, high: str) -> Steps[dict[str, Tally]]:

@@ -66,6 +66,7 @@ from langchain_agentmem.language_models.model_calls import (
     Run,
     Shown,
     Work,
+    across,
     aperform,
     both,
     perform,
@@ -74,6 +75,7 @@ from langchain_agentmem.language_models.model_calls import (
 from langchain_agentmem.messages.history_shape import is_said_by_user, role_of
 from langchain_agentmem.messages.prompt_forms import Insertion, Keys, check_keys, form_of, last_said
 from langchain_agentmem.messages.role_rounds import AttachmentType, Round
+from langchain_agentmem.storage.database import Database
 from langchain_agentmem.storage.queries import digest
 from langchain_agentmem.tracing import brief, within
 
@@ -430,10 +432,11 @@ class ExperienceSelector(Runnable[Any, Any], BaseExampleSelector):
             return nothing
         namespace = self._database.scopes.resolve(self.library.namespace, request.config)
         known = yield from self._on_the_side(
+            self._database.below(path_of(namespace)),
             Run("experience.tallies", partial(experience_part.counts, *range_of(namespace)), shown=False),
             "Experiences are selected without feedback.",
         )
-        tallies: Mapping[str, experience_part.Tally] = known or {}
+        tallies = experience_part.added(known)
         context = self._situation(request, rounds)
         found = judged(query, context, [each.when for each in candidates])
         scores = {
@@ -462,7 +465,9 @@ class ExperienceSelector(Runnable[Any, Any], BaseExampleSelector):
         ids = [each.exp_id for each in chosen]
         make = partial(experience_part.count, path_of(namespace), nothing.candidates, ids, now=self._database.now())
         yield from self._on_the_side(
-            Run("experience.count", make, write=True, shown=False), "Which experiences are chosen is not counted."
+            (self._database.at(path_of(namespace)),),
+            Run("experience.count", make, write=True, shown=False),
+            "Which experiences are chosen is not counted.",
         )
         return replace(
             nothing,
@@ -536,12 +541,13 @@ class ExperienceSelector(Runnable[Any, Any], BaseExampleSelector):
             seen = role_rounds(rounds, self.role, include_failures=False)
         return of_rounds(seen, self._rounds)
 
-    def _on_the_side(self, run: Run, without: str) -> Work[Any]:
-        """What an operation gives; None where it fails, which is logged."""
+    def _on_the_side(self, databases: Sequence[Database], run: Run, without: str) -> Work[list[Any]]:
+        """What an operation gives in each database; nothing where it fails, which is logged."""
         try:
-            return (yield run)
+            return (yield from across(databases, run))
         except AgentMemoryError as error:
             self._failures.report(run.name, without, error=error)
+            return []
 
     def _log_of(self, request: SelectionRequest, rounds: Sequence[Round]) -> Path | None:
         """Where it is to be noted what a model is asked."""

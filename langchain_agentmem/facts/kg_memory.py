@@ -161,15 +161,14 @@ class KGMemory(EventSource):
             raise InvalidInput(f"Facts are those of a branch; give its name, not {safe_repr(branch)}.")
         if description is not None:
             text_given(description, "A description")
-        self._database = database_of(memory)
+        database = database_of(memory)
         self._model = usable_model(model)
         self._attendant = Attendant(self._look, "agentmem-facts")
         self._asking: list[None] = []  # one for each caller who is having a text extracted just now
-        point = branch_at(branch, namespace, self._database.scopes)
+        point = branch_at(branch, namespace, database.scopes)
         self.settings = settings or FactsConfig()
-        self._ground = FactsGround(
-            database=self._database, point=point, settings=self.settings, description=description
-        )
+        self._ground = FactsGround(database=database, point=point, settings=self.settings, description=description)
+        self._database = self._ground.database
         self._wanted = WantedJob(point.path, JOBS, point.name)
         if self._model is not None and isinstance(point, BranchAt):
             self._attendant.start()

@@ -23,7 +23,7 @@ import logging
 import re
 import threading
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from functools import partial, update_wrapper
@@ -125,6 +125,18 @@ class Shown(NamedTuple):
     config: RunnableConfig | None = None
 
 
+class In(NamedTuple):
+    """A wish that another database answers than the one around it: that of a tenant, see `Database.at`.
+
+    Attributes:
+        database: The database.
+        wish: The wish.
+    """
+
+    database: Database
+    wish: Wish
+
+
 class Do(NamedTuple):
     """Anything else that has to be waited for; the answer is what it returns.
 
@@ -149,10 +161,23 @@ class Answering(Protocol):
         ...
 
 
-Wish: TypeAlias = Ask | Run | Shown | Do | Answering
+Wish: TypeAlias = Ask | Run | Shown | In | Do | Answering
 
 Work: TypeAlias = Generator[Wish, Any, T]
 """Yields what it wants to know, is sent the answers, returns a `T`."""
+
+
+def across(databases: Iterable[Database], wish: Wish) -> Work[list[Any]]:
+    """What several databases answer to one wish, one after the other.
+
+    Args:
+        databases: Such as `Database.below` gives.
+        wish: The wish.
+    """
+    answers = []
+    for each in databases:
+        answers.append((yield In(each, wish)))  # noqa: PERF401 - a comprehension yields for nobody
+    return answers
 
 
 class Writer(NamedTuple):
@@ -304,6 +329,8 @@ def usable_model(given: Any) -> Any:
 
 
 def _answer(wish: Wish, database: Database | None) -> Any:
+    if isinstance(wish, In):
+        return _answer(wish.wish, wish.database)
     if isinstance(wish, Do):
         return wish.do()
     if isinstance(wish, Run):
@@ -324,6 +351,8 @@ def _answer(wish: Wish, database: Database | None) -> Any:
 
 
 async def _aanswer(wish: Wish, database: Database | None) -> Any:
+    if isinstance(wish, In):
+        return await _aanswer(wish.wish, wish.database)
     if isinstance(wish, Do):
         return await (run_in_executor(None, wish.do) if wish.ado is None else wish.ado())
     if isinstance(wish, Run):

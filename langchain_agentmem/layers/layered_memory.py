@@ -549,12 +549,21 @@ class LayeredMemory(Layer):
     # -- plumbing --------------------------------------------------------------------------------------------------
 
     def _point_of(self, other: Any) -> Standpoint:
+        mine = self._ground
+        point: Standpoint
         if isinstance(other, LayeredMemory):
             theirs = other._ground  # noqa: SLF001 - of the same class
-            if theirs.database is not self._ground.database or theirs.point.path != self._ground.point.path:
+            if not theirs.database.is_beside(mine.database) or theirs.point.path != mine.point.path:
                 raise InvalidInput("Only branches of one namespace in one database can be compared or merged.")
-            return theirs.point
-        return BranchAt(self._ground.point.path, id_of(other, "branch"), self._ground.database.scopes)
+            point = theirs.point
+        else:
+            point = BranchAt(mine.point.path, id_of(other, "branch"), mine.database.scopes)
+        if not mine.database.holds(point.path, point.thread):
+            raise InvalidInput(
+                "In a memory with shards a thread of the root is a tenant by itself, and only what is one tenant's can "
+                "be compared or merged: give its run a namespace."
+            )
+        return point
 
     def _on(self, point: Standpoint) -> Self:
         other = type(self).__new__(type(self))

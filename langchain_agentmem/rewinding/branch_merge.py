@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple
 
 from langchain_agentmem.base.clock import moment
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.language_models.model_calls import Run, Work
+from langchain_agentmem.language_models.model_calls import In, Run, Work
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.branches import BranchAt, Standpoint, fork, names_of
 from langchain_agentmem.rewinding.memory_access import LISTED, Change, Footing, looking, whose
@@ -108,13 +108,14 @@ class BranchTree:
 def forking(ground: Footing, name: str) -> Work[BranchAt]:
     """Fork a branch, as work."""
     point, now = named_branch(ground.point), ground.now()
-    made: BranchAt = yield Run(
+    run = Run(
         "layers.fork",
         lambda: fork(point, name, now),
         write=True,
         inputs=lambda: whose(ground, into=name),
         outputs=lambda new: {"branch": new.name, "from_branch": point.name},
     )
+    made: BranchAt = yield In(ground.database, run)
     return made
 
 

@@ -39,6 +39,11 @@ class Standpoint(Protocol):
         """What tells it from others there."""
         ...
 
+    @property
+    def thread(self) -> str | None:
+        """The id of the thread that it belongs to, if any."""
+        ...
+
     def view(self, now: int, near: int = FOREVER) -> Steps[View]:
         """What can be seen.
 
@@ -80,6 +85,11 @@ class BranchAt(NamedTuple):
     path: str
     name: str
     scopes: Scopes = Scopes()
+
+    @property
+    def thread(self) -> None:
+        """A branch belongs to no thread."""
+        return
 
     def view(self, now: int, near: int = FOREVER) -> Steps[View]:
         """What the branch shows at its end; nothing where there is none."""

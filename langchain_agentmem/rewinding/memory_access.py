@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
 from langchain_agentmem.base.namespaces import namespace_of
-from langchain_agentmem.language_models.model_calls import NOBODY, Run, Shown, Work, Writer, writer
+from langchain_agentmem.language_models.model_calls import NOBODY, In, Run, Shown, Work, Writer, writer
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.branches import BranchAt, Standpoint, family
 from langchain_agentmem.rewinding.memory_rows import OnBranch, RowDraft, View
@@ -107,12 +107,15 @@ class Footing:
     """Where a memory is.
 
     Attributes:
-        database: Where it is kept.
+        database: Where it is kept: given any, it is the one of the tenant whose memory it is.
         point: Whose memory it is.
     """
 
     database: Database
     point: Standpoint
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "database", self.database.at(self.point.path, self.point.thread))
 
     def now(self) -> int:
         """The time, in microseconds since 1970."""
@@ -153,7 +156,8 @@ def looking(
         view = yield from point.view(now)
         return (yield from look(view))
 
-    value: T = yield Run(name, steps, inputs=lambda: whose(ground, **inputs), outputs=outputs, shown=shown)
+    run = Run(name, steps, inputs=lambda: whose(ground, **inputs), outputs=outputs, shown=shown)
+    value: T = yield In(ground.database, run)
     return value
 
 
@@ -177,7 +181,7 @@ def changing(
         inputs: What a trace shows of it, beside whose memory it is; a function is called for it if somebody looks.
     """
     now, told = ground.now(), writer()
-    value: T = yield Run(
+    run = Run(
         name,
         lambda: changed(ground.point, make, now, ground.database.tail, told),
         write=True,
@@ -185,6 +189,7 @@ def changing(
         outputs=outputs,
         shown=shown,
     )
+    value: T = yield In(ground.database, run)
     return value
 
 
@@ -208,7 +213,7 @@ def as_step(
             "chain".
         inputs: What a trace shows of it, beside whose memory it is; a function is called for it if somebody looks.
     """
-    value: T = yield Shown(name, work, lambda: whose(ground, **inputs), outputs, run_type)
+    value: T = yield In(ground.database, Shown(name, work, lambda: whose(ground, **inputs), outputs, run_type))
     return value
 
 

@@ -63,6 +63,11 @@ class ThreadPoint(NamedTuple):
         return self.at.name
 
     @property
+    def thread(self) -> str:
+        """The thread's id."""
+        return self.at.name
+
+    @property
     def writable(self) -> bool:
         """Whether it is a task, which can write."""
         return _TASK in self.configurable

@@ -16,6 +16,7 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from itertools import chain
 from typing import Any, TypeVar
 
 from langchain_agentmem.base import concurrency
@@ -27,9 +28,8 @@ from langchain_agentmem.search.memory_search import Inquiry, Walls, named
 from langchain_agentmem.search.vectors import Near, VectorCache, Waiting
 from langchain_agentmem.storage import Engine, Steps, jobs
 from langchain_agentmem.storage.database import Database
-from langchain_agentmem.storage.jobs import Job, WantedJob, Worker
+from langchain_agentmem.storage.jobs import Job, WantedJob
 from langchain_agentmem.storage.part import TextsOf, all_parts
-from langchain_agentmem.tracing.measures import Measures
 
 T = TypeVar("T")
 
@@ -60,15 +60,14 @@ def embed_with(database: Database, embeddings: Any, dimensions: int) -> None:
     """
     embedder = embedder_of(database)
     if embedder is None or embedder.dimensions != dimensions:
-        embedder = Embedder(
-            database.engine, embeddings, dimensions, all_parts().texts, database.worker, database.measures
-        )
+        embedder = Embedder(database, embeddings, dimensions, all_parts().texts)
         weakref.finalize(database, embedder.close).atexit = False
         database.attach(embedder)
         database.remembering.add(embedder)
         database.writing.add(embedder)
         database.on_write[:] = [embedder.wake]
-        embedder.wake()
+        for each in database.everywhere:
+            embedder.wake(each)
 
 
 def embedder_of(database: Database) -> Embedder | None:
@@ -80,12 +79,10 @@ class Embedder:
     """The embeddings of a database.
 
     Args:
-        engine: The database.
+        database: The database.
         embeddings: LangChain `Embeddings`.
         dimensions: Numbers of a vector.
         texts: How to read the texts of each kind of document.
-        worker: Does the jobs of the database.
-        measures: Is told how often vectors need not be read. Default: nobody is.
 
     Raises:
         InvalidInput: The database has vectors of another size.
@@ -94,40 +91,42 @@ class Embedder:
 
     def __init__(
         self,
-        engine: Engine,
+        database: Database,
         embeddings: Any,
         dimensions: int,
         texts: Mapping[str, TextsOf],
-        worker: Worker,
-        measures: Measures | None = None,
     ) -> None:
         vectors.numpy()
-        if engine.read(vectors.wanted) != dimensions:
-            engine.write(lambda: vectors.want(dimensions))
+        lanes = [(each.engine, each.worker) for each in database.everywhere]  # it keeps no database open
+        for engine, _ in lanes:
+            if engine.read(vectors.wanted) != dimensions:
+                engine.write(lambda: vectors.want(dimensions))
         self.embeddings = embeddings
         self.dimensions = dimensions
-        self._engine = engine
         self._texts = texts
-        self._shelf = VectorCache(measures)
+        self._shelf = VectorCache(database.measures)
         self._asking = _Asking(embeddings)
         self._closed = False
         self.renew()
         concurrency.renewed(self)
-        self._worker = worker
-        worker.register(KIND, self._embed_waiting, find=_wanted)
+        self._lanes = lanes
+        for engine, worker in lanes:
+            worker.register(KIND, partial(self._embed_waiting, engine), find=_wanted)
 
     def renew(self) -> None:
         """Begin without threads."""
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="agentmem-near")
 
-    def wake(self) -> None:
+    @staticmethod
+    def wake(database: Database) -> None:
         """Something was written: go to work in the background."""
-        self._worker.wake(KIND)
+        database.worker.wake(KIND)
 
     def close(self) -> None:
         """Go to work no more. What still waits is kept for the next time."""
         self._closed = True
-        self._worker.stop(KIND)
+        for _, worker in self._lanes:
+            worker.stop(KIND)
         self._threads.shutdown(wait=False)
         self._asking.close()
 
@@ -143,21 +142,25 @@ class Embedder:
         Raises:
             Exception: Whatever the embeddings raise.
         """
-        self._worker.settle([KIND])
+        for _, worker in self._lanes:
+            worker.settle([KIND])
 
-    def near(self, asked: Inquiry, walls: Walls) -> Near | None:
+    def near(self, asked: Inquiry, walls: Walls, databases: Sequence[Database]) -> Near | None:
         """What a search needs to find what lies near a question; None when the embeddings fail.
 
         Args:
             asked: The question.
             walls: Where it looks.
+            databases: The databases in which it does.
         """
         if not asked.question.text.strip():
             return None
-        names = self._engine.read(lambda: named(asked, walls), replica=True)
+        found = [each.engine.read(lambda: named(asked, walls), replica=True) for each in databases]
+        names = sorted(set(chain.from_iterable(found)))
         text = as_spoken(asked.question.text, names) if len(names) == 1 else asked.question.text
-        if self._engine.read(lambda: vectors.waiting(1), replica=True):
-            self._worker.hurry(KIND, PATIENCE)
+        for each in databases:
+            if each.engine.read(lambda: vectors.waiting(1), replica=True):
+                each.worker.hurry(KIND, PATIENCE)
         try:
             vector = self._asking.ask("embed_query", text)
             return Near(vectors.packed(vector, self.dimensions), self._shelf)
@@ -167,8 +170,9 @@ class Embedder:
 
     async def in_thread(self, function: Callable[..., T], *arguments: Any) -> T:
         """Run what asks the embeddings, and may take long, in a thread that nobody needs for reading or writing."""
-        if not self._engine.usable:
-            self._engine.read(vectors.wanted)  # says why
+        engine, _ = self._lanes[0]
+        if not engine.usable:
+            engine.read(vectors.wanted)  # says why
         run = contextvars.copy_context().run  # so that a step within is the caller's
         try:
             return await asyncio.get_running_loop().run_in_executor(self._threads, run, partial(function, *arguments))
@@ -177,17 +181,17 @@ class Embedder:
                 raise MemoryClosed from error
             raise
 
-    def _embed_waiting(self, job: Job) -> None:
+    def _embed_waiting(self, engine: Engine, job: Job) -> None:
         """Give all documents that wait their vectors, as long as nobody else has taken that over."""
         refused: Exception | None = None
         ticket = -1
-        while batch := self._engine.read(partial(_next_batch, job, ticket)):
+        while batch := engine.read(partial(_next_batch, job, ticket)):
             ticket = batch[-1].ticket
-            refused = self._embed_all(batch) or refused
+            refused = self._embed_all(engine, batch) or refused
         if refused is not None:
             raise refused
 
-    def _embed_all(self, batch: Sequence[Waiting]) -> Exception | None:
+    def _embed_all(self, engine: Engine, batch: Sequence[Waiting]) -> Exception | None:
         """Embed a batch; where it is refused, one document after the other, the likeliest to succeed first.
 
         Returns:
@@ -197,46 +201,46 @@ class Embedder:
             Exception: Even the likeliest were refused.
         """
         try:
-            self._embed(batch)
+            self._embed(engine, batch)
         except Exception as error:
-            if not self._engine.usable or len(batch) == 1:
+            if not engine.usable or len(batch) == 1:
                 raise
             refused = error
         else:
             return None
         done = 0
-        for number, each in enumerate(self._shortest_first(batch), start=1):
+        for number, each in enumerate(self._shortest_first(engine, batch), start=1):
             try:
-                self._embed([each])
+                self._embed(engine, [each])
                 done += 1
             except Exception as error:
-                if not self._engine.usable or (not done and number == min(_PROBES, len(batch))):
+                if not engine.usable or (not done and number == min(_PROBES, len(batch))):
                     raise
                 refused = error
         return refused
 
-    def _shortest_first(self, batch: Sequence[Waiting]) -> list[Waiting]:
+    def _shortest_first(self, engine: Engine, batch: Sequence[Waiting]) -> list[Waiting]:
         """Documents in the order of their lengths; those that cannot be read come last."""
 
         def length(each: Waiting) -> int:
             try:
-                passages = self._engine.read(lambda: self._passages([each]))
+                passages = engine.read(lambda: self._passages([each]))
             except AgentMemoryError:  # it is damaged
                 return sys.maxsize
             return sum(map(len, passages[each]))
 
         return sorted(batch, key=length)
 
-    def _embed(self, batch: Sequence[Waiting]) -> None:
+    def _embed(self, engine: Engine, batch: Sequence[Waiting]) -> None:
         """Give some documents their vectors, outside of any transaction."""
-        passages = self._engine.read(lambda: self._passages(batch))
+        passages = engine.read(lambda: self._passages(batch))
         texts = list(dict.fromkeys(text for each in passages.values() for text in each if text.strip()))
         found = self._asking.ask("embed_documents", texts) if texts else []
         if len(found) != len(texts):
             raise InvalidInput(f"The embeddings gave {len(found)} vectors for {len(texts)} texts.")
         packed = {text: vectors.packed(vector, self.dimensions) for text, vector in zip(texts, found, strict=True)}
         kept = {document: [packed[text] for text in each if text in packed] for document, each in passages.items()}
-        self._engine.write(lambda: vectors.keep(kept))
+        engine.write(lambda: vectors.keep(kept))
 
     def _passages(self, batch: Sequence[Waiting]) -> Steps[dict[Waiting, Sequence[str]]]:
         found: dict[Waiting, Sequence[str]] = {}

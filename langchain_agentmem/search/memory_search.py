@@ -22,6 +22,7 @@ from langchain_agentmem.search.ranking import REACH, WEIGHTS, Asked, Document, F
 from langchain_agentmem.search.search_index import PLACE_BITS, SERIES_BITS
 from langchain_agentmem.search.vectors import Near
 from langchain_agentmem.storage import Steps, query
+from langchain_agentmem.storage.database import Database
 from langchain_agentmem.storage.part import all_parts
 from langchain_agentmem.storage.steps import Statement
 
@@ -67,6 +68,20 @@ class Walls(NamedTuple):
     roles: tuple[str, ...] | None = None
     before: int | None = None
     after: int | None = None
+
+    def homes(self, database: Database) -> Sequence[Database]:
+        """The databases in which all of it lies.
+
+        Args:
+            database: Any of them.
+        """
+        if self.high > self.low + "\x1f":  # namespaces below count, too
+            return database.below(self.low)
+        if self.low or self.conversations is None:
+            return (database.at(self.low),) if self.low else database.everywhere
+        names = (None, *self.conversations)
+        there = {each.engine.home: each for each in (database.at(self.low, name) for name in names)}
+        return tuple(there.values())
 
     def let(self, row: Any, kind: str) -> bool:
         """Whether a document is within, as far as its row and its kind tell."""
@@ -434,6 +449,15 @@ class Viewpoint(Protocol):
         """The walls within which something can be seen from there."""
         ...
 
+    def homes(self, database: Database, walls: Walls) -> Sequence[tuple[Database, Any]]:
+        """The databases to look in, each with from where that is done.
+
+        Args:
+            database: Any of them.
+            walls: Where to look.
+        """
+        ...
+
 
 def recollect(
     asked: Inquiry,
@@ -467,7 +491,7 @@ def recollect(
         for kind in sorted({hit.kind for hit in hits}):
             mine = [hit for hit in hits if hit.kind == kind]
             given.update((yield from all_parts().recollections[kind](mine, asked.now, looked)))
-        found = _once([given[hit.document] for hit in hits if hit.document in given])
+        found = once([given[hit.document] for hit in hits if hit.document in given])
         if len(found) >= limit or len(hits) < many:
             break
         many *= MORE  # some of them have expired, or cannot be seen from here
@@ -481,8 +505,12 @@ _FIRST = ("message", "record", "fact", "event", "item")
 """As which a text is shown that is kept as several things."""
 
 
-def _once(found: Iterable[Recollection]) -> list[Recollection]:
-    """Results of which none says what another kind of thing says too: that is one, which names all of them."""
+def once(found: Iterable[Recollection]) -> list[Recollection]:
+    """Results of which none says what another kind of thing says too: that is one, which names all of them.
+
+    Args:
+        found: The best first.
+    """
     groups: list[list[Recollection]] = []
     alike: dict[tuple[Any, ...], list[list[Recollection]]] = {}
     for each in found:

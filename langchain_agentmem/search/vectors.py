@@ -311,7 +311,7 @@ class VectorCache:
         with self._changing:
             block = self._blocks.get(key)
         found = _Found(look)
-        stale = (  # a replica may show less than what was read
+        stale = (  # a replica may show less than what was read, and so may a schema that a tenant has moved to
             block is None
             or block.removed != state["removed"]
             or not block.newest <= state["newest"] <= block.newest + _most_newer(block)

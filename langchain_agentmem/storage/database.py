@@ -18,19 +18,33 @@ import os
 import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Generic, Protocol, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, Protocol, TypeAlias, TypeVar, cast
 
 from langchain_agentmem.base import concurrency
 from langchain_agentmem.base.clock import Clock, NewId, micros, new_uuid, utc_now
 from langchain_agentmem.base.events import Hook, Hooks, MemoryEvent
-from langchain_agentmem.base.namespaces import Namespace, Scopes
+from langchain_agentmem.base.namespaces import Namespace, Scopes, path_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput, StorageError
-from langchain_agentmem.storage import Engine, Opening, Operation, Steps, is_postgres, name_of, open_engine, query
+from langchain_agentmem.storage import (
+    Engine,
+    Opening,
+    Operation,
+    Steps,
+    is_pool,
+    is_postgres,
+    name_of,
+    open_engine,
+    query,
+)
+from langchain_agentmem.storage.engine import AS_MADE
 from langchain_agentmem.storage.jobs import Worker
 from langchain_agentmem.storage.part import bring_up_to_date
 from langchain_agentmem.tracing import Content, Step, Thunk, Tracing
 from langchain_agentmem.tracing.measures import CacheTally, Measured, Measures, OperationTally
+
+if TYPE_CHECKING:
+    from langchain_agentmem.storage.shards import Shards
 
 logger = logging.getLogger(__name__)
 
@@ -90,16 +104,18 @@ class Keeper:
     """Writes what was measured of one database. It may be called from any thread, and raises nothing of its own.
 
     Args:
-        engine: The database. It calls `now_and_then` after everything that it writes, until `close`.
+        engines: The schemas of the database. They call `now_and_then` after everything that they write, until `close`;
+            what was measured is written into the first.
         measures: What was measured.
     """
 
-    def __init__(self, engine: Engine, measures: Measures) -> None:
-        self._engine = engine
+    def __init__(self, engines: Sequence[Engine], measures: Measures) -> None:
+        self._engines = engines
         self._measures = measures
         self._next = time.monotonic() + EVERY
         self._writing = concurrency.lock()
-        engine.afterwards = self.now_and_then
+        for engine in engines:
+            engine.afterwards = self.now_and_then
         concurrency.renewed(self)
 
     def renew(self) -> None:
@@ -113,8 +129,9 @@ class Keeper:
 
     def keep(self) -> None:
         """Write what was measured, if anything else was written, and if it can be done without waiting."""
-        engine = self._engine
-        if not (engine.lasting and engine.usable and engine.wrote) or not self._writing.acquire(blocking=False):
+        engine = self._engines[0]
+        wrote = engine.lasting and engine.usable and any(each.wrote for each in self._engines)
+        if not wrote or not self._writing.acquire(blocking=False):
             return
         try:
             self._next = time.monotonic() + EVERY
@@ -131,7 +148,8 @@ class Keeper:
 
     def close(self) -> None:
         """Write what was measured; the engine is about to close."""
-        self._engine.afterwards = None
+        for engine in self._engines:
+            engine.afterwards = None
         self.keep()
 
 
@@ -178,6 +196,32 @@ class InUse(Generic[T]):
             return iter(list(self._parts))
 
 
+class Whole:
+    """The engine of a sharded database as a whole, which runs nothing: an operation is that of a tenant.
+
+    Args:
+        shards: The schemas.
+    """
+
+    def __init__(self, shards: Shards) -> None:
+        self.shards = shards
+        home = shards.home
+        self.dialect, self.path, self.opening, self.lasting = home.dialect, home.path, home.opening, home.lasting
+        self.index_tail, self.in_thread = home.index_tail, home.in_thread
+
+    @property
+    def usable(self) -> bool:
+        """Whether it is open, in this process."""
+        return self.shards.home.usable
+
+    def close(self) -> None:
+        """Close every schema."""
+        self.shards.close()
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise AssertionError(f"{name} is asked of no tenant: use Database.at(...), or each of Database.everywhere.")
+
+
 class HasDatabase(Protocol):
     """What a part can be built from: an `AgentMemory`, or another part."""
 
@@ -191,10 +235,11 @@ class Database:
     """An open database.
 
     Attributes:
-        worker: Does the jobs of its queue, see `jobs.py`.
+        engine: The engine that runs its operations; where the database has shards, one of a tenant or a shard.
+        tenant: Whose memory its operations are on, where the database has shards; None where that is not decided.
         measures: What was measured and is not written yet.
         remembering: Whoever holds something that was read here, and has to `forget` it when something is erased.
-        on_write: Functions that are called when something was written.
+        on_write: Functions that are called when something was written, with where.
         homes: Functions that give the namespace of a run whose config does not say it; empty where they know none.
         writing: Whoever still has something to write, and does so when it is told to `close`.
 
@@ -236,20 +281,37 @@ class Database:
         self.tracing = Tracing(
             self.hooks, measures=self.measures, content=trace_content, checkpoints=bool(trace_checkpoints)
         )
-        self.engine: Engine = open_engine(url, opening)
-        _bring_up_to_date(self.engine)
+        self.engine: Engine
+        self._shards, opening = _sharded(url, opening)
+        if self._shards is None:
+            self.engine = open_engine(url, opening)
+            engines: Sequence[Engine] = (self.engine,)
+        else:
+            self.engine = cast("Engine", Whole(self._shards))  # none on purpose
+            engines, scopes = self._shards.engines, scopes._replace(tenant_depth=self._shards.tenant_depth)
+        _bring_up_to_date(self.engine, engines)
         self.tracing.metadata["agentmem_database"] = self.engine.dialect
-        self.worker = Worker(self.engine)
+        self._workers = {engine: Worker(engine) for engine in engines}
         self.remembering: InUse[Remembering] = InUse()
         self.writing: InUse[Writing] = InUse()
-        self.on_write: list[Callable[[], object]] = []
+        self.on_write: list[Callable[[Database], object]] = []
         self.homes: list[Callable[[Mapping[str, Any]], Namespace]] = []
         self.scopes = scopes._replace(home=self._home)
+        self.tenant: str | None = None
         self.whole: Database | None = None  # kept open by whoever sees a part of it
         self._attached: dict[type, object] = {}
         self._attaching = concurrency.rlock()
-        self._keeper = Keeper(self.engine, self.measures)
-        self._closes_itself = weakref.finalize(self, _close, self.worker, self._keeper, self.engine)
+        self._keeper = Keeper(engines, self.measures)
+        self._closes_itself = weakref.finalize(self, _close, self._workers, self._keeper, self.engine)
+
+    @property
+    def worker(self) -> Worker:
+        """Does the jobs of its queue, see `jobs.py`."""
+        home = self.engine.home
+        if home not in self._workers:  # a schema that was made since
+            with self._attaching:
+                self._workers.setdefault(home, Worker(home))
+        return self._workers[home]
 
     @property
     def tail(self) -> int:
@@ -293,9 +355,79 @@ class Database:
         Args:
             scopes: How.
         """
-        view = copy.copy(self)
-        view.scopes, view.whole = scopes, self.whole or self
+        view = self._view()
+        view.scopes = scopes
         return view
+
+    @property
+    def has_shards(self) -> bool:
+        """Whether its tenants are spread over several schemas."""
+        return self._shards is not None
+
+    def at(self, path: str, name: str | None = None) -> Database:
+        """The database where a tenant's memory is; it is this one where the database has no shards.
+
+        Args:
+            path: The path of the namespace whose memory it is.
+            name: In the root, the id of the thread or conversation. Default: what has no such id.
+        """
+        if self._shards is None:
+            return self
+        tenant = self.scopes.tenant_of(path, name)
+        return self._running(self._shards.of(tenant), tenant)
+
+    def is_beside(self, other: Database) -> bool:
+        """Whether both see one database."""
+        return (self.whole or self) is (other.whole or other)
+
+    def holds(self, path: str, name: str | None = None) -> bool:
+        """Whether an operation here may look at something, too, since it is the same tenant's.
+
+        Args:
+            path: The path of its namespace.
+            name: In the root, the id of the thread or conversation.
+        """
+        return self.tenant is None or self.tenant == self.scopes.tenant_of(path, name)
+
+    def below(self, path: str) -> tuple[Database, ...]:
+        """The databases where everything is that a namespace and those below it remember: one, if that is one tenant.
+
+        Args:
+            path: The path of the namespace.
+        """
+        if self._shards is None:
+            return (self,)
+        if self.scopes.one_tenant(path):
+            return (self.at(path),)
+        return tuple(map(self._running, self._shards.engines))
+
+    @property
+    def everywhere(self) -> tuple[Database, ...]:
+        """The databases in which everything is that this one leads to: one for each shard."""
+        return self.below(path_of(self.scopes.within or ()))
+
+    def keep_together(self, path: str, name: str, like: str) -> None:
+        """Have a thread be where another one is whose content it is to share; it is moved there, if need be.
+
+        Args:
+            path: The path of the namespace of both.
+            name: Its id.
+            like: That of the other.
+        """
+        tenant, other = self.scopes.tenant_of(path, name), self.scopes.tenant_of(path, like)
+        if self._shards is not None and tenant != other:
+            self._shards.keep_together(tenant, other)
+
+    def home_of(self, path: str, name: str | None = None) -> Engine:
+        """The engine of the schema in which a tenant is now, whoever moved it.
+
+        Args:
+            path: The path of the namespace whose memory it is.
+            name: In the root, the id of the thread or conversation.
+        """
+        if self._shards is None:
+            return self.engine
+        return self._shards.look_again(self.scopes.tenant_of(path, name))
 
     def emit(self, event: Callable[[], MemoryEvent]) -> None:
         """Tell the hooks what happened, if there are any."""
@@ -389,6 +521,16 @@ class Database:
             step.finish(lambda: _outcome(value))
         return value
 
+    def _view(self) -> Database:
+        view = copy.copy(self)
+        view.whole = self.whole or self
+        return view
+
+    def _running(self, engine: Engine, tenant: str | None = None) -> Database:
+        view = self._view()
+        view.engine, view.tenant = engine, tenant
+        return view
+
     def _home(self, configurable: Mapping[str, Any]) -> Namespace:
         return next((found for home in self.homes if (found := home(configurable))), ())
 
@@ -398,7 +540,7 @@ class Database:
 
     def _written(self) -> None:
         for each in self.on_write:
-            each()
+            each(self)
 
 
 _shared: weakref.WeakValueDictionary[str, Database] = weakref.WeakValueDictionary()
@@ -459,10 +601,11 @@ def database_of(memory: Any) -> Database:
     return database
 
 
-def _bring_up_to_date(engine: Engine) -> None:
+def _bring_up_to_date(engine: Engine, engines: Iterable[Engine]) -> None:
     """Bring what was opened up to date; a database in which that fails is closed again."""
     try:
-        bring_up_to_date(engine)
+        for each in engines:
+            bring_up_to_date(each)
     except Exception as error:
         engine.close()
         if isinstance(error, StorageError):
@@ -470,8 +613,25 @@ def _bring_up_to_date(engine: Engine) -> None:
         raise DatabaseUnreadable(f"{DatabaseUnreadable()} ({safe_repr(engine.path)}: {safe_repr(error)})") from error
 
 
-def _close(worker: Worker, keeper: Keeper, engine: Engine) -> None:
-    worker.close()
+def _sharded(url: Any, opening: Opening) -> tuple[Shards | None, Opening]:
+    """The schemas of a memory that has several, and how it is opened where it has not."""
+    if opening.shards is None:
+        return None, opening
+    one = opening._replace(shards=None)
+    if not (is_pool(url) or is_postgres(name_of(url))):
+        if opening.shards == AS_MADE:
+            return None, one
+        raise InvalidInput("shards are schemas of PostgreSQL: on SQLite, leave shards out.")
+    from langchain_agentmem.storage.shards import Shards, is_sharded  # noqa: PLC0415 - an extra
+
+    if opening.shards == AS_MADE:
+        return (Shards(url, one) if is_sharded(url, one) else None), one
+    return Shards(url, opening), opening
+
+
+def _close(workers: Mapping[Engine, Worker], keeper: Keeper, engine: Engine) -> None:
+    for worker in workers.values():
+        worker.close()
     keeper.close()
     engine.close()
 

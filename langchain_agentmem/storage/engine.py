@@ -49,6 +49,11 @@ FORKED = (
 SCHEMA = "agentmem"
 POOL_SIZE = 10
 _SCHEMA = re.compile(r"(?!pg_)[a-z_][a-z0-9_]{0,62}")
+AS_MADE = 0
+"""In place of a number of shards: as many as a memory was made with, if any."""
+MOST_SHARDS = 64
+"""Schemas that one memory can have, those of tenants with one of their own included."""
+_LONGEST_SHARDED = 60  # each schema's name ends with its number
 
 
 class OpeningOptions(TypedDict, total=False):
@@ -62,6 +67,8 @@ class OpeningOptions(TypedDict, total=False):
     read_only: bool
     migrate: bool
     read_url: Any
+    shards: int | None
+    tenant_depth: int
 
 
 class Opening(NamedTuple):
@@ -78,6 +85,9 @@ class Opening(NamedTuple):
         migrate: Whether a database of an older version is brought up to date; if not, it is refused.
         read_url: A replica of the PostgreSQL database for searches, lists and reports; or a psycopg pool that leads
             there. It shows what was written here.
+        shards: Over how many schemas of PostgreSQL tenants are spread; or `AS_MADE`, as many as it was made with.
+            Default: everything is in one.
+        tenant_depth: How many labels of a namespace name a tenant.
     """
 
     synchronous: str = "NORMAL"
@@ -88,6 +98,8 @@ class Opening(NamedTuple):
     read_only: bool = False
     migrate: bool = True
     read_url: Any = None
+    shards: int | None = None
+    tenant_depth: int = 1
 
     def checked(self) -> Opening:
         """The same.
@@ -105,14 +117,30 @@ class Opening(NamedTuple):
             raise InvalidInput(
                 f"schema must be a name of lower-case letters, digits and underscores, not {safe_repr(self.schema)}."
             )
-        if isinstance(self.pool_size, bool) or not isinstance(self.pool_size, int) or self.pool_size < 1:
+        if not _is_whole(self.pool_size) or self.pool_size < 1:
             raise InvalidInput(
                 f"pool_size must be a number of connections, 1 or more, not {safe_repr(self.pool_size)}."
             )
         for name in ("read_only", "migrate"):
             if not isinstance(getattr(self, name), bool):
                 raise InvalidInput(f"{name} must be True or False, not {safe_repr(getattr(self, name))}.")
+        self._check_shards()
         return self
+
+    def _check_shards(self) -> None:
+        if self.shards is not None:
+            if not _is_whole(self.shards) or not 1 <= self.shards <= MOST_SHARDS:
+                raise InvalidInput(
+                    f"shards must be a number of schemas, 1 to {MOST_SHARDS}, not {safe_repr(self.shards)}."
+                )
+            if len(self.schema) > _LONGEST_SHARDED:
+                raise InvalidInput(f"With shards, the name of a schema has {_LONGEST_SHARDED} characters at most.")
+        if not _is_whole(self.tenant_depth) or self.tenant_depth < 0:
+            raise InvalidInput(f"tenant_depth must be a number of labels, not {safe_repr(self.tenant_depth)}.")
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 class Sizes(NamedTuple):
@@ -367,6 +395,11 @@ class Engine(ABC):
             self._close()
         finally:
             self._leave()
+
+    @property
+    def home(self) -> Engine:
+        """The engine of the schema in which its operations run."""
+        return self
 
     @property
     def usable(self) -> bool:

@@ -162,6 +162,19 @@ class _Patience:
         return True
 
 
+class _Shared:
+    """What the engines of one database have in common.
+
+    Attributes:
+        pool: Lends their sessions.
+        pooled: Whether a pooler is behind them that passes for the server.
+        wrote: Whether any operation that may write was committed.
+    """
+
+    pool: Pool | GivenPool
+    pooled = wrote = False
+
+
 class PostgresEngine(Engine):
     """One PostgreSQL database.
 
@@ -169,6 +182,7 @@ class PostgresEngine(Engine):
         url: A `postgresql://` URL, a connection string such as "host=localhost dbname=app", or a psycopg pool, which is
             used and never closed.
         opening: How it is opened. What is said of SQLite does not matter.
+        first: An engine of the same database, whose connections and threads serve this one, too.
 
     Raises:
         ForeignDatabase: The schema `agentmem` exists and is not ours.
@@ -179,8 +193,16 @@ class PostgresEngine(Engine):
     dialect = "postgres"
     index_tail = 0
 
-    def __init__(self, url: Any, opening: Opening = Opening()) -> None:  # noqa: B008 - a value
+    def __init__(
+        self,
+        url: Any,
+        opening: Opening = Opening(),  # noqa: B008 - a value
+        *,
+        first: PostgresEngine | None = None,
+    ) -> None:
         super().__init__(opening, writer_threads=opening.pool_size)
+        self._first = first
+        self.shared: _Shared = _Shared() if first is None else first.shared
         self.schema = opening.schema
         self._given = None if isinstance(url, str) else url
         self._url = url if self._given is None else str(self._given.conninfo)
@@ -188,15 +210,14 @@ class PostgresEngine(Engine):
         self._sql = {name: prepared(sql) for name, sql in load(self.dialect).items()}
         self._busy_timeout = opening.busy_timeout
         self._timeout = opening.timeout
-        self._pooled = False
         self._hosts = 1 + str(psycopg.conninfo.conninfo_to_dict(self._url).get("host", "")).count(",")
-        self._wrote = False
-        self._renew()
+        if first is None:
+            self._renew()
         with self._in_use(), self._translated():
             try:
                 self._open()
             except BaseException:
-                self._pool.close()
+                self._close()
                 raise
 
     # -- transactions ------------------------------------------------------------------------------------------
@@ -213,9 +234,9 @@ class PostgresEngine(Engine):
                         raise
                     time.sleep(random.uniform(0, 0.001 * min(races, 20)))  # noqa: S311 - spreads the losers
                 except _FORGOTTEN:
-                    if self._pooled:
+                    if self.shared.pooled:
                         raise
-                    self._pooled = True
+                    self.shared.pooled = True
                     self._pool.close()
                     self._renew()
                 except _UnreachableError as error:
@@ -228,7 +249,7 @@ class PostgresEngine(Engine):
             raise DatabaseBusy(f"No connection to {safe_repr(self.path)} is free.")
         with self._translated():
             try:
-                session.begin(write=True, lock=0.0, patience=_AT_ONCE)
+                session.begin(self.schema, write=True, lock=0.0, patience=_AT_ONCE)
                 value = drive(make(), partial(self._execute, session))
                 session.settle()
                 session.commit(wait=True)
@@ -241,12 +262,12 @@ class PostgresEngine(Engine):
     @property
     def wrote(self) -> bool:
         """Whether any operation that may write was committed since the engine was opened."""
-        return self._wrote
+        return self.shared.wrote
 
-    def _transaction(self, session: Session, make: Operation[T], *, write: bool) -> T:
+    def _transaction(self, session: Session, make: Operation[T], *, write: bool, schema: str | None = None) -> T:
         decided = wrote = False
         try:
-            session.begin(write=write, lock=self._busy_timeout, patience=self._timeout)
+            session.begin(schema or self.schema, write=write, lock=self._busy_timeout, patience=self._timeout)
             value = drive(make(), partial(self._execute, session))
             if not (write and session.heard):
                 session.settle()  # a connection that was lost long ago is heard of before it could be too late
@@ -267,7 +288,7 @@ class PostgresEngine(Engine):
                 raise _LostError(str(error)) from error
         else:
             self._pool.give_back(session)
-        self._wrote = self._wrote or write
+        self.shared.wrote = self.shared.wrote or write
         return value
 
     def _was_committed(self, lost: Session) -> bool:
@@ -281,7 +302,7 @@ class PostgresEngine(Engine):
             session = None
             try:
                 session = self._pool.take()
-                session.begin(write=True, lock=self._timeout, patience=self._timeout)
+                session.begin(self.schema, write=True, lock=self._timeout, patience=self._timeout)
                 # Where the server is still at it, this waits until it is done.
                 [row] = session.rows(session.execute(_RECEIPT_OF, {"session": lost.receipt["session"]}))
                 session.roll_back()
@@ -394,8 +415,8 @@ class PostgresEngine(Engine):
             raise
 
     def _session_on(self, connection: psycopg.Connection[Any]) -> Session:
-        session = Session(connection, self.schema)
-        if not self._pooled:
+        session = Session(connection)
+        if not self.shared.pooled:
             session.get_acquainted(self._timeout)
         return session
 
@@ -428,7 +449,7 @@ class PostgresEngine(Engine):
         """What the schema lacks."""
         session = self._pool.take()
         try:
-            session.begin(write=False, lock=self._busy_timeout, patience=self._timeout)
+            session.begin(self.schema, write=False, lock=self._busy_timeout, patience=self._timeout)
             pending = self._pending(self._applied(lambda sql: session.rows(session.execute(prepared(sql), {}))))
             encoding = session.connection.info.parameter_status("server_encoding")
             if encoding != "UTF8":
@@ -472,19 +493,34 @@ class PostgresEngine(Engine):
                 f"The schema {safe_repr(self.schema)} in {safe_repr(self.path)} holds another program's tables "
                 f"({', '.join(sorted(tables)[:3])}). Give langchain-agentmem a database of its own."
             )
+        if self.opening.shards is None and "shard" in tables and ask(f"select name from {self.schema}.shard limit 1"):  # noqa: S608 - checked
+            raise InvalidInput(
+                f"The memory in {safe_repr(self.path)} is spread over several schemas: open it with shards=, as many "
+                f"as the table {self.schema}.shard has rows with a tenant_depth."
+            )
         return {row["name"] for row in ask(f"select name from {self.schema}.agentmem_migration")}  # noqa: S608 - checked
 
     def _close(self) -> None:
-        self._pool.close()
+        if self._first is None:
+            self._pool.close()
 
     def _rest(self) -> None:
         """Sessions stay: a child has no more than their descriptors, and libpq ends none from there."""
 
     def _renew(self) -> None:
         if self._given is None:
-            self._pool: Pool | GivenPool = Pool(self._session, size=self.opening.pool_size, timeout=self._busy_timeout)
+            self.shared.pool = Pool(self._session, size=self.opening.pool_size, timeout=self._busy_timeout)
         else:
-            self._pool = GivenPool(self._given, self._session_on, timeout=self._busy_timeout)
+            self.shared.pool = GivenPool(self._given, self._session_on, timeout=self._busy_timeout)
+
+    @property
+    def _pool(self) -> Pool | GivenPool:
+        return self.shared.pool
+
+    async def in_thread(self, function: Any, *arguments: Any, write: bool) -> Any:
+        """Run a blocking function in a thread, which may be that of the first engine of the database."""
+        run = super().in_thread if self._first is None else self._first.in_thread
+        return await run(function, *arguments, write=write)
 
     # -- care --------------------------------------------------------------------------------------------------
 

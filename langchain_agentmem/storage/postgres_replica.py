@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 import psycopg
@@ -18,7 +20,7 @@ import psycopg
 from langchain_agentmem.base import concurrency
 from langchain_agentmem.base.safe_repr import safe_repr, without_passwords
 from langchain_agentmem.errors import StorageError
-from langchain_agentmem.storage.engine import Opening
+from langchain_agentmem.storage.engine import SCHEMA, Opening
 from langchain_agentmem.storage.postgres import PostgresEngine, address_of, prepared
 from langchain_agentmem.storage.postgres_session import Session
 from langchain_agentmem.storage.steps import Operation
@@ -77,10 +79,10 @@ class _Replica(PostgresEngine):
         super().__init__(url, brief)
         self._timeout = opening.timeout  # for a search
 
-    def answer(self, make: Operation[T], wanted: _Place) -> T:
-        """Run an operation that reads, and sees what a primary had written at a place."""
+    def answer(self, make: Operation[T], wanted: _Place, schema: str) -> T:
+        """Run an operation that reads in a schema, and sees what a primary had written at a place."""
         with self._in_use():
-            return self._transaction(self._following(wanted), make, write=False)
+            return self._transaction(self._following(wanted), make, write=False, schema=schema)
 
     def give_up(self) -> None:
         """Close all connections; those that are in use, when they are free."""
@@ -112,44 +114,59 @@ class _Replica(PostgresEngine):
 class ReplicatedEngine(PostgresEngine):
     """A PostgreSQL database with a replica, `opening.read_url`; else as `PostgresEngine`."""
 
-    def __init__(self, url: Any, opening: Opening) -> None:
+    def __init__(self, url: Any, opening: Opening, *, first: ReplicatedEngine | None = None) -> None:
         read_url = opening.read_url
+        self._lead: ReplicatedEngine = self if first is None else first  # knows the replica of all schemas
         self._replica_path = address_of(read_url if isinstance(read_url, str) else str(read_url.conninfo))
         self._replica: _Replica | None = None
         self._connecting = concurrency.lock()
         self._left = self._again = self._pause = 0.0  # when it was left alone, until when, and for how long
         self._news = object()  # another one whenever something was written, or shown that may be newer
         self._seen: tuple[object, _Place] | None = None  # where the primary was, at which news
-        super().__init__(url, opening)
+        super().__init__(url, opening, first=first)
 
     def _run(self, make: Operation[T], *, write: bool) -> T:
         try:
             return super()._run(make, write=write)
         finally:
             if write:
-                self._news = object()
+                self._lead.changed()
 
     def _run_at_once(self, make: Operation[T]) -> T:
         try:
             return super()._run_at_once(make)
         finally:
-            self._news = object()
+            self._lead.changed()
 
     def _run_on_replica(self, make: Operation[T]) -> T:
+        return self._lead.answer(make, self.schema, partial(super()._run, make, write=False))
+
+    def changed(self) -> None:
+        """Something was written, in whatever schema."""
+        self._news = object()
+
+    def answer(self, make: Operation[T], schema: str, otherwise: Callable[[], T]) -> T:
+        """Run an operation that reads on the replica, as long as that can be relied upon.
+
+        Args:
+            make: Makes the operation.
+            schema: Where it looks.
+            otherwise: Runs it on the primary.
+        """
         if (began := time.monotonic()) >= self._again:
             self._again = began + self._pause  # nobody else needs to find out meanwhile
             try:
                 if (wanted := self._written()) is not None and (replica := self._connected_replica()) is not None:
-                    value = replica.answer(make, wanted)
+                    value = replica.answer(make, wanted, schema)
                     self._rely(began)
                     return value
             except Exception as error:  # noqa: BLE001 - the primary says whether it is true
                 if isinstance(error, psycopg.Error | StorageError) and not isinstance(error, psycopg.DataError):
                     self._leave_alone(error, began)
         try:
-            return super()._run(make, write=False)
+            return otherwise()
         finally:
-            self._news = object()  # what the primary shows, the replica has to show from now on
+            self.changed()  # what the primary shows, the replica has to show from now on
 
     def _written(self) -> _Place | None:
         """Where the primary was when this memory had last written; None where it cannot be asked."""
@@ -205,7 +222,7 @@ class ReplicatedEngine(PostgresEngine):
 
 
 def _place(session: Session) -> _Place:
-    session.begin(write=False, lock=BRIEF, patience=BRIEF)
+    session.begin(SCHEMA, write=False, lock=BRIEF, patience=BRIEF)
     [row] = session.rows(session.execute(_PLACE, {}))
     session.commit(wait=False)
     return _Place(**row)

@@ -25,7 +25,7 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import psycopg
 from psycopg import errors as pg
@@ -37,7 +37,8 @@ from langchain_agentmem.errors import DatabaseBusy
 from langchain_agentmem.storage.engine import PoolStats
 from langchain_agentmem.storage.steps import Rows
 
-BEGIN, COMMIT, ROLLBACK = b"begin", b"commit", b"rollback"
+BEGIN = b"begin isolation level read committed"  # whoever waited for a lock sees what was written meanwhile
+COMMIT, ROLLBACK = b"commit", b"rollback"
 BEGIN_READING = b"begin isolation level repeatable read, read only"
 SETTINGS = (
     b"select set_config('search_path', $1, true), set_config('lock_timeout', $2, true), "
@@ -85,12 +86,16 @@ class _Answer:
         self.result: pq.abc.PGresult | None = None
 
 
+_Key: TypeAlias = tuple[str, bytes, tuple[int, ...]]
+"""What tells a prepared statement from others: the schema that it was prepared for, its text, and its types."""
+
+
 class _Preparation(_Answer):
     """The answer to a preparation, and what was prepared."""
 
     __slots__ = ("key",)
 
-    def __init__(self, key: tuple[bytes, tuple[int, ...]]) -> None:
+    def __init__(self, key: _Key) -> None:
         super().__init__()
         self.key = key
 
@@ -144,7 +149,6 @@ class Session:
 
     Args:
         connection: An open connection. It belongs to the session from now on.
-        search_path: The schemas that its transactions look in.
 
     Attributes:
         wrote: Whether the transaction sent anything that may write.
@@ -153,14 +157,14 @@ class Session:
             microseconds since 1970.
     """
 
-    def __init__(self, connection: psycopg.Connection[Any], search_path: str) -> None:
+    def __init__(self, connection: psycopg.Connection[Any]) -> None:
         self.wrote = False
         self.receipt = {"session": secrets.randbits(63), "transactions": 0, "at": 0}
         self._connection = connection
         self._libpq = connection.pgconn
-        self._search_path = search_path
+        self._schema = ""
         self._direct = False  # whether it is surely the server's own, so that prepared statements stay
-        self._names: dict[tuple[bytes, tuple[int, ...]], bytes] = {}  # of the prepared statements
+        self._names: dict[_Key, bytes] = {}  # of the prepared statements
         self._unnamed: tuple[bytes, tuple[int, ...]] | None = None  # what the server keeps until the next one
         self._count = 0
         self._sent: deque[_Answer] = deque()  # what is not answered yet
@@ -215,10 +219,11 @@ class Session:
         self.commit(wait=True)
         self._direct = row["pid"] == self._libpq.backend_pid
 
-    def begin(self, *, write: bool, lock: float, patience: float) -> None:
+    def begin(self, schema: str, *, write: bool, lock: float, patience: float) -> None:
         """Begin a transaction; one that reads sees one snapshot.
 
         Args:
+            schema: The schema that it looks in.
             write: Whether it may write.
             lock: Seconds to wait for a lock.
             patience: Seconds to wait for an answer of the server.
@@ -228,11 +233,12 @@ class Session:
             self.receipt = self.receipt | {"transactions": self.receipt["transactions"] + 1, "at": now}
         self.wrote = False
         self._patience = patience + _GRACE  # the server is the first to give up, and says why
+        self._schema = schema
         if not self._direct:
             self._end()  # of the last transaction: a pooler may give this one another server
         self._begun = self._put(BEGIN if write else BEGIN_READING)
         waits = [_bound(f"{max(1, round(seconds * 1000))}ms") for seconds in (lock, patience)]
-        self._put(SETTINGS, [_bound(self._search_path), *waits])
+        self._put(SETTINGS, [_bound(schema), *waits])
 
     def execute(self, query: Prepared, parameters: dict[str, Any]) -> _Answer:
         """Put a statement into the pipe."""
@@ -310,7 +316,7 @@ class Session:
         types = tuple([each.type for each in bound])
         values, formats = [each.value for each in bound], [each.format for each in bound]
         if self._direct:
-            name = self._names.get((text, types)) or self._prepare(text, types)
+            name = self._names.get((self._schema, text, types)) or self._prepare((self._schema, text, types))
             self._libpq.send_query_prepared(name, values, formats, pq.Format.BINARY)
         elif self._unnamed == (text, types):
             self._libpq.send_query_prepared(b"", values, formats, pq.Format.BINARY)
@@ -321,12 +327,13 @@ class Session:
         self._sent.append(answer)
         return answer
 
-    def _prepare(self, text: bytes, types: tuple[int, ...]) -> bytes:
+    def _prepare(self, key: _Key) -> bytes:
         name = b"agentmem_%x_%d" % (self.receipt["session"], self._count)
         self._count += 1
+        _, text, types = key
         self._libpq.send_prepare(name, text, types)
-        self._sent.append(_Preparation((text, types)))
-        self._names[text, types] = name
+        self._sent.append(_Preparation(key))
+        self._names[key] = name
         return name
 
     def _sync(self) -> None:

@@ -125,6 +125,9 @@ MADE_ANEW = (
     "search_pgvector",
     "spent_branch",
     "receipt",
+    "shard",
+    "pin",
+    "moved_tenant",
 )
 """The other tables, those that FTS5 keeps for its index included, whose names begin so."""
 

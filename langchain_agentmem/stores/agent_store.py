@@ -55,7 +55,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import partial, wraps
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack
 
@@ -73,15 +73,15 @@ from langchain_agentmem.base.lifetime import AwaitableNumber, Closing, Ready, Sw
 from langchain_agentmem.base.namespaces import Namespace, running_config
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import DatabaseReadOnly, InvalidInput, StepIsOver
-from langchain_agentmem.language_models.model_calls import Do, Run, Shown, Work, aperform, both, perform
-from langchain_agentmem.rewinding.thread_memory import thread_point
+from langchain_agentmem.language_models.model_calls import Do, In, Run, Shown, Work, aperform, both, perform
+from langchain_agentmem.rewinding.thread_memory import ThreadPoint, thread_point
 from langchain_agentmem.search.embedding import embed_with, embedder_of
 from langchain_agentmem.search.memory_search import inquiry
 from langchain_agentmem.storage import Steps
 from langchain_agentmem.storage.database import Database, database_of
 from langchain_agentmem.storage.engine import Opening, OpeningOptions
 from langchain_agentmem.stores import item_rows
-from langchain_agentmem.stores.item_rows import PAGE, ttl_of
+from langchain_agentmem.stores.item_rows import PAGE, StoredItem, ttl_of
 from langchain_agentmem.stores.item_search import SharedItems
 from langchain_agentmem.stores.store_operations import (
     SEARCH,
@@ -193,7 +193,7 @@ class ItemStore(BaseStore):
     list_namespaces, alist_namespaces = _checked(_check_listing, BaseStore.list_namespaces, BaseStore.alist_namespaces)
 
     def batch_work(self, ops: Iterable[Op]) -> Work[list[Result]]:
-        """Run operations in one transaction.
+        """Run operations in one transaction; in a memory with shards in one for each tenant, which fails by itself.
 
         Args:
             ops: `GetOp`, `SearchOp`, `PutOp` and `ListNamespacesOp`, in any mixture.
@@ -206,39 +206,44 @@ class ItemStore(BaseStore):
             StorageError: The database failed. Nothing was written.
         """
         batch, opened = Batch(ops, self.ttl_config or {}, self._fields, self._base()), self._opened()
-        now, tail, engine = self.database.now(), self.database.tail, self.database.engine
+        now, tail = self.database.now(), self.database.tail
         embedder = embedder_of(self.database)
 
-        def read() -> Steps[Read]:
-            return batch.read(opened(), now)
+        def one(database: Database, part: Batch) -> Work[Read]:
+            def read() -> Steps[Read]:
+                return part.read(opened(), now)
 
-        def write() -> Steps[Read]:
-            return batch.run(opened(), now, tail=tail)
+            def write() -> Steps[Read]:
+                return part.run(opened(), now, tail=tail)
 
-        def touch() -> Steps[None]:
-            return opened().touch(found.touched, now=now, tail=tail)
-
-        def run() -> Work[Read]:
-            if embedder is not None and batch.asks:
-                embed = partial(self._embed, batch, opened(), now)
-                yield Do(embed, partial(embedder.in_thread, embed))
+            engine = database.engine
             found: Read
-            if batch.writes:
+            if part.writes:
                 found = yield Do(partial(engine.write, write), partial(engine.awrite, write))
+                if embedder is not None:
+                    embedder.wake(database)
             else:
-                replica = batch.finds
+                replica = part.finds
                 found = yield Do(
                     partial(engine.read, read, replica=replica), partial(engine.aread, read, replica=replica)
                 )
             return found
 
+        def run() -> Work[Read]:
+            if embedder is not None and batch.asks:
+                embed = partial(self._embed, batch, opened(), now)
+                yield Do(embed, partial(embedder.in_thread, embed))
+            found = []
+            for database, part in self._parts(batch):
+                found.append((yield from one(database, part)))
+            return batch.joined(found)
+
         run_type: RunType = "retriever" if batch.verb == SEARCH else "chain"
         found: Read = yield Shown(f"{self._part}.{batch.verb}", run(), batch.asked, batch.told, run_type)
-        if batch.writes and embedder is not None:
-            embedder.wake()
-        if found.touched and not batch.writes:
+        for database, touched in self._homes(found.touched):
+            touch = partial(self._touching, opened, touched, now, tail)
             with contextlib.suppress(DatabaseReadOnly, StepIsOver):  # who may only read still reads
-                yield Do(partial(engine.write, touch), partial(engine.awrite, touch))
+                yield Do(partial(database.engine.write, touch), partial(database.engine.awrite, touch))
         return batch.answers(found)
 
     batch, abatch = both(batch_work)
@@ -257,10 +262,28 @@ class ItemStore(BaseStore):
         """Where the namespaces of operations begin."""
         return ()
 
+    def _parts(self, batch: Batch) -> Sequence[tuple[Database, Batch]]:
+        """The parts of a batch, each with the database that runs it."""
+        raise NotImplementedError
+
+    def _homes(self, items: Sequence[StoredItem]) -> Iterable[tuple[Database, Sequence[StoredItem]]]:
+        """Items, by the databases that they are in."""
+        raise NotImplementedError
+
+    def _below(self, path: str) -> Sequence[Database]:
+        """The databases in which the items of a namespace and of all below it are."""
+        raise NotImplementedError
+
+    @staticmethod
+    def _touching(opened: Callable[[], Items], items: Sequence[StoredItem], now: int, tail: int) -> Steps[None]:
+        return opened().touch(items, now=now, tail=tail)
+
     def _embed(self, batch: Batch, items: Items, now: int) -> None:
         embedder = embedder_of(self.database)
         if embedder is not None:
-            batch.embed(lambda look: embedder.near(inquiry(look.question, now), items.walls(look)))
+            batch.embed(
+                lambda look: embedder.near(inquiry(look.question, now), items.walls(look), self._below(look.low))
+            )
 
 
 def _index(index: Any) -> tuple[IndexConfig | None, Fields | None]:
@@ -424,11 +447,27 @@ class AgentMemoryStore(Closing, ItemStore):
         return AwaitableNumber(self._sweeper is None or self._sweeper.stop(timeout))
 
     def _sweep_work(self) -> Work[int]:
-        sweep, swept, count = partial(item_rows.sweep, now=self.database.now()), 0, PAGE
-        while count == PAGE:
-            count = yield Run("store.sweep", sweep, write=True, outputs=lambda count: {"deleted": count})
-            swept += count
+        sweep, swept = partial(item_rows.sweep, now=self.database.now()), 0
+        run = Run("store.sweep", sweep, write=True, outputs=lambda count: {"deleted": count})
+        for each in self.database.everywhere:
+            count = PAGE
+            while count == PAGE:
+                count = yield In(each, run)
+                swept += count
         return swept
+
+    def _parts(self, batch: Batch) -> Sequence[tuple[Database, Batch]]:
+        return batch.parts(self.database)
+
+    def _homes(self, items: Sequence[StoredItem]) -> Iterable[tuple[Database, Sequence[StoredItem]]]:
+        homes: dict[str | None, tuple[Database, list[StoredItem]]] = {}
+        for each in items:
+            database = self.database.at(each.at.path)
+            homes.setdefault(database.tenant, (database, []))[1].append(each)
+        return homes.values()
+
+    def _below(self, path: str) -> Sequence[Database]:
+        return self.database.below(path)
 
     def _opened(self) -> Callable[[], Items]:
         return SharedItems
@@ -489,5 +528,19 @@ class AgentMemoryThreadStore(ItemStore):
                     "The store of a thread is used in the nodes of a graph that runs with a thread_id; no thread is "
                     "running here. To look at one from outside, use thread_store.at(config)."
                 )
-        point = thread_point(self.database, self._given)
+        point = self._point()
         return lambda: ThreadItems(point)
+
+    def _point(self) -> ThreadPoint:
+        return thread_point(self.database, self._given)
+
+    def _below(self, path: str) -> Sequence[Database]:
+        del path  # all of it is the thread's
+        point = self._point()
+        return (self.database.at(point.path, point.thread),)
+
+    def _parts(self, batch: Batch) -> Sequence[tuple[Database, Batch]]:
+        return [(each, batch) for each in self._below("")]
+
+    def _homes(self, items: Sequence[StoredItem]) -> Iterable[tuple[Database, Sequence[StoredItem]]]:
+        return [(each, items) for each in self._below("") if items]

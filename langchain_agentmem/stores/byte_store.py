@@ -317,8 +317,9 @@ class AgentMemoryByteStore(BaseStore[str, bytes]):
         memory: HasDatabase | Database | str | os.PathLike[str] = ":memory:",
         namespace: Sequence[str] | None = None,
     ) -> None:
-        self._database = database_of(memory)
-        self._path = path_of(self._database.scopes.resolve(namespace))
+        database = database_of(memory)
+        self._path = path_of(database.scopes.resolve(namespace))
+        self._database = database.at(self._path)
 
     @property
     def namespace(self) -> Namespace:

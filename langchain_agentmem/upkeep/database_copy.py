@@ -23,10 +23,11 @@ import contextlib
 import hashlib
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
@@ -36,7 +37,7 @@ from langchain_agentmem.base.files import is_database, path_of_file
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations import message_log
 from langchain_agentmem.errors import DatabaseReadOnly, DatabaseUnreadable, InvalidInput, StorageError
-from langchain_agentmem.language_models.model_calls import Do, Run, Work
+from langchain_agentmem.language_models.model_calls import Do, Run, Work, across
 from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.rewinding import thread_memory as memories
 from langchain_agentmem.search import search_index, vectors
@@ -442,7 +443,7 @@ def _checked_database(
         if kind == "export":
             into = Import(now=database.now(), tail=database.tail)
             database.write("care.import", partial(export.load, file, into), shown=False)
-        report = database.run("care.check", partial(integrity.verify, database.engine, checking), shown=False)
+        report = database.run("care.check", partial(integrity.verify, [database.engine], checking), shown=False)
     if not report.ok:
         more = f" and {len(report.problems) - 1} more" if len(report.problems) > 1 else ""
         raise DatabaseUnreadable(
@@ -480,7 +481,7 @@ class PruneReport:
 
 
 def prune_work(
-    engine: Engine,
+    databases: Sequence[Database],
     low: str,
     high: str,
     *,
@@ -494,7 +495,7 @@ def prune_work(
     """Prune.
 
     Args:
-        engine: The database.
+        databases: Where, see `Database.below`.
         low: The first path of the namespaces.
         high: The path behind the last.
         now: When, in microseconds since 1970.
@@ -507,38 +508,40 @@ def prune_work(
     Raises:
         InvalidInput: Nothing is to be pruned, or fewer than one checkpoint is to stay.
     """
-    if keep_checkpoints is None and (retention is None or retention.off) and archive_before is None:
-        raise InvalidInput("Say what to prune: keep_checkpoints=, retention= or archive_before=.")
-    if keep_checkpoints is not None and (type(keep_checkpoints) is not int or keep_checkpoints < 1):
-        raise InvalidInput(f"keep_checkpoints is a whole number of at least 1, not {safe_repr(keep_checkpoints)}.")
+    _check_prune(keep_checkpoints, retention, archive_before)
     threads: list[ThreadAt] = []
     talks: list[message_log.Address] = []
     if keep_checkpoints is not None:
-        threads = yield Run("care.threads", lambda: _threads(low, high), shown=False)
+        found = yield from across(databases, Run("care.threads", lambda: _threads(low, high), shown=False))
+        threads = list(chain.from_iterable(found))
     if retention is not None and not retention.off:
-        talks = yield Run("care.conversations", lambda: _conversations(low, high), shown=False)
-    keep, kept, before = keep_checkpoints or 1, retention or Retention(), archive_before or 0
-    do = partial(_done, engine, rehearsed=dry_run)
+        found = yield from across(databases, Run("care.conversations", lambda: _conversations(low, high), shown=False))
+        talks = list(chain.from_iterable(found))
+    keep, kept = keep_checkpoints or 1, retention or Retention()
+    do = partial(_done, rehearsed=dry_run)
     removed, dropped = [], []
     for number, at in enumerate(threads):
+        engine = databases[0].at(*at).engine
         more, count = True, 0
         while more:
-            some = yield from do(partial(_pruned_at_once if dry_run else memories.prune, at, keep=keep, now=now))
+            some = yield from do(
+                engine, partial(_pruned_at_once if dry_run else memories.prune, at, keep=keep, now=now)
+            )
             count += some
             more = some >= thread_lines.BATCH and not dry_run
         removed.append(count)
         _tell(progress, number + 1, len(threads) + len(talks))
     for number, address in enumerate(talks):
-        dropped.append((yield from do(partial(message_log.shorten, address, kept, now=now))))
+        engine = databases[0].at(*address).engine
+        dropped.append((yield from do(engine, partial(message_log.shorten, address, kept, now=now))))
         _tell(progress, len(threads) + number + 1, len(threads) + len(talks))
     archived = saved = 0
-    after: int | None = None if archive_before is None else 0
-    while after is not None:
-        # A rehearsal of one page leaves the page as it was, and goes on behind it all the same.
-        page = yield from do(partial(audit_store.archive, low, high, before, after=after))
-        archived, saved, after = archived + page.entries, saved + page.saved, page.after
-    if not dry_run:
-        yield Do(engine.release)
+    for each in databases:
+        if archive_before is not None:
+            some, freed = yield from _archived(partial(do, each.engine), low, high, archive_before)
+            archived, saved = archived + some, saved + freed
+        if not dry_run:
+            yield Do(each.engine.release)
     return PruneReport(
         threads=sum(map(bool, removed)),
         checkpoints=sum(removed),
@@ -548,6 +551,24 @@ def prune_work(
         saved_bytes=saved,
         dry_run=dry_run,
     )
+
+
+def _check_prune(keep_checkpoints: Any, retention: Retention | None, archive_before: int | None) -> None:
+    if keep_checkpoints is None and (retention is None or retention.off) and archive_before is None:
+        raise InvalidInput("Say what to prune: keep_checkpoints=, retention= or archive_before=.")
+    if keep_checkpoints is not None and (type(keep_checkpoints) is not int or keep_checkpoints < 1):
+        raise InvalidInput(f"keep_checkpoints is a whole number of at least 1, not {safe_repr(keep_checkpoints)}.")
+
+
+def _archived(do: Callable[..., Work[Any]], low: str, high: str, before: int) -> Work[tuple[int, int]]:
+    """Compress old entries of the audit trail. Gives how many, and how many bytes that saves."""
+    archived = saved = 0
+    after: int | None = 0
+    while after is not None:
+        # A rehearsal of one page leaves the page as it was, and goes on behind it all the same.
+        page = yield from do(partial(audit_store.archive, low, high, before, after=after))
+        archived, saved, after = archived + page.entries, saved + page.saved, page.after
+    return archived, saved
 
 
 def _done(engine: Engine, make: Operation[T], *, rehearsed: bool) -> Work[T]:

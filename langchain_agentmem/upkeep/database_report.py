@@ -11,12 +11,14 @@ it, and what to do about it; it looks also where the database cannot be opened, 
 from __future__ import annotations
 
 import platform
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime
 from importlib import metadata
 from importlib.util import find_spec
+from itertools import chain
 from typing import Any, TypedDict, cast
 
 from packaging.requirements import InvalidRequirement, Requirement
@@ -30,7 +32,7 @@ from langchain_agentmem.errors import AgentMemoryError, DatabaseBusy, InvalidInp
 from langchain_agentmem.language_models.token_estimate import FILES, tiktoken_file_present
 from langchain_agentmem.storage import Opening, PoolStats, Sizes, Steps, database, is_postgres, name_of, query
 from langchain_agentmem.storage.database import Database
-from langchain_agentmem.storage.engine import SCHEMA
+from langchain_agentmem.storage.engine import AS_MADE, SCHEMA
 from langchain_agentmem.storage.part import all_parts
 from langchain_agentmem.storage.storage_health import Finding, interrupted, sqlite_file, sqlite_itself
 from langchain_agentmem.tracing.measures import Measured
@@ -209,6 +211,38 @@ def counting_within(namespace: Namespace) -> Steps[Stats]:
     return cast("Stats", {name: int(row[name]) for name in row.keys()})  # noqa: SIM118 - a database row, not a dict
 
 
+def added_within(parts: Sequence[Stats]) -> Stats:
+    """The sums of what several schemas hold of a namespace."""
+    sums: Counter[str] = Counter()
+    for each in parts:
+        sums.update(cast("dict[str, int]", each))
+    return cast("Stats", dict(sums))
+
+
+def added(parts: Sequence[StatsRead]) -> StatsRead:
+    """The sums of what several schemas hold."""
+    counts: Counter[str] = Counter()
+    measured = Measured()
+    for each in parts:
+        counts.update(each["counts"])
+        measured.add(each["measured"])
+    return {"counts": dict(counts), "facts": sum(each["facts"] for each in parts), "measured": measured}
+
+
+def added_sizes(parts: Sequence[Sizes]) -> Sizes:
+    """How many bytes several schemas take."""
+    tables: Counter[str] = Counter()
+    for each in parts:
+        tables.update(each.tables)
+    return Sizes(
+        total=sum(each.total for each in parts),
+        free=sum(each.free for each in parts),
+        log=sum(each.log for each in parts),
+        tables=dict(tables),
+        estimated=any(each.estimated for each in parts),
+    )
+
+
 def told(counted: StatsRead, sizes: Sizes, here: Measured, pool: PoolStats | None) -> Stats:
     """What is told of it.
 
@@ -372,6 +406,14 @@ def list_threads(
     return ThreadList(threads=tuple(found), total=counted["found"])
 
 
+def merged_threads(parts: Sequence[ThreadList], *, limit: int | None) -> ThreadList:
+    """What several schemas have listed, as one."""
+    threads = sorted(
+        chain.from_iterable(each.threads for each in parts), key=lambda each: each.changed_at, reverse=True
+    )
+    return ThreadList(threads=tuple(threads[:limit]), total=sum(each.total for each in parts))
+
+
 def list_branches(namespace: Sequence[str]) -> Steps[list[BranchSummary]]:
     """The named branches of a namespace and of all below it, parents before their forks.
 
@@ -527,8 +569,8 @@ def _place(url: str, schema: str) -> Iterator[Finding]:
 
 def _verified(url: str, opening: Opening, checking: Callable[[str], object] | None) -> Iterator[Finding]:
     try:
-        with closing(Database(url, opening=opening)) as database:
-            problems = integrity.verify(database.engine, checking).problems
+        with closing(Database(url, opening=opening._replace(shards=AS_MADE))) as database:
+            problems = integrity.verify([each.engine for each in database.everywhere], checking).problems
     except AgentMemoryError as error:
         problems = (str(error),)
     for problem in problems:

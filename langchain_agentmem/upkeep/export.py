@@ -13,17 +13,22 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TextIO
+from shutil import copyfileobj
+from tempfile import TemporaryFile
+from typing import Any, TextIO, TypeAlias
 
 from langchain_agentmem.base.files import path_of_file, whole_file
 from langchain_agentmem.base.namespaces import Namespace, path_of, range_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.storage import Steps
-from langchain_agentmem.storage.part import Import, Part, all_parts
+from langchain_agentmem.language_models.model_calls import Do, In, Run, Work
+from langchain_agentmem.storage import Engine, Steps
+from langchain_agentmem.storage.database import Database
+from langchain_agentmem.storage.part import Import, Part, Record, all_parts
 
 FORMAT = "langchain-agentmem/export"
 VERSION = 1
@@ -81,13 +86,138 @@ def export(path: str | os.PathLike[str], within: Namespace = ()) -> Steps[Transf
     return TransferReport(**written)
 
 
-def load(path: str | os.PathLike[str], into: Import, within: Namespace = ()) -> Steps[TransferReport]:
+def exporting(
+    databases: Iterable[Database], path: str | os.PathLike[str], within: Namespace = ()
+) -> Work[TransferReport]:
+    """Write what several databases hold to one file, each as of a moment of its own; see `export`.
+
+    Args:
+        databases: Such as `Database.below` gives.
+        path: Where to.
+        within: Only this namespace and all below it. Default: all.
+    """
+    written: Counter[str] = Counter()
+    with ExitStack() as stack:
+        # An import takes all that is of one form together.
+        heads = dict.fromkeys(name for part in all_parts().all for name in part.records)
+        files = {name: stack.enter_context(TemporaryFile("w+", encoding="utf-8")) for name in heads}
+        for each in databases:
+            begun = {name: file.tell() for name, file in files.items()}
+            written.update((yield In(each, Run("care.export", partial(_sorted, files, begun, within), shown=False))))
+        yield Do(partial(_joined, path, files.values()))
+    return TransferReport(**written)
+
+
+def _sorted(files: Mapping[str, TextIO], begun: Mapping[str, int], within: Namespace) -> Steps[Counter[str]]:
+    for name, each in files.items():
+        each.seek(begun[name])
+        each.truncate()
+    written: Counter[str] = Counter()
+    file: TextIO | None = None
+
+    def write(record: Mapping[str, Any]) -> None:
+        nonlocal file
+        file = files.get(record["record"], file)
+        assert file is not None  # noqa: S101 - records come behind the one that holds them
+        _write_line(file, record)
+
+    for part in all_parts().all:
+        if part.dump is not None:
+            written.update((yield from part.dump(write, *range_of(within))))
+    return written
+
+
+def _joined(path: str | os.PathLike[str], files: Iterable[TextIO]) -> None:
+    with whole_file(path) as whole:
+        _write_line(whole, {"format": FORMAT, "version": VERSION})
+        for file in files:
+            file.seek(0)
+            copyfileobj(file, whole)
+        _write_line(whole, {"record": END})
+
+
+Whose: TypeAlias = tuple[str, str | None]
+"""A path, and in the root the id of the thread or conversation."""
+
+
+class Sorting:
+    """Which records of an export belong to whom.
+
+    Args:
+        path: A file that `export` wrote.
+
+    Attributes:
+        together: Threads and those whose content they share.
+
+    Raises:
+        InvalidInput: The file is missing, damaged or of another kind.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._branches: dict[Any, Whose] = {}
+        self._groups: dict[Any, Whose] = {}
+        self._homes: dict[str, Engine] = {}  # of tenants
+        self.together: list[tuple[str, str, str]] = []
+        places: list[tuple[Whose, Any]] = []
+        for head, records in _groups(path, _holds(_readers())):
+            for record in records:
+                kind = record["record"]
+                if kind == "branch":
+                    self._branches[record.get("number")] = _whose(record)
+                elif kind == "group":
+                    self._groups[record.get("id")] = _whose(head)
+                elif kind == "place":
+                    places.append((_whose(head), record.get("branch")))
+        for (at, name), branch in places:
+            _, other = self._branches.get(branch, (at, name))
+            if name is not None and other is not None and name != other:
+                self.together.append((at, name, other))
+
+    def of(self, database: Database, head: Record, records: Sequence[Record]) -> Sequence[Record] | None:
+        """Those of some records that are of tenants of a database; None where what holds them is none's there.
+
+        Args:
+            database: The database.
+            head: What holds them.
+            records: They.
+        """
+        if "namespace" in head:
+            return records if self._is_in(database, _whose(head)) else None
+        return [each for each in records if self._is_in(database, self._owner(each))]
+
+    def _is_in(self, database: Database, whose: Whose) -> bool:
+        tenant = database.scopes.tenant_of(*whose)
+        if tenant not in self._homes:
+            self._homes[tenant] = database.home_of(*whose)
+        return self._homes[tenant] is database.engine
+
+    def _owner(self, record: Record) -> Whose:
+        if "namespace" in record:
+            return _whose(record)
+        branch = record.get("branch")
+        known = self._groups if branch is None else self._branches
+        return known.get(record.get("group") if branch is None else branch, ("", None))
+
+
+def _whose(record: Record) -> Whose:
+    path, name = path_of(record.get("namespace")), record.get("id", record.get("thread"))
+    return path, name if isinstance(name, str) else None
+
+
+def load(
+    path: str | os.PathLike[str],
+    into: Import,
+    within: Namespace = (),
+    choose: Callable[[Record, Sequence[Record]], Sequence[Record] | None] = lambda _, records: records,
+) -> Steps[TransferReport]:
     """Write what an export holds into the database, keeping what is there.
 
     Args:
         path: A file that `export` wrote.
         into: The import; afterwards it knows what was written.
         within: The namespace in which all of it must lie, or below it. Default: anywhere.
+        choose: Gives those records that are taken, of what holds them and all; None for none, not even what holds them.
+            Default: all.
 
     Returns:
         What was added.
@@ -97,14 +227,13 @@ def load(path: str | os.PathLike[str], into: Import, within: Namespace = ()) -> 
             Nothing was imported.
         MessageError: A conversation holds other content under one of the ids. Nothing was imported.
     """
-    readers: dict[str, list[Part]] = {}
-    for part in all_parts().all:
-        for name in part.records:
-            readers.setdefault(name, []).append(part)
-    holds = {name: {each for part in several for each in part.records[name]} for name, several in readers.items()}
-    for head, records in _groups(path, holds):
+    readers = _readers()
+    for head, held in _groups(path, _holds(readers)):
         if within:
-            _check_within((head, *records), within)
+            _check_within((head, *held), within)
+        records = choose(head, held)
+        if records is None:
+            continue
         for part in readers[head["record"]]:
             if part.load is not None:
                 yield from part.load(into, head, records)
@@ -112,6 +241,19 @@ def load(path: str | os.PathLike[str], into: Import, within: Namespace = ()) -> 
         if part.finish is not None:
             yield from part.finish(into)
     return TransferReport(**into.added)
+
+
+def _readers() -> dict[str, list[Part]]:
+    """The features that take the records of an export, by the names of those that hold others."""
+    readers: dict[str, list[Part]] = {}
+    for part in all_parts().all:
+        for name in part.records:
+            readers.setdefault(name, []).append(part)
+    return readers
+
+
+def _holds(readers: Mapping[str, Sequence[Part]]) -> dict[str, Collection[str]]:
+    return {name: {each for part in several for each in part.records[name]} for name, several in readers.items()}
 
 
 def _check_within(records: Iterable[Mapping[str, Any]], within: Namespace) -> None:

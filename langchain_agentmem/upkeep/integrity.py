@@ -7,7 +7,8 @@ with AgentMemory("agent.db") as memory:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -83,13 +84,13 @@ def checks() -> dict[str, Operation[list[str]]]:
     return found
 
 
-def verify(engine: Engine, checking: Callable[[str], object] | None = None) -> VerifyReport:
+def verify(engines: Iterable[Engine], checking: Callable[[str], object] | None = None) -> VerifyReport:
     """Check the pages of a database, and what it cannot check itself: digests, heads, versions, the index, and values.
 
     Each kind is checked by itself, as of one moment. What is so damaged that a check fails is a problem like others.
 
     Args:
-        engine: The database.
+        engines: The schemas of the database.
         checking: Is told what is looked at next, "pages" and then each of `checks`.
 
     Raises:
@@ -97,21 +98,22 @@ def verify(engine: Engine, checking: Callable[[str], object] | None = None) -> V
         DatabaseTimeout: The server does not answer.
     """
     problems: list[str] = []
-    checked: dict[str, int] = {}
+    checked: Counter[str] = Counter()
 
-    def totals() -> list[str]:
+    def totals(engine: Engine) -> list[str]:
         counted = engine.read(statistics)
-        checked.update((name, counted[name]) for name in _COUNTED)
+        checked.update({name: counted[name] for name in _COUNTED})
         return []
 
-    looks: dict[str, Callable[[], list[str]]] = {"pages": engine.problems}
-    looks |= {name: partial(engine.read, look) for name, look in checks().items()}
-    for name, look in looks.items():
-        if checking is not None:
-            checking(name)
-        problems += _found(name, look)
-    problems += _found("totals", totals)
-    return VerifyReport(problems=tuple(problems), checked=checked)
+    for engine in engines:
+        looks: dict[str, Callable[[], list[str]]] = {"pages": engine.problems}
+        looks |= {name: partial(engine.read, look) for name, look in checks().items()}
+        for name, look in looks.items():
+            if checking is not None:
+                checking(name)
+            problems += _found(name, look)
+        problems += _found("totals", partial(totals, engine))
+    return VerifyReport(problems=tuple(problems), checked=dict(checked))
 
 
 def _found(name: str, look: Callable[[], list[str]]) -> list[str]:

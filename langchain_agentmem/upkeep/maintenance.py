@@ -14,10 +14,12 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from datetime import datetime
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -25,13 +27,14 @@ from langchain_agentmem.base.clock import time_given
 from langchain_agentmem.base.events import ConversationErased, MemoryEvent, MessagesStored, ThreadMoved, listener_given
 from langchain_agentmem.base.files import path_of_file
 from langchain_agentmem.base.namespaces import Namespace, id_of, namespace_of, path_of, range_of
+from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations import message_log
 from langchain_agentmem.conversations.message_log import ListedConversation
 from langchain_agentmem.conversations.persistence import checked_retention
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.language_models.model_calls import Do, Run, Shown, Work, aperform, both, perform
+from langchain_agentmem.language_models.model_calls import Do, In, Run, Shown, Work, across, aperform, both, perform
 from langchain_agentmem.messages.role_rounds import Retention
-from langchain_agentmem.storage import Steps, name_of
+from langchain_agentmem.storage import Operation, Steps, name_of
 from langchain_agentmem.storage.database import Database
 from langchain_agentmem.storage.part import Import
 from langchain_agentmem.tracing import given_only
@@ -86,15 +89,25 @@ class Maintenance:
             InvalidInput: An argument is wrong.
         """
         asked = {"namespace": namespace, "limit": limit, "offset": offset}
-        make = partial(message_log.conversations, self.database.scopes.resolve(namespace, bare=True), limit, offset)
-        done: list[ListedConversation] = yield Run(
+        where = self.database.scopes.resolve(namespace, bare=True)
+        make = partial(message_log.conversations, where)
+        run = Run(
             "conversation.list",
-            make,
+            partial(make, limit, offset),
             inputs=partial(given_only, asked),
             outputs=message_log.conversations_shown,
             replica=True,
         )
-        return done
+
+        def merged(found: Sequence[list[ListedConversation]]) -> list[ListedConversation]:
+            newest = sorted(chain.from_iterable(found), key=lambda each: each.last_at, reverse=True)
+            return newest[offset : offset + limit]
+
+        def first() -> Steps[list[ListedConversation]]:
+            end = message_log.count_given("limit", limit) + message_log.count_given("offset", offset)
+            return make(end, 0)
+
+        return (yield from self._gathered(where, run, merged, first))
 
     conversations, aconversations = both(conversations_work)
 
@@ -122,7 +135,8 @@ class Maintenance:
         asked: dict[str, Any] = {"namespace": where, "thread_id": thread_id, "limit": limit}
         make = partial(database_report.list_threads, **asked)
         shown = partial(given_only, asked)
-        done: ThreadList = yield Run("care.threads", make, inputs=shown, outputs=_threads_shown, replica=True)
+        run = Run("care.threads", make, inputs=shown, outputs=_threads_shown, replica=True)
+        done: ThreadList = yield from self._gathered(where, run, partial(database_report.merged_threads, limit=limit))
         return done
 
     threads, athreads = both(threads_work)
@@ -141,8 +155,12 @@ class Maintenance:
         """
         where = self.database.scopes.resolve(namespace, bare=True)
         make = partial(database_report.list_branches, where)
-        done: list[BranchSummary] = yield Run("care.branches", make, inputs=lambda: {"namespace": where}, replica=True)
-        return done
+        run = Run("care.branches", make, inputs=lambda: {"namespace": where}, replica=True)
+
+        def merged(found: Sequence[list[BranchSummary]]) -> list[BranchSummary]:
+            return sorted(chain.from_iterable(found), key=lambda each: each.namespace)
+
+        return (yield from self._gathered(where, run, merged))
 
     branches, abranches = both(branches_work)
 
@@ -164,16 +182,19 @@ class Maintenance:
         Raises:
             StorageError: The database cannot be read.
         """
-        engine, measures, within = self.database.engine, self.database.measures, self._below(None)
+        measures, within = self.database.measures, self._below(None)
         if within or self.database.scopes.within is not None:
             look = partial(database_report.counting_within, within)
-            inside: Stats = yield Run("care.stats", look, outputs=dict, replica=True)
-            return inside
-        counted: database_report.StatsRead = yield Run(
-            "care.stats", database_report.counting, outputs=_counts, replica=True
-        )
-        sizes = yield Do(engine.sizes, partial(engine.in_thread, engine.sizes, write=False))
-        return database_report.told(counted, sizes, measures.so_far(), engine.pool_stats())
+            run = Run("care.stats", look, outputs=dict, replica=True)
+            return (yield from self._gathered(within, run, database_report.added_within))
+        run = Run("care.stats", database_report.counting, outputs=_counts, replica=True)
+        counted = yield from self._gathered((), run, database_report.added)
+        engines, sizes = [each.engine for each in self.database.everywhere], []
+        for engine in engines:
+            taken = yield Do(engine.sizes, partial(engine.in_thread, engine.sizes, write=False))
+            sizes.append(taken)
+        pool = engines[0].pool_stats()  # which all schemas share
+        return database_report.told(counted, database_report.added_sizes(sizes), measures.so_far(), pool)
 
     stats, astats = both(stats_work)
 
@@ -184,7 +205,8 @@ class Maintenance:
             progress: Is told what is looked at next: "pages", then each of the checks.
         """
         self._check_whole("verify")
-        check = partial(integrity.verify, self.database.engine, listener_given(progress, "progress"))
+        engines = [each.engine for each in self.database.everywhere]
+        check = partial(integrity.verify, engines, listener_given(progress, "progress"))
         done: VerifyReport = yield Shown("care.verify", self._blocking("care.check", check), None, _verified)
         return done
 
@@ -205,9 +227,10 @@ class Maintenance:
             The path.
 
         Raises:
-            InvalidInput: The file cannot be written.
+            InvalidInput: The file cannot be written, or the memory has shards.
         """
         self._check_whole("backup")
+        self._check_one_schema("backup")
         target = path_of_file(path)
 
         def work() -> Work[dict[str, Any]]:
@@ -277,10 +300,12 @@ class Maintenance:
             progress: Is told how far it has come.
 
         Raises:
-            InvalidInput: Something else than the whole copy is stored there, or the other engine cannot store a value.
+            InvalidInput: Something else than the whole copy is stored there, the other engine cannot store a value, or
+                the memory has shards.
             StorageError: A database failed. What was copied is kept for the next call.
         """
         self._check_whole("copy")
+        self._check_one_schema("copy")
         place = name_of(target)
         told = listener_given(progress, "progress")
         copying = partial(copy, self.database.engine, place, force=force, progress=told)
@@ -293,22 +318,29 @@ class Maintenance:
     def export_work(self, path: str | os.PathLike[str]) -> Work[TransferReport]:
         """Write everything to a file of JSON lines, as of one moment. `import_` reads it, on either database.
 
+        Each shard of a memory is written as of a moment of its own.
+
         A memory within a namespace writes what is there. What was measured of this database (`stats`) stays with it.
 
         Raises:
             InvalidInput: The file cannot be written.
             StorageError: Something is damaged; `verify` tells more. No file was written.
         """
-        make = partial(export.export, path, self._below(None))
-        done: TransferReport = yield Run(
-            "care.export", make, inputs=lambda: {"path": path}, outputs=asdict, replica=True
-        )
+        within = self._below(None)
+        databases = self.database.below(path_of(within))
+        if len(databases) > 1:
+            work = export.exporting(databases, path, within)
+            report: TransferReport = yield Shown("care.export", work, lambda: {"path": path}, asdict)
+            return report
+        make = partial(export.export, path, within)
+        run = Run("care.export", make, inputs=lambda: {"path": path}, outputs=asdict, replica=True)
+        done: TransferReport = yield In(databases[0], run)
         return done
 
     export, aexport = both(export_work)
 
     def import__work(self, path: str | os.PathLike[str]) -> Work[TransferReport]:
-        """Add what an export holds to this database, all of it or nothing.
+        """Add what an export holds to this database, all of it or nothing; of a memory with shards, to each by itself.
 
         What is here already stays; importing the same file twice adds nothing. A memory within a namespace takes only
         what lies there.
@@ -319,13 +351,29 @@ class Maintenance:
         """
         within = self._below(None)
 
-        def load() -> Steps[tuple[TransferReport, Import]]:  # anew for each attempt
+        def load(**chosen: Any) -> Steps[tuple[TransferReport, list[Import]]]:  # anew for each attempt
             into = Import(now=self.database.now(), tail=self.database.tail)
-            return (yield from export.load(path, into, within)), into
+            return (yield from export.load(path, into, within, **chosen)), [into]
+
+        def load_each(databases: Sequence[Database]) -> Work[tuple[TransferReport, list[Import]]]:
+            sorting = yield Do(partial(export.Sorting, path))
+            for each in sorting.together:
+                self.database.keep_together(*each)
+            loaded = []
+            for each in databases:
+                load_its = partial(load, choose=partial(sorting.of, each))
+                loaded.append((yield In(each, Run("care.import", load_its, write=True, shown=False))))
+            return _added([report for report, _ in loaded]), [into for _, [into] in loaded]
 
         report: TransferReport
-        report, into = yield Run("care.import", load, write=True, inputs=lambda: {"path": path}, outputs=_imported)
-        for at_path, name, keys in into.conversations:
+        imported: list[Import]
+        databases, inputs = self.database.below(path_of(within)), partial(dict[str, Any], path=path)
+        if len(databases) > 1:
+            wish: Run | Shown = Shown("care.import", load_each(databases), inputs, _imported)
+        else:
+            wish = Run("care.import", load, write=True, inputs=inputs, outputs=_imported)
+        report, imported = yield In(databases[0], wish)
+        for at_path, name, keys in [each for into in imported for each in into.conversations]:
             if keys:
                 self._tell(MessagesStored, at_path, name, message_ids=tuple(dict.fromkeys(keys)))
         return report
@@ -352,8 +400,13 @@ class Maintenance:
         name, path = id_of(thread_id, "thread"), path_of(namespace)
         if not path:
             raise InvalidInput("A thread of the root is there already: name another namespace.")
+        if self.database.home_of("", name) is not self.database.home_of(path):
+            raise InvalidInput(
+                f"The thread {safe_repr(name)} and the namespace {safe_repr(namespace)} are in different shards: move "
+                "one of them to the other's first, with agentmem move-tenant."
+            )
         make = partial(integrity.adopt, name, path, tail=self.database.tail)
-        yield Run("care.adopt", make, write=True, inputs=lambda: given)
+        yield In(self.database.at(path), Run("care.adopt", make, write=True, inputs=lambda: given))
         self._let_go(())
         self._tell(ThreadMoved, path, name)
 
@@ -394,21 +447,25 @@ class Maintenance:
             namespace = self.database.scopes.resolve(None, bare=True) or None
         if namespace is None and thread_id is not None:
             make = partial(database_report.list_threads, (), thread_id=id_of(thread_id, "thread"), limit=None)
-            found: ThreadList = yield Run("care.threads", make, shown=False)
-            paths = {path_of(each.namespace) for each in found.threads}
+            found = yield from across(self.database.everywhere, Run("care.threads", make, shown=False))
+            paths = {path_of(each.namespace) for listed in found for each in listed.threads}
             self.database.scopes.check_one(paths, thread_id, "say whose with namespace=, or namespace=() for all")
         given: dict[str, Any] = {"namespace": namespace, "thread_id": thread_id, "conversation_id": conversation_id}
-        engine, erase = self.database.engine, partial(integrity.erase, **given)
+        erase, databases = partial(integrity.erase, **given), self.database.below(path_of(namespace or ()))
 
         def work() -> Work[EraseReport]:
-            report: EraseReport
-            if dry_run:
-                report, _ = yield from self._blocking("care.rehearse", partial(engine.rehearse, erase), write=True)
-            else:
-                report, erased = yield Run("care.delete", erase, write=True, shown=False)
-                self._let_go(erased)
-                yield from self._blocking("care.scrub", engine.scrub, write=True)
-            return report
+            reports: list[EraseReport] = []
+            for engine in [each.engine for each in databases]:
+                if dry_run:
+                    report, _ = yield from self._blocking("care.rehearse", partial(engine.rehearse, erase), write=True)
+                    reports.append(report)
+            if not dry_run:
+                done = yield from across(databases, Run("care.delete", erase, write=True, shown=False))
+                reports += [report for report, _ in done]
+                self._let_go([at for _, erased in done for at in erased])
+                for engine in [each.engine for each in databases]:
+                    yield from self._blocking("care.scrub", engine.scrub, write=True)
+            return _added(reports)
 
         inputs, outputs = partial(given_only, given), None if dry_run else asdict
         done: EraseReport = yield Shown("care.erase", work(), inputs, outputs)
@@ -442,9 +499,10 @@ class Maintenance:
         Raises:
             InvalidInput: Nothing is to be pruned, or an argument is wrong.
         """
+        where = self._below(namespace)
         work = prune_work(
-            self.database.engine,
-            *range_of(self._below(namespace)),
+            self.database.below(path_of(where)),
+            *range_of(where),
             now=self.database.now(),
             keep_checkpoints=keep_checkpoints,
             retention=checked_retention(retention),
@@ -463,11 +521,12 @@ class Maintenance:
         Raises:
             Exception: Whatever the embeddings or the model raise. What waits goes on waiting.
         """
-        self.database.worker.settle()
+        for each in self.database.everywhere:
+            each.worker.settle()
 
     async def asettle(self) -> None:
         """`settle`, awaited."""
-        await self.database.worker.asettle()
+        await asyncio.to_thread(self.settle)
 
     # -- plumbing ------------------------------------------------------------------------------------------------
 
@@ -476,6 +535,32 @@ class Maintenance:
 
     async def _ado(self, work: Work[T]) -> T:
         return await aperform(work, self.database)
+
+    def _gathered(
+        self,
+        namespace: Namespace,
+        run: Run,
+        merge: Callable[[list[T]], T],
+        make: Operation[T] | None = None,
+    ) -> Work[T]:
+        """What an operation gives of a namespace and of all below it.
+
+        Args:
+            namespace: The namespace.
+            run: The operation, where all of it is in one schema.
+            merge: Makes one answer of those of several schemas.
+            make: The operation, where it differs for each of several.
+        """
+        databases = self.database.below(path_of(namespace))
+        if len(databases) == 1:
+            return (yield In(databases[0], run))  # type: ignore[no-any-return]  # an answer may be anything
+
+        def each() -> Work[T]:
+            part = run._replace(make=run.make if make is None else make, shown=False)
+            return merge((yield from across(databases, part)))
+
+        done: T = yield Shown(run.name, each(), run.inputs, run.outputs)
+        return done
 
     def _blocking(self, name: str, function: Callable[[], Any], *, write: bool = False) -> Work[Any]:
         """Work on the engine that is no operation, a detail of the step around it."""
@@ -491,6 +576,13 @@ class Maintenance:
     def _check_whole(self, what: str) -> None:
         if self.database.scopes.within is not None:
             raise InvalidInput(f"{what} is of the whole database: call it on the memory that is within no namespace.")
+
+    def _check_one_schema(self, what: str) -> None:
+        if self.database.has_shards:
+            raise InvalidInput(
+                f"{what} knows one schema, and this memory has several: use pg_dump for all of them, or export, "
+                "which import_ reads."
+            )
 
     def _let_go(self, erased: Sequence[tuple[str, str]]) -> None:
         """After an erasure: this process remembers nothing either, and the hooks are told."""
@@ -519,3 +611,14 @@ def _verified(report: VerifyReport) -> dict[str, Any]:
 
 def _imported(value: tuple[TransferReport, Any]) -> dict[str, Any]:
     return asdict(value[0])
+
+
+R = TypeVar("R", TransferReport, EraseReport)
+
+
+def _added(reports: Sequence[R]) -> R:
+    """The sums of what reports tell."""
+    sums: Counter[str] = Counter()
+    for each in reports:
+        sums.update(asdict(each))
+    return type(reports[0])(**sums)

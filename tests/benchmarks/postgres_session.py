@@ -32,7 +32,7 @@ SELECT = "select id, said from bench where id >= {} order by id limit 10"
 
 def ours(url: str, *, direct: bool) -> Callable[[], object]:
     """The transaction through our session."""
-    session = Session(Connection.connect(url, autocommit=True), "public")
+    session = Session(Connection.connect(url, autocommit=True))
     if direct:
         session.get_acquainted(60)
     insert, select = prepared(INSERT.format(":id", ":said")), prepared(SELECT.format(":id"))
@@ -40,7 +40,7 @@ def ours(url: str, *, direct: bool) -> Callable[[], object]:
 
     def transaction() -> None:
         first = next(rounds) % 100
-        session.begin(write=True, lock=60, patience=60)
+        session.begin("public", write=True, lock=60, patience=60)
         list(session.rows(session.execute(select, {"id": first})))
         for number in range(WROTE):
             session.execute(insert, {"id": first + number, "said": "said " * 20})
@@ -71,7 +71,7 @@ def theirs(url: str) -> Callable[[], object]:
 def works(memory: AgentMemory, *, pooled: bool) -> dict[str, Callable[[], object]]:
     """What a memory does."""
     engine: Any = memory.database.engine
-    engine._pooled = pooled
+    engine.shared.pooled = pooled
     engine._renew()
     chat, numbers = memory.conversation(f"chat {pooled}"), count()
     last = {"configurable": {"thread_id": f"thread {pooled}", "checkpoint_ns": ""}}

@@ -253,7 +253,7 @@ def engine_of(url):
 
 
 PAGE = (Path(__file__).parents[2] / "docs" / "postgresql.md").read_text(encoding="utf-8")
-[ROLES] = re.findall(r"```sql\n(.*?)```", PAGE, re.DOTALL)
+ROLES = re.findall(r"```sql\n(.*?)```", PAGE, re.DOTALL)[-1]
 
 
 class TestRoles:

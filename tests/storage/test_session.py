@@ -261,7 +261,7 @@ class TestFailing:
         """The server is still at it when the client has lost the connection already."""
         engine.write(adding(0))
         lost = engine._pool.take()
-        lost.begin(write=True, lock=60, patience=60)
+        lost.begin(engine.schema, write=True, lock=60, patience=60)
         lost.rows(lost.execute(engine._sql["all"], {}))
         lost.execute(_GIVE_RECEIPT, lost.receipt)
         lost.settle()
@@ -270,7 +270,7 @@ class TestFailing:
         assert engine._was_committed(lost)
         meanwhile.join()
 
-        lost.begin(write=True, lock=60, patience=60)
+        lost.begin(engine.schema, write=True, lock=60, patience=60)
         lost.execute(_GIVE_RECEIPT, lost.receipt)
         lost.settle()
         meanwhile = threading.Timer(0.3, lost.roll_back)
@@ -415,7 +415,7 @@ class TestPoolers:
 
     @pytest.fixture(autouse=True)
     def _pooled(self, engine):
-        engine._pooled = True
+        engine.shared.pooled = True
         engine._pool.close()
         engine._renew()
 
@@ -435,7 +435,7 @@ class TestPoolers:
         engine.write(adding(1))
         assert numbers(engine) == [1]
         session = engine._pool.take()
-        session.begin(write=False, lock=60, patience=60)
+        session.begin(engine.schema, write=False, lock=60, patience=60)
         assert session._sent[0] is session._begun
 
     def test_nobody_waits_for_the_end_of_one_that_only_read(self, engine, monkeypatch):
@@ -459,7 +459,7 @@ class TestPoolers:
         assert numbers(engine) == [0, 1, 2, 3, 4, 5]
 
     def test_a_pooler_that_passes_for_the_server_is_found_out(self, engine):
-        engine._pooled = False
+        engine.shared.pooled = False
         engine._renew()
         engine.write(adding(1))
         session = engine._pool.take()
@@ -469,7 +469,7 @@ class TestPoolers:
         session._libpq.enter_pipeline_mode()
         engine._pool.give_back(session)
         engine.write(adding(2))
-        assert engine._pooled
+        assert engine.shared.pooled
         assert numbers(engine) == [1, 2]
 
 

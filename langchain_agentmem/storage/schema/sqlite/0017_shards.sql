@@ -1,0 +1,1 @@
+-- A file holds all of a memory: there are no shards here.

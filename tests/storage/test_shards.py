@@ -1,0 +1,412 @@
+"""Tenants as shards: a memory in several schemas, and tenants that move between them."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import chain
+from pathlib import Path
+
+import psycopg
+import pytest
+from langchain_core.messages import HumanMessage
+from psycopg.conninfo import make_conninfo
+
+from langchain_agentmem import AgentMemory
+from langchain_agentmem.audit import audit_entry
+from langchain_agentmem.errors import DatabaseBusy, InvalidInput, StorageError
+from langchain_agentmem.storage import Opening, query, tenant_move
+from langchain_agentmem.storage.queries import number_of
+from langchain_agentmem.storage.shards import Shards
+from langchain_agentmem.storage.table_copy import TABLES
+from tests import everything
+from tests.checkpoints.graphs import at, chat_graph
+from tests.forking import COMMAND
+from tests.word_embeddings import WordEmbeddings
+
+pytestmark = pytest.mark.bare
+
+COUNT = 3
+PAGE = (Path(__file__).parents[2] / "docs" / "postgresql.md").read_text(encoding="utf-8")
+WALL = re.findall(r"```sql\n(.*?)```", PAGE, re.DOTALL)[0]
+"""How a role is walled in, as the page has it."""
+LINK = audit_entry.following
+
+
+@pytest.fixture
+def postgres(new_database):
+    """An empty database, in which other schemas than ours are not left."""
+    url = new_database("postgres")
+    yield url
+    with psycopg.connect(url, autocommit=True) as connection:
+        made = connection.execute("select nspname from pg_namespace where nspname ~ '^(agentmem_|vault)'")
+        for (name,) in made.fetchall():
+            connection.execute(f"drop schema {name} cascade")
+
+
+@pytest.fixture
+def opened(postgres):
+    """Opens the shards, and closes them in the end."""
+    every = []
+
+    def opens(shards=COUNT, **options):
+        every.append(Shards(postgres, Opening(shards=shards, **options)))
+        return every[-1]
+
+    yield opens
+    for each in every:
+        each.close()
+
+
+@pytest.fixture
+def shards(opened):
+    return opened()
+
+
+def schemas(url):
+    with psycopg.connect(url, autocommit=True) as connection:
+        rows = connection.execute("select nspname from pg_namespace where nspname ~ '^agentmem' order by 1")
+        return [name for (name,) in rows]
+
+
+def is_here(path):
+    """Whether a schema has a namespace."""
+
+    def steps():
+        return bool((yield query.find_namespace(path=path)))
+
+    return steps
+
+
+class TestMaking:
+    def test_all_schemas_are_made_and_migrated_together(self, postgres, shards):
+        assert schemas(postgres) == ["agentmem", *(f"agentmem_{n:02}" for n in range(COUNT))]
+        assert len(shards.engines) == COUNT
+        for each in shards.engines:
+            assert each.problems() == []
+
+    def test_numbers_of_rows_are_different_in_all_schemas(self, shards):
+        numbers = [each.write(lambda: number_of("a\x1f")) for each in shards.engines]
+        assert [number >> 40 for number in numbers] == list(range(COUNT))
+
+    def test_it_is_opened_as_it_was_made(self, opened, postgres):
+        opened().close()
+        opened(None).close()
+        opened(COUNT).close()
+        for options in ({"shards": COUNT + 1}, {"tenant_depth": 2}):
+            with pytest.raises(InvalidInput, match=f"shards={COUNT}"):
+                opened(**{"shards": COUNT, **options})
+        with pytest.raises(InvalidInput, match="shards="):
+            AgentMemory(postgres)
+
+    def test_a_memory_without_shards_stays_one(self, opened, postgres):
+        with AgentMemory(postgres) as memory:
+            memory.conversation("c").add(role="user", content="herons")
+        for shards in (COUNT, None):
+            with pytest.raises(InvalidInput, match="without shards"):
+                opened(shards)
+        assert schemas(postgres) == ["agentmem"]
+
+    def test_two_that_make_it_at_once_make_one(self, opened):
+        with ThreadPoolExecutor(2) as pool:
+            one, other = pool.map(opened, [COUNT, COUNT])
+        assert [each.schema for each in one.engines] == [each.schema for each in other.engines]
+
+    @pytest.mark.parametrize("options", [{"shards": 0}, {"shards": 65}, {"shards": True}, {"shards": "4"}])
+    def test_what_cannot_be_is_refused(self, opened, options):
+        with pytest.raises(InvalidInput, match="shards"):
+            opened(**options)
+
+    def test_sqlite_has_none(self, tmp_path):
+        with pytest.raises(InvalidInput, match="PostgreSQL"):
+            Shards(tmp_path / "memory.db", Opening(shards=COUNT))
+
+
+class TestTenants:
+    def test_each_is_where_its_hash_says_in_every_process(self, shards, opened):
+        other = opened()
+        names = [f"t{n}\x1f" for n in range(50)]
+        for name in names:
+            shards.of(name).write(lambda name=name: number_of(name))
+        held = [[name for name in names if each.read(is_here(name))] for each in shards.engines]
+        assert sorted(chain(*held)) == sorted(names)
+        assert all(held)
+        assert all(other.of(name).read(is_here(name)) for name in names)
+
+
+def records(memory, folder):
+    """What an export holds, as a bag; without the beginning, the end, and records that only hold others."""
+    memory.export(folder / "export.jsonl")
+    lines = (folder / "export.jsonl").read_text().splitlines()[1:-1]
+    return Counter(line for line in lines if len(json.loads(line)) > 1)
+
+
+def names(memory):
+    """The ids of the threads and conversations of the root."""
+    return {each.thread_id for each in memory.threads().threads if not each.namespace}
+
+
+def tenants_of(memory):
+    """The tenants of a memory."""
+    with psycopg.connect(memory.database.engine._url) as connection:
+        found = connection.execute(f"select path from {memory.database.engine.schema}.namespace").fetchall()
+    return sorted({path[: path.find("\x1f") + 1] for (path,) in found} | {f"\x1f{name}" for name in names(memory)})
+
+
+@pytest.fixture
+def sides(postgres, opened):
+    """A memory of one shard that holds something of every kind, the schema of a tenant beside it, and the shards."""
+    shards = opened(1)
+    shards.move("nobody\x1f", "vault", LINK, own=True)
+    with AgentMemory(postgres, schema="agentmem_00") as here, AgentMemory(postgres, schema="vault") as there:
+        yield here, there, shards
+
+
+class TestMoving:
+    def test_no_table_is_forgotten(self):
+        stay = {"search_state", "audit_head", "measure"}
+        assert set(tenant_move._WHERE) >= {table.name for table in TABLES} - stay
+
+    def test_all_that_is_a_tenants_moves_and_comes_back(self, sides, tmp_path):
+        here, there, shards = sides
+        everything.fill(here)
+        before, found = records(here, tmp_path), here.search("herons", everything=True, limit=30)
+        tenants = tenants_of(here)
+        assert len(tenants) > 5
+        moved = {}
+        for target, source in (("vault", "agentmem_00"), ("agentmem_00", "vault")):
+            for tenant in tenants:
+                count = shards.move(tenant, target, LINK, dry_run=True).rows
+                report = shards.move(tenant, target, LINK)
+                if report.rows:  # the others had moved with what they share
+                    assert (report.source, report.target) == (source, target)
+                    assert report.rows == moved.setdefault(tenant, count)
+            assert here.verify().problems == there.verify().problems == ()
+            assert records(here, tmp_path) + records(there, tmp_path) == before
+            full, empty = (there, here) if target == "vault" else (here, there)
+            assert [empty.stats()[name] for name in ("messages", "threads", "items", "memories", "audit")] == [0] * 5
+            assert [each.id for each in full.search("herons", everything=True, limit=30)] == [each.id for each in found]
+
+
+class TestVectors:
+    @staticmethod
+    def opened_at(postgres, schema, calls):
+        class Counting(WordEmbeddings):
+            def embed_documents(self, texts):
+                calls.append(len(texts))
+                return super().embed_documents(texts)
+
+        return AgentMemory(postgres, schema=schema, index={"embed": Counting(16), "dims": 16})
+
+    @pytest.mark.parametrize("alike", [True, False])
+    def test_they_move_where_they_are_of_use_and_are_made_anew_elsewhere(self, sides, postgres, alike):
+        *_, shards = sides
+        calls = []
+        if alike:
+            self.opened_at(postgres, "vault", []).close()
+        with self.opened_at(postgres, "agentmem_00", []) as memory:
+            memory.conversation("c", ("a",)).add(role="user", content="herons")
+            memory.settle()
+        shards.move("a\x1f", "vault", LINK)
+        with self.opened_at(postgres, "vault", calls) as memory:
+            memory.settle()
+            assert memory.search("herons", namespace=("a",))[0].why.signals["vectors"] > 0
+            assert memory.verify().problems == ()
+        assert calls == ([] if alike else [1])
+
+
+def through(memory, shards, tenant):
+    """The memory, whose operations are those of one tenant."""
+    memory.database.engine = shards.of(tenant)
+    return memory.within((tenant[:-1],))
+
+
+class TestMovingUnderLoad:
+    def test_nothing_is_lost_or_doubled(self, postgres, shards, opened):
+        """Two processes' engines write; the tenant goes round all schemas meanwhile."""
+        tenant, done = "ada\x1f", threading.Event()
+        stays = "agentmem_00"
+
+        def write(number):
+            count = 0
+            with AgentMemory(postgres, schema=stays) as memory:
+                mine = through(memory, opened(), tenant)
+                while not done.is_set():
+                    mine.conversation("shared").add(HumanMessage(f"{number} {count}", id=f"{number} {count}"))
+                    mine.store.put(("ada", "docs"), f"{number} {count}", {"text": "herons"})
+                    mine.layers("own").core.set(f"k{number}", str(count))
+                    assert mine.store.get(("ada", "docs"), f"{number} {count}") is not None
+                    count += 1
+            return count
+
+        with ThreadPoolExecutor(3) as pool:
+            writing = [pool.submit(write, number) for number in range(3)]
+            try:
+                for _ in range(3):
+                    for each in shards.engines:
+                        shards.move(tenant, each.schema, LINK)
+                        time.sleep(0.2)
+            finally:
+                done.set()
+            counts = [each.result() for each in writing]
+        with AgentMemory(postgres, schema=stays) as memory:
+            mine = through(memory, shards, tenant)
+            said = Counter(message.text for message in mine.conversation("shared").messages)
+            assert said == Counter(f"{number} {n}" for number in range(3) for n in range(counts[number]))
+            assert len(mine.store.search(("ada", "docs"), limit=10_000)) == sum(counts)
+            assert [mine.layers("own").core.get([f"k{n}"])[f"k{n}"] for n in range(3)] == [
+                str(count - 1) for count in counts
+            ]
+        for each in shards.engines:
+            with AgentMemory(postgres, schema=each.schema) as memory:
+                assert memory.verify().problems == ()
+                assert bool(memory.stats()["messages"]) == (each is shards.look_again(tenant))
+
+    def test_a_move_that_is_killed_leaves_everything_as_it_was(self, sides, tmp_path, monkeypatch):
+        here, there, shards = sides
+        here.conversation("c", ("a",)).add(role="user", content="herons")
+        before = records(here, tmp_path)
+
+        def killed(self, tables):
+            self._connection.execute("select pg_terminate_backend(pg_backend_pid())")
+
+        monkeypatch.setattr(tenant_move._Move, "_leave", killed)
+        with pytest.raises(StorageError):
+            shards.move("a\x1f", "vault", LINK)
+        monkeypatch.undo()
+        assert records(here, tmp_path) == before
+        assert not records(there, tmp_path)
+        assert shards.of("a\x1f").read(is_here("a\x1f"))
+        assert shards.move("a\x1f", "vault", LINK).rows["entry"] == 1
+
+    def test_who_writes_meanwhile_waits_and_has_a_deadline(self, postgres, shards, opened):
+        with psycopg.connect(postgres) as connection:
+            tenant_move.hold(connection, ["ada\x1f"])
+            engine = opened(busy_timeout=0.1).of("ada\x1f")
+            assert not engine.read(is_here("ada\x1f"))
+            assert opened().of("bob\x1f").write(lambda: number_of("bob\x1f"))
+            with pytest.raises(DatabaseBusy):
+                engine.write(lambda: number_of("ada\x1f"))
+
+    def test_an_operation_that_fails_since_its_tenant_is_gone_is_done_where_it_is(self, sides):
+        here, _, shards = sides
+        engine = shards.of("a\x1f")
+        here.conversation("c", ("a",)).add(role="user", content="herons")
+        [branch] = engine.read(branches)
+        shards.move("a\x1f", "vault", LINK)
+        assert engine.write(partial(describe, branch)) == branch
+
+    def test_a_rehearsal_follows_too(self, sides):
+        here, _, shards = sides
+        here.conversation("c", ("a",)).add(role="user", content="herons")
+        shards.move("a\x1f", "vault", LINK)
+        assert shards.of("a\x1f").rehearse(branches)
+
+
+def branches():
+    """The conversations there are."""
+    rows = yield query.list_branches(low="", high="\U0010ffff", kind="conversation", name=None)
+    return [row["id"] for row in rows]
+
+
+def describe(branch):
+    """Refer to a branch, which a schema without it does not allow."""
+    yield query.insert_base_group(group=1, branch=branch)
+    return branch
+
+
+class TestCopies:
+    def test_threads_that_share_something_move_together(self, sides):
+        here, there, shards = sides
+        saver = here.checkpointer
+        for name in ("one", "other"):
+            chat_graph(saver).invoke({"messages": [HumanMessage(f"heron {name}")]}, at(name))
+        shards.keep_together("\x1fcopy", "\x1fone")
+        saver.copy_thread("one", "copy")
+        saver.copy_thread("copy", "third")
+        shards.move("\x1fthird", "vault", LINK)
+        assert names(there) == {"one", "copy", "third"}
+        assert names(here) == {"other"}
+        for name in ("one", "copy", "third"):
+            assert shards.look_again(f"\x1f{name}").schema == "vault"
+        shards.keep_together("\x1fnew", "\x1fcopy")
+        assert shards.look_again("\x1fnew").schema == "vault"
+
+    def test_what_shares_with_another_tenant_stays(self, sides):
+        here, _, shards = sides
+        here.layers("main", ("a",)).core.set("k", "v")
+        with psycopg.connect(here.database.engine._url) as connection:
+            connection.execute("set search_path = agentmem_00")
+            connection.execute("insert into namespace (path) values ('b\x1f')")
+            connection.execute(
+                "insert into branch (namespace_id, kind, name, parent_id, parent_position, created_at) "
+                "select (select id from namespace where path = 'b\x1f'), 'layers', 'f', id, 1, 0 from branch "
+                "where name = 'main'"
+            )
+        with pytest.raises(InvalidInput, match="shares"):
+            shards.move("a\x1f", "vault", LINK)
+
+    @pytest.mark.parametrize("tenant", ["a\x1fb\x1f"])
+    def test_what_is_no_tenant_is_refused(self, shards, tenant):
+        with pytest.raises(InvalidInput, match="1 label"):
+            shards.move(tenant, None, LINK)
+        with pytest.raises(InvalidInput, match="none of the schemas"):
+            shards.move("a\x1f", "nowhere", LINK)
+
+
+class TestTheCommand:
+    def test_moves_a_tenant(self, sides, postgres, forks):
+        here, there, _ = sides
+        here.conversation("c", ("a",)).add(role="user", content="herons")
+        here.conversation("c").add(role="user", content="quinces")
+
+        def moving(*arguments, code=0):
+            done = forks.run(COMMAND, "move-tenant", postgres, *arguments)
+            assert done.returncode == code
+            return done.stdout + done.stderr
+
+        assert "would move from agentmem_00 to vault" in moving("a", "--to", "vault", "--dry-run")
+        assert not there.stats()["messages"]
+        assert "moved from agentmem_00 to vault" in moving("a", "--own-schema", "vault")
+        assert json.loads(moving("/c", "--to", "vault", "--json"))["rows"]["entry"] == 1
+        assert there.stats()["messages"] == 2
+        assert "is in vault already" in moving("a", "--to", "vault")
+        assert "moved from vault to agentmem_00" in moving("a")
+        assert "none of the schemas" in moving("a", "--to", "nowhere", code=2)
+        assert "name one of them" in moving("a", "--to", "vault", "--own-schema", "vault", code=2)
+
+
+class TestWalls:
+    def test_a_role_of_one_tenant_sees_nothing_else(self, sides, postgres):
+        here, _, shards = sides
+        for name in ("a", "b"):
+            here.conversation("c", (name,)).add(role="user", content=f"herons of {name}")
+        shards.move("a\x1f", "vault", LINK, own=True)
+        role = "vault_user"
+        with psycopg.connect(postgres, autocommit=True) as connection:
+            connection.execute(f"drop role if exists {role}")
+            connection.execute(WALL.replace("ada", "vault"))
+        try:
+            url = make_conninfo(postgres, user=role)
+            with AgentMemory(url, schema="vault", migrate=False) as memory:
+                chat = memory.conversation("c", ("a",))
+                chat.add(role="user", content="and quinces")
+                assert [message.text for message in chat.messages] == ["herons of a", "and quinces"]
+                assert len(memory.search("herons quinces", everything=True)) == 2
+                memory.layers("main", ("a",)).core.set("k", "v")
+            with psycopg.connect(url, autocommit=True) as connection:
+                for schema in ("agentmem", "agentmem_00"):
+                    for table in ("namespace", "content", "entry", "pin"):
+                        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                            connection.execute(f"select * from {schema}.{table}")
+                with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                    connection.execute("create schema mine")
+        finally:
+            with psycopg.connect(postgres, autocommit=True) as connection:
+                connection.execute(f"drop owned by {role}")
+                connection.execute(f"drop role {role}")
