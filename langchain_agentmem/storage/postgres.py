@@ -100,11 +100,11 @@ class _LostError(_UnreachableError):
     """The connection broke, as in a restart of the server: nothing was written."""
 
 
-_RETRIED = (BranchMoved, pg.SerializationFailure, pg.DeadlockDetected, psycopg.IntegrityError)
-"""What another transaction may cause: the operation begins again and finds the new state. A constraint is broken when
-content was collected by one transaction between being found and being named by another."""
 _FORGOTTEN = (pg.InvalidSqlStatementName, pg.DuplicatePreparedStatement)
 """What a pooler causes that passes for the server itself, and gives a transaction another server."""
+_RETRIED = (BranchMoved, pg.SerializationFailure, pg.DeadlockDetected, psycopg.IntegrityError, *_FORGOTTEN)
+"""What another transaction may cause: the operation begins again and finds the new state. A constraint is broken when
+content was collected by one transaction between being found and being named by another."""
 _PASSING = (pg.CannotConnectNow, pg.TooManyConnections)
 """Why a server that can be reached takes nobody, for a while."""
 
@@ -233,12 +233,6 @@ class PostgresEngine(Engine):
                     if races >= (RETRIES_OF_CONSTRAINTS if isinstance(error, psycopg.IntegrityError) else RETRIES):
                         raise
                     time.sleep(random.uniform(0, 0.001 * min(races, 20)))  # noqa: S311 - spreads the losers
-                except _FORGOTTEN:
-                    if self.shared.pooled:
-                        raise
-                    self.shared.pooled = True
-                    self._pool.close()
-                    self._renew()
                 except _UnreachableError as error:
                     if isinstance(error.__cause__, pg.ConnectionTimeout) or not lost.wait():  # either is long enough
                         raise
@@ -333,6 +327,9 @@ class PostgresEngine(Engine):
 
     def _undone(self, session: Session, error: BaseException) -> bool:
         """Take back what a transaction did that failed; whether the connection is still there."""
+        if isinstance(error, _FORGOTTEN):
+            session.direct = False  # every other session finds it out for itself
+            self.shared.pooled = True
         if isinstance(error, Exception) and not isinstance(error, NoAnswerError) and not session.broken:
             with contextlib.suppress(psycopg.Error):
                 session.roll_back()

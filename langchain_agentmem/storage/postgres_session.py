@@ -151,6 +151,7 @@ class Session:
         connection: An open connection. It belongs to the session from now on.
 
     Attributes:
+        direct: Whether the connection is surely the server's own, so that prepared statements stay.
         wrote: Whether the transaction sent anything that may write.
         receipt: What to write down in a transaction so that it can be found out whether it was committed: the number of
             the session, which no other has in any process, how many transactions it has written, and the time in
@@ -163,7 +164,7 @@ class Session:
         self._connection = connection
         self._libpq = connection.pgconn
         self._schema = ""
-        self._direct = False  # whether it is surely the server's own, so that prepared statements stay
+        self.direct = False
         self._names: dict[_Key, bytes] = {}  # of the prepared statements
         self._unnamed: tuple[bytes, tuple[int, ...]] | None = None  # what the server keeps until the next one
         self._count = 0
@@ -217,7 +218,7 @@ class Session:
         self._sync()  # where a pooler may take the server away
         [row] = self.rows(self._put(b"select pg_backend_pid() as pid"))
         self.commit(wait=True)
-        self._direct = row["pid"] == self._libpq.backend_pid
+        self.direct = row["pid"] == self._libpq.backend_pid
 
     def begin(self, schema: str, *, write: bool, lock: float, patience: float) -> None:
         """Begin a transaction; one that reads sees one snapshot.
@@ -234,7 +235,7 @@ class Session:
         self.wrote = False
         self._patience = patience + _GRACE  # the server is the first to give up, and says why
         self._schema = schema
-        if not self._direct:
+        if not self.direct:
             self._end()  # of the last transaction: a pooler may give this one another server
         self._begun = self._put(BEGIN if write else BEGIN_READING)
         waits = [_bound(f"{max(1, round(seconds * 1000))}ms") for seconds in (lock, patience)]
@@ -315,7 +316,7 @@ class Session:
     def _put(self, text: bytes, bound: Sequence[_Bound] = ()) -> _Answer:
         types = tuple([each.type for each in bound])
         values, formats = [each.value for each in bound], [each.format for each in bound]
-        if self._direct:
+        if self.direct:
             name = self._names.get((self._schema, text, types)) or self._prepare((self._schema, text, types))
             self._libpq.send_query_prepared(name, values, formats, pq.Format.BINARY)
         elif self._unnamed == (text, types):

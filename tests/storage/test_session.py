@@ -462,15 +462,48 @@ class TestPoolers:
         engine.shared.pooled = False
         engine._renew()
         engine.write(adding(1))
-        session = engine._pool.take()
-        assert session._direct
-        session._libpq.exit_pipeline_mode()
-        session._connection.execute("deallocate all")  # what another server never prepared
-        session._libpq.enter_pipeline_mode()
-        engine._pool.give_back(session)
+        forget(engine, engine._pool.take())
         engine.write(adding(2))
         assert engine.shared.pooled
         assert numbers(engine) == [1, 2]
+
+    def test_so_it_is_by_many_at_once(self, engine):
+        engine.shared.pooled = False
+        engine._renew()
+        sessions = [engine._pool.take() for _ in range(4)]
+        for session in sessions:
+            engine._pool.give_back(session)
+        meet = threading.Barrier(4)
+
+        def one(number):
+            attempts = []
+
+            def steps():
+                attempts.append(1)
+                if len(attempts) == 1:
+                    meet.wait(10)  # each is on a session of its own
+                yield from adding(number)()
+
+            engine.write(steps)
+
+        with ThreadPoolExecutor(4) as threads:
+            list(threads.map(one, range(4)))
+            for session in [engine._pool.take() for _ in range(4)]:
+                forget(engine, session)
+            list(threads.map(one, range(4, 8)))
+        for number in range(8, 12):
+            engine.write(adding(number))
+        assert numbers(engine) == list(range(12))
+        assert engine.pool_stats()["in_use"] == 0
+
+
+def forget(engine, session):
+    """Let a server have none of the statements that it was told to prepare, as another one behind a pooler."""
+    assert session.direct
+    session._libpq.exit_pipeline_mode()
+    session._connection.execute("deallocate all")
+    session._libpq.enter_pipeline_mode()
+    engine._pool.give_back(session)
 
 
 class TestValues:
