@@ -70,6 +70,7 @@ renamed. A rehearsal (`erase` and `prune` with `dry_run`) is the operation itsel
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 from typing import Any
@@ -108,8 +109,9 @@ def is_postgres(name: str) -> bool:
 
 
 def is_pool(url: Any) -> bool:
-    """Whether something is a psycopg pool."""
-    return callable(getattr(url, "getconn", None)) and callable(getattr(url, "putconn", None))
+    """Whether something is a psycopg pool, and not one whose connections are awaited."""
+    lend = getattr(url, "getconn", None)
+    return callable(lend) and callable(getattr(url, "putconn", None)) and not inspect.iscoroutinefunction(lend)
 
 
 def name_of(url: Any) -> str:
@@ -123,7 +125,9 @@ def name_of(url: Any) -> str:
     """
     name = os.fspath(url) if isinstance(url, str | os.PathLike) else None
     if not isinstance(name, str) or not name.strip() or "\0" in name:
-        raise InvalidInput(f"A database is a path, ':memory:' or 'postgresql://…', not {safe_repr(url)}.")
+        raise InvalidInput(
+            f"A database is a path, ':memory:', 'postgresql://…' or a psycopg ConnectionPool, not {safe_repr(url)}."
+        )
     if is_postgres(name):
         return name
     if (other := _URL.match(name)) is not None:

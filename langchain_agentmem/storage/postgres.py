@@ -108,16 +108,24 @@ content was collected by one transaction between being found and being named by 
 _PASSING = (pg.CannotConnectNow, pg.TooManyConnections)
 """Why a server that can be reached takes nobody, for a while."""
 
-_ERRORS: tuple[tuple[type[Exception], type[StorageError]], ...] = (
-    (pg.ReadOnlySqlTransaction, DatabaseReadOnly),
-    (pg.InsufficientPrivilege, DatabaseReadOnly),
-    (pg.DiskFull, DatabaseFull),
-    (pg.LockNotAvailable, DatabaseBusy),
-    (pg.QueryCanceled, DatabaseTimeout),
-    (NoAnswerError, DatabaseTimeout),
-    (pg.ConnectionTimeout, DatabaseTimeout),
-    (pg.DataCorrupted, DatabaseUnreadable),
-    (pg.IndexCorrupted, DatabaseUnreadable),
+_NO_RIGHT = (
+    "This role may not do that. Let the owner of the schema grant it, or run: agentmem migrate URL; then open the "
+    "database with migrate=False."
+)
+_ERRORS: tuple[tuple[type[Exception], StorageError], ...] = (
+    (
+        pg.ReadOnlySqlTransaction,
+        DatabaseReadOnly("This server only reads. Name the primary, or open the database with read_only=True."),
+    ),
+    (pg.InsufficientPrivilege, DatabaseReadOnly(_NO_RIGHT)),
+    (pg.InvalidSchemaName, DatabaseReadOnly(_NO_RIGHT)),  # so is one that the role may not look into
+    (pg.DiskFull, DatabaseFull()),
+    (pg.LockNotAvailable, DatabaseBusy()),
+    (pg.QueryCanceled, DatabaseTimeout()),
+    (NoAnswerError, DatabaseTimeout()),
+    (pg.ConnectionTimeout, DatabaseTimeout()),
+    (pg.DataCorrupted, DatabaseUnreadable()),
+    (pg.IndexCorrupted, DatabaseUnreadable()),
 )
 
 
@@ -343,12 +351,12 @@ class PostgresEngine(Engine):
     @contextlib.contextmanager
     def _connection(self) -> Iterator[psycopg.Connection[DictRow]]:
         """A connection that commits every statement."""
-        if self._given is None:
+        if isinstance(self._pool, Pool):
             with self._connected(psycopg.Connection[DictRow], row_factory=dict_row) as connection:
                 self._watch(connection)
                 yield connection
             return
-        with self._given.connection(self._busy_timeout) as lent:
+        with self._pool.lent() as lent:
             before = {name: getattr(lent, name) for name in _CHANGED}
             try:
                 lent.autocommit, lent.row_factory, lent.prepare_threshold = True, dict_row, None
@@ -468,7 +476,13 @@ class PostgresEngine(Engine):
         connection.execute("select pg_advisory_xact_lock(%s)", (_ADVISORY_LOCK,))
         # Another process may have been quicker: look again, now that nobody else migrates.
         pending = self._pending(self._applied(lambda sql: connection.execute(sql).fetchall()))
-        [found] = connection.execute("select to_regnamespace(%s) is not null as there", (self.schema,)).fetchall()
+        [found] = connection.execute(
+            "select to_regnamespace(quote_ident(%(schema)s)) is not null as there, exists (select from "
+            "pg_get_keywords() where word = %(schema)s and catcode in ('R', 'T')) as reserved",
+            {"schema": self.schema},
+        ).fetchall()
+        if found["reserved"]:
+            raise InvalidInput(f"schema {safe_repr(self.schema)} is a word of SQL: give the schema another name.")
         if not found["there"]:  # who may not make schemas may use one that was made for it
             connection.execute(f"create schema if not exists {self.schema}")
         look_in(connection, self.schema)
@@ -481,8 +495,8 @@ class PostgresEngine(Engine):
             )
 
     def _applied(self, ask: Callable[[str], Rows]) -> set[str]:
-        rows = ask(f"select table_name from information_schema.tables where table_schema = '{self.schema}'")  # noqa: S608 - checked
-        tables = {row["table_name"] for row in rows}
+        rows = ask(f"select tablename from pg_tables where schemaname = '{self.schema}'")  # noqa: S608 - checked
+        tables = {row["tablename"] for row in rows}  # of others, too: they are not for us to add to
         if not tables:
             return set()
         if "agentmem_migration" not in tables:
@@ -507,7 +521,7 @@ class PostgresEngine(Engine):
     def _renew(self) -> None:
         if self._given is None:
             self.shared.pool = Pool(self._session, size=self.opening.pool_size, timeout=self._busy_timeout)
-        else:
+        elif not hasattr(self.shared, "pool"):  # a child must not use what its parent was given
             self.shared.pool = GivenPool(self._given, self._session_on, timeout=self._busy_timeout)
 
     @property
@@ -644,7 +658,7 @@ def translated(path: str) -> Iterator[None]:
             ) from error
         for kind, ours in _ERRORS:
             if isinstance(error, kind) or isinstance(error.__cause__, kind):
-                raise ours(f"{ours()} ({safe_repr(path)}: {_said(error)})") from error
+                raise type(ours)(f"{ours} ({safe_repr(path)}: {_said(error)})") from error
         raise StorageError(f"The database {safe_repr(path)} failed: {_said(error)}.") from error
 
 

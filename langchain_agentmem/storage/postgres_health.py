@@ -55,6 +55,19 @@ _SERVER = """
         case when pg_is_in_recovery() and pg_last_wal_receive_lsn() is distinct from pg_last_wal_replay_lsn()
             then extract(epoch from now() - pg_last_xact_replay_timestamp()) end::float8 as late
 """
+_RIGHTS = """
+    select pg_is_in_recovery() as replica, has_database_privilege(current_database(), 'create') as creates,
+        has_schema_privilege(n.oid, 'usage') as uses, has_schema_privilege(n.oid, 'create') as makes, t.*
+    from (
+        select bool_and(has_table_privilege(oid, 'select')) as reads,
+            bool_and(
+                has_table_privilege(oid, 'insert') and has_table_privilege(oid, 'update')
+                and has_table_privilege(oid, 'delete')
+            ) as writes
+        from pg_class where relnamespace = to_regnamespace(quote_ident(%(schema)s)) and relkind = 'r'
+    ) t left join pg_namespace n on n.nspname = %(schema)s
+"""
+"""What this role may do in the database, in the schema (null if there is none), with its tables (null if none)."""
 _LATE = """
     select coalesce(nullif(application_name, ''), host(client_addr), pid::text) as name,
         pg_wal_lsn_diff(pg_current_wal_lsn(), replay_lsn)::bigint as behind
@@ -86,7 +99,7 @@ _TABLES = """
 _INDEXES = """
     select c.relname as name, i.indisvalid and i.indisready as whole
     from pg_index i join pg_class c on c.oid = i.indexrelid
-    where c.relnamespace = to_regnamespace(%s)
+    where c.relnamespace = to_regnamespace(quote_ident(%s))
 """
 _STATEMENTS = """
     select left(regexp_replace(query, '\\s+', ' ', 'g'), 60) as name, mean_exec_time as mean, calls
@@ -146,11 +159,15 @@ def server(url: str, schema: str = SCHEMA) -> Iterator[Finding]:
     path = address_of(url)
     with (
         translated(path),
-        psycopg.connect(url, autocommit=True, row_factory=dict_row, connect_timeout=10) as connection,
+        psycopg.connect(
+            url, autocommit=True, row_factory=dict_row, connect_timeout=10, client_encoding="utf8"
+        ) as connection,
         connection.transaction(),  # behind a pooler settings are nobody's own for longer
     ):
         connection.execute("select set_config('lock_timeout', %s, true)", (f"{PATIENCE * 1000:.0f}ms",))
-        yield from _itself(connection, schema)
+        yield from _itself(connection)
+        permissions = _permissions(connection, schema)
+        yield permissions
         yield from _around(connection)
         yield from _settings(connection)
         rows = connection.execute("select tablename from pg_tables where schemaname = %s", (schema,)).fetchall()
@@ -166,7 +183,7 @@ def server(url: str, schema: str = SCHEMA) -> Iterator[Finding]:
             yield Finding(
                 "schema", "note", "Nothing was stored here yet.", "The first program that opens it begins it."
             )
-        else:
+        elif permissions.level != "problem":
             yield from _inside(connection, schema)
         if connection.execute("select to_regnamespace(%s) is not null as there", (STAGE,)).fetchall()[0]["there"]:
             yield Finding(
@@ -178,39 +195,17 @@ def server(url: str, schema: str = SCHEMA) -> Iterator[Finding]:
         yield _locks(connection)
 
 
-def _itself(connection: psycopg.Connection[DictRow], schema: str) -> Iterator[Finding]:
+def _itself(connection: psycopg.Connection[DictRow]) -> Iterator[Finding]:
     number, version = connection.info.server_version, connection.info.parameter_status("server_version")
     if number < OLDEST:
         yield Finding("postgresql", "problem", f"PostgreSQL {version} is too old.", "Use 13 or newer.")
     else:
         yield Finding("postgresql", "ok", f"PostgreSQL {version}")
     [row] = connection.execute(
-        "select pg_is_in_recovery() as replica, "
-        "has_database_privilege(current_database(), 'create') as creates, "
-        "has_schema_privilege(to_regnamespace(%s), 'usage') as uses, "
-        "extract(epoch from clock_timestamp())::float8 as time, "
+        "select extract(epoch from clock_timestamp())::float8 as time, "
         "(select count(*) from pg_extension where extname = 'vector') as pgvector, "
-        "(select count(*) from pg_available_extensions where name = 'vector') as offered",
-        (schema,),
+        "(select count(*) from pg_available_extensions where name = 'vector') as offered"
     ).fetchall()
-    if row["replica"]:
-        yield Finding("permissions", "note", "The server is a replica, which is only read.", "Write to the primary.")
-    elif row["uses"] is None and not row["creates"]:
-        yield Finding(
-            "permissions",
-            "problem",
-            f"This user may not make the schema {safe_repr(schema)}.",
-            "Let an owner run: grant create on database ... to ...",
-        )
-    elif row["uses"] is False:
-        yield Finding(
-            "permissions",
-            "problem",
-            f"This user may not use the schema {safe_repr(schema)}.",
-            f"Connect as the user who made it, or let that user run: grant all on schema {schema} to ...",
-        )
-    else:
-        yield Finding("permissions", "ok", "this user may write")
     if (encoding := connection.info.parameter_status("server_encoding")) != "UTF8":
         yield Finding(
             "encoding",
@@ -237,6 +232,33 @@ def _itself(connection: psycopg.Connection[DictRow], schema: str) -> Iterator[Fi
         )
     else:
         yield Finding("pgvector", "ok", "not there: vectors are compared in Python")
+
+
+def _permissions(connection: psycopg.Connection[DictRow], schema: str) -> Finding:
+    [row] = connection.execute(_RIGHTS, {"schema": schema}).fetchall()
+    named = safe_repr(schema)
+    if row["uses"] is None and not row["creates"]:
+        says, remedy = f"make the schema {named}", "Let an owner run: grant create on database ... to ..."
+    elif row["uses"] is False:
+        says, remedy = f"use the schema {named}", f"Let its owner run: grant usage on schema {schema} to ..."
+    elif row["reads"] is None and row["makes"] is False:
+        says, remedy = f"make tables in the schema {named}", "Let its owner run: agentmem migrate URL"
+    elif row["reads"] is False:
+        grant = f"grant select, insert, update, delete on all tables in schema {schema} to ..."
+        says, remedy = f"read all tables of the schema {named}", f"Let their owner run: {grant}"
+    elif row["replica"]:
+        return Finding("permissions", "note", "The server is a replica, which is only read.", "Write to the primary.")
+    elif row["writes"] is False:
+        return Finding(
+            "permissions",
+            "note",
+            f"This user may read the tables of the schema {named}, and not write all of them.",
+            "Open the memory with read_only=True, or let their owner run: "
+            f"grant insert, update, delete on all tables in schema {schema} to ...",
+        )
+    else:
+        return Finding("permissions", "ok", "this user may write")
+    return Finding("permissions", "problem", f"This user may not {says}.", remedy)
 
 
 def _around(connection: psycopg.Connection[DictRow]) -> Iterator[Finding]:

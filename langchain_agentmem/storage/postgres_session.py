@@ -19,6 +19,7 @@ prepared, and what the server knows of it, is used most.
 from __future__ import annotations
 
 import contextlib
+import os
 import secrets
 import threading
 import time
@@ -33,7 +34,7 @@ from psycopg import pq, waiting
 from psycopg.abc import PQGen
 from psycopg.adapt import Transformer
 
-from langchain_agentmem.errors import DatabaseBusy
+from langchain_agentmem.errors import DatabaseBusy, StorageError
 from langchain_agentmem.storage.engine import PoolStats
 from langchain_agentmem.storage.steps import Rows
 
@@ -545,6 +546,7 @@ class GivenPool:
         self._begin = begin
         self._timeout = timeout
         self._sessions: weakref.WeakKeyDictionary[psycopg.Connection[Any], Session] = weakref.WeakKeyDictionary()
+        self._process = os.getpid()
 
     def stats(self) -> PoolStats:
         """What the pool itself counts, of all its users."""
@@ -566,13 +568,27 @@ class GivenPool:
             DatabaseBusy: All connections were in use for too long.
             psycopg.Error: The server cannot be reached.
         """
-        return self._lent(self._timeout)
+        return self._session(self._timeout)
 
     def spare(self) -> Session | None:
         """Borrow a session that nobody uses, if there is one."""
         with contextlib.suppress(DatabaseBusy):
-            return self._lent(0.001)
+            return self._session(0.001)
         return None
+
+    @contextlib.contextmanager
+    def lent(self) -> Iterator[psycopg.Connection[Any]]:
+        """A connection, for a while.
+
+        Raises:
+            DatabaseBusy: All connections were in use for too long.
+            psycopg.Error: The server cannot be reached.
+        """
+        connection = self._connection(self._timeout)
+        try:
+            yield connection
+        finally:
+            self._pool.putconn(connection)
 
     def give_back(self, session: Session) -> None:
         """Return a session, and its connection as it was."""
@@ -592,13 +608,25 @@ class GivenPool:
     def close(self) -> None:
         """The pool is not ours to close."""
 
-    def _lent(self, timeout: float) -> Session:
+    def _connection(self, timeout: float) -> psycopg.Connection[Any]:
+        if os.getpid() != self._process:
+            raise StorageError("A psycopg pool cannot be used in a fork: open one there, and a memory on it.")
         try:
-            connection = self._pool.getconn(timeout)
+            connection: psycopg.Connection[Any] = self._pool.getconn(timeout)
         except psycopg.OperationalError as error:
             if type(error).__name__ not in ("PoolTimeout", "TooManyRequests"):
                 raise
             raise DatabaseBusy(f"No connection of the pool was free in {timeout:g} s.") from error
+        if (encoding := connection.info.parameter_status("client_encoding")) != "UTF8":
+            self._pool.putconn(connection)
+            raise StorageError(
+                f"The connections of the pool speak {encoding}, in which texts would be stored wrongly. Give the pool "
+                "kwargs={'client_encoding': 'utf8'}."
+            )
+        return connection
+
+    def _session(self, timeout: float) -> Session:
+        connection = self._connection(timeout)
         try:
             session = self._sessions.get(connection)
             if session is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import re
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -16,6 +17,7 @@ from langchain_core.messages import HumanMessage
 from langchain_agentmem import AgentMemory, AgentMemorySaver, AgentMemoryStore
 from langchain_agentmem.errors import DatabaseBusy, DatabaseReadOnly, InvalidInput, StorageError
 from langchain_agentmem.storage import engine
+from langchain_agentmem.storage.postgres_health import server
 from tests import everything
 from tests.checkpoints.graphs import at, chat_graph
 from tests.emptying import direct
@@ -104,6 +106,12 @@ def pool_of(url, size):
     return psycopg_pool.ConnectionPool(url, min_size=1, max_size=size, open=True, kwargs=kept)
 
 
+class TestNames:
+    def test_a_word_of_sql_is_no_name_of_a_schema(self, postgres):
+        with pytest.raises(InvalidInput, match="word of SQL"):
+            AgentMemory(postgres, schema="select")
+
+
 class TestPools:
     def test_one_connection_is_enough(self, postgres):
         with AgentMemory(postgres, pool_size=1) as memory, ThreadPoolExecutor(8) as pool:
@@ -176,6 +184,37 @@ class TestPools:
                     "select pg_terminate_backend(pid) from pg_stat_activity "
                     "where datname = current_database() and pid <> pg_backend_pid()"
                 )
+            say(memory, "two")
+            assert said(memory) == ["one", "two"]
+
+    def test_whatever_wants_a_connection_says_that_a_pool_is_exhausted(self, postgres, tmp_path):
+        with pool_of(postgres, 1) as pool, AgentMemory(pool, busy_timeout=0.2) as memory, pool.connection():
+            for call in (memory.stats, lambda: memory.copy(tmp_path / "copy.db")):
+                with pytest.raises(DatabaseBusy, match="pool"):
+                    call()
+
+    def test_one_that_would_garble_texts_is_refused(self, postgres):
+        kept = {"prepare_threshold": None, "client_encoding": "latin1"}
+        with psycopg_pool.ConnectionPool(postgres, min_size=1, open=True, kwargs=kept) as pool:
+            with pytest.raises(StorageError, match=r"LATIN1.*client_encoding"):
+                AgentMemory(pool)
+            assert pool.get_stats()["pool_available"] == pool.get_stats()["pool_size"]
+
+    async def test_one_whose_connections_are_awaited_is_refused(self, postgres):
+        with pytest.raises(InvalidInput, match="ConnectionPool"):
+            AgentMemory(psycopg_pool.AsyncConnectionPool(postgres, open=False))
+
+    def test_a_fork_leaves_the_pool_of_its_parent_alone(self, postgres):
+        with pool_of(postgres, 1) as pool, AgentMemory(pool) as memory:
+            say(memory, "one")
+            child = os.fork()
+            if child == 0:
+                try:
+                    say(memory, "never")
+                except StorageError as error:
+                    os._exit("fork" in str(error))
+                os._exit(2)
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
             say(memory, "two")
             assert said(memory) == ["one", "two"]
 
@@ -274,7 +313,7 @@ class TestRoles:
 
     def test_who_may_only_write_rows_can_do_everything(self, roles, caplog):
         owner, user = roles
-        with pytest.raises(StorageError):
+        with pytest.raises(DatabaseReadOnly, match=r"role.*agentmem migrate URL"):
             AgentMemory(user)
         AgentMemory(owner).close()
         with AgentMemory(user, migrate=False) as memory:
@@ -286,6 +325,41 @@ class TestRoles:
             memory.erase(namespace=())
             assert "VACUUM FULL" in caplog.text
             assert memory.verify().problems == ()
+
+    def test_who_may_not_look_into_the_schema_is_told(self, roles):
+        owner, user = roles
+        with psycopg.connect(owner, autocommit=True) as connection:
+            connection.execute(f"revoke all on schema agentmem from {name_of(user)}")
+        with pytest.raises(DatabaseReadOnly, match="role"):
+            AgentMemory(user)
+        AgentMemory(owner).close()
+        for options in ({}, {"migrate": False}, {"read_only": True}):
+            with pytest.raises(DatabaseReadOnly, match="role"):
+                AgentMemory(user, **options)
+
+    def test_doctor_says_what_a_role_may_not_do(self, roles):
+        owner, user = roles
+        assert "make tables" in permissions_of(user)
+        AgentMemory(owner).close()
+        assert permissions_of(user) == "this user may write"
+        for revoked, told in (
+            ("insert on agentmem.entry", "and not write all"),
+            ("select on agentmem.entry", "may not read all tables"),
+            ("all on schema agentmem", "may not use the schema"),
+        ):
+            with psycopg.connect(owner, autocommit=True) as connection:
+                connection.execute(f"revoke {revoked} from {name_of(user)}")
+            assert told in permissions_of(user)
+
+
+def name_of(role):
+    return psycopg.conninfo.conninfo_to_dict(role)["user"]
+
+
+def permissions_of(url):
+    findings = {finding.name: finding for finding in server(url)}
+    assert "connection" not in findings
+    return findings["permissions"].text
 
 
 class TestEncodings:
@@ -299,6 +373,8 @@ class TestEncodings:
                 parts = psycopg.conninfo.conninfo_to_dict(postgres_server) | {"dbname": name}
                 with pytest.raises(StorageError, match="UTF8"):
                     AgentMemory(psycopg.conninfo.make_conninfo(**parts))
+                findings = list(server(psycopg.conninfo.make_conninfo(**parts)))
+                assert [each.level for each in findings if each.name == "encoding"] == ["problem"]
             finally:
                 with contextlib.suppress(psycopg.Error):
                     connection.execute(f"drop database {name}")
