@@ -29,6 +29,8 @@ try:
 except ImportError as error:
     raise MissingExtra("A PostgreSQL database", "postgres") from error
 
+CONNECT_TIMEOUT = 30
+"""Seconds to wait until the place of a copy can be reached."""
 STAGE = f"{SCHEMA}_copying"
 """The schema in which a copy is made."""
 _COPYING = 0x41474D46
@@ -196,7 +198,14 @@ class PostgresPlace:
     def _connection(self) -> Iterator[psycopg.Connection[DictRow]]:
         with (
             translated(self.name),
-            psycopg.connect(self._url, autocommit=True, prepare_threshold=None, row_factory=dict_row) as connection,
+            psycopg.connect(
+                self._url,
+                autocommit=True,
+                prepare_threshold=None,
+                row_factory=dict_row,
+                client_encoding="utf8",
+                connect_timeout=CONNECT_TIMEOUT,
+            ) as connection,
         ):
             yield connection
 

@@ -13,7 +13,7 @@ import pytest
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.errors import DatabaseBusy, DatabaseTimeout, StorageError
-from langchain_agentmem.storage import postgres
+from langchain_agentmem.storage import postgres, postgres_copy
 
 from .servers import postgres as server_of_its_own
 from .servers import until
@@ -84,6 +84,13 @@ class TestAServerThatStandsStill:
     def test_opening_ends(self, server, database):
         with server.frozen(), pytest.raises(DatabaseTimeout):
             opened(server.url(database))
+
+    def test_a_copy_to_it_ends(self, server, database, tmp_path, monkeypatch):
+        monkeypatch.setattr(postgres_copy, "CONNECT_TIMEOUT", 2)
+        with opened(tmp_path / "memory.db") as memory:
+            say(memory)
+            with server.frozen(), pytest.raises(DatabaseTimeout):
+                memory.copy(server.url(database))
 
     def test_opening_ends_while_tables_are_made(self, server, database, monkeypatch):
         begin = postgres.look_in
