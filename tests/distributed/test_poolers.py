@@ -6,6 +6,7 @@ import contextlib
 import time
 
 import psycopg
+import psycopg_pool
 import pytest
 
 from langchain_agentmem import AgentMemory
@@ -107,6 +108,16 @@ class TestTransactionMode:
             pooler.stop()
             pooler.start()
             memory.use()
+
+    @pytest.mark.parametrize("encoding", ["utf8", "UTF-8"])
+    def test_a_pool_in_front_of_it_is_used_however_utf_8_is_spelt(self, pooler, database, encoding):
+        kept = {"prepare_threshold": None, "client_encoding": encoding}
+        with (
+            psycopg_pool.ConnectionPool(pooler.url(database), min_size=1, open=True, kwargs=kept) as pool,
+            AgentMemory(pool) as memory,
+        ):
+            memory.conversation("c").add_user_message("größe")
+            assert memory.search("größe")
 
 
 @pytest.mark.usefixtures("needs_pgbouncer")

@@ -200,6 +200,16 @@ class TestPools:
                 AgentMemory(pool)
             assert pool.get_stats()["pool_available"] == pool.get_stats()["pool_size"]
 
+    @pytest.mark.parametrize("encoding", ["utf8", "UTF-8", "unicode"])
+    def test_one_in_utf_8_is_used_however_that_is_spelt(self, postgres, encoding):
+        kept = {"prepare_threshold": None, "client_encoding": encoding}
+        with (
+            psycopg_pool.ConnectionPool(postgres, min_size=1, open=True, kwargs=kept) as pool,
+            AgentMemory(pool) as memory,
+        ):
+            say(memory, "größe")
+            assert said(memory) == ["größe"]
+
     async def test_one_whose_connections_are_awaited_is_refused(self, postgres):
         with pytest.raises(InvalidInput, match="ConnectionPool"):
             AgentMemory(psycopg_pool.AsyncConnectionPool(postgres, open=False))
