@@ -156,7 +156,9 @@ class Shards:
             tenant: The thread, as a tenant.
             like: The other one.
         """
-        self._move(tenant, self.look_again(like).schema, None)
+        there = self.look_again(like)
+        if self.look_again(tenant) is not there:
+            self._move(tenant, there.schema, None)
 
     def move(self, tenant: str, schema: str | None, link: Link, *, own: bool = False, dry_run: bool = False) -> Moved:
         """Move all that is a tenant's into another schema, in one transaction; see `tenant_move.py`.
