@@ -584,6 +584,7 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
             work = partial(memories.copy, source, target, now=now, tail=self.database.tail)
             self.database.keep_together(source.path, target, source.name)
             copied = self._change(self._home(source), work, "copy_thread", **told)
+            self.database.keep_together(source.path, target, source.name)  # the source may have moved in between
             step.finish(lambda: {"checkpoints": copied})
 
     acopy_thread = _in_thread(copy_thread, write=True)

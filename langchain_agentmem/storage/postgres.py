@@ -477,12 +477,12 @@ class PostgresEngine(Engine):
         # Another process may have been quicker: look again, now that nobody else migrates.
         pending = self._pending(self._applied(lambda sql: connection.execute(sql).fetchall()))
         [found] = connection.execute(
-            "select to_regnamespace(quote_ident(%(schema)s)) is not null as there, exists (select from "
-            "pg_get_keywords() where word = %(schema)s and catcode in ('R', 'T')) as reserved",
-            {"schema": self.schema},
+            "select to_regnamespace(name) is not null as there, quote_ident(name) <> name as reserved "
+            "from cast(%s as text) name",
+            (self.schema,),
         ).fetchall()
         if found["reserved"]:
-            raise InvalidInput(f"schema {safe_repr(self.schema)} is a word of SQL: give the schema another name.")
+            raise InvalidInput(f"schema cannot be {safe_repr(self.schema)}, which is a word of SQL.")
         if not found["there"]:  # who may not make schemas may use one that was made for it
             connection.execute(f"create schema if not exists {self.schema}")
         look_in(connection, self.schema)

@@ -26,9 +26,10 @@ from typing import Any, NamedTuple, TypeVar
 from langchain_agentmem.base import concurrency
 from langchain_agentmem.base.namespaces import namespace_of
 from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.errors import DatabaseBusy, InvalidInput, MissingExtra
+from langchain_agentmem.errors import DatabaseBusy, DatabaseUnreadable, InvalidInput, MissingExtra
 from langchain_agentmem.storage import Engine, Opening, Sizes, open_engine, query, tenant_move
 from langchain_agentmem.storage.engine import MOST_SHARDS
+from langchain_agentmem.storage.part import bring_up_to_date
 from langchain_agentmem.storage.postgres import PostgresEngine, look_in
 from langchain_agentmem.storage.steps import Operation, Rows, Steps
 from langchain_agentmem.storage.tenant_move import Link, Moving
@@ -58,7 +59,7 @@ class Shards:
 
     Raises:
         InvalidInput: It was made with other `shards` or another `tenant_depth`, or without.
-        StorageError: It cannot be opened.
+        StorageError: It cannot be opened, or a schema of the map is gone.
     """
 
     def __init__(self, url: Any, opening: Opening) -> None:
@@ -78,6 +79,11 @@ class Shards:
                 raise InvalidInput(  # noqa: TRY301 - what was opened is closed
                     f"The memory in {safe_repr(home.path)} was made with shards={self._count} and "
                     f"tenant_depth={self.tenant_depth}, and can be opened with nothing else."
+                )
+            if gone := [row["name"] for row in rows if not row["there"]]:
+                raise DatabaseUnreadable(  # noqa: TRY301 - what is lost is not made anew, empty
+                    f"The memory in {safe_repr(home.path)} has lost schemas ({', '.join(gone)}): restore them from a "
+                    "backup."
                 )
             for row in rows:
                 self.engine(row["number"], row["name"])
@@ -150,7 +156,9 @@ class Shards:
             tenant: The thread, as a tenant.
             like: The other one.
         """
-        self._move(tenant, self.look_again(like).schema, None)
+        there = self.look_again(like)
+        if self.look_again(tenant) is not there:
+            self._move(tenant, there.schema, None)
 
     def move(self, tenant: str, schema: str | None, link: Link, *, own: bool = False, dry_run: bool = False) -> Moved:
         """Move all that is a tenant's into another schema, in one transaction; see `tenant_move.py`.
@@ -163,7 +171,8 @@ class Shards:
             dry_run: Whether to tell only how many rows would move.
 
         Raises:
-            InvalidInput: There is no such schema, no such tenant can be, or it shares what it remembers with another.
+            InvalidInput: There is no such schema, it is not for this tenant, no such tenant can be, or it shares what
+                it remembers with another.
             StorageError: The database failed, or was busy for too long. Everything is as it was.
         """
         if not tenant.startswith("\x1f") and len(namespace_of(tenant)) > self.tenant_depth:
@@ -192,6 +201,8 @@ class Shards:
             source, target = names[pins[0]["number"] if pins else hashed], schema or names[hashed]
             if target not in numbers and not (new and dry_run):
                 raise InvalidInput(f"{safe_repr(target)} is none of the schemas of this memory ({', '.join(numbers)}).")
+            if link is not None and target in numbers:  # a copy goes where its source is
+                _check_room(connection, target, tenant, own=new)
             if source == target:
                 return Moved(source, target, {})
             look_in(connection, source)
@@ -250,6 +261,7 @@ class Shards:
                 connection.execute(_NUMBERED, {"schema": name, "number": number})
             if connection.execute("select from pg_extension where extname = 'citus'").rowcount:
                 connection.execute(_DISTRIBUTED, {"name": name})
+        bring_up_to_date(engine)  # which a role that only writes rows may not do
 
 
 @contextlib.contextmanager
@@ -260,6 +272,21 @@ def _seeing_all(connection: psycopg.Connection[DictRow]) -> Iterator[None]:
         yield
 
 
+def _check_room(connection: psycopg.Connection[DictRow], schema: str, tenant: str, *, own: bool) -> None:
+    """Refuse what would have somebody else in the schema of a single tenant."""
+    [found] = connection.execute(_TENANTS, {"schema": schema}).fetchall()
+    if found["shared"] and own:
+        raise InvalidInput(
+            f"In {safe_repr(schema)} are all tenants whose hash says so: name a schema that is none of those."
+        )
+    if not found["shared"] and found["pinned"] and tenant not in found["pinned"]:
+        raise InvalidInput(f"{safe_repr(schema)} is another tenant's own: name another schema.")
+
+
+_TENANTS = """
+    select tenant_depth is not null as shared, array(select tenant from pin where pin.number = shard.number) as pinned
+    from shard where name = %(schema)s
+"""
 _NUMBERED = """
     select setval(pg_get_serial_sequence(format('%%I.%%I', table_schema, table_name), column_name),
         %(number)s::bigint << case table_name when 'search_scope' then 20 else 40 end)

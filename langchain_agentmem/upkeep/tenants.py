@@ -37,7 +37,8 @@ def move_tenant(
         From where it moved, where to, and how many rows of each table.
 
     Raises:
-        InvalidInput: There is no such schema, no such tenant can be, or it shares what it remembers with another.
+        InvalidInput: There is no such schema, it is not for this tenant, no such tenant can be, or it shares what it
+            remembers with another.
         StorageError: The database failed, or was busy for too long. Everything is as it was.
     """
     if to is not None and own_schema is not None:

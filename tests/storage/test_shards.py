@@ -19,7 +19,7 @@ from psycopg.conninfo import make_conninfo
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.audit import audit_entry
-from langchain_agentmem.errors import DatabaseBusy, InvalidInput, StorageError
+from langchain_agentmem.errors import DatabaseBusy, DatabaseUnreadable, InvalidInput, StorageError
 from langchain_agentmem.storage import Opening, query, tenant_move
 from langchain_agentmem.storage.queries import number_of
 from langchain_agentmem.storage.shards import Shards
@@ -117,6 +117,21 @@ class TestMaking:
             one, other = pool.map(opened, [COUNT, COUNT])
         assert [each.schema for each in one.engines] == [each.schema for each in other.engines]
 
+    def test_a_schema_that_was_lost_is_not_made_anew(self, opened, postgres):
+        opened().close()
+        with psycopg.connect(postgres, autocommit=True) as connection:
+            connection.execute("drop schema agentmem_01 cascade")
+        for _ in range(2):
+            with pytest.raises(DatabaseUnreadable, match="agentmem_01"):
+                opened()
+        assert "agentmem_01" not in schemas(postgres)
+
+    def test_a_word_of_sql_is_no_name_of_a_schema(self, shards, postgres):
+        with pytest.raises(InvalidInput, match="'user'"):
+            shards.move("a\x1f", "user", LINK, own=True)
+        with pytest.raises(InvalidInput, match="'order'"):
+            AgentMemory(postgres, schema="order")
+
     @pytest.mark.parametrize("options", [{"shards": 0}, {"shards": 65}, {"shards": True}, {"shards": "4"}])
     def test_what_cannot_be_is_refused(self, opened, options):
         with pytest.raises(InvalidInput, match="shards"):
@@ -160,10 +175,10 @@ def tenants_of(memory):
 
 @pytest.fixture
 def sides(postgres, opened):
-    """A memory of one shard that holds something of every kind, the schema of a tenant beside it, and the shards."""
-    shards = opened(1)
-    shards.move("nobody\x1f", "vault", LINK, own=True)
-    with AgentMemory(postgres, schema="agentmem_00") as here, AgentMemory(postgres, schema="vault") as there:
+    """A memory in each of two schemas, and the shards, in the first of which all tenants are at first."""
+    shards = opened(2)
+    shards.hashed = lambda _: 0
+    with AgentMemory(postgres, schema="agentmem_00") as here, AgentMemory(postgres, schema="agentmem_01") as there:
         yield here, there, shards
 
 
@@ -179,7 +194,7 @@ class TestMoving:
         tenants = tenants_of(here)
         assert len(tenants) > 5
         moved = {}
-        for target, source in (("vault", "agentmem_00"), ("agentmem_00", "vault")):
+        for target, source in (("agentmem_01", "agentmem_00"), ("agentmem_00", "agentmem_01")):
             for tenant in tenants:
                 count = shards.move(tenant, target, LINK, dry_run=True).rows
                 report = shards.move(tenant, target, LINK)
@@ -188,7 +203,7 @@ class TestMoving:
                     assert report.rows == moved.setdefault(tenant, count)
             assert here.verify().problems == there.verify().problems == ()
             assert records(here, tmp_path) + records(there, tmp_path) == before
-            full, empty = (there, here) if target == "vault" else (here, there)
+            full, empty = (there, here) if target == "agentmem_01" else (here, there)
             assert [empty.stats()[name] for name in ("messages", "threads", "items", "memories", "audit")] == [0] * 5
             assert [each.id for each in full.search("herons", everything=True, limit=30)] == [each.id for each in found]
 
@@ -208,12 +223,12 @@ class TestVectors:
         *_, shards = sides
         calls = []
         if alike:
-            self.opened_at(postgres, "vault", []).close()
+            self.opened_at(postgres, "agentmem_01", []).close()
         with self.opened_at(postgres, "agentmem_00", []) as memory:
             memory.conversation("c", ("a",)).add(role="user", content="herons")
             memory.settle()
-        shards.move("a\x1f", "vault", LINK)
-        with self.opened_at(postgres, "vault", calls) as memory:
+        shards.move("a\x1f", "agentmem_01", LINK)
+        with self.opened_at(postgres, "agentmem_01", calls) as memory:
             memory.settle()
             assert memory.search("herons", namespace=("a",))[0].why.signals["vectors"] > 0
             assert memory.verify().problems == ()
@@ -277,12 +292,12 @@ class TestMovingUnderLoad:
 
         monkeypatch.setattr(tenant_move._Move, "_leave", killed)
         with pytest.raises(StorageError):
-            shards.move("a\x1f", "vault", LINK)
+            shards.move("a\x1f", "agentmem_01", LINK)
         monkeypatch.undo()
         assert records(here, tmp_path) == before
         assert not records(there, tmp_path)
         assert shards.of("a\x1f").read(is_here("a\x1f"))
-        assert shards.move("a\x1f", "vault", LINK).rows["entry"] == 1
+        assert shards.move("a\x1f", "agentmem_01", LINK).rows["entry"] == 1
 
     def test_who_writes_meanwhile_waits_and_has_a_deadline(self, postgres, shards, opened):
         with psycopg.connect(postgres) as connection:
@@ -298,13 +313,13 @@ class TestMovingUnderLoad:
         engine = shards.of("a\x1f")
         here.conversation("c", ("a",)).add(role="user", content="herons")
         [branch] = engine.read(branches)
-        shards.move("a\x1f", "vault", LINK)
+        shards.move("a\x1f", "agentmem_01", LINK)
         assert engine.write(partial(describe, branch)) == branch
 
     def test_a_rehearsal_follows_too(self, sides):
         here, _, shards = sides
         here.conversation("c", ("a",)).add(role="user", content="herons")
-        shards.move("a\x1f", "vault", LINK)
+        shards.move("a\x1f", "agentmem_01", LINK)
         assert shards.of("a\x1f").rehearse(branches)
 
 
@@ -329,13 +344,13 @@ class TestCopies:
         shards.keep_together("\x1fcopy", "\x1fone")
         saver.copy_thread("one", "copy")
         saver.copy_thread("copy", "third")
-        shards.move("\x1fthird", "vault", LINK)
+        shards.move("\x1fthird", "agentmem_01", LINK)
         assert names(there) == {"one", "copy", "third"}
         assert names(here) == {"other"}
         for name in ("one", "copy", "third"):
-            assert shards.look_again(f"\x1f{name}").schema == "vault"
+            assert shards.look_again(f"\x1f{name}").schema == "agentmem_01"
         shards.keep_together("\x1fnew", "\x1fcopy")
-        assert shards.look_again("\x1fnew").schema == "vault"
+        assert shards.look_again("\x1fnew").schema == "agentmem_01"
 
     def test_what_shares_with_another_tenant_stays(self, sides):
         here, _, shards = sides
@@ -349,7 +364,7 @@ class TestCopies:
                 "where name = 'main'"
             )
         with pytest.raises(InvalidInput, match="shares"):
-            shards.move("a\x1f", "vault", LINK)
+            shards.move("a\x1f", "agentmem_01", LINK)
 
     @pytest.mark.parametrize("tenant", ["a\x1fb\x1f"])
     def test_what_is_no_tenant_is_refused(self, shards, tenant):
@@ -362,23 +377,25 @@ class TestCopies:
 class TestTheCommand:
     def test_moves_a_tenant(self, sides, postgres, forks):
         here, there, _ = sides
-        here.conversation("c", ("a",)).add(role="user", content="herons")
-        here.conversation("c").add(role="user", content="quinces")
+        here.conversation("c", ("b",)).add(role="user", content="herons")
+        here.conversation("b").add(role="user", content="quinces")
 
         def moving(*arguments, code=0):
             done = forks.run(COMMAND, "move-tenant", postgres, *arguments)
             assert done.returncode == code
             return done.stdout + done.stderr
 
-        assert "would move from agentmem_00 to vault" in moving("a", "--to", "vault", "--dry-run")
+        assert "would move from agentmem_00 to agentmem_01" in moving("b", "--to", "agentmem_01", "--dry-run")
         assert not there.stats()["messages"]
-        assert "moved from agentmem_00 to vault" in moving("a", "--own-schema", "vault")
-        assert json.loads(moving("/c", "--to", "vault", "--json"))["rows"]["entry"] == 1
+        assert "moved from agentmem_00 to agentmem_01" in moving("b", "--to", "agentmem_01")
+        assert json.loads(moving("/b", "--to", "agentmem_01", "--json"))["rows"]["entry"] == 1
         assert there.stats()["messages"] == 2
-        assert "is in vault already" in moving("a", "--to", "vault")
-        assert "moved from vault to agentmem_00" in moving("a")
-        assert "none of the schemas" in moving("a", "--to", "nowhere", code=2)
-        assert "name one of them" in moving("a", "--to", "vault", "--own-schema", "vault", code=2)
+        assert "is in agentmem_01 already" in moving("b", "--to", "agentmem_01")
+        assert "moved from agentmem_01 to agentmem_00" in moving("b")
+        assert "moved from agentmem_00 to vault" in moving("b", "--own-schema", "vault")
+        assert "another tenant's own" in moving("/b", "--to", "vault", code=2)
+        assert "none of the schemas" in moving("b", "--to", "nowhere", code=2)
+        assert "name one of them" in moving("b", "--to", "agentmem_01", "--own-schema", "agentmem_01", code=2)
 
 
 class TestWalls:
@@ -410,3 +427,21 @@ class TestWalls:
             with psycopg.connect(postgres, autocommit=True) as connection:
                 connection.execute(f"drop owned by {role}")
                 connection.execute(f"drop role {role}")
+
+    def test_nobody_else_comes_into_the_schema_of_a_tenant(self, shards):
+        for _ in range(2):
+            shards.move("a\x1f", "vault", LINK, own=True)
+        for own in (True, False):
+            with pytest.raises(InvalidInput, match="another tenant's own"):
+                shards.move("b\x1f", "vault", LINK, own=own)
+
+    def test_a_schema_of_many_tenants_is_nobodys_own(self, shards):
+        for each in shards.engines:
+            for dry_run in (True, False):
+                with pytest.raises(InvalidInput, match="none of those"):
+                    shards.move("a\x1f", each.schema, LINK, own=True, dry_run=dry_run)
+
+    def test_a_copy_of_a_thread_is_where_the_thread_is(self, shards):
+        shards.move("\x1fone", "vault", LINK, own=True)
+        shards.keep_together("\x1fcopy", "\x1fone")
+        assert shards.look_again("\x1fcopy").schema == "vault"

@@ -8,7 +8,8 @@ from dataclasses import asdict
 import pytest
 from langgraph.store.base import GetOp, ListNamespacesOp, MatchCondition, PutOp, SearchOp
 
-from langchain_agentmem import AgentMemory
+from langchain_agentmem import AgentMemory, AgentMemorySaver
+from langchain_agentmem.audit import audit_entry
 from langchain_agentmem.audit.audit_trail import AuditTrail
 from langchain_agentmem.base.namespaces import Scopes
 from langchain_agentmem.errors import InvalidInput
@@ -185,6 +186,24 @@ class TestThreads:
             assert saver.get_tuple({"configurable": {"thread_id": f"copy of {name}"}}) is not None
             assert len(homes(memory, [("", name), ("", f"copy of {name}")])) == 1
         assert memory.verify().ok
+
+    def test_a_copy_is_where_its_source_has_moved_to_meanwhile(self, memory, monkeypatch):
+        saver, database = memory.checkpointer, memory.database
+        put(saver, "t")
+        shards = database.engine.shards
+        stays = database.home_of("", "t")
+        elsewhere = next(each for each in shards.engines if each is not stays)
+        copy, moved = AgentMemorySaver._change, []
+
+        def after_a_move(self, *arguments, **options):
+            moved.append(shards.move("\x1ft", elsewhere.schema, audit_entry.following))
+            return copy(self, *arguments, **options)
+
+        monkeypatch.setattr(AgentMemorySaver, "_change", after_a_move)
+        saver.copy_thread("t", "copy")
+        assert moved
+        assert saver.get_tuple({"configurable": {"thread_id": "copy"}}) is not None
+        assert database.home_of("", "copy") is elsewhere
 
 
 class TestCare:

@@ -1,5 +1,6 @@
 -- name: shards
-select number, name, tenant_depth from shard order by number;
+select number, name, tenant_depth, to_regclass(name || '.agentmem_migration') is not null as there
+from shard order by number;
 
 -- name: pinned
 -- Where a tenant is that is elsewhere than its hash says.

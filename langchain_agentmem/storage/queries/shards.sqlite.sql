@@ -1,7 +1,7 @@
 -- A file holds all of a memory: there are no shards here.
 
 -- name: shards
-select null as number, null as name, null as tenant_depth where false;
+select null as number, null as name, null as tenant_depth, null as there where false;
 
 -- name: pinned
 select null as number, null as name where :tenant is null and false;
