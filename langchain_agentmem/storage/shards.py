@@ -55,6 +55,7 @@ class Shards:
     Attributes:
         home: The schema that the memory is known by, which holds the map.
         tenant_depth: How many labels name a tenant.
+        met: Is called with the engine of each schema that was made since.
 
     Raises:
         InvalidInput: It was made with other `shards` or another `tenant_depth`, or without.
@@ -67,6 +68,7 @@ class Shards:
         self._pinned: dict[str, int] = {}  # where tenants were found that are not where their hash says
         self._opened: dict[int, PostgresEngine] = {}
         self._opening = concurrency.lock()
+        self.met: Callable[[PostgresEngine], object] = lambda _: None
         home = open_engine(url, opening._replace(shards=1 if asked is None else asked))
         assert isinstance(home, PostgresEngine)  # noqa: S101 - others know no shards
         self.home = home
@@ -87,8 +89,25 @@ class Shards:
 
     @property
     def engines(self) -> Sequence[Engine]:
-        """One for each schema, those of a single tenant included."""
-        return [self.engine(row["number"], row["name"]) for row in self.home.read(_shards)]
+        """One for each schema that is known here, those of a single tenant included."""
+        return [engine for _, engine in sorted(self._opened.items())]
+
+    def look_around(self) -> None:
+        """Look at the map whether there are schemas that were made since, by whatever process."""
+        for row in self.home.read(_shards):
+            self.engine(row["number"], row["name"])
+
+    @contextlib.contextmanager
+    def still(self) -> Iterator[None]:
+        """Have no tenant move meanwhile, and know all schemas.
+
+        Raises:
+            DatabaseBusy: A move takes too long.
+        """
+        with self._looking_at_the_map() as connection:
+            connection.execute("lock table pin in share mode")  # which moves do not share, and others who wait do
+            self.look_around()
+            yield
 
     def of(self, tenant: str) -> Engine:
         """The engine of what one tenant does, wherever the tenant is.
@@ -117,6 +136,7 @@ class Shards:
                 if found is None:
                     opening = self.home.opening._replace(schema=name, shards=None)
                     found = type(self.home)(self._url, opening, first=self.home)
+                    self.met(found)
                     self._opened[number] = found
         return found
 
@@ -179,12 +199,10 @@ class Shards:
         self, tenant: str, schema: str | None, link: Link | None, *, new: bool = False, dry_run: bool = False
     ) -> Moved:
         home = self.home
-        with home.connection() as connection, _seeing_all(connection):
-            wait = f"{max(1, round(home.opening.busy_timeout * 1000))}ms"
-            connection.execute("select set_config('lock_timeout', %s, true)", (wait,))
+        with self._looking_at_the_map() as connection:
             if not dry_run:
+                connection.execute("lock table pin in row exclusive mode")
                 tenant_move.hold(connection, [tenant])
-            look_in(connection, home.schema)
             numbers = {row["name"]: row["number"] for row in connection.execute("select name, number from shard")}
             pins = connection.execute("select number from pin where tenant = %s", (tenant,)).fetchall()
             names = {number: name for name, number in numbers.items()}
@@ -232,6 +250,17 @@ class Shards:
         return self.home.read(_shards)
 
     @contextlib.contextmanager
+    def _looking_at_the_map(self) -> Iterator[psycopg.Connection[DictRow]]:
+        """A transaction that waits for no lock for long, and sees what was committed before each of its statements."""
+        wait = f"{max(1, round(self.home.opening.busy_timeout * 1000))}ms"
+        with self.home.connection() as connection:
+            connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
+            with connection.transaction():
+                connection.execute("select set_config('lock_timeout', %s, true)", (wait,))
+                look_in(connection, self.home.schema)
+                yield connection
+
+    @contextlib.contextmanager
     def _making(self) -> Iterator[psycopg.Connection[DictRow]]:
         """A transaction in the map, in which nobody else makes a schema."""
         with self.home.connection() as connection, connection.transaction():
@@ -250,14 +279,6 @@ class Shards:
                 connection.execute(_NUMBERED, {"schema": name, "number": number})
             if connection.execute("select from pg_extension where extname = 'citus'").rowcount:
                 connection.execute(_DISTRIBUTED, {"name": name})
-
-
-@contextlib.contextmanager
-def _seeing_all(connection: psycopg.Connection[DictRow]) -> Iterator[None]:
-    """A transaction that sees what was committed before each of its statements, so also while it waited for a lock."""
-    connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
-    with connection.transaction():
-        yield
 
 
 _NUMBERED = """

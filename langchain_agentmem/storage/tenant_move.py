@@ -25,6 +25,7 @@ from psycopg.rows import DictRow
 from langchain_agentmem.base.namespaces import namespace_of, range_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.storage import jobs
 from langchain_agentmem.storage.queries import for_psycopg, load
 from langchain_agentmem.storage.table_copy import TABLES
 
@@ -85,7 +86,8 @@ _WHERE: Mapping[str, str] = {
     "search_vector": _OF_DOCUMENTS,
     "search_pgvector": _OF_DOCUMENTS,
     "search_unembedded": _OF_DOCUMENTS,
-    "job": "path >= %(low)s and path < %(high)s",
+    "job": "path >= %(low)s and path < %(high)s and (%(names)s::text[] is null or "
+    "%(names)s = '{}' and left(encode(key, 'hex'), 2) <> '1f' or substring(key from 1 for 33) = any(%(jobs)s))",
     "compaction": "branch_id = any(%(branches)s)",
     "memory": _OF_MEMORY,
     "memory_source": f"memory_id in (select id from memory where {_OF_MEMORY})",
@@ -277,14 +279,13 @@ def _held(connection: Connection, tenant: str, tenants: Iterable[str], depth: in
         kind, (low, high) = "all", range_of(labels)
     else:
         kind, names, low, high = "all" if tenant else "root", None if tenant else [], tenant, tenant + "\x01"
-    held: dict[str, Any] = {"names": names, "low": low, "high": high}
+    marks = [jobs.key_in(each).encode() for each in names or ()]
+    held: dict[str, Any] = {"names": names, "low": low, "high": high, "jobs": marks}
 
     def numbers(sql: str) -> list[int]:
         return [row["id"] for row in connection.execute(sql, held).fetchall()]
 
     held["spaces"] = numbers("select id from namespace where path >= %(low)s and path < %(high)s")
-    if kind == "threads":
-        held["high"] = low  # nobody knows whose a job of the root is
     named = "namespace_id = any(%(spaces)s) and (%(names)s::text[] is null or name = any(%(names)s))"
     held["whole"] = [] if kind == "threads" else held["spaces"]
     held["apart"] = held["spaces"] if kind == "all" else []
