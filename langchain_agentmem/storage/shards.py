@@ -79,7 +79,7 @@ class Shards:
             if asked is not None and (asked, depth) != (self._count, self.tenant_depth):
                 raise InvalidInput(  # noqa: TRY301 - what was opened is closed
                     f"The memory in {safe_repr(home.path)} was made with shards={self._count} and "
-                    f"tenant_depth={self.tenant_depth}, and can be opened with nothing else."
+                    f"tenant_depth={self.tenant_depth}: open it with these, or with shards=0."
                 )
             for row in rows:
                 self.engine(row["number"], row["name"])
@@ -240,8 +240,8 @@ class Shards:
             if not connection.execute("select from shard limit 1").rowcount:  # nobody was quicker
                 if count is None or connection.execute("select from namespace limit 1").rowcount:
                     raise InvalidInput(
-                        f"The memory in {safe_repr(self.home.path)} was made without shards: leave shards out, or name "
-                        "another schema."
+                        f"The memory in {safe_repr(self.home.path)} was made without shards: leave shards out. To "
+                        "spread it, export it, and import that into a memory in another schema."
                     )
                 for number in range(count):
                     name = f"{self.home.schema}_{number:02}"
