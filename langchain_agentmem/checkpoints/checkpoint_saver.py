@@ -562,9 +562,8 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
         )
         with self._steps.step("delete", None, lambda: {"run_ids": runs}) as step:
             delete = partial(memories.delete_for_runs, runs, low, high, now=self.database.now())
-            removed = sum(
-                self._change(each, delete, "delete_for_runs", run_ids=runs) for each in self.database.below(low)
-            )
+            with self.database.still(low) as databases:
+                removed = sum(self._change(each, delete, "delete_for_runs", run_ids=runs) for each in databases)
             step.finish(lambda: {"checkpoints": removed})
 
     adelete_for_runs = _in_thread(delete_for_runs, write=True)

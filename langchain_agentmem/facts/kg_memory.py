@@ -629,7 +629,7 @@ class KGMemory(EventSource):
         while True:
             learned.lost = False
             learn = partial(self._learn, learned, patient=False)
-            pause = yield Do(partial(self._database.worker.attempt, self._wanted, learn))
+            pause = yield Do(partial(self._database.attempt, self._wanted, learn))
             if pause is None and not learned.lost:
                 return learned
             yield Do(partial(time.sleep, pause or 0.0))
@@ -640,7 +640,7 @@ class KGMemory(EventSource):
         try:
             if not self._database.engine.read(self._is_waited_for) or self._asking:
                 return Looked()
-            pause = self._database.worker.attempt(self._wanted, partial(self._learn, learned, patient=True))
+            pause = self._database.attempt(self._wanted, partial(self._learn, learned, patient=True))
         except MemoryClosed:
             return Looked(over=True)
         except Exception:  # what waits goes on waiting

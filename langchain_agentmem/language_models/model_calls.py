@@ -27,7 +27,6 @@ from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable,
 from concurrent.futures import Future
 from contextlib import contextmanager
 from functools import partial, update_wrapper
-from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, Protocol, TypeAlias, TypeVar, cast
 
 from langchain_core.messages import BaseMessage
@@ -37,7 +36,7 @@ from langchain_agentmem.base import concurrency
 from langchain_agentmem.base.concurrency import aside, led
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput, MemoryClosed, MissingExtra, leaves_the_node
-from langchain_agentmem.storage import Operation
+from langchain_agentmem.storage import Operation, jobs
 from langchain_agentmem.storage.database import Database
 from langchain_agentmem.storage.jobs import Job, WantedJob
 from langchain_agentmem.tracing import RunType, Step, Thunk, Tracing, brief
@@ -613,7 +612,7 @@ class Ahead:
                     return
                 database, at, lane, make = self._waiting.popleft()
             try:
-                database.worker.attempt(compaction_job(at, lane), partial(_made, database, make))
+                database.attempt(compaction_job(at, lane), partial(_made, database, make))
             except MemoryClosed:
                 pass
             except Exception:  # the turn that needs it will compact itself
@@ -638,6 +637,4 @@ def compaction_job(at: Place, lane: str) -> WantedJob:
         lane: Whose context it is.
     """
     path, name = at
-    # Not the name itself: it may be of a person, and who erases a conversation does not look among the jobs.
-    mark = blake2b(f"{lane}\x1f{name}".encode("utf-8", "surrogatepass"), digest_size=20)
-    return WantedJob(path, KIND, mark.hexdigest())
+    return WantedJob(path, KIND, jobs.key_in(name, lane))

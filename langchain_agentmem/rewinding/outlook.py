@@ -74,8 +74,8 @@ class Outlook(NamedTuple):
         if self.alone or not self.point.path:
             return [(own, self)]
         outside = self._replace(point=None)  # nobody is seen from where his memory is not
-        homes = walls.homes(database)
-        return [(each, self if each.engine.home is own.engine.home else outside) for each in homes]
+        homes, mine = walls.homes(database), database.home_of(self.point.path, self.point.thread)
+        return [(each, self if each.engine.home is mine else outside) for each in homes]
 
     def looked(self, now: int) -> Steps[Outlook]:
         """The same with its view, which must be known before anything is read.

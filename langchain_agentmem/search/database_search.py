@@ -52,7 +52,10 @@ class Search(NamedTuple):
 
     async def afind(self, database: Database) -> list[Recollection]:
         """`find`, awaited."""
-        homes = self._homes(database)
+        if database.has_shards:  # the map may have to be asked
+            homes = await database.engine.in_thread(self._homes, database, write=False)
+        else:
+            homes = self._homes(database)
         for each, part in product((each for each, _ in homes), self._unsettled()):
             if await each.engine.aread(part.unsettled, replica=True):
                 await each.engine.in_thread(_settle, each, part, write=True)

@@ -28,7 +28,7 @@ from langchain_agentmem.search.memory_search import Inquiry, Walls, named
 from langchain_agentmem.search.vectors import Near, VectorCache, Waiting
 from langchain_agentmem.storage import Engine, Steps, jobs
 from langchain_agentmem.storage.database import Database
-from langchain_agentmem.storage.jobs import Job, WantedJob
+from langchain_agentmem.storage.jobs import Job, WantedJob, Worker
 from langchain_agentmem.storage.part import TextsOf, all_parts
 
 T = TypeVar("T")
@@ -61,13 +61,12 @@ def embed_with(database: Database, embeddings: Any, dimensions: int) -> None:
     embedder = embedder_of(database)
     if embedder is None or embedder.dimensions != dimensions:
         embedder = Embedder(database, embeddings, dimensions, all_parts().texts)
+        database.serve(embedder.serve)
         weakref.finalize(database, embedder.close).atexit = False
         database.attach(embedder)
         database.remembering.add(embedder)
         database.writing.add(embedder)
         database.on_write[:] = [embedder.wake]
-        for each in database.everywhere:
-            embedder.wake(each)
 
 
 def embedder_of(database: Database) -> Embedder | None:
@@ -85,7 +84,6 @@ class Embedder:
         texts: How to read the texts of each kind of document.
 
     Raises:
-        InvalidInput: The database has vectors of another size.
         MissingExtra: numpy is not installed.
     """
 
@@ -97,10 +95,6 @@ class Embedder:
         texts: Mapping[str, TextsOf],
     ) -> None:
         vectors.numpy()
-        lanes = [(each.engine, each.worker) for each in database.everywhere]  # it keeps no database open
-        for engine, _ in lanes:
-            if engine.read(vectors.wanted) != dimensions:
-                engine.write(lambda: vectors.want(dimensions))
         self.embeddings = embeddings
         self.dimensions = dimensions
         self._texts = texts
@@ -109,13 +103,27 @@ class Embedder:
         self._closed = False
         self.renew()
         concurrency.renewed(self)
-        self._lanes = lanes
-        for engine, worker in lanes:
-            worker.register(KIND, partial(self._embed_waiting, engine), find=_wanted)
+        self._lanes: list[tuple[Engine, Worker]] = []  # it keeps no database open
 
     def renew(self) -> None:
         """Begin without threads."""
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="agentmem-near")
+
+    def serve(self, engine: Engine, worker: Worker) -> None:
+        """Give what is in a schema of the database its vectors, from now on.
+
+        Args:
+            engine: The engine of the schema.
+            worker: Its worker.
+
+        Raises:
+            InvalidInput: It has vectors of another size.
+        """
+        if engine.read(vectors.wanted) != self.dimensions:
+            engine.write(lambda: vectors.want(self.dimensions))
+        self._lanes.append((engine, worker))
+        worker.register(KIND, partial(self._embed_waiting, engine), find=_wanted)
+        worker.wake(KIND)
 
     @staticmethod
     def wake(database: Database) -> None:

@@ -80,7 +80,7 @@ class Walls(NamedTuple):
         if self.low or self.conversations is None:
             return (database.at(self.low),) if self.low else database.everywhere
         names = (None, *self.conversations)
-        there = {each.engine.home: each for each in (database.at(self.low, name) for name in names)}
+        there = {database.home_of(self.low, name): database.at(self.low, name) for name in names}
         return tuple(there.values())
 
     def let(self, row: Any, kind: str) -> bool:

@@ -12,6 +12,7 @@ where the database is busy, full, read only or gone, it is the measures that are
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import logging
 import os
@@ -38,7 +39,7 @@ from langchain_agentmem.storage import (
     query,
 )
 from langchain_agentmem.storage.engine import AS_MADE
-from langchain_agentmem.storage.jobs import Worker
+from langchain_agentmem.storage.jobs import Handler, WantedJob, Worker
 from langchain_agentmem.storage.part import bring_up_to_date
 from langchain_agentmem.tracing import Content, Step, Thunk, Tracing
 from langchain_agentmem.tracing.measures import CacheTally, Measured, Measures, OperationTally
@@ -104,19 +105,24 @@ class Keeper:
     """Writes what was measured of one database. It may be called from any thread, and raises nothing of its own.
 
     Args:
-        engines: The schemas of the database. They call `now_and_then` after everything that they write, until `close`;
-            what was measured is written into the first.
         measures: What was measured.
     """
 
-    def __init__(self, engines: Sequence[Engine], measures: Measures) -> None:
-        self._engines = engines
+    def __init__(self, measures: Measures) -> None:
+        self._engines: list[Engine] = []
         self._measures = measures
         self._next = time.monotonic() + EVERY
         self._writing = concurrency.lock()
-        for engine in engines:
-            engine.afterwards = self.now_and_then
         concurrency.renewed(self)
+
+    def watch(self, engine: Engine) -> None:
+        """Have a schema of the database call `now_and_then` after everything that it writes, until `close`.
+
+        Args:
+            engine: Its engine. What was measured is written into the first.
+        """
+        engine.afterwards = self.now_and_then
+        self._engines.append(engine)
 
     def renew(self) -> None:
         """Begin with nothing: what was measured so far, the parent writes."""
@@ -289,9 +295,11 @@ class Database:
         else:
             self.engine = cast("Engine", Whole(self._shards))  # none on purpose
             engines, scopes = self._shards.engines, scopes._replace(tenant_depth=self._shards.tenant_depth)
-        _bring_up_to_date(self.engine, engines)
+        self._workers: dict[Engine, Worker] = {}
+        self._serving: Callable[[Engine, Worker], object] | None = None
+        self._keeper = Keeper(self.measures)
+        self._meet_all(engines)
         self.tracing.metadata["agentmem_database"] = self.engine.dialect
-        self._workers = {engine: Worker(engine) for engine in engines}
         self.remembering: InUse[Remembering] = InUse()
         self.writing: InUse[Writing] = InUse()
         self.on_write: list[Callable[[Database], object]] = []
@@ -301,17 +309,30 @@ class Database:
         self.whole: Database | None = None  # kept open by whoever sees a part of it
         self._attached: dict[type, object] = {}
         self._attaching = concurrency.rlock()
-        self._keeper = Keeper(engines, self.measures)
         self._closes_itself = weakref.finalize(self, _close, self._workers, self._keeper, self.engine)
 
     @property
     def worker(self) -> Worker:
         """Does the jobs of its queue, see `jobs.py`."""
-        home = self.engine.home
-        if home not in self._workers:  # a schema that was made since
-            with self._attaching:
-                self._workers.setdefault(home, Worker(home))
-        return self._workers[home]
+        return self._workers[self.engine.home]
+
+    def attempt(self, wanted: WantedJob, handler: Handler) -> float | None:
+        """Do one job in this thread, wherever its tenant is; see `Worker.attempt`."""
+        return self.worker.attempt(wanted, handler, self.engine)
+
+    def serve(self, serving: Callable[[Engine, Worker], object]) -> None:
+        """Have something do jobs in each schema, those included that are made later; it takes the place of another.
+
+        Args:
+            serving: Is called with the engine of each, and its worker.
+        """
+        before, self._serving = self._serving, serving
+        try:
+            for engine, worker in list(self._workers.items()):
+                serving(engine, worker)
+        except BaseException:
+            self._serving = before
+            raise
 
     @property
     def tail(self) -> int:
@@ -405,6 +426,25 @@ class Database:
     def everywhere(self) -> tuple[Database, ...]:
         """The databases in which everything is that this one leads to: one for each shard."""
         return self.below(path_of(self.scopes.within or ()))
+
+    def look_around(self) -> None:
+        """Know the schemas that other processes made since this one opened the memory. It reads."""
+        if self._shards is not None:
+            self._shards.look_around()
+
+    @contextlib.contextmanager
+    def still(self, path: str) -> Iterator[tuple[Database, ...]]:
+        """The databases below a path, to write in; where these are several, no tenant moves until the block ends.
+
+        Args:
+            path: The path of the namespace.
+
+        Raises:
+            DatabaseBusy: A tenant is being moved, and that takes too long.
+        """
+        moving = self._shards is not None and not self.scopes.one_tenant(path)
+        with self._shards.still() if self._shards is not None and moving else contextlib.nullcontext():
+            yield self.below(path)
 
     def keep_together(self, path: str, name: str, like: str) -> None:
         """Have a thread be where another one is whose content it is to share; it is moved there, if need be.
@@ -521,6 +561,29 @@ class Database:
             step.finish(lambda: _outcome(value))
         return value
 
+    def _meet_all(self, engines: Iterable[Engine]) -> None:
+        """Bring what was opened up to date, and begin with it; a database in which that fails is closed again."""
+        try:
+            for each in engines:
+                self._meet(each)
+        except Exception as error:
+            self.engine.close()
+            if isinstance(error, StorageError):
+                raise
+            problem = f"{DatabaseUnreadable()} ({safe_repr(self.engine.path)}: {safe_repr(error)})"
+            raise DatabaseUnreadable(problem) from error
+        if self._shards is not None:
+            met = weakref.WeakMethod(self._meet)  # shards keep no database open
+            self._shards.met = lambda engine: (meet := met()) and meet(engine)
+
+    def _meet(self, engine: Engine) -> None:
+        bring_up_to_date(engine)
+        worker = Worker(engine)
+        if self._serving is not None:
+            self._serving(engine, worker)
+        self._workers[engine] = worker
+        self._keeper.watch(engine)
+
     def _view(self) -> Database:
         view = copy.copy(self)
         view.whole = self.whole or self
@@ -601,18 +664,6 @@ def database_of(memory: Any) -> Database:
     return database
 
 
-def _bring_up_to_date(engine: Engine, engines: Iterable[Engine]) -> None:
-    """Bring what was opened up to date; a database in which that fails is closed again."""
-    try:
-        for each in engines:
-            bring_up_to_date(each)
-    except Exception as error:
-        engine.close()
-        if isinstance(error, StorageError):
-            raise
-        raise DatabaseUnreadable(f"{DatabaseUnreadable()} ({safe_repr(engine.path)}: {safe_repr(error)})") from error
-
-
 def _sharded(url: Any, opening: Opening) -> tuple[Shards | None, Opening]:
     """The schemas of a memory that has several, and how it is opened where it has not."""
     if opening.shards is None:
@@ -630,7 +681,7 @@ def _sharded(url: Any, opening: Opening) -> tuple[Shards | None, Opening]:
 
 
 def _close(workers: Mapping[Engine, Worker], keeper: Keeper, engine: Engine) -> None:
-    for worker in workers.values():
+    for worker in list(workers.values()):
         worker.close()
     keeper.close()
     engine.close()

@@ -28,6 +28,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from hashlib import blake2b
 from typing import Any, NamedTuple
 
 from langchain_agentmem.base import concurrency
@@ -124,6 +125,17 @@ def now() -> int:
 def pause(attempts: int) -> float:
     """Seconds until a job is tried again that has failed so often before: 1, 2, 4, and so on up to 60."""
     return min(2.0 ** min(attempts, 10), LONGEST_PAUSE)
+
+
+def key_in(name: str, what: str = "") -> str:
+    """The key of a job on a thread or conversation: a move knows it by its beginning, and no name stands in it.
+
+    Args:
+        name: The id of the thread.
+        what: What tells several jobs on one apart. Default: the beginning that all have.
+    """
+    marks = (blake2b(_bytes(text), digest_size=16).hexdigest() for text in (name, what) if text)
+    return "\x1f" + "".join(marks)
 
 
 def enqueue(wanted: WantedJob, *, now: int, not_before: int = AT_ONCE) -> Steps[None]:
@@ -330,7 +342,7 @@ class Worker:
     def __init__(self, engine: Engine, *, now: Callable[[], int] = now) -> None:
         self._engine = engine
         self._now = now
-        self._leases = _Leases(engine, now)
+        self._leases = _Leases(now)
         self._lanes: dict[str, _Lane] = {}
 
     def register(self, kind: str, handler: Handler, *, find: Operation[Iterable[WantedJob]] | None = None) -> None:
@@ -364,12 +376,13 @@ class Worker:
         if (lane := self._lanes.get(kind)) is not None and not self._engine.opening.read_only:
             lane.hurry(patience)
 
-    def attempt(self, wanted: WantedJob, handler: Handler) -> float | None:
+    def attempt(self, wanted: WantedJob, handler: Handler, engine: Engine | None = None) -> float | None:
         """Do one job in this thread, unless it failed a moment ago or somebody else is at it.
 
         Args:
             wanted: The job. It is asked for, if it is not yet.
             handler: Does it.
+            engine: That of the tenant whose job it is, who may be moved meanwhile. Default: that of the database.
 
         Returns:
             None when it is done; else the seconds after which another attempt makes sense.
@@ -377,16 +390,16 @@ class Worker:
         Raises:
             BaseException: What the handler raised. The job waits to be tried again.
         """
-        now = self._now()
-        there = self._engine.read(lambda: find(wanted.path, wanted.kind, wanted.key))
+        now, engine = self._now(), engine or self._engine
+        there = engine.read(lambda: find(wanted.path, wanted.kind, wanted.key))
         if there is not None and there.owner is not None and (there.lease_until or 0) > now:
             return _LATER
         if there is not None and there.not_before > now:
             return max((there.not_before - now) / _SECOND, _SOON)
-        job = self._leases.take(partial(self._take, wanted))
+        job = self._leases.take(engine, partial(self._take, wanted))
         if job is None:  # another was quicker
             return _SOON
-        lane = _Lane(wanted.kind, self._engine, self._now, self._leases)
+        lane = _Lane(wanted.kind, engine, self._now, self._leases)
         lane.handler = handler
         if (error := lane.do(job, background=False)) is not None:
             raise error
@@ -435,9 +448,9 @@ class Worker:
             lane.stop()
         # The last user of a database may let go of it in one of its own threads, perhaps within a transaction.
         inside = threading.current_thread().name.startswith(_THREADS)
-        for job in self._leases.close(wait=not inside):
+        for engine, job in self._leases.close(wait=not inside):
             with contextlib.suppress(AgentMemoryError):
-                self._engine.write(partial(release, job))
+                engine.write(partial(release, job))
 
 
 class _Lane:
@@ -505,7 +518,7 @@ class _Lane:
             at = outlook.free_at if early else outlook.due_at
             job = None
             if wanted or (at is not None and at <= self._now()):
-                job = self._leases.take(partial(self._take, wanted, failed, early=early))
+                job = self._leases.take(self._engine, partial(self._take, wanted, failed, early=early))
             if job is not None and background and self._stopped:  # meanwhile
                 with self._leases.on(job):
                     self._engine.write(partial(release, job))
@@ -597,8 +610,7 @@ class _Lane:
 class _Leases:
     """The leases on what this process works on, renewed by a thread as long as there are any."""
 
-    def __init__(self, engine: Engine, now: Callable[[], int]) -> None:
-        self._engine = engine
+    def __init__(self, now: Callable[[], int]) -> None:
         self._now = now
         self._taking = concurrency.rlock()  # held from before a job is taken until it is known here
         self._news = concurrency.condition()  # guards what follows
@@ -608,11 +620,15 @@ class _Leases:
 
     def renew(self) -> None:
         """Begin without a thread, and without jobs: they are the parent's."""
-        self._held: dict[str | None, Job] = {}  # by owner
+        self._held: dict[str | None, tuple[Engine, Job]] = {}  # by owner
         self._thread: threading.Thread | None = None
 
-    def take(self, make: Operation[Job | None]) -> Job | None:
+    def take(self, engine: Engine, make: Operation[Job | None]) -> Job | None:
         """Run an operation that takes a job, and renew its lease from now on.
+
+        Args:
+            engine: Runs it.
+            make: Makes it.
 
         Raises:
             MemoryClosed: No more work is to begin.
@@ -620,10 +636,10 @@ class _Leases:
         with self._taking:
             if self._closed:
                 raise MemoryClosed
-            job = self._engine.write(make)
+            job = engine.write(make)
             if job is not None:
                 with self._news:
-                    self._held[job.owner] = job
+                    self._held[job.owner] = engine, job
                     if self._thread is None:
                         self._thread = threading.Thread(target=self._run, name=_THREADS + "lease", daemon=True)
                         self._thread.start()
@@ -639,14 +655,14 @@ class _Leases:
             with self._news:
                 self._held.pop(job.owner, None)
 
-    def close(self, *, wait: bool) -> list[Job]:
+    def close(self, *, wait: bool) -> list[tuple[Engine, Job]]:
         """Renew no more.
 
         Args:
             wait: Whether to wait for a job that is just being taken.
 
         Returns:
-            The jobs that were worked on; none without waiting.
+            The jobs that were worked on, with where; none without waiting.
         """
         with self._taking if wait else contextlib.nullcontext(), self._news:
             self._closed = True
@@ -662,10 +678,10 @@ class _Leases:
                 if self._closed or self._news.wait_for(lambda: self._closed, RENEW):
                     return
                 held = list(self._held.values())
-            for job in held:
+            for engine, job in held:
                 try:
-                    self._engine.write(partial(renew, job, now=self._now(), lease=LEASE))
+                    engine.write(partial(renew, job, now=self._now(), lease=LEASE))
                 except Exception:  # the next time may be in time
-                    if not self._engine.usable:
+                    if not engine.usable:
                         return
                     logger.warning("The lease on a job of the kind %r was not renewed.", job.kind, exc_info=True)

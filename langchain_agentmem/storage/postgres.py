@@ -506,8 +506,8 @@ class PostgresEngine(Engine):
             )
         if self.opening.shards is None and "shard" in tables and ask(f"select name from {self.schema}.shard limit 1"):  # noqa: S608 - checked
             raise InvalidInput(
-                f"The memory in {safe_repr(self.path)} is spread over several schemas: open it with shards=, as many "
-                f"as the table {self.schema}.shard has rows with a tenant_depth."
+                f"The memory in {safe_repr(self.path)} is spread over several schemas: open it with shards=0, "
+                "which means as many as there are."
             )
         return {row["name"] for row in ask(f"select name from {self.schema}.agentmem_migration")}  # noqa: S608 - checked
 

@@ -3,7 +3,8 @@
 Every schema has all tables. The one that the memory is known by holds nothing but the map: the other schemas, how many
 labels name a tenant, and *pins*. A tenant is in the schema that a hash of its name says, or where a pin says; all that
 is its own is there. The numbers of rows are different in all schemas, so that a tenant moves with them, and nothing
-that a process knows becomes wrong by it.
+that a process knows becomes wrong by it: each schema counts in steps of as many as there can be, from a number of its
+own, and goes on behind the greatest that ever moved there, since what came later has the greater number.
 
 Who writes holds the tenant where it is until the transaction ends, by a lock that only a move does not share; and
 whoever finds, on its own snapshot, that the tenant has left the schema does nothing there, looks at the map, and begins
@@ -56,6 +57,7 @@ class Shards:
     Attributes:
         home: The schema that the memory is known by, which holds the map.
         tenant_depth: How many labels name a tenant.
+        met: Is called with the engine of each schema that was made since.
 
     Raises:
         InvalidInput: It was made with other `shards` or another `tenant_depth`, or without.
@@ -68,6 +70,7 @@ class Shards:
         self._pinned: dict[str, int] = {}  # where tenants were found that are not where their hash says
         self._opened: dict[int, PostgresEngine] = {}
         self._opening = concurrency.lock()
+        self.met: Callable[[PostgresEngine], object] = lambda _: None
         home = open_engine(url, opening._replace(shards=1 if asked is None else asked))
         assert isinstance(home, PostgresEngine)  # noqa: S101 - others know no shards
         self.home = home
@@ -78,7 +81,7 @@ class Shards:
             if asked is not None and (asked, depth) != (self._count, self.tenant_depth):
                 raise InvalidInput(  # noqa: TRY301 - what was opened is closed
                     f"The memory in {safe_repr(home.path)} was made with shards={self._count} and "
-                    f"tenant_depth={self.tenant_depth}, and can be opened with nothing else."
+                    f"tenant_depth={self.tenant_depth}: open it with these, or with shards=0."
                 )
             if gone := [row["name"] for row in rows if not row["there"]]:
                 raise DatabaseUnreadable(  # noqa: TRY301 - what is lost is not made anew, empty
@@ -93,8 +96,25 @@ class Shards:
 
     @property
     def engines(self) -> Sequence[Engine]:
-        """One for each schema, those of a single tenant included."""
-        return [self.engine(row["number"], row["name"]) for row in self.home.read(_shards)]
+        """One for each schema that is known here, those of a single tenant included."""
+        return [engine for _, engine in sorted(self._opened.items())]
+
+    def look_around(self) -> None:
+        """Look at the map whether there are schemas that were made since, by whatever process."""
+        for row in self.home.read(_shards):
+            self.engine(row["number"], row["name"])
+
+    @contextlib.contextmanager
+    def still(self) -> Iterator[None]:
+        """Have no tenant move meanwhile, and know all schemas.
+
+        Raises:
+            DatabaseBusy: A move takes too long.
+        """
+        with self._looking_at_the_map() as connection:
+            connection.execute("lock table pin in share mode")  # which moves do not share, and others who wait do
+            self.look_around()
+            yield
 
     def of(self, tenant: str) -> Engine:
         """The engine of what one tenant does, wherever the tenant is.
@@ -123,6 +143,7 @@ class Shards:
                 if found is None:
                     opening = self.home.opening._replace(schema=name, shards=None)
                     found = type(self.home)(self._url, opening, first=self.home)
+                    self.met(found)
                     self._opened[number] = found
         return found
 
@@ -188,12 +209,10 @@ class Shards:
         self, tenant: str, schema: str | None, link: Link | None, *, new: bool = False, dry_run: bool = False
     ) -> Moved:
         home = self.home
-        with home.connection() as connection, _seeing_all(connection):
-            wait = f"{max(1, round(home.opening.busy_timeout * 1000))}ms"
-            connection.execute("select set_config('lock_timeout', %s, true)", (wait,))
+        with self._looking_at_the_map() as connection:
             if not dry_run:
+                connection.execute("lock table pin in row exclusive mode")
                 tenant_move.hold(connection, [tenant])
-            look_in(connection, home.schema)
             numbers = {row["name"]: row["number"] for row in connection.execute("select name, number from shard")}
             pins = connection.execute("select number from pin where tenant = %s", (tenant,)).fetchall()
             names = {number: name for name, number in numbers.items()}
@@ -233,14 +252,25 @@ class Shards:
             if not connection.execute("select from shard limit 1").rowcount:  # nobody was quicker
                 if count is None or connection.execute("select from namespace limit 1").rowcount:
                     raise InvalidInput(
-                        f"The memory in {safe_repr(self.home.path)} was made without shards: leave shards out, or name "
-                        "another schema."
+                        f"The memory in {safe_repr(self.home.path)} was made without shards: leave shards out. To "
+                        "spread it, export it, and import that into a memory in another schema."
                     )
                 for number in range(count):
                     name = f"{self.home.schema}_{number:02}"
                     self._make(number, name)
                     connection.execute("insert into shard values (%s, %s, %s)", (number, name, depth))
         return self.home.read(_shards)
+
+    @contextlib.contextmanager
+    def _looking_at_the_map(self) -> Iterator[psycopg.Connection[DictRow]]:
+        """A transaction that waits for no lock for long, and sees what was committed before each of its statements."""
+        wait = f"{max(1, round(self.home.opening.busy_timeout * 1000))}ms"
+        with self.home.connection() as connection:
+            connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
+            with connection.transaction():
+                connection.execute("select set_config('lock_timeout', %s, true)", (wait,))
+                look_in(connection, self.home.schema)
+                yield connection
 
     @contextlib.contextmanager
     def _making(self) -> Iterator[psycopg.Connection[DictRow]]:
@@ -257,19 +287,14 @@ class Shards:
             look_in(connection, name)
             if connection.execute("select from namespace limit 1").rowcount:
                 raise InvalidInput(f"The schema {safe_repr(name)} holds another memory.")
-            if number:
-                connection.execute(_NUMBERED, {"schema": name, "number": number})
+            for row in connection.execute(_NUMBERS, {"schema": name}).fetchall():  # no two schemas give one number
+                connection.execute(
+                    f"alter table {row['table']} alter column {row['column']} "
+                    f"set increment by {MOST_SHARDS} restart with {number or MOST_SHARDS}"
+                )
             if connection.execute("select from pg_extension where extname = 'citus'").rowcount:
                 connection.execute(_DISTRIBUTED, {"name": name})
         bring_up_to_date(engine)  # which a role that only writes rows may not do
-
-
-@contextlib.contextmanager
-def _seeing_all(connection: psycopg.Connection[DictRow]) -> Iterator[None]:
-    """A transaction that sees what was committed before each of its statements, so also while it waited for a lock."""
-    connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
-    with connection.transaction():
-        yield
 
 
 def _check_room(connection: psycopg.Connection[DictRow], schema: str, tenant: str, *, own: bool) -> None:
@@ -287,12 +312,10 @@ _TENANTS = """
     select tenant_depth is not null as shared, array(select tenant from pin where pin.number = shard.number) as pinned
     from shard where name = %(schema)s
 """
-_NUMBERED = """
-    select setval(pg_get_serial_sequence(format('%%I.%%I', table_schema, table_name), column_name),
-        %(number)s::bigint << case table_name when 'search_scope' then 20 else 40 end)
-    from information_schema.columns where table_schema = %(schema)s and is_identity = 'YES'
+_NUMBERS = """
+    select table_name as table, column_name as column from information_schema.columns
+    where table_schema = %(schema)s and is_identity = 'YES'
 """
-"""Has the rows of a schema get numbers that those of others have not; of a scope of the search, there are 2^26."""
 _DISTRIBUTED = """
     select citus_schema_distribute(%(name)s::regnamespace)
     where not exists (select from pg_dist_schema where schemaid = %(name)s::regnamespace)
@@ -363,15 +386,17 @@ class TenantEngine(Engine):
                     raise _MovedError
                 return (yield from make())
             gone = yield query.moved_tenant.ahead(tenant=self._tenant)
+            work = make()
             try:
-                value = yield from make()
-            except Exception:
+                statement = next(work)
+                while True:  # what holds where the tenant is not must not be seen
+                    statement = work.send(_Checked((yield statement), gone))
+            except StopIteration as done:
                 if gone:
                     raise _MovedError from None
-                raise
-            if gone:
-                raise _MovedError
-            return value
+                return done.value  # type: ignore[no-any-return]  # StopIteration is not generic
+            finally:
+                work.close()
 
         return steps
 
@@ -435,6 +460,34 @@ class TenantEngine(Engine):
 
 class _MovedError(Exception):
     """The tenant is in another schema."""
+
+
+class _Checked(Sequence[Any]):
+    """Rows that nobody sees before it is known that the tenant is where they were read.
+
+    Args:
+        rows: The rows.
+        gone: A row, if the tenant is elsewhere; as a rule it is known when the rows are.
+    """
+
+    __slots__ = ("_gone", "_rows")
+
+    def __init__(self, rows: Rows, gone: Rows) -> None:
+        self._rows, self._gone = rows, gone
+
+    def _here(self) -> Rows:
+        if self._gone:
+            raise _MovedError
+        return self._rows
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._here()[index]
+
+    def __len__(self) -> int:
+        return len(self._here())
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._here())
 
 
 def is_sharded(url: Any, opening: Opening) -> bool:

@@ -25,6 +25,8 @@ from psycopg.rows import DictRow
 from langchain_agentmem.base.namespaces import namespace_of, range_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.storage import jobs
+from langchain_agentmem.storage.engine import MOST_SHARDS
 from langchain_agentmem.storage.queries import for_psycopg, load
 from langchain_agentmem.storage.table_copy import TABLES
 
@@ -85,7 +87,8 @@ _WHERE: Mapping[str, str] = {
     "search_vector": _OF_DOCUMENTS,
     "search_pgvector": _OF_DOCUMENTS,
     "search_unembedded": _OF_DOCUMENTS,
-    "job": "path >= %(low)s and path < %(high)s",
+    "job": "path >= %(low)s and path < %(high)s and (%(names)s::text[] is null or "
+    "%(names)s = '{}' and left(encode(key, 'hex'), 2) <> '1f' or substring(key from 1 for 33) = any(%(jobs)s))",
     "compaction": "branch_id = any(%(branches)s)",
     "memory": _OF_MEMORY,
     "memory_source": f"memory_id in (select id from memory where {_OF_MEMORY})",
@@ -151,6 +154,16 @@ _COPIES = """
     )
 """
 """Threads of the root that share something with some of them."""
+
+_LAST_NUMBERS = """
+    select format('%%I.%%I', t.schemaname, t.sequencename)::regclass as sequence,
+        s.last_value as last, t.last_value as there
+    from pg_sequences s
+    join pg_sequences t on t.schemaname = %(target)s and t.sequencename = s.sequencename
+    where s.schemaname = %(source)s and s.last_value > coalesce(t.last_value, 0)
+"""
+_COUNTED = 100_000
+"""Numbers that are skipped one by one: so many others cannot take at the moment when the rest is skipped at once."""
 
 
 class Moving(NamedTuple):
@@ -277,14 +290,13 @@ def _held(connection: Connection, tenant: str, tenants: Iterable[str], depth: in
         kind, (low, high) = "all", range_of(labels)
     else:
         kind, names, low, high = "all" if tenant else "root", None if tenant else [], tenant, tenant + "\x01"
-    held: dict[str, Any] = {"names": names, "low": low, "high": high}
+    marks = [jobs.key_in(each).encode() for each in names or ()]
+    held: dict[str, Any] = {"names": names, "low": low, "high": high, "jobs": marks}
 
     def numbers(sql: str) -> list[int]:
         return [row["id"] for row in connection.execute(sql, held).fetchall()]
 
     held["spaces"] = numbers("select id from namespace where path >= %(low)s and path < %(high)s")
-    if kind == "threads":
-        held["high"] = low  # nobody knows whose a job of the root is
     named = "namespace_id = any(%(spaces)s) and (%(names)s::text[] is null or name = any(%(names)s))"
     held["whole"] = [] if kind == "threads" else held["spaces"]
     held["apart"] = held["spaces"] if kind == "all" else []
@@ -313,7 +325,7 @@ class _Move:
 
     def __init__(self, connection: Connection, moving: Moving, held: dict[str, Any], link: Link | None) -> None:
         self._connection, self._held, self._link = connection, held, link
-        self._source, self._target = moving.source, moving.target
+        self._source, self._target, self._number = moving.source, moving.target, moving.pin
         self._moved: Counter[str] = Counter()
         # What is called otherwise in the other schema, by what it is called here.
         self._spaces: dict[int, int] = {}
@@ -327,6 +339,7 @@ class _Move:
     def run(self) -> dict[str, int]:
         """Move everything; how many rows of each table."""
         tables = _there(self._connection)
+        self._count_on()
         self._open_namespaces()
         self._move_bodies()
         self._move_trail()
@@ -342,6 +355,19 @@ class _Move:
             self._want_vectors()
         self._leave(tables)
         return {table: rows for table, rows in self._moved.items() if rows}
+
+    def _count_on(self) -> None:
+        """Have the next rows of the other schema get greater numbers than those that move there."""
+        self._connection.execute("select pg_advisory_xact_lock(%s)", (lock_of(f"\x1f\x1f{self._target}"),))
+        for row in self._rows(_LAST_NUMBERS, source=self._source, target=self._target):
+            next_one = row["last"] - row["last"] % MOST_SHARDS + MOST_SHARDS + self._number
+            behind = (next_one - (row["there"] or 0)) // MOST_SHARDS
+            if behind > _COUNTED:
+                self._rows("select setval(%(sequence)s, %(next_one)s)", **row, next_one=next_one)
+            elif behind > 0:  # others count on meanwhile, and nothing may go back
+                self._rows(
+                    "select max(nextval(%(sequence)s)) from generate_series(1, %(behind)s)", **row, behind=behind
+                )
 
     def _hold_vectors(self) -> bool:
         """Have nobody else keep vectors; whether those of one schema are of use in the other."""

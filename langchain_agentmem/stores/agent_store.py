@@ -70,7 +70,7 @@ from langgraph.store.base import (
 )
 
 from langchain_agentmem.base.lifetime import AwaitableNumber, Closing, Ready, Sweeper, SweepingEnd
-from langchain_agentmem.base.namespaces import Namespace, running_config
+from langchain_agentmem.base.namespaces import Namespace, path_of, running_config
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import DatabaseReadOnly, InvalidInput, StepIsOver
 from langchain_agentmem.language_models.model_calls import Do, In, Run, Shown, Work, aperform, both, perform
@@ -449,11 +449,13 @@ class AgentMemoryStore(Closing, ItemStore):
     def _sweep_work(self) -> Work[int]:
         sweep, swept = partial(item_rows.sweep, now=self.database.now()), 0
         run = Run("store.sweep", sweep, write=True, outputs=lambda count: {"deleted": count})
-        for each in self.database.everywhere:
-            count = PAGE
-            while count == PAGE:
-                count = yield In(each, run)
-                swept += count
+        with contextlib.ExitStack() as held:
+            still = self.database.still(path_of(self.database.scopes.within or ()))
+            for each in (yield Do(partial(held.enter_context, still))):
+                count = PAGE
+                while count == PAGE:
+                    count = yield In(each, run)
+                    swept += count
         return swept
 
     def _parts(self, batch: Batch) -> Sequence[tuple[Database, Batch]]:

@@ -23,7 +23,7 @@ import contextlib
 import hashlib
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
@@ -34,6 +34,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 from langchain_agentmem.audit import audit_store
 from langchain_agentmem.base.events import listener_given
 from langchain_agentmem.base.files import is_database, path_of_file
+from langchain_agentmem.base.namespaces import Namespace, range_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations import message_log
 from langchain_agentmem.errors import DatabaseReadOnly, DatabaseUnreadable, InvalidInput, StorageError
@@ -481,9 +482,8 @@ class PruneReport:
 
 
 def prune_work(
-    databases: Sequence[Database],
-    low: str,
-    high: str,
+    database: Database,
+    namespace: Namespace,
     *,
     now: int,
     keep_checkpoints: int | None = None,
@@ -495,9 +495,8 @@ def prune_work(
     """Prune.
 
     Args:
-        databases: Where, see `Database.below`.
-        low: The first path of the namespaces.
-        high: The path behind the last.
+        database: Where.
+        namespace: In this namespace, and all below it.
         now: When, in microseconds since 1970.
         keep_checkpoints: How many of each line of a thread stay. Default: all.
         retention: Which messages of each conversation stay. Default: all.
@@ -509,6 +508,9 @@ def prune_work(
         InvalidInput: Nothing is to be pruned, or fewer than one checkpoint is to stay.
     """
     _check_prune(keep_checkpoints, retention, archive_before)
+    low, high = range_of(namespace)
+    yield Do(database.look_around)
+    databases = database.below(low)
     threads: list[ThreadAt] = []
     talks: list[message_log.Address] = []
     if keep_checkpoints is not None:
@@ -521,7 +523,7 @@ def prune_work(
     do = partial(_done, rehearsed=dry_run)
     removed, dropped = [], []
     for number, at in enumerate(threads):
-        engine = databases[0].at(*at).engine
+        engine = database.at(*at).engine
         more, count = True, 0
         while more:
             some = yield from do(
@@ -532,15 +534,17 @@ def prune_work(
         removed.append(count)
         _tell(progress, number + 1, len(threads) + len(talks))
     for number, address in enumerate(talks):
-        engine = databases[0].at(*address).engine
+        engine = database.at(*address).engine
         dropped.append((yield from do(engine, partial(message_log.shorten, address, kept, now=now))))
         _tell(progress, len(threads) + number + 1, len(threads) + len(talks))
     archived = saved = 0
-    for each in databases:
-        if archive_before is not None:
-            some, freed = yield from _archived(partial(do, each.engine), low, high, archive_before)
-            archived, saved = archived + some, saved + freed
-        if not dry_run:
+    if archive_before is not None:
+        with contextlib.ExitStack() as held:
+            for each in (yield Do(partial(held.enter_context, database.still(low)))):
+                some, freed = yield from _archived(partial(do, each.engine), low, high, archive_before)
+                archived, saved = archived + some, saved + freed
+    if not dry_run:
+        for each in databases:
             yield Do(each.engine.release)
     return PruneReport(
         threads=sum(map(bool, removed)),

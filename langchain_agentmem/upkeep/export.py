@@ -10,6 +10,7 @@ Each feature writes records that hold others, such as a conversation and its ent
 
 from __future__ import annotations
 
+import heapq
 import json
 import os
 from collections import Counter
@@ -17,6 +18,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from shutil import copyfileobj
 from tempfile import TemporaryFile
 from typing import Any, TextIO, TypeAlias
@@ -32,6 +34,8 @@ from langchain_agentmem.storage.part import Import, Part, Record, all_parts
 
 FORMAT = "langchain-agentmem/export"
 VERSION = 1
+TOGETHER = 500
+"""Records that one holds, of those that have no namespace."""
 END = "end"
 """The last record of an export, so that one that was cut off is noticed."""
 
@@ -101,10 +105,13 @@ def exporting(
         # An import takes all that is of one form together.
         heads = dict.fromkeys(name for part in all_parts().all for name in part.records)
         files = {name: stack.enter_context(TemporaryFile("w+", encoding="utf-8")) for name in heads}
+        begins: dict[str, list[int]] = {name: [0] for name in files}
         for each in databases:
-            begun = {name: file.tell() for name, file in files.items()}
+            begun = {name: places[-1] for name, places in begins.items()}
             written.update((yield In(each, Run("care.export", partial(_sorted, files, begun, within), shown=False))))
-        yield Do(partial(_joined, path, files.values()))
+            for name, file in files.items():
+                begins[name].append(file.tell())
+        yield Do(partial(_joined, path, [(file, begins[name]) for name, file in files.items()]))
     return TransferReport(**written)
 
 
@@ -127,13 +134,32 @@ def _sorted(files: Mapping[str, TextIO], begun: Mapping[str, int], within: Names
     return written
 
 
-def _joined(path: str | os.PathLike[str], files: Iterable[TextIO]) -> None:
+def _joined(path: str | os.PathLike[str], files: Iterable[tuple[TextIO, Sequence[int]]]) -> None:
     with whole_file(path) as whole:
         _write_line(whole, {"format": FORMAT, "version": VERSION})
-        for file in files:
+        for file, begins in files:
             file.seek(0)
-            copyfileobj(file, whole)
+            first = file.readline()
+            if not first or "namespace" in json.loads(first):
+                file.seek(0)
+                copyfileobj(file, whole)
+                continue
+            # What no namespace holds comes in the order of its numbers, which schemas give by turns.
+            parts = [_numbered(file, first, begin, end) for begin, end in pairwise(begins)]
+            for count, (_, line) in enumerate(heapq.merge(*parts)):
+                if count % TOGETHER == 0:
+                    whole.write(first)
+                whole.write(line)
         _write_line(whole, {"record": END})
+
+
+def _numbered(file: TextIO, head: str, begin: int, end: int) -> Iterator[tuple[int, str]]:
+    """The records in a part of a file, with their numbers, without the head that holds them."""
+    while begin < end:
+        file.seek(begin)
+        line, begin = file.readline(), file.tell()
+        if line != head:
+            yield json.loads(line)["number"], line
 
 
 Whose: TypeAlias = tuple[str, str | None]

@@ -13,6 +13,7 @@ it becomes steps of a trace.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -26,7 +27,7 @@ from typing import Any, TypeVar
 from langchain_agentmem.base.clock import time_given
 from langchain_agentmem.base.events import ConversationErased, MemoryEvent, MessagesStored, ThreadMoved, listener_given
 from langchain_agentmem.base.files import path_of_file
-from langchain_agentmem.base.namespaces import Namespace, id_of, namespace_of, path_of, range_of
+from langchain_agentmem.base.namespaces import Namespace, id_of, namespace_of, path_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations import message_log
 from langchain_agentmem.conversations.message_log import ListedConversation
@@ -189,7 +190,7 @@ class Maintenance:
             return (yield from self._gathered(within, run, database_report.added_within))
         run = Run("care.stats", database_report.counting, outputs=_counts, replica=True)
         counted = yield from self._gathered((), run, database_report.added)
-        engines, sizes = [each.engine for each in self.database.everywhere], []
+        engines, sizes = [each.engine for each in (yield from self._all_below())], []
         for engine in engines:
             taken = yield Do(engine.sizes, partial(engine.in_thread, engine.sizes, write=False))
             sizes.append(taken)
@@ -205,7 +206,7 @@ class Maintenance:
             progress: Is told what is looked at next: "pages", then each of the checks.
         """
         self._check_whole("verify")
-        engines = [each.engine for each in self.database.everywhere]
+        engines = [each.engine for each in (yield from self._all_below())]
         check = partial(integrity.verify, engines, listener_given(progress, "progress"))
         done: VerifyReport = yield Shown("care.verify", self._blocking("care.check", check), None, _verified)
         return done
@@ -327,7 +328,7 @@ class Maintenance:
             StorageError: Something is damaged; `verify` tells more. No file was written.
         """
         within = self._below(None)
-        databases = self.database.below(path_of(within))
+        databases = yield from self._all_below(within)
         if len(databases) > 1:
             work = export.exporting(databases, path, within)
             report: TransferReport = yield Shown("care.export", work, lambda: {"path": path}, asdict)
@@ -355,21 +356,22 @@ class Maintenance:
             into = Import(now=self.database.now(), tail=self.database.tail)
             return (yield from export.load(path, into, within, **chosen)), [into]
 
-        def load_each(databases: Sequence[Database]) -> Work[tuple[TransferReport, list[Import]]]:
+        def load_each() -> Work[tuple[TransferReport, list[Import]]]:
             sorting = yield Do(partial(export.Sorting, path))
             for each in sorting.together:
-                self.database.keep_together(*each)
+                yield Do(partial(self.database.keep_together, *each))
             loaded = []
-            for each in databases:
-                load_its = partial(load, choose=partial(sorting.of, each))
-                loaded.append((yield In(each, Run("care.import", load_its, write=True, shown=False))))
+            with contextlib.ExitStack() as held:
+                for each in (yield Do(partial(held.enter_context, self.database.still(path_of(within))))):
+                    load_its = partial(load, choose=partial(sorting.of, each))
+                    loaded.append((yield In(each, Run("care.import", load_its, write=True, shown=False))))
             return _added([report for report, _ in loaded]), [into for _, [into] in loaded]
 
         report: TransferReport
         imported: list[Import]
         databases, inputs = self.database.below(path_of(within)), partial(dict[str, Any], path=path)
         if len(databases) > 1:
-            wish: Run | Shown = Shown("care.import", load_each(databases), inputs, _imported)
+            wish: Run | Shown = Shown("care.import", load_each(), inputs, _imported)
         else:
             wish = Run("care.import", load, write=True, inputs=inputs, outputs=_imported)
         report, imported = yield In(databases[0], wish)
@@ -400,7 +402,8 @@ class Maintenance:
         name, path = id_of(thread_id, "thread"), path_of(namespace)
         if not path:
             raise InvalidInput("A thread of the root is there already: name another namespace.")
-        if self.database.home_of("", name) is not self.database.home_of(path):
+        home = yield Do(partial(self.database.home_of, "", name))
+        if home is not (yield Do(partial(self.database.home_of, path))):
             raise InvalidInput(
                 f"The thread {safe_repr(name)} and the namespace {safe_repr(namespace)} are in different shards: move "
                 "one of them to the other's first, with agentmem move-tenant."
@@ -447,24 +450,28 @@ class Maintenance:
             namespace = self.database.scopes.resolve(None, bare=True) or None
         if namespace is None and thread_id is not None:
             make = partial(database_report.list_threads, (), thread_id=id_of(thread_id, "thread"), limit=None)
-            found = yield from across(self.database.everywhere, Run("care.threads", make, shown=False))
+            found = yield from across((yield from self._all_below()), Run("care.threads", make, shown=False))
             paths = {path_of(each.namespace) for listed in found for each in listed.threads}
             self.database.scopes.check_one(paths, thread_id, "say whose with namespace=, or namespace=() for all")
         given: dict[str, Any] = {"namespace": namespace, "thread_id": thread_id, "conversation_id": conversation_id}
-        erase, databases = partial(integrity.erase, **given), self.database.below(path_of(namespace or ()))
+        erase, still = partial(integrity.erase, **given), self.database.still(path_of(namespace or ()))
 
         def work() -> Work[EraseReport]:
             reports: list[EraseReport] = []
-            for engine in [each.engine for each in databases]:
+            with contextlib.ExitStack() as held:
+                databases: Sequence[Database] = yield Do(partial(held.enter_context, still))
+                engines = [each.engine for each in databases]
                 if dry_run:
-                    report, _ = yield from self._blocking("care.rehearse", partial(engine.rehearse, erase), write=True)
-                    reports.append(report)
-            if not dry_run:
+                    for engine in engines:
+                        rehearse = partial(engine.rehearse, erase)
+                        report, _ = yield from self._blocking("care.rehearse", rehearse, write=True)
+                        reports.append(report)
+                    return _added(reports)
                 done = yield from across(databases, Run("care.delete", erase, write=True, shown=False))
-                reports += [report for report, _ in done]
-                self._let_go([at for _, erased in done for at in erased])
-                for engine in [each.engine for each in databases]:
-                    yield from self._blocking("care.scrub", engine.scrub, write=True)
+            self._let_go([at for _, erased in done for at in erased])
+            for engine in engines:
+                yield from self._blocking("care.scrub", engine.scrub, write=True)
+            reports += [report for report, _ in done]
             return _added(reports)
 
         inputs, outputs = partial(given_only, given), None if dry_run else asdict
@@ -501,8 +508,8 @@ class Maintenance:
         """
         where = self._below(namespace)
         work = prune_work(
-            self.database.below(path_of(where)),
-            *range_of(where),
+            self.database,
+            where,
             now=self.database.now(),
             keep_checkpoints=keep_checkpoints,
             retention=checked_retention(retention),
@@ -521,6 +528,7 @@ class Maintenance:
         Raises:
             Exception: Whatever the embeddings or the model raise. What waits goes on waiting.
         """
+        self.database.look_around()
         for each in self.database.everywhere:
             each.worker.settle()
 
@@ -551,7 +559,7 @@ class Maintenance:
             merge: Makes one answer of those of several schemas.
             make: The operation, where it differs for each of several.
         """
-        databases = self.database.below(path_of(namespace))
+        databases = yield from self._all_below(namespace)
         if len(databases) == 1:
             return (yield In(databases[0], run))  # type: ignore[no-any-return]  # an answer may be anything
 
@@ -561,6 +569,15 @@ class Maintenance:
 
         done: T = yield Shown(run.name, each(), run.inputs, run.outputs)
         return done
+
+    def _all_below(self, namespace: Namespace | None = None) -> Work[Sequence[Database]]:
+        """The databases of a namespace and all below it, schemas included that were made since the memory was opened.
+
+        Args:
+            namespace: The namespace. Default: that of the memory.
+        """
+        yield Do(self.database.look_around)
+        return self.database.everywhere if namespace is None else self.database.below(path_of(namespace))
 
     def _blocking(self, name: str, function: Callable[[], Any], *, write: bool = False) -> Work[Any]:
         """Work on the engine that is no operation, a detail of the step around it."""

@@ -123,6 +123,18 @@ class TestWhoAnswers:
         assert primary
         assert not replica
 
+    def test_it_answers_for_all_shards_and_shows_what_was_written_in_each(self, servers, database):
+        url, read_url = servers.primary.url(database), servers.replica.url(database)
+        with AgentMemory(url, read_url=read_url, shards=3) as memory:
+            for user in map(str, range(6)):
+                memory.conversation("c", (user,)).add_user_message("an apple")
+                assert len(memory.search("apple", namespace=(user,))) == 1
+            replica, primary = Asked(servers.replica, database), Asked(servers.primary, database)
+            assert len(memory.search("apple", everything=True)) == 6
+            assert len(memory.search("apple", namespace=("0",))) == 1
+            assert replica
+            assert not primary
+
     def test_without_one_nothing_changes(self, servers, database, filled):
         replica = Asked(servers.replica, database)
         with AgentMemory(servers.primary.url(database)) as memory:

@@ -14,15 +14,17 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from langchain_core.messages import HumanMessage
+from langchain_core.messages import AIMessage, HumanMessage
+from langgraph.graph import START, MessagesState, StateGraph
 from psycopg.conninfo import make_conninfo
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.audit import audit_entry
 from langchain_agentmem.errors import DatabaseBusy, DatabaseUnreadable, InvalidInput, StorageError
 from langchain_agentmem.storage import Opening, query, tenant_move
+from langchain_agentmem.storage.engine import MOST_SHARDS
 from langchain_agentmem.storage.queries import number_of
-from langchain_agentmem.storage.shards import Shards
+from langchain_agentmem.storage.shards import Shards, TenantEngine
 from langchain_agentmem.storage.table_copy import TABLES
 from tests import everything
 from tests.checkpoints.graphs import at, chat_graph
@@ -92,7 +94,7 @@ class TestMaking:
 
     def test_numbers_of_rows_are_different_in_all_schemas(self, shards):
         numbers = [each.write(lambda: number_of("a\x1f")) for each in shards.engines]
-        assert [number >> 40 for number in numbers] == list(range(COUNT))
+        assert [number % MOST_SHARDS for number in numbers] == list(range(COUNT))
 
     def test_it_is_opened_as_it_was_made(self, opened, postgres):
         opened().close()
@@ -445,3 +447,46 @@ class TestWalls:
         shards.move("\x1fone", "vault", LINK, own=True)
         shards.keep_together("\x1fcopy", "\x1fone")
         assert shards.look_again("\x1fcopy").schema == "vault"
+
+
+class TestMovingInTheMiddleOfARun:
+    """A thread that moves between any two operations of its run remembers as if it had stayed."""
+
+    def run(self, memory, thread):
+        def noting(name):
+            def node(state, config):
+                memory.layers(config).core.set(f"key of {name}", name)
+                return {"messages": [AIMessage(f"said by {name}")]}
+
+            return node
+
+        graph = StateGraph(MessagesState).add_sequence([(name, noting(name)) for name in "ab"])
+        graph = graph.add_edge(START, "a").compile(checkpointer=memory.checkpointer)
+        for text in ("herons", "quinces"):
+            graph.invoke({"messages": [HumanMessage(text)]}, at(thread), durability="sync")
+        kept = memory.layers(at(thread)).core.get()
+        return kept, [each.text for each in graph.get_state(at(thread)).values["messages"]]
+
+    def test_wherever_it_moves(self, opened, monkeypatch):
+        shards, wherever = opened(), TenantEngine._wherever
+        said, moves = [], {}
+
+        def moving(engine, run):
+            said.append(run)
+            if (turn := moves.pop(len(said), None)) is not None:
+                schemas = [each.schema for each in shards.engines]
+                here = schemas.index(shards.look_again(engine._tenant).schema)
+                shards.move(engine._tenant, schemas[(here + turn) % COUNT], LINK)
+            return wherever(engine, run)
+
+        monkeypatch.setattr(TenantEngine, "_wherever", moving)
+        with AgentMemory(shards.home._url, shards=COUNT) as memory:
+            expected, operations = self.run(memory, "0"), len(said)
+            assert expected[0] == {"key of a": "a", "key of b": "b"}
+            assert operations > 20
+            for number in range(1, operations + 1):
+                said.clear()
+                moves[number] = 1 + number % (COUNT - 1)
+                assert self.run(memory, str(number)) == expected
+                assert not moves
+            assert memory.verify().problems == ()

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import itertools
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 
 import pytest
@@ -12,9 +16,14 @@ from langchain_agentmem import AgentMemory, AgentMemorySaver
 from langchain_agentmem.audit import audit_entry
 from langchain_agentmem.audit.audit_trail import AuditTrail
 from langchain_agentmem.base.namespaces import Scopes
-from langchain_agentmem.errors import InvalidInput
-from tests.sharding import COUNT
+from langchain_agentmem.errors import DatabaseBusy, InvalidInput
+from langchain_agentmem.search.memory_search import Walls
+from langchain_agentmem.storage import Opening, jobs
+from langchain_agentmem.storage.shards import Shards
+from tests.sharding import COUNT, run
+from tests.word_embeddings import WordEmbeddings
 
+LINK = audit_entry.following
 USERS = [f"user-{number}" for number in range(8)]
 """So many that each shard has one."""
 
@@ -261,3 +270,88 @@ def put(saver, thread, *namespace):
     checkpoint = empty_checkpoint()
     saver.put({"configurable": configurable}, checkpoint, {"source": "input", "step": -1, "parents": {}}, {})
     return checkpoint["id"]
+
+
+class TestMovesMeanwhile:
+    """Another process moves tenants while this one has the memory open."""
+
+    @pytest.fixture
+    def shards(self, url, memory):
+        shards = Shards(url, Opening(shards=None, busy_timeout=0.2))
+        yield shards
+        shards.close()
+        memory.close()
+        run(url, "drop schema if exists vault cascade", "delete from agentmem.pin")
+        run(url, f"delete from agentmem.shard where number >= {COUNT}")
+
+    @pytest.fixture
+    def map_reads(self, memory, monkeypatch):
+        home, seen = memory.database._shards.home, []
+        read = home.read
+        monkeypatch.setattr(home, "read", lambda *args, **options: seen.append(1) or read(*args, **options))
+        return seen
+
+    def test_the_map_is_not_looked_at_where_nobody_cares_for_it(self, filled, map_reads):
+        filled.store.search(())
+        filled.search("heron", everything=True)
+        assert not map_reads
+        filled.stats()
+        assert map_reads
+
+    def test_no_tenant_moves_while_something_is_written_everywhere(self, memory, shards):
+        with memory.database.still(""), pytest.raises(DatabaseBusy):
+            shards.move("user-1\x1f", "agentmem_00", LINK)
+        with memory.database.still("user-2\x1f"):
+            assert {shards.move("user-1\x1f", each.schema, LINK).target for each in shards.engines}
+
+    def test_everything_is_erased_whatever_moves(self, memory, shards):
+        done = threading.Event()
+
+        def move():
+            for number in itertools.count():
+                if done.is_set():
+                    return
+                with contextlib.suppress(DatabaseBusy):
+                    shards.move(f"{USERS[number % 8]}\x1f", f"agentmem_{number % COUNT:02}", LINK)
+
+        with ThreadPoolExecutor(1) as pool:
+            moving = pool.submit(move)
+            try:
+                for user in USERS:
+                    memory.store.put((user, "notes"), "k", {"text": "heron"})
+                assert memory.erase(namespace=()).items == len(USERS)
+            finally:
+                done.set()
+            moving.result()
+        assert memory.verify().ok
+
+    def test_a_schema_that_is_made_meanwhile_has_its_vectors_made(self, url, shards):
+        with AgentMemory(url, index={"embed": WordEmbeddings(8), "dims": 8}) as memory:
+            shards.move("user-1\x1f", "vault", LINK, own=True)
+            memory.conversation("c", ("user-1",)).add_user_message("heron")
+            memory.settle()
+            assert memory.search("heron", namespace=("user-1",))[0].why.signals["vectors"] > 0
+            assert memory.stats()["messages"] == 1
+
+    def test_conversations_are_searched_where_they_are_now(self, filled, shards):
+        database, names = filled.database, (None, *USERS[:2])
+        walls = Walls("", "\x01", conversations=USERS[:2])
+        for target in ("agentmem_00", "agentmem_01"):
+            shards.move(f"\x1f{USERS[0]}", "agentmem_00", LINK)
+            shards.move(f"\x1f{USERS[1]}", target, LINK)
+            found = [each.tenant for each in walls.homes(database)]
+            assert len(found) == len({database.home_of("", name) for name in names})
+
+    def test_a_job_is_finished_where_its_tenant_is(self, filled, shards):
+        database = filled.database.at("", "user-1")
+        wanted = jobs.WantedJob("", "tidy", jobs.key_in("user-1", "lane"))
+        held = []
+
+        def work(job):
+            for each in shards.engines:
+                shards.move("\x1fuser-1", each.schema, LINK)
+            held.append(database.engine.write(lambda: jobs.holds(job)))
+
+        assert database.attempt(wanted, work) is None
+        assert held == [True]
+        assert not any(each.engine.read(jobs.waiting) for each in filled.database.everywhere)
