@@ -19,16 +19,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any, NamedTuple, TypeAlias
 
-import psycopg
-from psycopg.rows import DictRow
-
 from langchain_agentmem.base.namespaces import namespace_of, range_of
 from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.errors import InvalidInput, MissingExtra
 from langchain_agentmem.storage import jobs
 from langchain_agentmem.storage.engine import MOST_SHARDS
 from langchain_agentmem.storage.queries import for_psycopg, load
 from langchain_agentmem.storage.table_copy import TABLES
+
+try:
+    import psycopg
+    from psycopg.rows import DictRow
+except ImportError as error:
+    raise MissingExtra("A PostgreSQL database", "postgres") from error
 
 Connection: TypeAlias = psycopg.Connection[DictRow]
 Link: TypeAlias = Callable[[bytes, bytes], bytes]

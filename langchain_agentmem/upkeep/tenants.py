@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from langchain_agentmem.audit import audit_entry
+from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.storage import is_pool, is_postgres, name_of
 from langchain_agentmem.storage.engine import Opening
 
 if TYPE_CHECKING:
@@ -43,6 +45,8 @@ def move_tenant(
     """
     if to is not None and own_schema is not None:
         raise InvalidInput("A tenant moves to a schema of the memory, or to one of its own: name one of them.")
+    if not is_pool(url) and not is_postgres(name_of(url)):
+        raise InvalidInput(f"Tenants move between schemas of PostgreSQL, and {safe_repr(url)} is none.")
     from langchain_agentmem.storage.shards import Shards  # noqa: PLC0415 - an extra
 
     shards = Shards(url, opening)

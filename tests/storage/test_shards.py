@@ -26,6 +26,7 @@ from langchain_agentmem.storage.engine import MOST_SHARDS
 from langchain_agentmem.storage.queries import number_of
 from langchain_agentmem.storage.shards import Shards, TenantEngine
 from langchain_agentmem.storage.table_copy import TABLES
+from langchain_agentmem.upkeep.tenants import move_tenant
 from tests import everything
 from tests.checkpoints.graphs import at, chat_graph
 from tests.forking import COMMAND
@@ -377,6 +378,10 @@ class TestCopies:
 
 
 class TestTheCommand:
+    def test_a_file_has_no_schemas_to_move_between(self):
+        with pytest.raises(InvalidInput, match="schemas of PostgreSQL"):
+            move_tenant("agent.db", "users")
+
     def test_moves_a_tenant(self, sides, postgres, forks):
         here, there, _ = sides
         here.conversation("c", ("b",)).add(role="user", content="herons")
