@@ -289,9 +289,9 @@ class Database:
         else:
             self.engine = cast("Engine", Whole(self._shards))  # none on purpose
             engines, scopes = self._shards.engines, scopes._replace(tenant_depth=self._shards.tenant_depth)
-        _bring_up_to_date(self.engine, engines)
-        self.tracing.metadata["agentmem_database"] = self.engine.dialect
         self._workers = {engine: Worker(engine) for engine in engines}
+        _bring_up_to_date(self.engine, self._workers)
+        self.tracing.metadata["agentmem_database"] = self.engine.dialect
         self.remembering: InUse[Remembering] = InUse()
         self.writing: InUse[Writing] = InUse()
         self.on_write: list[Callable[[Database], object]] = []
@@ -601,11 +601,11 @@ def database_of(memory: Any) -> Database:
     return database
 
 
-def _bring_up_to_date(engine: Engine, engines: Iterable[Engine]) -> None:
+def _bring_up_to_date(engine: Engine, workers: Mapping[Engine, Worker]) -> None:
     """Bring what was opened up to date; a database in which that fails is closed again."""
     try:
-        for each in engines:
-            bring_up_to_date(each)
+        for each, worker in workers.items():
+            bring_up_to_date(each, worker)
     except Exception as error:
         engine.close()
         if isinstance(error, StorageError):
