@@ -133,9 +133,10 @@ class TestRecall:
             {"id": "1", "role": "assistant", "content": "How many hives?"},
         ]
         asked = {"type": "knowledge_update", "question": "What do I keep?", "evidence": [0]}
-        chat = {"chat": "7", "batches": [{"batch": "1", "messages": said}], "questions": [asked]}
+        chat = {"chat": 7, "batches": [{"batch": 1, "messages": said}], "questions": [asked]}
         (tmp_path / "beam.json").write_text(json.dumps([chat]), encoding="utf-8")
         [read] = benchmarks.transcripts.read_transcripts(tmp_path / "beam.json")
+        assert (read.name, read.sessions[0].id) == ("7", "1")
         assert read.sessions[0].time == datetime(2024, 3, 15, tzinfo=UTC)
         assert [(turn.id, turn.speaker) for turn in read.sessions[0].turns] == [("0", "user"), ("1", "assistant")]
         assert (read.questions[0].category, read.questions[0].evidence) == ("knowledge update", {"0"})

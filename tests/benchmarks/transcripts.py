@@ -22,10 +22,10 @@ the language:
 
 The file of BEAM as it is, of which each batch is a session; its first message says when it was:
 
-    [{"chat": "1",
-      "batches": [{"batch": "1",
-                   "messages": [{"id": "0", "role": "user", "content": "…", "time_anchor": "March-15-2024"}]}],
-      "questions": [{"type": "abstention", "question": "…", "evidence": ["0"]}]}]
+    [{"chat": 1,
+      "batches": [{"batch": 1,
+                   "messages": [{"id": 0, "role": "user", "content": "…", "time_anchor": "March-15-2024"}]}],
+      "questions": [{"type": "abstention", "question": "…", "evidence": [0]}]}]
 
 And the file of LoCoMo as it is:
 
@@ -161,7 +161,7 @@ def _of_chat(sample: Mapping[str, Any]) -> Transcript:
 def _of_beam(sample: Mapping[str, Any]) -> Transcript:
     sessions = tuple(
         Session(
-            id=batch["batch"],
+            id=str(batch["batch"]),
             time=_in_utc(datetime.strptime(batch["messages"][0]["time_anchor"], "%B-%d-%Y")),
             turns=tuple(
                 Turn(id=str(said["id"]), speaker=said["role"], text=said["content"]) for said in batch["messages"]
@@ -178,7 +178,7 @@ def _of_beam(sample: Mapping[str, Any]) -> Transcript:
         )
         for each in sample["questions"]
     )
-    return Transcript(name=sample["chat"], sessions=sessions, questions=questions)
+    return Transcript(name=str(sample["chat"]), sessions=sessions, questions=questions)
 
 
 def _turn(turn: Mapping[str, Any], name: str, image: str) -> Turn:
