@@ -83,11 +83,10 @@ class Walls(NamedTuple):
         there = {each.engine.home: each for each in (database.at(self.low, name) for name in names)}
         return tuple(there.values())
 
-    def let(self, row: Any, kind: str) -> bool:
-        """Whether a document is within, as far as its row and its kind tell."""
+    def let(self, row: Any) -> bool:
+        """Whether a document is within, as far as its role and its time tell."""
         return (
-            (self.kinds is None or kind in self.kinds)
-            and (self.roles is None or row["role"] in self.roles)
+            (self.roles is None or row["role"] in self.roles)
             and (self.before is None or row["created_at"] < self.before)
             and (self.after is None or row["created_at"] >= self.after)
         )
@@ -252,10 +251,11 @@ def search(
         for row in rows
     }
     within = _within(documents, ranges)
+    wanted = {scope for scope, kind in kinds.items() if walls.kinds is None or kind in walls.kinds}
     candidates = {
         row["id"]: row
         for row in rows
-        if row["id"] in within and walls.let(row, kinds.get(row["id"] >> _SCOPE_BITS, ""))
+        if row["id"] in within and row["id"] >> _SCOPE_BITS in wanted and (not walls.choosy or walls.let(row))
     }
     closeness: dict[int, float] = {}
     if dense is not None:

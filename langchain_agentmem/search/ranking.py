@@ -38,6 +38,11 @@ _TOLD = {"question": _QUESTION, "first_person": _FEATURE["first person"]}
 _ANSWERS = {"time": _FEATURE["time"], "number": _FEATURE["number"], "place": _FEATURE["proper noun"]}
 """What a text has that tells what is asked for, by the name of its weight."""
 
+_SIGNALS = (
+    *("length", "date", "conversation", "vectors", "recency"),
+    *("answered", "account", "standing_wish", "preference", "answer"),
+)
+"""The signals that are measured on each document: the last five only where a user talks with an assistant."""
 _LISTS = frozenset({"order", "summary"})
 _FAR = 0.01  # what is said so long after a time has nothing to do with it
 _BESIDE = 0.95  # just outside is less than within
@@ -94,27 +99,27 @@ class Weights:
         InvalidInput: A weight is something else.
     """
 
-    own: Weight = 0.45
-    context: Weight = (1.48, -1.26)
-    cover: Weight = (0.45, -0.29)
-    conversation: Weight = (0.41, -0.27)
-    date: Weight = 0.40
-    speaker: Weight = 0.11
+    own: Weight = 0.44
+    context: Weight = (1.66, -1.36)
+    cover: Weight = (0.51, -0.29)
+    conversation: Weight = (0.67, -0.55)
+    date: Weight = 0.37
+    speaker: Weight = 0.12
     phrase: float = 0.11
-    question: Weight = (-0.11, 0.13)
+    question: Weight = (-0.10, 0.13)
     first_person: Weight = 0.04
     time: Weight = 0.26
-    number: Weight = (0.12, 0.38)
-    place: Weight = 0.34
-    length: Weight = (0.28, -0.60)
-    user: Weight = (0.10, -0.04)
-    reply: Weight = 0.15
-    summary: Weight = 0.60
-    account: Weight = (-0.20, 0.54)
-    answer: Weight = 0.29
-    answered: Weight = (-0.17, 0.36)
-    standing_wish: Weight = (0.01, 0.50)
-    preference: Weight = (-0.11, 0.37)
+    number: Weight = (0.15, 0.37)
+    place: Weight = 0.38
+    length: Weight = (0.52, -0.93)
+    user: Weight = (0.17, -0.14)
+    reply: Weight = 0.17
+    summary: Weight = 0.72
+    account: Weight = (-0.40, 0.83)
+    answer: Weight = 0.31
+    answered: Weight = (-0.19, 0.38)
+    standing_wish: Weight = (0.25, 0.24)
+    preference: Weight = (-0.07, 0.32)
     introduction: Weight = 0.05
     vectors: Weight = 0.0
     recency: Weight = 0.0
@@ -333,9 +338,10 @@ def ranked(
             if number in holding or _when(asked.spans, field.documents[number]) == 1
         }
     roles = _Roles(field.documents)
-    told: dict[tuple[int, int | None, str | None], dict[str, float]] = {}  # there are few different ones
-    hits: list[tuple[float, int]] = []
-    measured: dict[int, dict[str, float]] = {}
+    told: dict[tuple[int, int | None, str | None], tuple[dict[str, float], float]] = {}  # there are few different ones
+    longer, conversation, vectors, recency = (weight[name] for name in ("length", "conversation", "vectors", "recency"))
+    around, inside = weight["context"], weight["own"] - weight["context"]
+    hits: list[tuple[float, int, tuple[float, ...]]] = []
     for number, terms in best.items():
         document = field.documents[number]
         near = _when(asked.spans, document) if asked.spans else 0.0
@@ -343,18 +349,31 @@ def ranked(
             continue
         kind = document.features, document.speaker, document.role
         if kind not in told:
-            told[kind] = _told(asked, document, roles, weight)
-        signals = measured[number] = _measured(asked, field, number, roles, cover, weight)
-        signals["date"] = weight["date"] * near
-        held = cover.get(number, 0.0) * ((weight["own"] - weight["context"]) * strength[number] + weight["cover"])
-        score = held + weight["context"] * sum(terms.values()) + sum(told[kind].values()) + sum(signals.values())
-        hits.append((score, number))
+            signals = _told(asked, document, roles, weight)
+            told[kind] = signals, sum(signals.values())
+        length = math.log1p(document.length) / 5
+        measured: tuple[float, ...] = (
+            longer * length,
+            weight["date"] * near if near else 0.0,
+            conversation * field.conversations.get(number >> PLACE_BITS, 0.0),
+            vectors * field.closeness.get(number, 0.0) if field.closeness else 0.0,
+            recency and recency * _lateness(asked, document),
+        )
+        if roles.two and document.role is not None:
+            measured += _between(asked, field, number, length, cover, weight)
+        words = around * sum(terms.values())
+        if number in cover:
+            words += cover[number] * (inside * strength[number] + weight["cover"])
+        hits.append((words + told[kind][1] + sum(measured), number, measured))
     return [
-        Ranked(number, score, terms, told[kind] | measured[number])
-        for score, number in heapq.nlargest(limit, hits)
+        Ranked(
+            number,
+            score,
+            _terms(number, shares, field, strength[number], best[number], weight),
+            told[document.features, document.speaker, document.role][0] | dict(zip(_SIGNALS, measured, strict=False)),
+        )
+        for score, number, measured in heapq.nlargest(limit, hits)
         for document in (field.documents[number],)
-        for kind in ((document.features, document.speaker, document.role),)
-        for terms in (_terms(number, shares, field, strength[number], best[number], weight),)
     ]
 
 
@@ -392,26 +411,20 @@ def _spread(
     reach: int,
 ) -> None:
     """Give each candidate the best of what a term is worth in it and in its neighbours."""
-    fall = [1.0, *(_NEIGHBOUR / math.sqrt(distance) for distance in range(1, REACH + 1))]
-    for number in field.postings[term]:
-        if number not in strength:
-            continue
+    around = [(side * far, _NEIGHBOUR / math.sqrt(far)) for far in range(1, reach + 1) for side in (-1, 1)]
+    for number in field.documents.keys() & field.postings[term]:
         cover[number] = cover.get(number, 0.0) + share
         worth = share * strength[number]
-        if number in best and best[number].get(term, 0.0) < worth:
-            best[number][term] = worth
+        lent = [(number, worth)]
         series = number >> PLACE_BITS
-        if series not in field.related:
-            continue
-        for distance in range(1, reach + 1):
-            for other in (number - distance, number + distance):
-                if other not in best or other >> PLACE_BITS != series:
-                    continue
-                factor = fall[distance]
-                if other == number + 1 and field.documents[number].features & _QUESTION:
-                    factor = max(factor, 1 / (1 + field.documents[other].length / _INHERITS))
-                if best[other].get(term, 0.0) < worth * factor:
-                    best[other][term] = worth * factor
+        if around and series in field.related:
+            lent += [(number + offset, worth * factor) for offset, factor in around]
+            if field.documents[number].features & _QUESTION and (answer := field.documents.get(number + 1)):
+                lent.append((number + 1, worth / (1 + answer.length / _INHERITS)))
+        for other, value in lent:
+            there = best.get(other)
+            if there is not None and there.get(term, 0.0) < value and other >> PLACE_BITS == series:
+                there[term] = value
 
 
 def _terms(
@@ -445,35 +458,26 @@ def _told(asked: Asked, document: Document, roles: _Roles, weight: Mapping[str, 
     return signals
 
 
-def _measured(
-    asked: Asked, field: Field, number: int, roles: _Roles, cover: Mapping[int, float], weight: Mapping[str, float]
-) -> dict[str, float]:
-    """What is measured on each document."""
+def _between(
+    asked: Asked, field: Field, number: int, length: float, cover: Mapping[int, float], weight: Mapping[str, float]
+) -> tuple[float, ...]:
+    """What a message adds for its part in the talk of a user and an assistant."""
     document = field.documents[number]
-    series = number >> PLACE_BITS
-    length = math.log1p(document.length) / 5
-    signals = {
-        "length": weight["length"] * length,
-        "conversation": weight["conversation"] * field.conversations.get(series, 0.0),
-        "vectors": weight["vectors"] * field.closeness.get(number, 0.0),
-    }
-    if weight["recency"]:
-        signals["recency"] = weight["recency"] * _lateness(asked, document)
-    if not roles.two or document.role is None:
-        return signals
     by_user = document.role == USER
-    if series in field.related:
-        name, other = ("answered", number + 1) if by_user else ("answer", number - 1)
-        if other >> PLACE_BITS == series:
-            signals[name] = weight[name] * cover.get(other, 0.0)
-    if by_user and not _LISTS.isdisjoint(asked.asks_for):
-        signals["account"] = weight["account"] * length
-    if by_user and "advice" in asked.asks_for:
-        fits = _WISHED + cover.get(number, 0.0)
-        for name, bit in (("standing_wish", _STANDING), ("preference", _PREFERENCE)):
-            if document.features & bit:
-                signals[name] = weight[name] * fits
-    return signals
+    other = number + 1 if by_user else number - 1
+    exchanged = cover.get(other, 0.0)
+    if exchanged and (other >> PLACE_BITS != number >> PLACE_BITS or number >> PLACE_BITS not in field.related):
+        exchanged = 0.0
+    if not by_user:
+        return 0.0, 0.0, 0.0, 0.0, weight["answer"] * exchanged
+    listed = 0.0 if _LISTS.isdisjoint(asked.asks_for) else length
+    wanted = _WISHED + cover.get(number, 0.0) if "advice" in asked.asks_for else 0.0
+    return (
+        weight["answered"] * exchanged,
+        weight["account"] * listed,
+        weight["standing_wish"] * wanted if document.features & _STANDING else 0.0,
+        weight["preference"] * wanted if document.features & _PREFERENCE else 0.0,
+    )
 
 
 def _lateness(asked: Asked, document: Document) -> float:
