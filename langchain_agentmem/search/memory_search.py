@@ -26,7 +26,7 @@ from langchain_agentmem.storage.database import Database
 from langchain_agentmem.storage.part import all_parts
 from langchain_agentmem.storage.steps import Statement
 
-CANDIDATES = 100
+CANDIDATES = 80
 """Documents of the first look. Their neighbours are candidates too."""
 MOST_POSTINGS = 2_000
 """Documents that are looked at for one term in one range of the index."""

@@ -341,6 +341,7 @@ def ranked(
     told: dict[tuple[int, int | None, str | None], tuple[dict[str, float], float]] = {}  # there are few different ones
     longer, conversation, vectors, recency = (weight[name] for name in ("length", "conversation", "vectors", "recency"))
     around, inside = weight["context"], weight["own"] - weight["context"]
+    wider = "advice" in asked.asks_for or not _LISTS.isdisjoint(asked.asks_for)
     hits: list[tuple[float, int, tuple[float, ...]]] = []
     for number, terms in best.items():
         document = field.documents[number]
@@ -359,7 +360,7 @@ def ranked(
             vectors * field.closeness.get(number, 0.0) if field.closeness else 0.0,
             recency and recency * _lateness(asked, document),
         )
-        if roles.two and document.role is not None:
+        if roles.two and document.role is not None and (wider or number + 1 in cover or number - 1 in cover):
             measured += _between(asked, field, number, length, cover, weight)
         words = around * sum(terms.values())
         if number in cover:
