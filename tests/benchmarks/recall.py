@@ -187,7 +187,7 @@ def print_signals(memory: AgentMemory, transcripts: Sequence[Transcript], usual:
         with signals.weighed(memory, weights):
             found = evaluate(searching(memory), transcripts)
         cells = "".join(f"   {found.recall(cut) - usual.recall(cut):+.3f}{'':<14}" for cut in CUTS)
-        print(f"    {f'without {name}':<40}{cells}")
+        print(f"    {f'without {name}':<40}{cells}".rstrip())
 
 
 def measure(transcripts: Sequence[Transcript], options: argparse.Namespace) -> None:
