@@ -15,11 +15,9 @@ from langchain_agentmem import AgentMemory
 pytestmark = pytest.mark.sqlite_suffices
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
-LANGUAGES = (
-    "de",
-    "en",
-    pytest.param("zh", marks=pytest.mark.xfail(strict=True, reason="pairs of characters are counted as words")),
-)
+CHINESE = pytest.mark.xfail(strict=True, reason="pairs of characters are counted as words")
+LEAST = [("de", 0.76), ("en", 0.85), pytest.param("zh", 0.8, marks=CHINESE)]
+"""By language, what must be kept of the recall among the first five: two questions less than it was."""
 
 
 @pytest.fixture
@@ -33,9 +31,9 @@ def recall(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
 
 
 class TestLongReplies:
-    @pytest.mark.parametrize("language", LANGUAGES)
+    @pytest.mark.parametrize(("language", "least"), LEAST)
     def test_a_search_finds_as_much_as_bm25_or_more_however_far_one_reads(
-        self, recall: ModuleType, memory: AgentMemory, language: str
+        self, recall: ModuleType, memory: AgentMemory, language: str, least: float
     ) -> None:
         [transcript] = recall.read_transcripts(recall.DATA / "long_replies" / f"{language}.json")
         recall.feed(memory, [transcript])
@@ -44,3 +42,4 @@ class TestLongReplies:
             plain = recall.evaluate(make([transcript]), [transcript])
             for cut in recall.CUTS:
                 assert ours.recall(cut) >= plain.recall(cut), f"{make.__name__}, of the first {cut}"
+        assert ours.recall(5) >= least
