@@ -41,7 +41,7 @@ from langchain_agentmem.conversations.thread_session import is_of_thread
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.search.memory_search import Recollection
-from langchain_agentmem.search.ranking import WEIGHTS, Weights
+from langchain_agentmem.search.ranking import Weights
 from langchain_agentmem.storage import Opening
 from langchain_agentmem.storage.database import Database
 from langchain_agentmem.stores.search_requests import SearchRequest, checked_weights, sought
@@ -105,7 +105,7 @@ class AgentMemory(Maintenance, Closing):
         index: What a search goes by beside words, as LangGraph's stores take it: "embed", LangChain `Embeddings`, a
             function or "provider:model", and "dims", the numbers of a vector (extra `[vectors]`); "fields", the fields
             of the store's items. Default: words alone.
-        weights: How much each signal of a search counts. Default: tuned on the LoCoMo development split.
+        weights: How much each signal of a search counts. Default: as measured, with vectors or without.
         synchronous: SQLite's durability: "NORMAL" (a power cut may take the last commits, never the database) or
             "FULL".
         busy_timeout: Seconds to wait for other processes that write, or for a free connection. Default: 60.
@@ -147,7 +147,7 @@ class AgentMemory(Maintenance, Closing):
         retention: Retention | None = None,
         record: Sequence[str] = ("messages",),
         index: Mapping[str, Any] | None = None,
-        weights: Weights = WEIGHTS,
+        weights: Weights | None = None,
         synchronous: str = "NORMAL",
         busy_timeout: float = 60.0,
         timeout: float = 60.0,

@@ -64,11 +64,11 @@ def locomo_file(tmp_path: Path) -> Path:
     return path
 
 
-class TestLocomo:
+class TestRecall:
     def test_a_session_is_a_conversation_whose_turns_keep_their_order(
         self, benchmarks: Benchmarks, locomo_file: Path, memory: AgentMemory
     ) -> None:
-        benchmarks.locomo.feed(memory, benchmarks.locomo.load(locomo_file))
+        benchmarks.recall.feed(memory, benchmarks.transcripts.read_transcripts(locomo_file))
         first, second = memory.conversation("session_1", namespace=("conv-1",)).messages
         assert (first.id, first.name, first.content) == ("D1:1", "Ada", "I sold my cello yesterday.")
         assert second.additional_kwargs["created_at"] == "2023-05-08T13:56:01+00:00"
@@ -77,42 +77,75 @@ class TestLocomo:
     def test_recall_is_the_share_of_the_evidence_among_the_first(
         self, benchmarks: Benchmarks, locomo_file: Path
     ) -> None:
-        samples = benchmarks.locomo.load(locomo_file)
-        report = benchmarks.locomo.evaluate(lambda *asked: ["D1:1", "D1:2", "D2:1"], samples, cuts=(1, 2, 3))
-        assert [report.recall(cut, categories="1") for cut in (1, 2, 3)] == [0, 0.5, 1]
-        assert [report.recall(cut, categories="4") for cut in (1, 2, 3)] == [1, 1, 1]
-        assert report.recall(1) == pytest.approx(2 / 3)
-        assert report.recall(1, categories=benchmarks.locomo.ANSWERABLE) == 0.5
+        samples = benchmarks.transcripts.read_transcripts(locomo_file)
+        found = ["x", "x", "x", "D1:1", "D1:2", "x", "D2:1"]
+        report = benchmarks.recall.evaluate(lambda *asked: found, samples)
+        parts = report.parts(lambda each: each.category)
+        assert [parts["1"].recall(cut) for cut in (5, 10, 20)] == [0.5, 1, 1]
+        assert [parts["4"].recall(cut) for cut in (5, 10, 20)] == [1, 1, 1]
+        assert report.recall(5) == pytest.approx(5 / 6)
 
     def test_questions_without_evidence_are_not_asked(self, benchmarks: Benchmarks, locomo_file: Path) -> None:
-        report = benchmarks.locomo.evaluate(lambda *asked: [], benchmarks.locomo.load(locomo_file))
-        assert report.categories == {"1": 1, "4": 1, "5": 1}
+        samples = benchmarks.transcripts.read_transcripts(locomo_file)
+        report = benchmarks.recall.evaluate(lambda *asked: [], samples)
+        assert list(report.parts(lambda each: each.category)) == ["1", "4", "5"]
 
-    def test_exactly_means_a_search_for_each_cut(self, benchmarks: Benchmarks, locomo_file: Path) -> None:
-        limits: set[int] = set()
-
-        def search(sample: str, question: str, limit: int) -> list[str]:
-            limits.add(limit)
-            return ["D1:1"] if limit == 5 else []
-
-        report = benchmarks.locomo.evaluate(search, benchmarks.locomo.load(locomo_file), exact=True)
-        assert limits == {5, 10, 20}
-        assert report.recall(5) == pytest.approx(2 / 3)
-        assert report.recall(10) == 0
+    def test_an_interval_holds_the_mean_and_is_the_same_each_time(
+        self, benchmarks: Benchmarks, locomo_file: Path
+    ) -> None:
+        samples = benchmarks.transcripts.read_transcripts(locomo_file)
+        report = benchmarks.recall.evaluate(lambda *asked: ["D1:1"], samples)
+        [(low, high), *_] = report.intervals()
+        assert low < report.recall(5) < high
+        assert report.intervals() == report.intervals()
 
     def test_our_search_is_asked_in_the_namespace_of_the_sample(
         self, benchmarks: Benchmarks, locomo_file: Path, memory: AgentMemory
     ) -> None:
-        samples = benchmarks.locomo.load(locomo_file)
+        samples = benchmarks.transcripts.read_transcripts(locomo_file)
         memory.conversation("session_1", namespace=("other",)).add_user_message("I sold my cello, my canoe and all.")
-        benchmarks.locomo.feed(memory, samples)
-        assert benchmarks.locomo.evaluate(benchmarks.locomo.searching(memory), samples).recall(5) == 1
+        benchmarks.recall.feed(memory, samples)
+        assert benchmarks.recall.evaluate(benchmarks.recall.searching(memory), samples).recall(5) == 1
 
-    @pytest.mark.parametrize("baseline", ["fts5_or", "fts5_porter", "bm25", "bm25_plain"])
+    def test_two_runs_print_the_same(
+        self, benchmarks: Benchmarks, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        monkeypatch.setattr(sys, "argv", ["recall.py", "--only", "alone", "--by-type"])
+        printed = []
+        for _ in range(2):
+            benchmarks.recall.main()
+            printed.append(capsys.readouterr().out)
+        assert printed[0] == printed[1]
+        assert "BM25" in printed[0]
+        assert "zh" in printed[0]
+
+    def test_a_file_that_is_not_here_is_said_to_be_left_out(
+        self, benchmarks: Benchmarks, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        monkeypatch.delenv("AGENTMEM_BEAM", raising=False)
+        monkeypatch.setattr(sys, "argv", ["recall.py", "--only", "BEAM"])
+        benchmarks.recall.main()
+        assert "AGENTMEM_BEAM): not measured" in capsys.readouterr().out
+
+    def test_the_file_of_beam_is_read_as_it_is(self, benchmarks: Benchmarks, tmp_path: Path) -> None:
+        said = [
+            {"id": "0", "role": "user", "content": "I keep bees.", "time_anchor": "March-15-2024"},
+            {"id": "1", "role": "assistant", "content": "How many hives?"},
+        ]
+        asked = {"type": "knowledge_update", "question": "What do I keep?", "evidence": [0]}
+        chat = {"chat": 7, "batches": [{"batch": 1, "messages": said}], "questions": [asked]}
+        (tmp_path / "beam.json").write_text(json.dumps([chat]), encoding="utf-8")
+        [read] = benchmarks.transcripts.read_transcripts(tmp_path / "beam.json")
+        assert (read.name, read.sessions[0].id) == ("7", "1")
+        assert read.sessions[0].time == datetime(2024, 3, 15, tzinfo=UTC)
+        assert [(turn.id, turn.speaker) for turn in read.sessions[0].turns] == [("0", "user"), ("1", "assistant")]
+        assert (read.questions[0].category, read.questions[0].evidence) == ("knowledge update", {"0"})
+
+    @pytest.mark.parametrize("baseline", ["bm25", "bm25_plain"])
     def test_the_baselines_find_the_words_that_are_asked_for(
         self, benchmarks: Benchmarks, locomo_file: Path, baseline: str
     ) -> None:
-        search = getattr(benchmarks.baselines, baseline)(benchmarks.locomo.load(locomo_file))
+        search = getattr(benchmarks.baselines, baseline)(benchmarks.transcripts.read_transcripts(locomo_file))
         assert set(search("conv-1", "Who has a canoe?", 10)) >= {"D1:2", "D2:1"}
         assert search("conv-1", "cello", 10) == ["D1:1"]
 
@@ -157,25 +190,31 @@ class TestLongMemEval:
 
 
 class TestChats:
-    def test_they_are_long_enough_in_several_languages_and_their_evidence_exists(self, benchmarks: Benchmarks) -> None:
-        chats = benchmarks.chats.load()
+    def test_they_are_long_enough_in_several_languages(self, benchmarks: Benchmarks) -> None:
+        chats = benchmarks.recall.read_folder("chats")
         assert len({question.category for chat in chats for question in chat.questions}) >= 6
-        for chat in chats:
+        assert all(chat.turns >= 25 and len(chat.questions) >= 10 for chat in chats)
+
+    @pytest.mark.parametrize("folder", ["chats", "long_replies"])
+    def test_their_evidence_exists(self, benchmarks: Benchmarks, folder: str) -> None:
+        for chat in benchmarks.recall.read_folder(folder):
             ids = [turn.id for session in chat.sessions for turn in session.turns]
-            assert len(ids) == len(set(ids)) >= 25
-            assert len(chat.questions) >= 10
+            assert len(ids) == len(set(ids))
             assert all(question.evidence and question.evidence <= set(ids) for question in chat.questions)
 
-    def test_user_and_assistant_take_turns_and_have_no_names(self, benchmarks: Benchmarks, memory: AgentMemory) -> None:
-        chat = benchmarks.chats.load()[0]
-        benchmarks.chats.feed(memory, [chat])
+    @pytest.mark.parametrize("folder", ["chats", "long_replies"])
+    def test_user_and_assistant_take_turns_and_have_no_names(
+        self, benchmarks: Benchmarks, memory: AgentMemory, folder: str
+    ) -> None:
+        chat = benchmarks.recall.read_folder(folder)[0]
+        benchmarks.recall.feed(memory, [chat])
         for session in chat.sessions:
             messages = memory.conversation(session.id, namespace=(chat.name,)).messages
             assert [message.type for message in messages] == ["human", "ai"] * (len(messages) // 2)
             assert all(message.name is None for message in messages)
 
     def test_ids_stay_unique_when_all_chats_are_in_one_place(self, benchmarks: Benchmarks) -> None:
-        every = benchmarks.chats.together(benchmarks.chats.load())
+        every = benchmarks.recall.together(benchmarks.recall.read_folder("chats"))
         ids = [turn.id for session in every.sessions for turn in session.turns]
         assert len(ids) == len(set(ids))
 

@@ -44,7 +44,7 @@ from langchain_agentmem.messages.langchain_messages import to_langchain
 from langchain_agentmem.messages.message import Message, decode_body
 from langchain_agentmem.search.database_search import Search
 from langchain_agentmem.search.memory_search import Recollection, Walls, inquiry
-from langchain_agentmem.search.ranking import WEIGHTS, Weights
+from langchain_agentmem.search.ranking import Weights
 from langchain_agentmem.storage import Operation, Steps, query
 from langchain_agentmem.storage.database import Database, database_of
 from langchain_agentmem.tracing import documents
@@ -237,7 +237,7 @@ def dropped_tools(
     Raises:
         InvalidInput: An argument is wrong.
     """
-    weights = getattr(memory, "weights", WEIGHTS)
+    weights = getattr(memory, "weights", None)
     check_place(conversation_id, namespace)
     reader = _Reader(database_of(memory), conversation_id, namespace, weights)
     return [
@@ -263,7 +263,7 @@ class _Reader:
     """Reads the conversation of a run."""
 
     def __init__(
-        self, database: Database, conversation_id: str | None, namespace: Sequence[str] | None, weights: Weights
+        self, database: Database, conversation_id: str | None, namespace: Sequence[str] | None, weights: Weights | None
     ) -> None:
         self._database = database
         self._conversation_id = conversation_id

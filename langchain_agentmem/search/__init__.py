@@ -18,17 +18,21 @@ counts the series' words), then its own row, then its document. FTS5 pays for ea
 documents wait with their terms, are found there, and enter the index together.
 
 A search asks where the question's terms stand within its walls. How rare they are is judged there too, so no score
-tells of another tenant's texts. The first hundred documents by rarity, those said at a time that the question names,
+tells of another tenant's texts. The first eighty documents by rarity, those said at a time that the question names,
 and the nearest vectors are looked at closely, with their neighbours. Of a term in very many documents only some are
 looked at: the newest, those that hold other terms as well, and those near the candidates. `ranking.py` is pure
 arithmetic over that, and gives every result its reasons. A question of one word is a look-up: what it finds holds the
 word.
 
-The constants come from experiments on transcripts of two people. Three were changed here: how well a conversation fits
-is measured against the best it could be, not against the best one there is (better on the development half of LoCoMo,
-and it gives nothing to a conversation that hardly fits); a text's length counts less (on chats between a user and an
-assistant in six languages it did harm); vectors count .7 instead of .6 (with a small model anything from .7 to .8 did
-best on that half).
+The ranking is one weighted sum, whose weights depend on how long messages are where the search looks (`ranking.py`).
+How common a feature is, so how little it tells, is judged by the documents that are looked at, those of one role
+together; nothing is counted beside a scope for it. What earlier messages hold (how much of a message is new) was left
+out: it would be looked up at every write, and brought .003 on LoCoMo and nothing on chats with an assistant. How well a
+conversation fits is measured against the best it could be, not against the best one there is.
+
+The features of a text are kept beside its document. When a release keeps others, a migration says so (`behind` in
+`search_state`), everything is found as before meanwhile, and a job in the background looks at all documents again, in
+pages, from where it or another process ended.
 
 Dates are reckoned from now, or from the last thing that was said where the search looks if that is earlier: a question
 about May means the May that the memory knows.

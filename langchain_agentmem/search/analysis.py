@@ -40,31 +40,21 @@ _TIME_WORDS, _NUMBER_WORDS, _FIRST_PERSON = (
     frozenset(_ENGLISH[name].encode().split()) for name in ("time_words", "number_words", "first_person")
 )
 
-# "When" asks where a question begins, after a preposition or after a verb of asking: "the day when we met" does not.
-_ASKING = (
-    r"(?:^\W*|[^\w\s'\u2019]\s*|\b(?:and|or|but|so|then|since|until|till|by|from|with|to|for|of|about|at|on|in|exactly|just|"
-    r"know|knows|remember|recall|tell me|remind me|wonder|wondering|guess|ask|asked)\s+)"
-)
-_ASKS = {
-    "time": re.compile(
-        rf"{_ASKING}when\b|\bwhat(?:'s|\s+is|\s+was)\s+the\s+(?:date|day|time)\b"
-        r"|\b(?:what|which)\s+(?:\w+\s+)?(?:date|day|weekday|week|weekend|month|year|season|hour|time)\b"
-        r"|\bhow\s+(?:long|soon|recently|late|early)\b"
-    ),
-    "number": re.compile(
-        r"\bhow\s+(?:many|much|often|old|far|tall|big|large|heavy|high|fast|frequently)\b"
-        r"|\b(?:what|which)(?:\s+is|\s+was|'s)?(?:\s+the)?\s+(?:number|age|amount|percentage|price|cost|score|total)\b"
-    ),
-    "person": re.compile(
-        rf"{_ASKING}(?:who|whom|whose)\b|\b(?:what|which)\s+(?:person|people|man|woman|friend|colleague|relative)\b"
-    ),
-    "place": re.compile(
-        rf"{_ASKING}where\b|\b(?:what|which)\s+(?:\w+\s+)?(?:city|cities|country|countries|place|places|town|state|"
-        r"village|street|address|location|continent|island|region|area|venue)\b"
-    ),
-}
+
+def _patterns(name: str) -> dict[str, re.Pattern[str]]:
+    """The patterns of one table by name; each of their lines is another way to say it."""
+    asking = "|".join(_ENGLISH["asking"].splitlines())
+    return {
+        each: re.compile("|".join(lines.splitlines()).replace("ASKING", asking))
+        for each, lines in _ENGLISH[name].items()
+    }
+
+
+_ASKS = _patterns("asks_for")
+_SAYS = _patterns("says")
 LONGEST_QUESTION = 1_000
 """Characters of a question that are looked at."""
+_LONGEST_SAYING = 3_000  # characters of a message in which people are looked for to say something of themselves
 
 
 def as_spoken(question: str, names: Collection[str]) -> str:
@@ -81,16 +71,33 @@ def as_spoken(question: str, names: Collection[str]) -> str:
 
 
 def asks_for(question: str) -> frozenset[str]:
-    """What would answer a question: any of "time", "number", "person" and "place". English only.
+    """What would answer a question. English only.
 
     Args:
         question: Anything; no text is invalid.
 
     Returns:
-        The kinds of answer it asks for; empty for a text that asks for none of them, and in other languages.
+        Any of "time", "number", "place", "advice", "reply" (what the assistant said), "order" (of events) and
+        "summary"; empty for a text that asks for none of them, and in other languages.
     """
-    lowered = question[:LONGEST_QUESTION].lower()
-    return frozenset(kind for kind, pattern in _ASKS.items() if pattern.search(lowered))
+    return _matching(_ASKS, question[:LONGEST_QUESTION])
+
+
+def says(text: str) -> frozenset[str]:
+    """What people say of themselves in a message. English only.
+
+    Args:
+        text: Anything; no text is invalid. Its first 3,000 characters are looked at.
+
+    Returns:
+        Any of "standing wish" (how they want it always), "preference" and "introduction" (it begins with themselves).
+    """
+    return _matching(_SAYS, text[:_LONGEST_SAYING])
+
+
+def _matching(patterns: Mapping[str, re.Pattern[str]], text: str) -> frozenset[str]:
+    lowered = text.lower().replace("\u2019", "'")
+    return frozenset(name for name, pattern in patterns.items() if pattern.search(lowered))
 
 
 _LETTERS_AND_DIGITS = bytes(
@@ -155,6 +162,8 @@ MOST_BYTES = 1_000_000
 TERM_BYTES = 10
 MOST_QUERY_TERMS = 64
 MOST_NAMES = 8
+USER = "user"
+"""The role of a person, as models name it."""
 
 _UNSPACED = (
     "\u0e00-\u0eff"  # Thai, Lao
@@ -171,7 +180,7 @@ _WORD = 4  # characters that a word of Thai or a compound of Chinese has
 _UNSPACED_START = re.compile(f"[{_UNSPACED}]")
 _PHRASE = re.compile(r'"([^"]{0,200})"|“([^”]{0,200})”|«([^»]{0,200})»')
 
-FEATURES = ("question", "first person", "time", "number", "proper noun")
+FEATURES = ("question", "first person", "time", "number", "proper noun", *_SAYS)
 """What is kept of a text beside its terms: each is one bit, in this order."""
 
 _snowball = EnglishStemmer()  # not the one of PyStemmer that may be installed: every process must cut words alike
@@ -212,14 +221,15 @@ class Question(NamedTuple):
     look_up: bool
 
 
-def analysed(text: str) -> Analysed:
+def analysed(text: str, role: str | None = None) -> Analysed:
     """What is indexed of a text.
 
     Args:
         text: Anything; no text is invalid.
+        role: Who said it, as models name it. What only people say is looked for in what a "user" said.
     """
     words = _cut(text, _pairs_and_characters)
-    told = tells(text[:LONGEST_TEXT])
+    told = tells(text[:LONGEST_TEXT]) | (says(text) if role == USER else frozenset())
     features = sum(1 << bit for bit, name in enumerate(FEATURES) if name in told)
     return Analysed([_stem(word) for word in words], len(words), features)
 
@@ -279,6 +289,10 @@ def _stem(word: str) -> str:
         return word
     with _stemming:
         return str(_snowball.stemWord(BASE_FORMS.get(word, word)))
+
+
+TALK = frozenset(_stem(word) for word in word_set(_ENGLISH, "talk_words"))
+"""Terms of questions about the talk itself. English only."""
 
 
 def _quoted(text: str) -> Iterable[str]:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from langchain_agentmem.errors import DatabaseReadOnly
 from langchain_agentmem.search.embedding import Embedder
 from langchain_agentmem.search.memory_search import Inquiry, Recollection, Viewpoint, Walls, once, recollect
-from langchain_agentmem.search.ranking import WEIGHTS, Weights
+from langchain_agentmem.search.ranking import Weights
 from langchain_agentmem.search.vectors import Near
 from langchain_agentmem.storage.database import Database
 from langchain_agentmem.storage.part import Part, all_parts
@@ -25,7 +25,7 @@ class Search(NamedTuple):
         asked: The query, analysed.
         walls: Where to look.
         limit: Most results.
-        weights: How much each signal counts.
+        weights: How much each signal counts. Default: as measured, with vectors or without.
         outlook: From where it looks. Default: from nowhere in particular.
         name: What the step is called in a trace, `<part>.<verb>`.
         inputs: What a trace shows beside the query and the limit.
@@ -35,7 +35,7 @@ class Search(NamedTuple):
     asked: Inquiry
     walls: Walls
     limit: int
-    weights: Weights = WEIGHTS
+    weights: Weights | None = None
     outlook: Viewpoint | None = None
     name: str = "search"
     inputs: Thunk | None = None

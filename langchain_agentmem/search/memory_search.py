@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Protocol
 
 from langchain_agentmem.search import analysis, ranking
 from langchain_agentmem.search.dates import TimeSpan, spans
-from langchain_agentmem.search.ranking import REACH, WEIGHTS, Asked, Document, Field, Weights
+from langchain_agentmem.search.ranking import REACH, WEIGHTS, WEIGHTS_WITH_VECTORS, Asked, Document, Field, Weights
 from langchain_agentmem.search.search_index import PLACE_BITS, SERIES_BITS
 from langchain_agentmem.search.vectors import Near
 from langchain_agentmem.storage import Steps, query
@@ -26,7 +26,7 @@ from langchain_agentmem.storage.database import Database
 from langchain_agentmem.storage.part import all_parts
 from langchain_agentmem.storage.steps import Statement
 
-CANDIDATES = 100
+CANDIDATES = 80
 """Documents of the first look. Their neighbours are candidates too."""
 MOST_POSTINGS = 2_000
 """Documents that are looked at for one term in one range of the index."""
@@ -83,11 +83,10 @@ class Walls(NamedTuple):
         there = {database.home_of(self.low, name): database.at(self.low, name) for name in names}
         return tuple(there.values())
 
-    def let(self, row: Any, kind: str) -> bool:
-        """Whether a document is within, as far as its row and its kind tell."""
+    def let(self, row: Any) -> bool:
+        """Whether a document is within, as far as its role and its time tell."""
         return (
-            (self.kinds is None or kind in self.kinds)
-            and (self.roles is None or row["role"] in self.roles)
+            (self.roles is None or row["role"] in self.roles)
             and (self.before is None or row["created_at"] < self.before)
             and (self.after is None or row["created_at"] >= self.after)
         )
@@ -210,7 +209,7 @@ def named(asked: Inquiry, walls: Walls) -> Steps[list[str]]:
 
 
 def search(
-    asked: Inquiry, walls: Walls, *, limit: int, weights: Weights = WEIGHTS, dense: Near | None = None
+    asked: Inquiry, walls: Walls, *, limit: int, weights: Weights | None = None, dense: Near | None = None
 ) -> Steps[list[Hit]]:
     """Find the documents that answer a query best.
 
@@ -218,7 +217,7 @@ def search(
         asked: The query, analysed.
         walls: Where to look.
         limit: Most hits, 1 or more.
-        weights: How much each signal counts.
+        weights: How much each signal counts. Default: as measured, with vectors or without.
         dense: The question's vector, where there are embeddings.
 
     Returns:
@@ -235,8 +234,8 @@ def search(
     times = spans(asked.question.text, min(asked.now, int(totals["last_at"])))
     if not terms and not times and dense is None:
         return []
-    postings, rarity = yield from _postings(terms, ranges, walls, totals)
-    chosen = set(ranking.first_look(postings, rarity, max(CANDIDATES, limit)))
+    postings, worth = yield from _postings(terms, ranges, walls, totals)
+    chosen = set(ranking.first_look(postings, worth, max(CANDIDATES, limit)))
     chosen |= yield from _dated(times, ranges)
     if dense is not None:
         chosen.update((yield from dense.nearest(ranges, max(CANDIDATES, limit))))
@@ -247,12 +246,16 @@ def search(
     conversations = ranking.conversation_scores(postings, int(totals["series"]))
     yield from _fill_in(postings, around, related, everything=walls.choosy)
     rows = yield query.documents_at(ids=_json(sorted(around)))
-    documents = {row["id"]: Document(row["length"], row["features"], row["created_at"], row["speaker"]) for row in rows}
+    documents = {
+        row["id"]: Document(row["length"], row["features"], row["created_at"], row["speaker"], row["role"])
+        for row in rows
+    }
     within = _within(documents, ranges)
+    wanted = {scope for scope, kind in kinds.items() if walls.kinds is None or kind in walls.kinds}
     candidates = {
         row["id"]: row
         for row in rows
-        if row["id"] in within and walls.let(row, kinds.get(row["id"] >> _SCOPE_BITS, ""))
+        if row["id"] in within and row["id"] >> _SCOPE_BITS in wanted and (not walls.choosy or walls.let(row))
     }
     closeness: dict[int, float] = {}
     if dense is not None:
@@ -261,7 +264,7 @@ def search(
         Asked(terms, asked.question.asks_for, times, speakers, asked.question.look_up, int(totals["last_at"])),
         Field(
             postings,
-            rarity,
+            worth,
             documents,
             max(totals["words"] / totals["documents"], 1.0),
             conversations,
@@ -270,7 +273,7 @@ def search(
         ),
         candidates,
         limit=limit,
-        weights=weights,
+        weights=_weights(weights, dense),
     )
     words = {term: word for word, term in reversed(asked.question.words.items())}
     return [
@@ -328,7 +331,7 @@ def _named(question: analysis.Question, ranges: Sequence[Range]) -> Steps[tuple[
 def _postings(
     terms: Sequence[str], ranges: Sequence[Range], walls: Walls, totals: Any
 ) -> Steps[tuple[Postings, dict[str, float]]]:
-    """Where the terms stand, as far as the walls let it be seen, and how rare each is."""
+    """Where the terms stand, as far as the walls let it be seen, and what each is worth."""
     postings: Postings = {term: set() for term in terms}
     if not terms:
         return postings, {}
@@ -349,7 +352,7 @@ def _postings(
             postings[row["term"]].update(json.loads(row["newest"] or row["documents"]))
     for term in _add_waiting(waiting, postings):
         counts[term] += 1
-    return postings, {term: ranking.rarity(documents, min(counts[term], documents)) for term in terms}
+    return postings, {term: ranking.worth_of(term, documents, min(counts[term], documents)) for term in terms}
 
 
 def _add_waiting(rows: Iterable[Any], postings: Postings) -> list[str]:
@@ -434,6 +437,10 @@ def _asks(document: Document | None) -> bool:
     return document is not None and document.asks
 
 
+def _weights(given: Weights | None, dense: Near | None) -> Weights:
+    return given or (WEIGHTS if dense is None else WEIGHTS_WITH_VECTORS)
+
+
 def _json(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"))
 
@@ -464,7 +471,7 @@ def recollect(
     walls: Walls,
     *,
     limit: int,
-    weights: Weights = WEIGHTS,
+    weights: Weights | None = None,
     dense: Near | None = None,
     outlook: Viewpoint | None = None,
 ) -> Steps[list[Recollection]]:
@@ -474,12 +481,13 @@ def recollect(
         asked: The query, analysed.
         walls: Where to look.
         limit: Most results.
-        weights: How much each signal counts.
+        weights: How much each signal counts. Default: as measured, with vectors or without.
         dense: The question's vector, where there are embeddings.
         outlook: From where it looks. Default: from nowhere in particular.
     """
     if limit == 0 or (walls.kinds is not None and not walls.kinds):
         return []
+    weights = _weights(weights, dense)
     looked = None if outlook is None else (yield from outlook.looked(asked.now))
     walls = walls if looked is None else (yield from looked.within(walls))
     phrases = asked.question.phrases

@@ -1,8 +1,13 @@
-"""How well each candidate answers a question: pure arithmetic over where the question's terms stand.
+"""How well each candidate answers a question: a weighted sum of signals, pure arithmetic over where its terms stand.
 
 A message is not judged by its own words alone. Its neighbours in the conversation lend it theirs, above all the
-question that it answers, since answers leave out the words of their question; the whole conversation counts, its
-speaker and its date. What a signal is for, and what it brought where it was measured, stands at its weight.
+question that it answers, since short answers leave out the words of their question; the whole conversation counts, its
+speaker and its date. What a signal is for stands at its weight.
+
+Short talk between people and long replies of an assistant differ in what a signal is worth: a neighbour says much of a
+message of ten words, and nothing of one of five hundred. So a weight is a line over one number, how long messages are
+where the search looks. Both ends of the line were fitted together, on talk of two people (LoCoMo) and on chats with an
+assistant (BEAM); `tests/benchmarks/README.md` says what each signal brought.
 
 Documents are known by numbers: those of one series, such as a conversation, are neighbours when their numbers are.
 """
@@ -13,75 +18,150 @@ import heapq
 import math
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from langchain_agentmem.search.analysis import FEATURES
+from langchain_agentmem.base.safe_repr import safe_repr
+from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.search.analysis import FEATURES, TALK, USER
 from langchain_agentmem.search.dates import TimeSpan
 from langchain_agentmem.search.search_index import PLACE_BITS
 
 REACH = 4
 """So many neighbours on each side are looked at."""
 _DAY = 86_400_000_000
-_QUESTION, _FIRST_PERSON, _TIME, _NUMBER, _PROPER = (1 << bit for bit in range(len(FEATURES)))
+_FEATURE = {name: 1 << bit for bit, name in enumerate(FEATURES)}
+_QUESTION, _STANDING, _PREFERENCE = (_FEATURE[name] for name in ("question", "standing wish", "preference"))
+_TOLD = {"question": _QUESTION, "first_person": _FEATURE["first person"]}
+"""What a text has that counts whatever is asked for, by the name of its weight."""
+_ANSWERS = {"time": _FEATURE["time"], "number": _FEATURE["number"], "place": _FEATURE["proper noun"]}
+"""What a text has that tells what is asked for, by the name of its weight."""
+
+_SIGNALS = (
+    *("length", "date", "conversation", "vectors", "recency"),
+    *("answered", "account", "standing_wish", "preference", "answer"),
+)
+"""The signals that are measured on each document: the last five only where a user talks with an assistant."""
+_LISTS = frozenset({"order", "summary"})
 _FAR = 0.01  # what is said so long after a time has nothing to do with it
 _BESIDE = 0.95  # just outside is less than within
 _SATURATION = 1.2  # BM25's k1: how soon more of a term says nothing new
-_ANSWERS = {"time": _TIME, "number": _NUMBER, "person": _PROPER, "place": _PROPER}
-"""What a text has that tells what is asked for. Each kind has its weight by its name."""
+_DAMPING, _FIXED = 0.9, 0.6  # a term in a long text says less: x = 1.9 / (1 + .9 (.6 + .4 length / average))
+_NEIGHBOUR = 0.3  # what a term next to a text counts; it falls with the root of the distance
+_INHERITS = 40  # a text of so many words has half of the question before it
+_SHORT, _LONGEST = 25, 1.2  # words of a message in short talk; where messages are so much longer weights change no more
+_TALK = 0.3  # of its rarity a word has that asks about the talk itself
+_WISHED = 0.3  # what a standing wish counts that holds no word of the question
 
-_MEASURED = ("length", "date", "vectors", "conversation", "recency")
-"""The signals that are measured on each document."""
-
-_DAMPING, _FIXED = 0.9, 0.6  # a term in a long text says less: x = 1 / (1 + .9 (.6 + .4 length / average))
+Weight = float | tuple[float, float]
+"""What a signal counts: a number, or two, its base and how much it changes where messages are long."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Weights:
-    """How much each signal counts. A text that holds all words of the question, and is short, scores about 1.
+    """How much each signal counts: a number, or a tuple of a base and a slope.
+
+    With those two it counts `base + slope * length`, where length is 0 in short talk (25 words or less a message) and 1
+    where messages have 250 on the average, by the logarithm. What the user says is told from what the assistant says by
+    their roles, where there are both.
 
     Attributes:
-        context: What a term in a neighbour counts, one place away; it falls with the root of the distance.
-        answer: What a term counts in the question that stands just before.
+        own: The terms of the question that it holds, less in a text that is longer than others.
+        context: What its neighbours add to that: the best of each term near it, above all of the question before it.
+        cover: The share of the question's terms that it holds, however long it is.
         conversation: How well the whole conversation fits.
         date: That it was said near a time that the question names.
         speaker: That the one whom the question names said it.
-        length: For each unit of the logarithm of its words: what is long says more.
-        question: That it is a question itself, so hardly the answer.
+        phrase: That it holds what stands in quotation marks; one number.
+        question: That it is a question itself. Of this and the next four, what all the others have tells nothing.
         first_person: That it speaks of its speaker.
         time: That it tells a time when one is asked for.
         number: The same of numbers.
-        person: The same of names, where a person is asked for.
         place: The same of names, where a place is asked for.
-        phrase: That it holds what stands in quotation marks.
-        vectors: The cosine of its vector with the question's.
+        length: The logarithm of its words, divided by 5: what is long says more, but replies are long anyway.
+        user: That the user said it.
+        reply: That the assistant said it, when what it said is asked for.
+        summary: That the assistant said it, when a summary is asked for.
+        account: The length of what the user said, when a summary is asked for, or the order of events.
+        answer: Of the assistant's: what the message before it covers.
+        answered: Of the user's: what the message behind it covers.
+        standing_wish: That the user wants something always, when advice is asked for; the more the more it covers.
+        preference: That the user likes something better, in the same way.
+        introduction: That the user begins with a statement about themselves.
+        vectors: The cosine of its vector with the question's, neighbours considered.
         recency: That it was said lately: all of it for the newest, half for what is 30 days older. Off by default,
-        since
-            it hurt where it was measured.
+            since it hurt where it was measured.
         diversity: What a result loses for saying what better ones say already, by the share of common terms (maximal
-            marginal relevance). Off by default, for the same reason.
+            marginal relevance); one number. Off by default, for the same reason.
+
+    Raises:
+        InvalidInput: A weight is something else.
     """
 
-    context: float = 0.4
-    answer: float = 1.0
-    conversation: float = 0.4
-    date: float = 0.35
-    speaker: float = 0.07
-    length: float = 0.02
-    question: float = -0.04
-    first_person: float = 0.04
-    time: float = 0.15
-    number: float = 0.08
-    person: float = 0.12
-    place: float = 0.10
-    phrase: float = 0.5
-    vectors: float = 0.7
-    recency: float = 0.0
+    own: Weight = 0.44
+    context: Weight = (1.66, -1.36)
+    cover: Weight = (0.51, -0.29)
+    conversation: Weight = (0.67, -0.55)
+    date: Weight = 0.37
+    speaker: Weight = 0.12
+    phrase: float = 0.11
+    question: Weight = (-0.10, 0.13)
+    first_person: Weight = 0.04
+    time: Weight = 0.26
+    number: Weight = (0.15, 0.37)
+    place: Weight = 0.38
+    length: Weight = (0.52, -0.93)
+    user: Weight = (0.17, -0.14)
+    reply: Weight = 0.17
+    summary: Weight = 0.72
+    account: Weight = (-0.40, 0.83)
+    answer: Weight = 0.31
+    answered: Weight = (-0.19, 0.38)
+    standing_wish: Weight = (0.25, 0.24)
+    preference: Weight = (-0.07, 0.32)
+    introduction: Weight = 0.05
+    vectors: Weight = 0.0
+    recency: Weight = 0.0
     diversity: float = 0.0
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            given = getattr(self, each.name)
+            single = each.name in {"phrase", "diversity"}
+            if not _is_number(given) and (single or not _is_line(given)):
+                forms = "a number" if single else "a number, or a tuple of two"
+                raise InvalidInput(f"The weight {each.name} must be {forms}, not {safe_repr(given)}.")
+
+    def where(self, average: float) -> dict[str, float]:
+        """What each signal counts where messages have so many words on the average."""
+        length = min(_LONGEST, max(0.0, math.log10(average / _SHORT)))
+        given = {each.name: getattr(self, each.name) for each in fields(self)}
+        return {
+            name: weight[0] + weight[1] * length if isinstance(weight, tuple) else weight
+            for name, weight in given.items()
+        }
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _is_line(value: Any) -> bool:
+    return isinstance(value, tuple) and len(value) == len(("base", "slope")) and all(map(_is_number, value))
 
 
 WEIGHTS = Weights()
+"""Where there are no vectors."""
+WEIGHTS_WITH_VECTORS = replace(
+    WEIGHTS,
+    own=0.21,
+    context=(1.15, -0.91),
+    cover=(0.40, -0.24),
+    conversation=(0.30, -0.20),
+    vectors=(0.68, 0.09),
+)
+"""Where there are: these say much of what the terms say."""
 
 
 class Document(NamedTuple):
@@ -92,12 +172,14 @@ class Document(NamedTuple):
         features: Bits, one for each of `analysis.FEATURES`.
         created_at: Microseconds since 1970.
         speaker: Who said it, as a number, or None.
+        role: Who said it, as models name it, or None.
     """
 
     length: int
     features: int
     created_at: int
     speaker: int | None
+    role: str | None = None
 
     @property
     def asks(self) -> bool:
@@ -130,7 +212,7 @@ class Field(NamedTuple):
 
     Attributes:
         postings: For each term of the question the numbers of the documents that hold it.
-        rarity: For each term how rare it is: its inverse document frequency.
+        worth: For each term what it is worth, as `worth_of` says.
         documents: The candidates, and their neighbours as far as they are known.
         average: Words of a document, on the average.
         conversations: What each series is worth, 0 to 1.
@@ -139,7 +221,7 @@ class Field(NamedTuple):
     """
 
     postings: Mapping[str, Collection[int]]
-    rarity: Mapping[str, float]
+    worth: Mapping[str, float]
     documents: Mapping[int, Document]
     average: float
     conversations: Mapping[int, float]
@@ -150,6 +232,11 @@ class Field(NamedTuple):
 def rarity(documents: int, holding: int) -> float:
     """The inverse document frequency of a term that so many of so many documents hold."""
     return math.log(1 + (documents - holding + 0.5) / (holding + 0.5))
+
+
+def worth_of(term: str, documents: int, holding: int) -> float:
+    """What a term of a question is worth: its rarity, less for a word that asks about the talk itself."""
+    return rarity(documents, holding) * (_TALK if term in TALK else 1.0)
 
 
 def conversation_scores(postings: Mapping[str, Collection[int]], series: int) -> dict[int, float]:
@@ -172,17 +259,17 @@ def conversation_scores(postings: Mapping[str, Collection[int]], series: int) ->
     return {each: score / most for each, score in scores.items()} if most else {}
 
 
-def first_look(postings: Mapping[str, Collection[int]], rarities: Mapping[str, float], limit: int) -> list[int]:
-    """The documents that hold the most of the question, the rarest terms counting most.
+def first_look(postings: Mapping[str, Collection[int]], worth: Mapping[str, float], limit: int) -> list[int]:
+    """The documents that hold the most of the question.
 
     Args:
         postings: For each term the documents that hold it.
-        rarities: How rare each term is.
+        worth: What each term is worth.
         limit: How many; of equals, the newest.
     """
     scores: dict[int, float] = {}
     for term, holding in postings.items():
-        weight = rarities[term]
+        weight = worth[term]
         for number in holding:
             scores[number] = scores.get(number, 0.0) + weight
     best = sorted(scores.items(), key=lambda each: (each[1], each[0]), reverse=True)[:limit]
@@ -232,49 +319,87 @@ def ranked(
     Returns:
         The best first; of equals, the newest.
     """
-    total = sum(field.rarity[term] for term in asked.terms) or 1.0
+    weight = weights.where(field.average)
+    total = sum(field.worth[term] for term in asked.terms) or 1.0
+    shares = {term: field.worth[term] / total for term in asked.terms}
     strength = {
-        number: 1 / (1 + _DAMPING * (_FIXED + (1 - _FIXED) * document.length / field.average))
+        number: (1 + _DAMPING) / (1 + _DAMPING * (_FIXED + (1 - _FIXED) * document.length / field.average))
         for number, document in field.documents.items()
     }
-    found: dict[int, dict[str, float]] = {number: {} for number in candidates}
-    for term in asked.terms:
-        _spread(term, field.rarity[term] / total, field, strength, found, weights)
+    best: dict[int, dict[str, float]] = {number: {} for number in candidates}
+    cover: dict[int, float] = {}
+    for term, share in shares.items():
+        _spread(term, share, field, strength, best, cover, REACH if weight["context"] else 0)
     if asked.look_up:
         holding = {number for term in asked.terms for number in field.postings[term]} | field.closeness.keys()
-        found = {
+        best = {
             number: terms
-            for number, terms in found.items()
+            for number, terms in best.items()
             if number in holding or _when(asked.spans, field.documents[number]) == 1
         }
-    told: dict[tuple[int, int | None], dict[str, float]] = {}  # there are few different ones
+    roles = _Roles(field.documents)
+    told: dict[tuple[int, int | None, str | None], tuple[dict[str, float], float]] = {}  # there are few different ones
+    longer, conversation, vectors, recency = (weight[name] for name in ("length", "conversation", "vectors", "recency"))
+    around, inside = weight["context"], weight["own"] - weight["context"]
+    wider = "advice" in asked.asks_for or not _LISTS.isdisjoint(asked.asks_for)
     hits: list[tuple[float, int, tuple[float, ...]]] = []
-    for number, terms in found.items():
+    for number, terms in best.items():
         document = field.documents[number]
         near = _when(asked.spans, document) if asked.spans else 0.0
-        close = field.closeness.get(number, 0.0)
-        if terms or near or close:
-            kind = document.features, document.speaker
-            if kind not in told:
-                told[kind] = _told(asked, document, weights)
-            measured = (
-                weights.length * math.log1p(document.length),
-                weights.date * near,
-                weights.vectors * close,
-                weights.conversation * field.conversations.get(number >> PLACE_BITS, 0.0),
-                weights.recency and weights.recency * _lateness(asked, document),
-            )
-            hits.append((sum(terms.values()) + sum(told[kind].values()) + sum(measured), number, measured))
+        if not (terms or near or number in field.closeness):
+            continue
+        kind = document.features, document.speaker, document.role
+        if kind not in told:
+            signals = _told(asked, document, roles, weight)
+            told[kind] = signals, sum(signals.values())
+        length = math.log1p(document.length) / 5
+        measured: tuple[float, ...] = (
+            longer * length,
+            weight["date"] * near if near else 0.0,
+            conversation * field.conversations.get(number >> PLACE_BITS, 0.0),
+            vectors * field.closeness.get(number, 0.0) if field.closeness else 0.0,
+            recency and recency * _lateness(asked, document),
+        )
+        if roles.two and document.role is not None and (wider or number + 1 in cover or number - 1 in cover):
+            measured += _between(asked, field, number, length, cover, weight)
+        words = around * sum(terms.values())
+        if number in cover:
+            words += cover[number] * (inside * strength[number] + weight["cover"])
+        hits.append((words + told[kind][1] + sum(measured), number, measured))
     return [
         Ranked(
             number,
             score,
-            found[number],
-            told[field.documents[number].features, field.documents[number].speaker]
-            | dict(zip(_MEASURED, measured, strict=True)),
+            _terms(number, shares, field, strength[number], best[number], weight),
+            told[document.features, document.speaker, document.role][0] | dict(zip(_SIGNALS, measured, strict=False)),
         )
         for score, number, measured in heapq.nlargest(limit, hits)
+        for document in (field.documents[number],)
     ]
+
+
+class _Roles:
+    """What those who speak have in common.
+
+    Args:
+        documents: What was looked at.
+    """
+
+    def __init__(self, documents: Mapping[int, Document]) -> None:
+        kinds = Counter((each.role, each.features) for each in documents.values())
+        self._counts: Counter[str | None] = Counter()
+        self._having: Counter[tuple[str | None, int]] = Counter()
+        for (role, features), count in kinds.items():
+            self._counts[role] += count
+            for bit in (*_TOLD.values(), *_ANSWERS.values()):
+                if features & bit:
+                    self._having[role, bit] += count
+        self.two = USER in self._counts and not {USER, None}.issuperset(self._counts)
+        """Whether there are a user and somebody else."""
+
+    def telling(self, document: Document, bit: int) -> float:
+        """How much a feature of a document tells: nothing if all of its role have it."""
+        return 1 - self._having[document.role, bit] / self._counts[document.role] if document.features & bit else 0.0
 
 
 def _spread(
@@ -282,44 +407,78 @@ def _spread(
     share: float,
     field: Field,
     strength: Mapping[int, float],
-    found: dict[int, dict[str, float]],
-    weights: Weights,
+    best: dict[int, dict[str, float]],
+    cover: dict[int, float],
+    reach: int,
 ) -> None:
     """Give each candidate the best of what a term is worth in it and in its neighbours."""
-    fall = [1.0, *(weights.context / math.sqrt(distance) for distance in range(1, REACH + 1))]
-    for number in field.postings[term]:
-        if number not in strength:
-            continue
+    around = [(side * far, _NEIGHBOUR / math.sqrt(far)) for far in range(1, reach + 1) for side in (-1, 1)]
+    for number in field.documents.keys() & field.postings[term]:
+        cover[number] = cover.get(number, 0.0) + share
         worth = share * strength[number]
-        if number in found and found[number].get(term, 0.0) < worth:
-            found[number][term] = worth
+        lent = [(number, worth)]
         series = number >> PLACE_BITS
-        if series not in field.related:
-            continue
-        asks = field.documents[number].features & _QUESTION
-        for distance in range(1, REACH + 1):
-            for other, factor in (
-                (number - distance, fall[distance]),
-                (number + distance, max(weights.answer, fall[1]) if asks and distance == 1 else fall[distance]),
-            ):
-                if other in found and other >> PLACE_BITS == series and found[other].get(term, 0.0) < worth * factor:
-                    found[other][term] = worth * factor
+        if around and series in field.related:
+            lent += [(number + offset, worth * factor) for offset, factor in around]
+            if field.documents[number].features & _QUESTION and (answer := field.documents.get(number + 1)):
+                lent.append((number + 1, worth / (1 + answer.length / _INHERITS)))
+        for other, value in lent:
+            there = best.get(other)
+            if there is not None and there.get(term, 0.0) < value and other >> PLACE_BITS == series:
+                there[term] = value
 
 
-def _told(asked: Asked, document: Document, weights: Weights) -> dict[str, float]:
-    """What a document's features and its speaker add."""
-    features = document.features
-    signals: dict[str, float] = {}
-    if features & _QUESTION:
-        signals["question"] = weights.question
-    if features & _FIRST_PERSON:
-        signals["first_person"] = weights.first_person
+def _terms(
+    number: int,
+    shares: Mapping[str, float],
+    field: Field,
+    strength: float,
+    best: Mapping[str, float],
+    weight: Mapping[str, float],
+) -> dict[str, float]:
+    """What each term adds, in a document and around it."""
+    held = (weight["own"] - weight["context"]) * strength + weight["cover"]
+    return {
+        term: weight["context"] * around + (shares[term] * held if number in field.postings[term] else 0.0)
+        for term, around in best.items()
+    }
+
+
+def _told(asked: Asked, document: Document, roles: _Roles, weight: Mapping[str, float]) -> dict[str, float]:
+    """What a document's features, its speaker and its role add."""
+    features = {**_TOLD, **{kind: bit for kind, bit in _ANSWERS.items() if kind in asked.asks_for}}
+    signals = {name: weight[name] * roles.telling(document, bit) for name, bit in features.items()}
     if len(asked.speakers) == 1 and document.speaker in asked.speakers:
-        signals["speaker"] = weights.speaker
-    for kind in asked.asks_for:
-        if features & _ANSWERS[kind]:
-            signals[kind] = getattr(weights, kind)
+        signals["speaker"] = weight["speaker"]
+    if document.features & _FEATURE["introduction"]:
+        signals["introduction"] = weight["introduction"]
+    if roles.two and document.role == USER:
+        signals["user"] = weight["user"]
+    elif roles.two and document.role is not None:
+        signals |= {name: weight[name] for name in ("reply", "summary") if name in asked.asks_for}
     return signals
+
+
+def _between(
+    asked: Asked, field: Field, number: int, length: float, cover: Mapping[int, float], weight: Mapping[str, float]
+) -> tuple[float, ...]:
+    """What a message adds for its part in the talk of a user and an assistant."""
+    document = field.documents[number]
+    by_user = document.role == USER
+    other = number + 1 if by_user else number - 1
+    exchanged = cover.get(other, 0.0)
+    if exchanged and (other >> PLACE_BITS != number >> PLACE_BITS or number >> PLACE_BITS not in field.related):
+        exchanged = 0.0
+    if not by_user:
+        return 0.0, 0.0, 0.0, 0.0, weight["answer"] * exchanged
+    listed = 0.0 if _LISTS.isdisjoint(asked.asks_for) else length
+    wanted = _WISHED + cover.get(number, 0.0) if "advice" in asked.asks_for else 0.0
+    return (
+        weight["answered"] * exchanged,
+        weight["account"] * listed,
+        weight["standing_wish"] * wanted if document.features & _STANDING else 0.0,
+        weight["preference"] * wanted if document.features & _PREFERENCE else 0.0,
+    )
 
 
 def _lateness(asked: Asked, document: Document) -> float:

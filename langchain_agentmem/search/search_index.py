@@ -15,14 +15,17 @@ enter the index together. A search looks through those that wait as well.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from itertools import groupby
 from typing import Any, NamedTuple
 from zlib import crc32
 
+from langchain_agentmem.base.namespaces import path_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import BranchMoved
 from langchain_agentmem.search import analysis
-from langchain_agentmem.storage import Engine, Steps, query
+from langchain_agentmem.storage import Engine, Steps, jobs, query
+from langchain_agentmem.storage.jobs import Job, WantedJob, Worker
 from langchain_agentmem.storage.part import Part, TextsOf, all_parts
 from langchain_agentmem.storage.queries import Query
 from langchain_agentmem.storage.steps import Row
@@ -31,6 +34,11 @@ PLACE_BITS = 22
 SERIES_BITS = 15
 _SCOPE_BITS = PLACE_BITS + SERIES_BITS
 REBUILD_BATCH = 1_000
+CATCH_UP_BATCH = 100
+"""Documents of before that are looked at again in one transaction, which others may wait for."""
+CATCH_UP = "catch_up"
+"""The kind of the job that gives documents of before what is kept beside them today."""
+_ROOT = path_of(())
 ATTEMPTS = 4
 """A series is looked for, its scope made, the series made, and then it is there."""
 
@@ -90,7 +98,7 @@ def places(series: Series, documents: Sequence[IndexedDocument]) -> Steps[Placed
         series: Where they belong; it is made if need be, and so is its namespace.
         documents: The documents, in their order; at least one.
     """
-    found = [analysis.analysed(document.text) for document in documents]
+    found = [analysis.analysed(document.text, document.role) for document in documents]
     times = [document.created_at for document in documents]
     words = sum(each.length for each in found)
     for _ in range(ATTEMPTS):
@@ -149,7 +157,7 @@ def replace(number: int, old: str, owner: int, new: IndexedDocument, *, tail: in
         tail: How many may wait for the index, 0 for none.
     """
     yield from remove([(number, old)])
-    found = analysis.analysed(new.text)
+    found = analysis.analysed(new.text, new.role)
     yield query.series_grown(series=number >> PLACE_BITS, words=found.length)
     yield query.totals_changed(**_change(number >> _SCOPE_BITS, documents=1, words=found.length))
     [waiting] = yield query.count_waiting()
@@ -262,12 +270,9 @@ def anew(texts: Mapping[str, TextsOf] | None, after: int) -> Steps[tuple[int, in
     Returns:
         How many were indexed, and behind which document to go on; None when all are.
     """
-    page = yield query.documents_after(after=after, limit=REBUILD_BATCH)
-    for kind in sorted({row["kind"] for row in page}):
-        mine = [row for row in page if row["kind"] == kind]
-        found = yield from (all_parts().texts if texts is None else texts)[kind]([row["owner"] for row in mine])
-        yield from _indexed_anew(mine, found)
+    page, found = yield from _looked_at_again(texts, after, REBUILD_BATCH)
     if page:
+        yield query.index_terms.many([_terms(number, each.terms) for number, each in found.items()])
         return len(page), page[-1]["id"]
     yield query.hold_writers()
     yield query.count_words()
@@ -333,14 +338,22 @@ def _open(series: Series, first_at: int) -> Steps[None]:
         yield query.create_scope(path=series.path, kind=series.kind)
 
 
-def _indexed_anew(rows: Sequence[Any], texts: Mapping[int, Sequence[str]]) -> Steps[None]:
-    changed, terms = [], []
-    for row in rows:
-        found = analysis.analysed("\n".join(texts.get(row["owner"], ())))
-        changed.append({"id": row["id"], "length": found.length, "features": found.features})
-        terms.append(_terms(row["id"], found.terms))
-    yield query.update_document.many(changed)
-    yield query.index_terms.many(terms)
+def _looked_at_again(
+    texts: Mapping[str, TextsOf] | None, after: int, limit: int
+) -> Steps[tuple[Sequence[Row], dict[int, analysis.Analysed]]]:
+    """Renew what is kept beside a page of documents; give the page, and what is indexed of each."""
+    page = yield query.documents_after(after=after, limit=limit)
+    found: dict[int, analysis.Analysed] = {}
+    for kind in sorted({row["kind"] for row in page}):
+        mine = [row for row in page if row["kind"] == kind]
+        given = yield from (all_parts().texts if texts is None else texts)[kind]([row["owner"] for row in mine])
+        for row in mine:
+            found[row["id"]] = analysis.analysed("\n".join(given.get(row["owner"], ())), row["role"])
+    if page:
+        yield query.update_document.many(
+            [{"id": number, "length": each.length, "features": each.features} for number, each in found.items()]
+        )
+    return page, found
 
 
 def _insert(statement: Query, rows: list[dict[str, Any]]) -> Steps[None]:
@@ -383,10 +396,47 @@ def _speakers(number: int, name: str | None) -> list[dict[str, Any]]:
     return [{"word": word, "series": number >> PLACE_BITS, "speaker": speaker} for word in analysis.names(name)]
 
 
-def bring_up_to_date(engine: Engine) -> None:
-    """Index a database anew that an older version indexed."""
+def bring_up_to_date(engine: Engine, worker: Worker | None = None) -> None:
+    """Index a database anew whose terms are others now; have what else is kept of it renewed in the background.
+
+    Args:
+        engine: The database.
+        worker: Does its jobs. Default: nobody does, since it was made just now.
+    """
     if engine.read(is_old):
         engine.write(refresh)
+    elif worker is not None and engine.read(is_behind):
+        worker.register(CATCH_UP, partial(_catch_up, engine, worker), find=_wanted)
+        worker.wake(CATCH_UP)
+
+
+def is_behind() -> Steps[bool]:
+    """Whether there are documents that have only what an older version kept beside them."""
+    [state] = yield query.search_state()
+    return state["behind"] is not None
+
+
+def _wanted() -> Steps[list[WantedJob]]:
+    """The job of catching up, if there is something to do and nobody has asked for it yet."""
+    if (yield from is_behind()) and not (yield from jobs.find(_ROOT, CATCH_UP)):
+        return [WantedJob(_ROOT, CATCH_UP)]
+    return []
+
+
+def _catch_up(engine: Engine, worker: Worker, job: Job) -> None:
+    while engine.write(partial(_caught_up, job)):
+        pass
+    worker.stop(CATCH_UP)
+
+
+def _caught_up(job: Job) -> Steps[bool]:
+    """Look at the next page of documents of before again; whether there may be more."""
+    [state] = yield query.search_state()
+    if state["behind"] is None or not (yield from jobs.holds(job)):
+        return False
+    page, _ = yield from _looked_at_again(None, state["behind"], CATCH_UP_BATCH)
+    yield query.set_behind(behind=page[-1]["id"] if page else None)
+    return bool(page)
 
 
 PART = Part(

@@ -577,8 +577,8 @@ class Database:
             self._shards.met = lambda engine: (meet := met()) and meet(engine)
 
     def _meet(self, engine: Engine) -> None:
-        bring_up_to_date(engine)
         worker = Worker(engine)
+        bring_up_to_date(engine, worker)
         if self._serving is not None:
             self._serving(engine, worker)
         self._workers[engine] = worker

@@ -11,6 +11,7 @@ from itertools import chain
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from langchain_agentmem.storage.engine import Engine
+from langchain_agentmem.storage.jobs import Worker
 from langchain_agentmem.storage.steps import Operation, Steps
 
 TextsOf: TypeAlias = Callable[[Sequence[int]], Steps[dict[int, tuple[str, ...]]]]
@@ -260,6 +261,6 @@ def all_parts() -> Parts:
     return Parts(import_module("langchain_agentmem.parts").PARTS)
 
 
-def bring_up_to_date(engine: Engine) -> None:
-    """Have the search index anew in a database that is opened, where an older version made it."""
-    import_module("langchain_agentmem.search.search_index").bring_up_to_date(engine)
+def bring_up_to_date(engine: Engine, worker: Worker | None = None) -> None:
+    """Have the search index renewed in a database that is opened, where an older version made it."""
+    import_module("langchain_agentmem.search.search_index").bring_up_to_date(engine, worker)

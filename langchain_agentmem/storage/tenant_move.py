@@ -356,6 +356,10 @@ class _Move:
                     self._move_rows(table)
         else:
             self._want_vectors()
+        self._connection.execute(  # documents of before are of before there, too
+            f"update {self._target}.search_state set behind = -1 where id = 1 and exists "
+            f"(select from {self._source}.search_state where behind is not null)"
+        )
         self._leave(tables)
         return {table: rows for table, rows in self._moved.items() if rows}
 

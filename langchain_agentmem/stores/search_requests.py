@@ -37,14 +37,16 @@ class SearchRequest(NamedTuple):
     abandoned: bool = False
 
 
-def sought(database: Database, asked: SearchRequest, config: Mapping[str, Any] | None, weights: Weights) -> Search:
+def sought(
+    database: Database, asked: SearchRequest, config: Mapping[str, Any] | None, weights: Weights | None
+) -> Search:
     """What to look for and where.
 
     Args:
         database: Where.
         asked: What was asked for.
         config: The run on whose behalf to look. Default: the one this is called in.
-        weights: How much each signal counts.
+        weights: How much each signal counts. Default: as measured, with vectors or without.
 
     Raises:
         InvalidInput: An argument is wrong.
@@ -72,13 +74,13 @@ def sought(database: Database, asked: SearchRequest, config: Mapping[str, Any] |
     return Search(inquiry(query, database.now()), walls, limit, checked_weights(weights), outlook)
 
 
-def checked_weights(weights: Any) -> Weights:
-    """Weights that a user gave.
+def checked_weights(weights: Any) -> Weights | None:
+    """Weights that a user gave; None for the usual ones.
 
     Raises:
         InvalidInput: They are something else.
     """
-    if not isinstance(weights, Weights):
+    if not isinstance(weights, Weights | None):
         raise InvalidInput(f"weights must be Weights, not {type(weights).__name__}.")
     return weights
 

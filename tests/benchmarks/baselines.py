@@ -1,6 +1,6 @@
-"""What the same questions find by plain means: FTS5, BM25, and a small model's vectors alone.
+"""What the same questions find by plain means: BM25, and a small model's vectors alone.
 
-Each takes transcripts and gives a search, as `locomo.evaluate` wants it. Each transcript has an index of its own, and
+Each takes transcripts and gives a search, as `recall.evaluate` wants it. Each transcript has an index of its own, and
 every turn stands alone.
 """
 
@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import math
 import re
-import sqlite3
-import weakref
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 
@@ -89,17 +87,7 @@ def stems() -> Callable[[str], list[str]]:
     import snowballstemmer
 
     stemmer = snowballstemmer.stemmer("english")
-    return lambda text: stemmer.stemWords([word for word in plain_words(text) if word not in STOP_WORDS])
-
-
-def fts5_or(transcripts: Sequence[Transcript]) -> Search:
-    """What a tutorial shows: the text in FTS5, the question's words joined by OR."""
-    return _fts5(transcripts, "unicode61", lambda session, turn: f"{turn.speaker}: {turn.text}", frozenset())
-
-
-def fts5_porter(transcripts: Sequence[Transcript]) -> Search:
-    """FTS5 at its best: stemmed, the session's date in the text, no stop words in the question."""
-    return _fts5(transcripts, "porter unicode61", _dated, STOP_WORDS)
+    return lambda text: stemmer.stemWords([word for word in words_and_pairs(text) if word not in STOP_WORDS])
 
 
 def bm25(transcripts: Sequence[Transcript]) -> Search:
@@ -142,37 +130,10 @@ def minilm_alone(transcripts: Sequence[Transcript]) -> Search:
 
 
 BASELINES: dict[str, Make] = {
-    "FTS5, OR": fts5_or,
-    "FTS5, porter, stop words, date": fts5_porter,
+    "BM25": bm25_plain,
     "BM25, stems, stop words, date": bm25,
     "MiniLM alone": minilm_alone,
 }
-
-
-def _fts5(
-    transcripts: Sequence[Transcript], tokenizer: str, text: Callable[[Session, Turn], str], dropped: frozenset[str]
-) -> Search:
-    connection = sqlite3.connect(":memory:")
-    tables = {}
-    for number, transcript in enumerate(transcripts):
-        tables[transcript.name] = table = f"turns{number}"
-        connection.execute(f"create virtual table {table} using fts5 (id unindexed, text, tokenize = '{tokenizer}')")
-        rows = [(turn.id, text(session, turn)) for session, turn in _turns(transcript)]
-        connection.executemany(f"insert into {table} values (?, ?)", rows)
-
-    def search(sample: str, question: str, limit: int) -> list[str]:
-        words = plain_words(question)
-        wanted = " OR ".join(f'"{word}"' for word in [word for word in words if word not in dropped] or words)
-        table = tables[sample]
-        if not wanted:
-            return []
-        found = connection.execute(
-            f"select id from {table} where {table} match ? order by bm25({table}), rowid limit ?", (wanted, limit)
-        )
-        return [name for (name,) in found]
-
-    weakref.finalize(search, connection.close)  # else Python 3.13 warns, in whatever then happens to run
-    return search
 
 
 def _turns(transcript: Transcript) -> Iterable[tuple[Session, Turn]]:

@@ -27,7 +27,7 @@ from statistics import fmean
 from typing import Any
 
 import baselines
-import locomo
+import recall
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from langchain_agentmem import AgentMemory
@@ -266,7 +266,7 @@ def main() -> None:
     if options.limit and options.limit < len(tasks):
         tasks = tasks[:: max(1, len(tasks) // options.limit)][: options.limit]
     roles = ROLES if options.roles == "all" else ("user",)
-    for title, index in locomo.indexes(hybrid=options.hybrid):
+    for title, index in recall.indexes(hybrid=options.hybrid):
         print_table(
             f"langchain-agentmem, {title}",
             evaluate(tasks, lambda task, roles, index=index: ours(task, roles, index), roles=roles),

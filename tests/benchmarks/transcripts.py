@@ -1,4 +1,4 @@
-"""Transcripts: recorded conversations, and questions about them, read from JSON. Two formats are known.
+"""Transcripts: recorded conversations, and questions about them, read from JSON. Four formats are known.
 
 Ours is one object, or a list of them (`data/orchard.json` is one):
 
@@ -12,7 +12,22 @@ Ours is one object, or a list of them (`data/orchard.json` is one):
 "image" (what a picture shows), "answer", "evidence" (ids of the turns that hold the answer), "category" and
 "questions" itself may be left out. A time is ISO 8601; without an offset it is UTC.
 
-The other is the file of LoCoMo as it is:
+A chat of a user with an assistant (`data/chats`, `data/long_replies`); the category of a question is its kind, or else
+the language:
+
+    {"name": "en-coding", "language": "en",
+     "conversations": [{"id": "csv-import", "time": "2025-03-03T19:10",
+                        "messages": [{"id": "csv-import.1", "role": "user", "text": "…"}]}],
+     "questions": [{"question": "…", "kind": "update", "evidence": ["csv-import.1"]}]}
+
+The file of BEAM as it is, of which each batch is a session; its first message says when it was:
+
+    [{"chat": 1,
+      "batches": [{"batch": 1,
+                   "messages": [{"id": 0, "role": "user", "content": "…", "time_anchor": "March-15-2024"}]}],
+      "questions": [{"type": "abstention", "question": "…", "evidence": [0]}]}]
+
+And the file of LoCoMo as it is:
 
     [{"sample_id": "…",
       "conversation": {"speaker_a": "…", "speaker_b": "…",
@@ -84,10 +99,10 @@ class Transcript:
 
 
 def read_transcripts(path: Path | str) -> list[Transcript]:
-    """Read a file of transcripts in either format."""
+    """Read a file of transcripts in any of the formats."""
     document = json.loads(Path(path).read_text(encoding="utf-8-sig"))
     samples = document if isinstance(document, list) else [document]
-    return [_of_locomo(sample) if "conversation" in sample else _of_ours(sample) for sample in samples]
+    return [next(read for key, read in _FORMATS.items() if key in sample)(sample) for sample in samples]
 
 
 def _of_ours(sample: Mapping[str, Any]) -> Transcript:
@@ -122,6 +137,50 @@ def _of_locomo(sample: Mapping[str, Any]) -> Transcript:
     return Transcript(name=sample["sample_id"], sessions=sessions, questions=tuple(questions))
 
 
+def _of_chat(sample: Mapping[str, Any]) -> Transcript:
+    sessions = tuple(
+        Session(
+            id=talk["id"],
+            time=_in_utc(datetime.fromisoformat(talk["time"])),
+            turns=tuple(Turn(id=said["id"], speaker=said["role"], text=said["text"]) for said in talk["messages"]),
+        )
+        for talk in sample["conversations"]
+    )
+    questions = tuple(
+        Question(
+            text=each["question"],
+            answer=None,
+            evidence=frozenset(each["evidence"]),
+            category=each.get("kind", sample["language"]),
+        )
+        for each in sample["questions"]
+    )
+    return Transcript(name=sample["name"], sessions=sessions, questions=questions)
+
+
+def _of_beam(sample: Mapping[str, Any]) -> Transcript:
+    sessions = tuple(
+        Session(
+            id=str(batch["batch"]),
+            time=_in_utc(datetime.strptime(batch["messages"][0]["time_anchor"], "%B-%d-%Y")),
+            turns=tuple(
+                Turn(id=str(said["id"]), speaker=said["role"], text=said["content"]) for said in batch["messages"]
+            ),
+        )
+        for batch in sample["batches"]
+    )
+    questions = tuple(
+        Question(
+            text=each["question"],
+            answer=None,
+            evidence=frozenset(map(str, each["evidence"])),
+            category=each["type"].replace("_", " "),
+        )
+        for each in sample["questions"]
+    )
+    return Transcript(name=str(sample["chat"]), sessions=sessions, questions=questions)
+
+
 def _turn(turn: Mapping[str, Any], name: str, image: str) -> Turn:
     picture = f" [picture: {turn[image]}]" if turn.get(image) else ""
     return Turn(id=str(turn[name]), speaker=turn["speaker"], text=f"{turn['text']}{picture}".strip())
@@ -134,3 +193,7 @@ def _question(each: Mapping[str, Any], evidence: frozenset[str]) -> Question:
 
 def _in_utc(time: datetime) -> datetime:
     return time if time.tzinfo else time.replace(tzinfo=UTC)
+
+
+_FORMATS = {"conversation": _of_locomo, "batches": _of_beam, "conversations": _of_chat, "sessions": _of_ours}
+"""How a transcript is read, by the key that only its format has."""

@@ -73,6 +73,11 @@ class TestAnalysed:
         assert (plain.length, plain.features) == (2, 0)
         assert (told.length, told.features) == (6, 0b11111)
 
+    def test_what_people_say_of_themselves_is_looked_for_in_what_the_user_said(self):
+        text = "I prefer tea, and always answer in French."
+        assert analysed(text, "user").features - analysed(text, "assistant").features == 0b11100000
+        assert analysed(text).features == analysed(text, "assistant").features
+
     @given(st.text(max_size=300))
     def test_it_has_the_terms_of_the_text(self, text):
         assert analysed(text).terms == terms(text)

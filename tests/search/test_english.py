@@ -4,14 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_agentmem.search.analysis import BASE_FORMS, STOP_WORDS, asks_for, tells
+from langchain_agentmem.search.analysis import BASE_FORMS, STOP_WORDS, asks_for, says, tells
 
 
 def words(text):
     return text.split()
 
 
-KINDS = {"time", "number", "person", "place"}
+KINDS = {"time", "number", "place", "advice", "reply", "order", "summary"}
 
 
 class TestWords:
@@ -63,19 +63,25 @@ class TestAsksFor:
             ("Since when does she live there?", {"time"}),
             ("What date was the party?", {"time"}),
             ("What was the date of the party?", {"time"}),
-            ("In which year did we meet?", {"time"}),
+            ("In which year did we meet?", {"time", "advice"}),
             ("How long ago was that?", {"time"}),
             ("How many cats has she?", {"number"}),
             ("and how much was it", {"number"}),
             ("How often do I swim?", {"number"}),
             ("HOW OLD IS HE", {"number"}),
-            ("Who called?", {"person"}),
-            ("Who's calling?", {"person"}),
-            ("Whose bicycle is it?", {"person"}),
-            ("To whom did I lend it?", {"person"}),
+            ("Who called?", set()),
+            ("How should I store my files?", {"advice"}),
+            ("Can you recommend a library?", {"advice"}),
+            ("I\u2019m looking for a new bicycle", {"advice"}),
+            ("What did you suggest for the garden?", {"advice", "reply"}),
+            ("What was your advice on sleep?", {"reply"}),
+            ("Do you remember what I told you?", set()),
+            ("In what order did I buy them?", {"order"}),
+            ("Summarize how my garden has changed", {"summary"}),
+            ("How has my garden changed?", {"summary"}),
             ("Where do I live?", {"place"}),
             ("Tell me where I live", {"place"}),
-            ("Which city did we visit?", {"place"}),
+            ("Which city did we visit?", {"place", "advice"}),
             ("What country is it in?", {"place"}),
             ("When and where did we meet?", {"time", "place"}),
             ("What did the man who called want?", set()),
@@ -141,3 +147,31 @@ class TestTells:
     def test_a_surrogate_and_a_very_long_text_are_texts(self):
         assert tells("\ud800 I") == {"first person"}
         assert tells("a 1 Bo. " * 100_000) >= {"number", "proper noun"}
+
+
+class TestSays:
+    @pytest.mark.parametrize(
+        ("text", "kinds"),
+        [
+            ("Always give prices in euros when I ask about shops.", {"standing wish"}),
+            ("Please never use tables", {"standing wish"}),
+            ("It is fine. From now on, be brief.", {"standing wish"}),
+            ("He always comes late", set()),
+            ("I\u2019d rather walk", {"preference"}),
+            ("We took the bus instead of the car", {"preference", "introduction"}),
+            ("I'm a nurse in Leeds", {"introduction"}),
+            ("As a beginner, I need help", {"introduction"}),
+            ("Thanks. I am a nurse", set()),
+            ("ich möchte Tee", set()),
+            ("", set()),
+        ],
+    )
+    def test_people_say_this_of_themselves(self, text, kinds):
+        assert says(text) == kinds
+
+    @given(st.text())
+    def test_any_text_may_be_said(self, text):
+        assert says(text) <= {"standing wish", "preference", "introduction"}
+
+    def test_a_long_text_is_read_in_part(self):
+        assert says("so " * 100_000 + "always") == set()

@@ -128,3 +128,68 @@ class TestNewAnalysis:
             chat.remove_by_id(chat.messages[7].id)
             assert ids(memory, "word7") == []
             assert memory.verify().problems == ()
+
+
+class TestCatchingUp:
+    """A database of before has documents without what is kept beside them today."""
+
+    @pytest.fixture
+    def of_before(self, url, raw):
+        with AgentMemory(url) as memory:
+            memory.conversation("c").add_messages([HumanMessage(f"word{n}, I prefer tea") for n in range(50)])
+            memory.store.put(("a",), "k", {"text": "word in 2020"})
+            expected = self.features(memory, raw)
+            raw(memory, "update search_document set features = 0")
+            raw(memory, "update search_state set behind = -1 where id = 1")
+        return expected
+
+    def features(self, memory, raw):
+        return {row["id"]: row["features"] for row in raw(memory, "select id, features from search_document")}
+
+    def behind(self, memory, raw):
+        [row] = raw(memory, "select behind from search_state where id = 1")
+        return row["behind"]
+
+    def test_everything_is_found_at_once_and_soon_as_if_it_were_new(self, url, raw, of_before, monkeypatch):
+        monkeypatch.setattr(search_index, "CATCH_UP_BATCH", 7)
+        with AgentMemory(url) as memory:
+            assert len(ids(memory, "tea")) == 50
+            memory.database.worker.settle()
+            assert self.features(memory, raw) == of_before
+            assert self.behind(memory, raw) is None
+            assert memory.verify().problems == ()
+
+    def test_it_goes_on_where_another_ended(self, url, raw, of_before, monkeypatch):
+        monkeypatch.setattr(search_index, "CATCH_UP_BATCH", 7)
+        real, left = analysis.analysed, iter(range(20))
+        broken = RuntimeError("the power is out")
+
+        def analysed(text, role=None):
+            if next(left, None) is None:
+                raise broken
+            return real(text, role)
+
+        monkeypatch.setattr(analysis, "analysed", analysed)
+        with AgentMemory(url) as memory, pytest.raises(RuntimeError, match="power"):
+            memory.database.worker.settle()
+        monkeypatch.setattr(analysis, "analysed", real)
+        with AgentMemory(url) as one, AgentMemory(url) as other:
+            one.database.worker.settle()
+            other.database.worker.settle()
+            assert self.features(one, raw) == of_before
+            assert self.behind(other, raw) is None
+
+    def test_what_is_written_meanwhile_is_kept(self, url, raw, of_before):
+        with AgentMemory(url) as memory:
+            chat = memory.conversation("c")
+            chat.update(chat.messages[3].id, content="coffee")
+            message_id = chat.add(role="user", content="I prefer coffee")
+            memory.database.worker.settle()
+            found = self.features(memory, raw)
+            assert len(found) == len(of_before) + 1
+            assert found[max(of_before.keys() & found.keys())] == of_before[max(of_before)]
+            assert message_id in ids(memory, "coffee")
+            assert memory.verify().problems == ()
+
+    def test_a_new_database_has_nothing_to_catch_up_with(self, memory, raw):
+        assert self.behind(memory, raw) is None

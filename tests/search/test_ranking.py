@@ -8,7 +8,8 @@ from dataclasses import fields, replace
 
 import pytest
 
-from langchain_agentmem.search.analysis import FEATURES
+from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.search.analysis import FEATURES, TALK
 from langchain_agentmem.search.dates import TimeSpan
 from langchain_agentmem.search.ranking import (
     REACH,
@@ -22,6 +23,7 @@ from langchain_agentmem.search.ranking import (
     near,
     ranked,
     rarity,
+    worth_of,
 )
 from langchain_agentmem.search.search_index import PLACE_BITS
 
@@ -30,10 +32,11 @@ ONE, TWO = 7 << PLACE_BITS, 8 << PLACE_BITS
 """The first places of two series."""
 FEATURE = {name: 1 << bit for bit, name in enumerate(FEATURES)}
 NOTHING = Weights(**{each.name: 0.0 for each in fields(Weights)})
+OWN = replace(NOTHING, own=1.0)
 
 
-def said(length=10, at=0, speaker=None, *features):
-    return Document(length, sum(FEATURE[name] for name in features), at, speaker)
+def said(length=10, at=0, speaker=None, *features, role=None):
+    return Document(length, sum(FEATURE[name] for name in features), at, speaker, role)
 
 
 def field(postings, documents, *, related=(ONE, TWO), conversations=None, average=10.0, closeness=None):
@@ -56,22 +59,48 @@ def scores(asked, where, weights=WEIGHTS, candidates=None):
 
 def alone(**weights):
     """Only these signals, and the terms themselves."""
-    return replace(NOTHING, **weights)
+    return replace(OWN, **weights)
+
+
+class TestWeights:
+    @pytest.mark.parametrize(("average", "length"), [(3, 0), (25, 0), (250, 1), (79.06, 0.5), (4000, 1.2)])
+    def test_a_weight_is_a_line_over_how_long_messages_are(self, average, length):
+        weight = Weights(context=(1.0, -0.5), date=0.3).where(average)
+        assert weight["context"] == pytest.approx(1 - 0.5 * length, abs=1e-4)
+        assert weight["date"] == 0.3
+
+    @pytest.mark.parametrize("wrong", ["1", None, (1.0,), (1.0, "2"), [1.0, 2.0], math.nan, (0.0, math.inf), True])
+    def test_anything_else_is_refused(self, wrong):
+        with pytest.raises(InvalidInput, match="weight date must be a number, or a tuple of two"):
+            Weights(date=wrong)
+
+    def test_what_is_added_afterwards_has_one_number(self):
+        with pytest.raises(InvalidInput, match="weight phrase must be a number, not"):
+            Weights(phrase=(0.1, 0.2))
 
 
 class TestTerms:
-    def test_a_short_text_that_holds_every_word_scores_about_one_and_a_long_one_less(self):
-        where = field({"cat": [ONE]}, {ONE: said(1), TWO: said(1)}, average=10.0)
-        assert scores(Asked(["cat"]), where, NOTHING)[ONE] == pytest.approx(1 / (1 + 0.9 * 0.64))
-        lengths = [
-            scores(Asked(["cat"]), field({"cat": [ONE]}, {ONE: said(n)}), NOTHING)[ONE] for n in (1, 10, 100, 1000)
-        ]
+    def test_a_text_of_average_length_that_holds_every_word_scores_one_and_a_long_one_less(self):
+        where = field({"cat": [ONE]}, {ONE: said(10), TWO: said(10)}, average=10.0)
+        assert scores(Asked(["cat"]), where, OWN)[ONE] == pytest.approx(1)
+        lengths = [scores(Asked(["cat"]), field({"cat": [ONE]}, {ONE: said(n)}), OWN)[ONE] for n in (1, 10, 100, 1000)]
         assert lengths == sorted(lengths, reverse=True)
+
+    def test_what_it_covers_does_not_depend_on_its_length(self):
+        documents = {ONE: said(3), ONE + 100: said(3000), ONE + 200: said()}
+        where = field({"cat": [ONE, ONE + 100], "dog": [ONE + 200]}, documents)
+        found = scores(Asked(["cat", "dog"]), where, replace(NOTHING, cover=1.0))
+        assert found[ONE] == found[ONE + 100]
+        assert found[ONE] + found[ONE + 200] == pytest.approx(1)
+
+    def test_a_word_about_the_talk_itself_says_little(self):
+        assert "summari" in TALK
+        assert worth_of("summari", 100, 5) == pytest.approx(0.3 * worth_of("cat", 100, 5))
 
     def test_a_rare_word_counts_more_than_a_common_one(self):
         documents = {ONE + 100 * n: said() for n in range(10)}
         where = field({"rare": [ONE], "common": [ONE + 100 * n for n in range(1, 10)]}, documents)
-        found = scores(Asked(["rare", "common"]), where, NOTHING)
+        found = scores(Asked(["rare", "common"]), where, OWN)
         assert found[ONE] > 3 * found[ONE + 100]
 
     def test_rarity_falls_as_more_documents_hold_a_term_and_is_never_negative(self):
@@ -97,33 +126,34 @@ class TestTerms:
 
 
 class TestNeighbours:
-    def test_a_question_lends_its_words_whole_to_the_answer_behind_it(self):
+    @pytest.mark.parametrize(("length", "share"), [(0, 1), (40, 0.5), (400, 0.3)])
+    def test_a_short_answer_inherits_the_words_of_its_question_and_a_long_one_says_them_itself(self, length, share):
         asks, answers = ONE + 10, ONE + 11
-        documents = {asks: said(10, 0, None, "question"), answers: said()}
-        found = scores(Asked(["cat"]), field({"cat": [asks]}, documents), alone(answer=1.0, context=0.4))
-        assert found[answers] == pytest.approx(found[asks])
+        documents = {asks: said(10, 0, None, "question"), answers: said(length)}
+        found = scores(Asked(["cat"]), field({"cat": [asks]}, documents), alone(context=1.0))
+        assert found[answers] == pytest.approx(share * found[asks])
         statement = documents | {asks: said()}
-        found = scores(Asked(["cat"]), field({"cat": [asks]}, statement), alone(answer=1.0, context=0.4))
-        assert found[answers] == pytest.approx(0.4 * found[asks])
+        found = scores(Asked(["cat"]), field({"cat": [asks]}, statement), alone(context=1.0))
+        assert found[answers] == pytest.approx(0.3 * found[asks])
 
     def test_a_question_lends_no_more_than_others_to_what_stands_before_it_and_further_on(self):
         documents = {ONE + n: said(10, 0, None, *["question"] * (n == 10)) for n in range(5, 16)}
-        found = scores(Asked(["cat"]), field({"cat": [ONE + 10]}, documents), alone(answer=1.0, context=0.4))
-        assert found[ONE + 9] == pytest.approx(0.4 * found[ONE + 10])
-        assert found[ONE + 12] == pytest.approx(0.4 / math.sqrt(2) * found[ONE + 10])
+        found = scores(Asked(["cat"]), field({"cat": [ONE + 10]}, documents), alone(context=1.0))
+        assert found[ONE + 9] == pytest.approx(0.3 * found[ONE + 10])
+        assert found[ONE + 12] == pytest.approx(0.3 / math.sqrt(2) * found[ONE + 10])
 
     def test_a_neighbour_lends_less_the_farther_it_is_and_nothing_beyond_the_reach(self):
         documents = {ONE + n: said() for n in range(20)}
-        found = scores(Asked(["cat"]), field({"cat": [ONE + 10]}, documents), alone(context=0.4))
+        found = scores(Asked(["cat"]), field({"cat": [ONE + 10]}, documents), alone(context=1.0))
         assert set(found) == {ONE + n for n in range(10 - REACH, 11 + REACH)}
         for distance in range(1, REACH + 1):
-            expected = pytest.approx(found[ONE + 10] * 0.4 / math.sqrt(distance))
+            expected = pytest.approx(found[ONE + 10] * 0.3 / math.sqrt(distance))
             assert found[ONE + 10 - distance] == found[ONE + 10 + distance] == expected
 
     def test_a_term_counts_once_the_best_of_where_it_stands(self):
         documents = {ONE + n: said() for n in range(20)}
-        one = scores(Asked(["cat"]), field({"cat": [ONE + 10]}, documents), alone(context=0.4))
-        three = scores(Asked(["cat"]), field({"cat": [ONE + 9, ONE + 10, ONE + 11]}, documents), alone(context=0.4))
+        one = scores(Asked(["cat"]), field({"cat": [ONE + 10]}, documents), alone(context=1.0))
+        three = scores(Asked(["cat"]), field({"cat": [ONE + 9, ONE + 10, ONE + 11]}, documents), alone(context=1.0))
         assert three[ONE + 10] == pytest.approx(one[ONE + 10])
 
     def test_a_series_is_a_wall(self):
@@ -140,7 +170,7 @@ class TestNeighbours:
 
     def test_what_is_no_candidate_lends_and_is_not_found(self):
         documents = {ONE + n: said() for n in range(3)}
-        found = scores(Asked(["cat"]), field({"cat": [ONE + 1]}, documents), alone(context=0.4), candidates=[ONE + 2])
+        found = scores(Asked(["cat"]), field({"cat": [ONE + 1]}, documents), alone(context=1.0), candidates=[ONE + 2])
         assert set(found) == {ONE + 2}
 
 
@@ -206,16 +236,13 @@ class TestSpeakers:
 
 
 class TestKindsOfQuestions:
-    @pytest.mark.parametrize(
-        ("asks", "feature"),
-        [("time", "time"), ("number", "number"), ("person", "proper noun"), ("place", "proper noun")],
-    )
+    @pytest.mark.parametrize(("asks", "feature"), [("time", "time"), ("number", "number"), ("place", "proper noun")])
     def test_what_has_the_kind_of_answer_that_is_asked_for_rises(self, asks, feature):
-        others = set(FEATURES) - {feature, "question", "first person"}
+        others = {"time", "number", "proper noun"} - {feature}
         documents = {ONE: said(10, 0, None, feature), ONE + 100: said(10, 0, None, *others), ONE + 200: said()}
         where = field({"cat": list(documents)}, documents)
         found = scores(Asked(["cat"], asks_for=[asks]), where, alone(**{asks: 1.0}))
-        assert found[ONE] - found[ONE + 200] == pytest.approx(1)
+        assert found[ONE] - found[ONE + 200] == pytest.approx(2 / 3), "two of three have it not"
         assert found[ONE + 100] == found[ONE + 200]
         assert len(set(scores(Asked(["cat"]), where, alone(**{asks: 1.0})).values())) == 1
 
@@ -228,7 +255,16 @@ class TestKindsOfQuestions:
     def test_what_is_long_says_more(self):
         documents = {ONE: said(3), ONE + 100: said(300)}
         found = scores(Asked((), spans=[TimeSpan(0, 1, "")]), field({}, documents))
-        assert found[ONE + 100] - found[ONE] == pytest.approx(WEIGHTS.length * (math.log(301) - math.log(4)))
+        assert found[ONE + 100] - found[ONE] == pytest.approx(WEIGHTS.length[0] * (math.log(301) - math.log(4)) / 5)
+
+    def test_what_everybody_has_tells_nothing_and_everybody_is_those_of_the_same_role(self):
+        dated = {ONE + n: said(10, 0, None, "time", role="assistant") for n in range(0, 40, 10)}
+        documents = dated | {ONE + 50: said(10, 0, None, "time", role="user"), ONE + 60: said(role="user")}
+        where = field({"cat": list(documents)}, documents)
+        hits = ranked(Asked(["cat"], asks_for=["time"]), where, documents, limit=10, weights=alone(time=1.0))
+        told = {hit.number: hit.signals.get("time") for hit in hits}
+        assert [told[number] for number in dated] == [0.0] * 4
+        assert (told[ONE + 50], told[ONE + 60]) == (0.5, 0.0)
 
     def test_a_look_up_finds_only_what_holds_the_word(self):
         documents = {ONE + n: said(10, 0, None, "question") for n in range(4)}
@@ -237,9 +273,54 @@ class TestKindsOfQuestions:
         assert set(scores(Asked(["cat"], look_up=True), where)) == {ONE + 1}
 
 
+class TestRoles:
+    def found(self, asks=(), weights=WEIGHTS, roles=("user", "assistant"), features=(), cat=(ONE + 1,)):
+        """What the user's message and the reply to it owe their scores to."""
+        documents = {ONE + 1: said(10, 0, None, *features, role=roles[0]), ONE + 2: said(400, role=roles[1])}
+        where = field({"cat": cat}, documents)
+        hits = ranked(Asked(["cat"], asks_for=asks), where, documents, limit=10, weights=weights)
+        return [hit.signals for hit in sorted(hits, key=lambda hit: hit.number)]
+
+    @pytest.mark.parametrize("roles", [(None, None), ("user", "user"), ("assistant", "tool"), ("user", None)])
+    def test_without_two_sides_there_is_nothing_to_tell_apart(self, roles):
+        told = {"user", "reply", "summary", "account", "answer", "answered", "standing_wish"}
+        for signals in self.found(["reply", "summary", "advice"], roles=roles, features=["standing wish"]):
+            assert not told & signals.keys()
+
+    def test_a_reply_rises_when_it_is_asked_for_or_a_summary(self):
+        for asks in ("reply", "summary"):
+            user, reply = self.found([asks], alone(context=1.0, reply=1.0, summary=1.0))
+            assert asks not in user
+            assert reply[asks] == 1.0
+        assert not {"reply", "summary"} & self.found(["time"])[1].keys()
+
+    def test_an_exchange_is_one(self):
+        weights = alone(context=1.0, answer=1.0, answered=0.5)
+        user, reply = self.found(weights=weights)
+        assert reply["answer"] == pytest.approx(1)
+        assert not user.get("answered")
+        user, reply = self.found(weights=weights, cat=[ONE + 2])
+        assert user["answered"] == pytest.approx(0.5)
+        assert not reply.get("answer")
+
+    @pytest.mark.parametrize("feature", ["standing wish", "preference"])
+    def test_what_the_user_wants_counts_where_advice_is_asked_for_the_more_the_more_it_covers(self, feature):
+        name = feature.replace(" ", "_")
+        weights = alone(context=1.0, **{name: 1.0})
+        assert self.found(["advice"], weights, features=[feature])[0][name] == pytest.approx(1.3)
+        assert self.found(["advice"], weights, features=[feature], cat=[ONE + 2])[0][name] == pytest.approx(0.3)
+        assert not self.found(["time"], weights, features=[feature])[0].get(name)
+
+    @pytest.mark.parametrize("asks", ["order", "summary"])
+    def test_a_long_account_of_the_user_counts_where_a_summary_or_an_order_is_asked_for(self, asks):
+        user, reply = self.found([asks], alone(context=1.0, account=1.0))
+        assert user["account"] == pytest.approx(math.log(11) / 5)
+        assert not reply["account"]
+
+
 class TestVectorsAndOptions:
     def test_closeness_leads_to_a_document_and_counts_by_its_weight(self):
-        where = field({"cat": [ONE]}, {ONE: said(), ONE + 100: said()}, closeness={ONE + 100: 0.5})
+        where = field({"cat": [ONE]}, {ONE: said(), ONE + 100: said()}, closeness={ONE + 100: 0.5}, average=25.0)
         found = scores(Asked(["cat"]), where, alone(vectors=0.6))
         assert found[ONE + 100] == pytest.approx(0.3)
 
@@ -249,7 +330,7 @@ class TestVectorsAndOptions:
         asked = Asked(["cat"], newest=100 * DAY)
         found = scores(asked, where)
         assert found[ONE] == found[ONE + 100]
-        found, without = scores(asked, where, alone(recency=1.0)), scores(asked, where, NOTHING)
+        found, without = scores(asked, where, alone(recency=1.0)), scores(asked, where, OWN)
         assert found[ONE + 100] - without[ONE + 100] == pytest.approx(1)
         assert found[ONE] - without[ONE] == pytest.approx(0.5)
 
@@ -258,13 +339,19 @@ def a_field(luck):
     """Anything: documents of three series, some of them neighbours."""
     numbers = [(series << PLACE_BITS) + luck.randrange(12) for series in (1, 2, 3) for _ in range(8)]
     documents = {
-        number: Document(luck.randrange(40), luck.randrange(32), luck.randrange(300) * DAY, luck.choice([None, 5, 6]))
+        number: Document(
+            luck.randrange(40),
+            luck.randrange(1 << len(FEATURES)),
+            luck.randrange(300) * DAY,
+            luck.choice([None, 5, 6]),
+            luck.choice([None, "user", "assistant"]),
+        )
         for number in numbers
     }
     postings = {term: set(luck.sample(sorted(documents), luck.randrange(len(documents)))) for term in "abc"}
     asked = Asked(
         "abc",
-        luck.sample(["time", "number", "person", "place"], luck.randrange(5)),
+        luck.sample(["time", "number", "place", "advice", "reply", "order", "summary"], luck.randrange(8)),
         [TimeSpan(100 * DAY, 130 * DAY, "then")] * luck.randrange(2),
         luck.sample([5, 6], luck.randrange(3)),
         look_up=luck.random() < 0.2,
@@ -297,13 +384,13 @@ class TestReasons:
         off = ranked(asked, where, where.documents, limit=100, weights=replace(weights, **{name: 0.0}))
         for hit in off:
             assert not hit.signals.get(name)
-            if name not in {"context", "answer"}:
+            if name not in {"own", "context", "cover"}:
                 assert hit.score == pytest.approx(on[hit.number].score - on[hit.number].signals.get(name, 0.0))
 
     @pytest.mark.parametrize("seed", range(5))
     def test_without_weights_only_the_words_count(self, seed):
         asked, where = a_field(random.Random(seed))
-        for hit in ranked(asked, where, where.documents, limit=100, weights=NOTHING):
+        for hit in ranked(asked, where, where.documents, limit=100, weights=OWN):
             assert not any(hit.signals.values())
             held = {term for term in asked.terms if hit.number in where.postings[term]}
             assert {term for term, value in hit.terms.items() if value} == held

@@ -54,7 +54,7 @@ class TestTimes:
         chat = memory.conversation("c", ("a",))
         chat.add_messages(said[:1])
         for n in range(15 * 48):
-            chat.add({"role": "user", "content": f"note {n}", "created_at": START + timedelta(minutes=30 * n)})
+            chat.add({"role": "user", "content": f"note no{n}", "created_at": START + timedelta(minutes=30 * n)})
         found = memory.search("What was it on 8 May 2025?", namespace=("a",), limit=20)
         assert {each.created_at.date().isoformat() for each in found} == {"2025-05-08"}
 

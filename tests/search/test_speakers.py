@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from langchain_agentmem.search.ranking import WEIGHTS
+
 pytestmark = pytest.mark.sqlite_suffices
 
 
@@ -35,7 +37,7 @@ class TestNames:
     def test_what_the_one_who_is_named_said_comes_first(self, talk, question, first):
         [best, *rest] = ask(talk, question)
         assert best.text == first
-        assert best.why.signals["speaker"] == pytest.approx(0.07)
+        assert best.why.signals["speaker"] == pytest.approx(WEIGHTS.speaker)
         assert all("speaker" not in each.why.signals for each in rest)
         assert set(best.why.terms) == {"planted"}
 

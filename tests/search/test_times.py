@@ -6,6 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from langchain_agentmem.search.ranking import WEIGHTS
+
 
 def day(year, month, number, hour=12):
     return datetime(year, month, number, hour, tzinfo=UTC)
@@ -33,7 +35,7 @@ class TestWhen:
         for namespace, year in ((("a",), 2023), (("b",), 2025), (("c",), 2022)):
             found = memory.search(asked, namespace=namespace)
             assert found[0].text.endswith(f"{year}.")
-            assert found[0].why.signals["date"] == pytest.approx(0.35)
+            assert found[0].why.signals["date"] == pytest.approx(WEIGHTS.date)
         assert memory.search(asked, everything=True)[0].text.endswith("2025.")
 
     def test_the_conversation_that_is_looked_in_is_what_counts(self, memory):
@@ -101,7 +103,7 @@ class TestQuotationMarks:
         opening, closing = marks
         first, *rest = memory.search(f"Who spoke of the {opening}old bridge over{closing}?", namespace=("a",))
         assert first.text.startswith("The old bridge")
-        assert first.why.signals["phrase"] == pytest.approx(0.5)
+        assert first.why.signals["phrase"] == pytest.approx(WEIGHTS.phrase)
         assert all("phrase" not in each.why.signals for each in rest)
         assert first.score == pytest.approx(sum([*first.why.terms.values(), *first.why.signals.values()]))
 
@@ -112,7 +114,9 @@ class TestQuotationMarks:
     def test_of_two_phrases_one_is_worth_half(self, memory):
         say(memory, [(day(2025, 1, 1), "red car and blue bike"), (day(2025, 1, 2), "red car and a bike that is blue")])
         first, second = memory.search('"red car" "blue bike"', namespace=("a",))
-        assert (first.why.signals["phrase"], second.why.signals["phrase"]) == pytest.approx((0.5, 0.25))
+        assert (first.why.signals["phrase"], second.why.signals["phrase"]) == pytest.approx(
+            (WEIGHTS.phrase, WEIGHTS.phrase / 2)
+        )
 
     def test_a_phrase_that_ranks_low_by_its_words_is_found_among_more_than_were_asked_for(self, memory):
         say(memory, [(day(2025, 1, 1), "a long text of bridges that is not of much use, but the old bridge is in it")])

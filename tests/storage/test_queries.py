@@ -30,7 +30,8 @@ def modules():
 def used_queries():
     used = {}
     for path, tree in modules():
-        names = {alias.asname or alias.name for node in ast.walk(tree) for alias in getattr(node, "names", [])}
+        imports = [node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
+        names = {alias.asname or alias.name for node in imports for alias in node.names}
         if "query" not in names and path.name != "queries.py":
             continue
         for node in ast.walk(tree):

@@ -237,6 +237,19 @@ class TestVectors:
             assert memory.verify().problems == ()
         assert calls == ([] if alike else [1])
 
+    def test_what_is_kept_beside_documents_of_before_is_renewed_where_they_move_to(self, sides, postgres):
+        *_, shards = sides
+        with AgentMemory(postgres, schema="agentmem_00") as memory:
+            memory.conversation("c", ("a",)).add(role="user", content="I prefer herons")
+        with psycopg.connect(postgres, autocommit=True) as connection:
+            connection.execute("update agentmem_00.search_document set features = 0")
+            connection.execute("update agentmem_00.search_state set behind = -1")
+            shards.move("a\x1f", "vault", LINK)
+            with AgentMemory(postgres, schema="vault") as memory:
+                memory.settle()
+                assert memory.search("herons", namespace=("a",))
+            assert connection.execute("select features > 0 from vault.search_document").fetchall() == [(True,)]
+
 
 def through(memory, shards, tenant):
     """The memory, whose operations are those of one tenant."""

@@ -2,10 +2,13 @@
 -- separated by spaces, the same for both engines. Ranges of document numbers are JSON, [[first, end], ...].
 
 -- name: search_state
-select analysis from search_state where id = 1;
+select analysis, behind from search_state where id = 1;
 
 -- name: set_search_state
-update search_state set analysis = :analysis where id = 1;
+update search_state set analysis = :analysis, behind = null where id = 1;
+
+-- name: set_behind
+update search_state set behind = cast(:behind as bigint) where id = 1;
 
 -- name: scope_series
 -- The number of one more series in a scope, unless it is full.
@@ -144,7 +147,7 @@ where kind = :kind and namespace_id = (select id from namespace where path = :pa
 
 -- name: documents_after
 -- A page of documents with their kinds.
-select d.id, d.owner, c.kind from search_document d
+select d.id, d.owner, d.role, c.kind from search_document d
 join search_scope c on c.id = d.id >> 37
 where d.id > :after
 order by d.id

@@ -1,0 +1,249 @@
+"""Recall in one table: is the message that answers a question among the first that a search finds?
+
+    python tests/benchmarks/recall.py [--only TEXT] [--by-type] [--by-conversation] [--signals] [--postgres] [--hybrid]
+
+Four corpora, each next to plain means in the same run (`baselines.py`):
+
+- LoCoMo: two named people who chat. Its licence is non-commercial, so AGENTMEM_LOCOMO names the file.
+- BEAM: a user, and an assistant who answers at length. AGENTMEM_BEAM names the file.
+- `data/chats`: a user and an assistant in six languages, each person's own chats alone, and all in one place.
+- `data/long_replies`: the same with long answers, in three languages.
+
+Every session is one conversation in its transcript's namespace, and every turn a message with its own id. For each
+question with evidence, recall@k is the share of its evidence among the first k of `memory.search(question, limit=20)`.
+Behind each recall stands its interval of 95 %, by a seeded bootstrap over the questions. Two runs print the same.
+
+With `--signals` everything is asked again with one signal of the ranking after the other switched off: where that falls
+below zero, the signal had helped. `--hybrid` adds the vectors of a small model (`minilm.py`), `--postgres` the other
+engine.
+
+Use it from elsewhere with this folder on the path: `recall.evaluate(recall.searching(memory), transcripts)` after
+`recall.feed(memory, transcripts)`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import baselines
+import signals
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from places import NAMES, databases
+from transcripts import Session, Transcript, Turn, read_transcripts
+
+from langchain_agentmem import AgentMemory
+
+CUTS = (5, 10, 20)
+DATA = Path(__file__).with_name("data")
+ROLES: Mapping[str, type[BaseMessage]] = {"user": HumanMessage, "assistant": AIMessage}
+NOW = datetime(2025, 12, 15, 9, 0, tzinfo=UTC)
+"""When the questions are asked. "In March" is reckoned from then, or from the last message if that is earlier."""
+RESAMPLED = 1_000
+
+Search = Callable[[str, str, int], Sequence[str]]
+"""Gives the ids of the turns that fit a question best: (transcript, question, limit)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What came of one question: its recall at each of `CUTS`."""
+
+    transcript: str
+    category: str
+    recall: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What came of all questions that have evidence."""
+
+    outcomes: Sequence[Outcome]
+
+    def recall(self, cut: int) -> float:
+        """Mean recall@cut."""
+        return fmean(each.recall[CUTS.index(cut)] for each in self.outcomes)
+
+    def parts(self, by: Callable[[Outcome], str]) -> dict[str, Report]:
+        """The outcomes by category, or whatever else, in the order of their names."""
+        found: dict[str, list[Outcome]] = defaultdict(list)
+        for each in self.outcomes:
+            found[by(each)].append(each)
+        return {name: Report(found[name]) for name in sorted(found)}
+
+    def intervals(self) -> list[tuple[float, float]]:
+        """For each of `CUTS`, between what the mean lies in 95 % of the samples of as many questions."""
+        chance = random.Random(0)
+        drawn = [chance.choices(self.outcomes, k=len(self.outcomes)) for _ in range(RESAMPLED)]
+        means = [sorted(fmean(each.recall[place] for each in sample) for sample in drawn) for place in range(len(CUTS))]
+        return [(found[RESAMPLED // 40], found[-RESAMPLED // 40]) for found in means]
+
+
+def corpora() -> Iterator[tuple[str, list[Transcript] | None]]:
+    """Each corpus by its name; None for one whose file is not here."""
+    for name, variable in (("LoCoMo", "AGENTMEM_LOCOMO"), ("BEAM", "AGENTMEM_BEAM")):
+        path = os.environ.get(variable)
+        yield f"{name} ({variable})", read_transcripts(path) if path else None
+    chats = read_folder("chats")
+    yield "chats, alone", chats
+    yield "chats, all in one place", [together(chats)]
+    for transcript in read_folder("long_replies"):
+        yield f"long replies, {transcript.name}", [transcript]
+
+
+def read_folder(name: str) -> list[Transcript]:
+    """The transcripts of a folder of `data`."""
+    return [each for path in sorted((DATA / name).glob("*.json")) for each in read_transcripts(path)]
+
+
+def together(transcripts: Sequence[Transcript]) -> Transcript:
+    """All transcripts as those of one person."""
+    sessions = tuple(session for each in transcripts for session in each.sessions)
+    return Transcript(name="everyone", sessions=sessions, questions=tuple(q for t in transcripts for q in t.questions))
+
+
+def feed(memory: AgentMemory, transcripts: Sequence[Transcript]) -> None:
+    """Store every session as a conversation, its turns a second apart.
+
+    Args:
+        memory: An empty one.
+        transcripts: What to store. Who is not "user" or "assistant" is a person with a name.
+    """
+    for transcript in transcripts:
+        for session in transcript.sessions:
+            memory.conversation(session.id, namespace=(transcript.name,)).add_messages(
+                [_message(session, turn, place) for place, turn in enumerate(session.turns)]
+            )
+
+
+def _message(session: Session, turn: Turn, place: int) -> BaseMessage:
+    return ROLES.get(turn.speaker, HumanMessage)(
+        turn.text,
+        id=turn.id,
+        name=None if turn.speaker in ROLES else turn.speaker,
+        additional_kwargs={"created_at": (session.time + timedelta(seconds=place)).isoformat()},
+    )
+
+
+def searching(memory: AgentMemory) -> Search:
+    """A memory's own search."""
+    return lambda transcript, question, limit: [
+        each.id for each in memory.search(question, namespace=(transcript,), limit=limit)
+    ]
+
+
+def evaluate(search: Search, transcripts: Sequence[Transcript]) -> Report:
+    """Ask every question that has evidence.
+
+    Args:
+        search: What answers.
+        transcripts: Whose questions.
+    """
+    outcomes = []
+    for transcript in transcripts:
+        for question in transcript.questions:
+            if question.evidence:
+                found = search(transcript.name, question.text, max(CUTS))
+                shares = tuple(len(question.evidence.intersection(found[:k])) / len(question.evidence) for k in CUTS)
+                outcomes.append(
+                    Outcome(transcript=transcript.name, category=question.category or "none", recall=shares)
+                )
+    return Report(outcomes)
+
+
+# -- printing ----------------------------------------------------------------------------------------------------
+
+
+def row(name: str, report: Report) -> str:
+    """One line: recall at each cut, with its interval."""
+    between = zip(CUTS, report.intervals(), strict=True)
+    cells = "".join(f"   {report.recall(cut):.3f} [{low:.3f} {high:.3f}]" for cut, (low, high) in between)
+    return f"  {name:<42}{cells}"
+
+
+def print_parts(report: Report, options: argparse.Namespace) -> None:
+    """A line for each type of question, and for each transcript, as far as they are asked for."""
+    wanted: list[Callable[[Outcome], str]] = []
+    if options.by_type:
+        wanted.append(lambda each: each.category)
+    if options.by_conversation:
+        wanted.append(lambda each: each.transcript)
+    for by in wanted:
+        for name, part in report.parts(by).items():
+            print(row(f"    {name} ({len(part.outcomes)})", part))
+
+
+def print_signals(memory: AgentMemory, transcripts: Sequence[Transcript], usual: Report) -> None:
+    """What the recall changes by when one signal after the other is switched off."""
+    for name, weights in signals.without_each():
+        with signals.weighed(memory, weights):
+            found = evaluate(searching(memory), transcripts)
+        cells = "".join(f"   {found.recall(cut) - usual.recall(cut):+.3f}{'':<14}" for cut in CUTS)
+        print(f"    {f'without {name}':<40}{cells}".rstrip())
+
+
+def measure(transcripts: Sequence[Transcript], options: argparse.Namespace) -> None:
+    """Print the rows of one corpus."""
+    for title, index in indexes(hybrid=options.hybrid):
+        for engine in ("sqlite", "postgres") if options.postgres else ("sqlite",):
+            arguments: dict[str, Any] = {"clock": lambda: NOW} | ({} if index is None else {"index": dict(index)})
+            with databases(engine) as new, AgentMemory(new(), **arguments) as memory:
+                feed(memory, transcripts)
+                report = evaluate(searching(memory), transcripts)
+                print(row(f"langchain-agentmem, {title}, {NAMES[engine]}", report), flush=True)
+                print_parts(report, options)
+                if options.signals and engine == "sqlite":
+                    print_signals(memory, transcripts, report)
+    for title, make in baselines.BASELINES.items():
+        try:
+            report = evaluate(make(transcripts), transcripts)
+        except ModuleNotFoundError as error:
+            print(f"  {title:<42}   not measured: {error}")
+        else:
+            print(row(title, report), flush=True)
+            print_parts(report, options)
+
+
+def indexes(*, hybrid: bool) -> Iterable[tuple[str, Mapping[str, Any] | None]]:
+    """What `AgentMemory` is given as its index: nothing, and then the small model."""
+    yield "words", None
+    if hybrid:
+        import minilm
+
+        yield "words and vectors", {"dims": minilm.DIMENSIONS, "embed": minilm.MiniLM()}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default="", help="the corpora whose names hold this, such as LoCoMo or chats")
+    parser.add_argument("--by-type", action="store_true", help="a line for each type of question, or its language")
+    parser.add_argument("--by-conversation", action="store_true", help="a line for each conversation")
+    parser.add_argument("--signals", action="store_true", help="what each signal adds")
+    parser.add_argument("--postgres", action="store_true", help="on PostgreSQL too")
+    parser.add_argument("--hybrid", action="store_true", help="with vectors too")
+    options = parser.parse_args()
+    print(f"  {'':<42}" + "".join(f"   {f'R@{cut}':<19}" for cut in CUTS).rstrip())
+    for name, transcripts in corpora():
+        if options.only.lower() not in name.lower():
+            continue
+        if transcripts is None:
+            print(f"{name}: not measured, since the variable names no file")
+            continue
+        turns, asked = (
+            sum(each.turns for each in transcripts),
+            sum(bool(q.evidence) for t in transcripts for q in t.questions),
+        )
+        print(f"{name}: {turns:,} messages, {asked:,} questions")
+        measure(transcripts, options)
+
+
+if __name__ == "__main__":
+    main()
