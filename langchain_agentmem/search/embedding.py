@@ -145,13 +145,17 @@ class Embedder:
         for _, worker in self._lanes:
             worker.settle([KIND])
 
-    def near(self, asked: Inquiry, walls: Walls, databases: Sequence[Database]) -> Near | None:
-        """What a search needs to find what lies near a question; None when the embeddings fail.
+    def near(self, asked: Inquiry, walls: Walls, databases: Sequence[Database], *, needed: bool = False) -> Near | None:
+        """What a search needs to find what lies near a question; None for no words, or when the embeddings fail.
 
         Args:
             asked: The question.
             walls: Where it looks.
             databases: The databases in which it does.
+            needed: Whether the search can do nothing without. Default: it goes by words then.
+
+        Raises:
+            Exception: Whatever the embeddings raise, if it is needed.
         """
         if not asked.question.text.strip():
             return None
@@ -164,7 +168,9 @@ class Embedder:
         try:
             vector = self._asking.ask("embed_query", text)
             return Near(vectors.packed(vector, self.dimensions), self._shelf)
-        except Exception:  # a failing model never breaks a search
+        except Exception:  # a failing model never breaks a search that can go by words
+            if needed:
+                raise
             logger.warning("The embeddings failed, so the search goes by words alone.", exc_info=True)
             return None
 

@@ -38,6 +38,9 @@ _TOGETHER = 32  # ranges
 MOST_BYTES = 64 * 2**20
 """Bytes of vectors that a process keeps in memory. Where there are more, they are read for each search."""
 
+DIGITS = 6
+"""Digits of a cosine: more depend on what else is computed at the same time."""
+
 Range = tuple[int, int]
 
 _MOST_OF_PGVECTOR = 16_000  # dimensions
@@ -186,6 +189,18 @@ def packed(vector: Sequence[float], dimensions: int) -> bytes:
     return packed
 
 
+class Closeness(NamedTuple):
+    """How near documents lie to a question, as cosines by their numbers.
+
+    Attributes:
+        alone: By their own vectors.
+        among: By their vectors together with their neighbours'; of documents that have none, as `alone`.
+    """
+
+    alone: dict[int, float]
+    among: dict[int, float]
+
+
 class Near(NamedTuple):
     """The vector of a question, and what is known of the database's.
 
@@ -197,29 +212,34 @@ class Near(NamedTuple):
     vector: bytes
     shelf: VectorCache
 
-    def nearest(self, ranges: Sequence[Range], limit: int) -> Steps[list[int]]:
-        """The documents in some ranges that lie nearest to the question, the nearest first."""
+    def nearest(self, ranges: Sequence[Range], limit: int) -> Steps[dict[int, float]]:
+        """The documents in some ranges that lie nearest to the question with their cosines, the nearest first."""
         [state] = yield query.vector_state()
         if state["pgvector"]:
             rows = yield query.nearest_pgvector(vector=_text(self.vector), ranges=json.dumps(ranges), limit=limit)
-            return [row["document_id"] for row in rows]
+            return {row["document_id"]: 1 - row["distance"] for row in rows}
         np = numpy()
         wanted = np.frombuffer(self.vector, dtype="<f4")
         best: dict[int, float] = {}
 
         def look(numbers: Any, matrix: Floats) -> None:
-            scores = matrix @ wanted
-            top = np.argpartition(-scores, limit)[:limit] if len(scores) > limit else np.arange(len(scores))
-            for number, score in zip(numbers[top].tolist(), scores[top].tolist(), strict=True):
-                best[number] = max(score, best.get(number, -1.0))
+            for number, cosine in _top(numbers, matrix @ wanted, limit).items():
+                best[number] = max(cosine, best.get(number, -1.0))
 
         yield from self.shelf.within(ranges, len(wanted), look)
-        return sorted(best, key=lambda number: (-best[number], -number))[:limit]
+        order = sorted(best, key=lambda number: (-best[number], -number))[:limit]
+        return {number: best[number] for number in order}
 
     def closeness(
         self, around: Collection[int], related: Collection[int], asks: Callable[[int], bool]
     ) -> Steps[dict[int, float]]:
-        """How near some documents lie to the question, neighbours considered, as cosines.
+        """How near some documents lie to the question, neighbours considered; arguments as for `measured`."""
+        return (yield from self.measured(around, related, asks)).among
+
+    def measured(
+        self, around: Collection[int], related: Collection[int], asks: Callable[[int], bool]
+    ) -> Steps[Closeness]:
+        """How near some documents lie to the question.
 
         Args:
             around: The documents and their neighbours.
@@ -230,11 +250,12 @@ class Near(NamedTuple):
         rows = yield query.vectors_of(ids=json.dumps(sorted(around)))
         wanted = np.frombuffer(self.vector, dtype="<f4")
         vectors: dict[int, Floats] = {}
-        found: dict[int, float] = {}
+        alone: dict[int, float] = {}
         for row in rows:  # of several passages the nearest one counts
             number, vector = row["document_id"], np.frombuffer(bytes(row["vector"]), dtype="<f4")
             vectors[number] = vector
-            found[number] = max(float(vector @ wanted), found.get(number, -1.0))
+            alone[number] = max(float(vector @ wanted), alone.get(number, -1.0))
+        among = dict(alone)
         for number, vector in vectors.items():
             if number >> PLACE_BITS in related:
                 smooth = vector
@@ -248,8 +269,8 @@ class Near(NamedTuple):
                     if other >> PLACE_BITS == number >> PLACE_BITS and other in vectors:
                         smooth = smooth + weight * vectors[other]
                 length = float(np.linalg.norm(smooth))
-                found[number] = float(smooth @ wanted) / length if length else 0.0
-        return found
+                among[number] = float(smooth @ wanted) / length if length else 0.0
+        return Closeness(alone, among)
 
 
 class _Block(NamedTuple):
@@ -342,6 +363,26 @@ class VectorCache:
             self._blocks[key] = block
             while sum(each.size for each in self._blocks.values()) > MOST_BYTES:
                 self._blocks.popitem(last=False)
+
+
+def _top(numbers: Any, cosines: Floats, limit: int) -> dict[int, float]:
+    """The largest cosines by the numbers of documents, of which each may have several; of equals, the newest."""
+    np = numpy()
+    cosines = np.minimum(np.round(cosines, DIGITS), 1)
+    wanted = limit
+    while True:  # until there are so many documents
+        near = np.arange(len(cosines))
+        if wanted < len(cosines):
+            near = np.flatnonzero(cosines >= np.partition(cosines, -wanted)[-wanted])
+        near = near[np.lexsort((-numbers[near], -cosines[near]))]
+        best: dict[int, float] = {}
+        for number, cosine in zip(numbers[near].tolist(), cosines[near].tolist(), strict=True):
+            best.setdefault(number, cosine)
+            if len(best) == limit:
+                return best
+        if wanted >= len(cosines):
+            return best
+        wanted *= 4
 
 
 def numpy() -> Any:

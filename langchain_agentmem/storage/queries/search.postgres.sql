@@ -293,11 +293,11 @@ on conflict (document_id, passage) do nothing;
 -- name: nearest_pgvector
 -- The documents whose nearest passages are nearest.
 with question as materialized (select search_pgvector_of(:vector) as vector)
-select v.document_id
+select v.document_id, round(cast(min(search_pgvector_distance(v.vector, q.vector)) as numeric), 6)::float8 as distance
 from json_array_elements(cast(:ranges as json)) r
 cross join question q
 join search_pgvector v
     on v.document_id >= cast(r.value ->> 0 as bigint) and v.document_id < cast(r.value ->> 1 as bigint)
 group by v.document_id
-order by min(search_pgvector_distance(v.vector, q.vector)), v.document_id desc
+order by distance, v.document_id desc
 limit cast(:limit as bigint);

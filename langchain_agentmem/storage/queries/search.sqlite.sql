@@ -152,7 +152,7 @@ select null as id where false;
 select :id as id, :passage as passage, :vector as vector where false;
 
 -- name: nearest_pgvector
-select null as document_id where :vector = :ranges and :limit < 0;
+select null as document_id, null as distance where :vector = :ranges and :limit < 0;
 
 -- name: hold_writers
 -- A transaction that writes is alone anyway.
