@@ -28,7 +28,7 @@ from langchain_agentmem.search.memory_search import Inquiry, Walls, named
 from langchain_agentmem.search.vectors import Near, VectorCache, Waiting
 from langchain_agentmem.storage import Engine, Steps, jobs
 from langchain_agentmem.storage.database import Database
-from langchain_agentmem.storage.jobs import Job, WantedJob
+from langchain_agentmem.storage.jobs import Job, WantedJob, Worker
 from langchain_agentmem.storage.part import TextsOf, all_parts
 
 T = TypeVar("T")
@@ -37,6 +37,8 @@ logger = logging.getLogger(__name__)
 
 KIND = "embed"
 """The kind of the job that whoever embeds has. There is one for the whole database, as long as documents wait."""
+INDEXING = "index_vectors"
+"""The kind of the job that makes an index of vectors, where pgvector compares many of them."""
 BATCH = 64
 """Documents that are embedded at once."""
 PATIENCE = 2.0
@@ -68,6 +70,7 @@ def embed_with(database: Database, embeddings: Any, dimensions: int) -> None:
         database.on_write[:] = [embedder.wake]
         for each in database.everywhere:
             embedder.wake(each)
+            each.worker.wake(INDEXING)
 
 
 def embedder_of(database: Database) -> Embedder | None:
@@ -111,7 +114,9 @@ class Embedder:
         concurrency.renewed(self)
         self._lanes = lanes
         for engine, worker in lanes:
-            worker.register(KIND, partial(self._embed_waiting, engine), find=_wanted)
+            worker.register(KIND, partial(self._embed_waiting, engine, worker), find=_wanted)
+            if engine.dialect == "postgres":
+                worker.register(INDEXING, partial(_index, engine), find=_unindexed)
 
     def renew(self) -> None:
         """Begin without threads."""
@@ -127,6 +132,7 @@ class Embedder:
         self._closed = True
         for _, worker in self._lanes:
             worker.stop(KIND)
+            worker.stop(INDEXING)
         self._threads.shutdown(wait=False)
         self._asking.close()
 
@@ -187,13 +193,14 @@ class Embedder:
                 raise MemoryClosed from error
             raise
 
-    def _embed_waiting(self, engine: Engine, job: Job) -> None:
+    def _embed_waiting(self, engine: Engine, worker: Worker, job: Job) -> None:
         """Give all documents that wait their vectors, as long as nobody else has taken that over."""
         refused: Exception | None = None
         ticket = -1
         while batch := engine.read(partial(_next_batch, job, ticket)):
             ticket = batch[-1].ticket
             refused = self._embed_all(engine, batch) or refused
+        worker.wake(INDEXING)
         if refused is not None:
             raise refused
 
@@ -262,6 +269,20 @@ def _wanted() -> Steps[list[WantedJob]]:
     if (yield from vectors.waiting(1)) and not (yield from jobs.find(_ROOT, KIND)):
         return [WantedJob(_ROOT, KIND)]
     return []
+
+
+def _unindexed() -> Steps[list[WantedJob]]:
+    """The job of making the index of vectors, if there is none, and nobody has asked for it yet."""
+    if (yield from vectors.lacks_index()) and not (yield from jobs.find(_ROOT, INDEXING)):
+        return [WantedJob(_ROOT, INDEXING)]
+    return []
+
+
+def _index(engine: Engine, job: Job) -> None:
+    """Make the index of vectors, unless somebody has done so meanwhile."""
+    del job
+    if engine.read(vectors.lacks_index):
+        engine.alter(engine.read(vectors.index_statements))
 
 
 def _next_batch(job: Job, after: int) -> Steps[list[Waiting]]:

@@ -9,16 +9,12 @@ from __future__ import annotations
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from langchain_core.embeddings import Embeddings
 
 from langchain_agentmem.errors import MissingExtra
 from langchain_agentmem.search.vectors import numpy
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 NAME = "static"
 """What it is called in `index={"embed": …}`."""
@@ -64,8 +60,8 @@ class StaticEmbeddings(Embeddings):
 
 
 @cache
-def _model() -> tuple[Any, NDArray[np.float16]]:
-    """The tokenizer, and the vectors of its tokens."""
+def _model() -> tuple[Any, Any]:
+    """The tokenizer, and the vectors of its tokens in half precision."""
     found = find_spec("wordllama")
     try:
         from safetensors.numpy import load_file  # noqa: PLC0415 - an extra

@@ -43,7 +43,11 @@ DIGITS = 6
 
 Range = tuple[int, int]
 
-_MOST_OF_PGVECTOR = 16_000  # dimensions
+MANY = 50_000
+"""Vectors from which on pgvector has an index, and which a search must look through to use it."""
+SHARE = 0.1
+"""The part of all vectors that a search must look through to use the index."""
+_MOST_OF_PGVECTOR, _MOST_INDEXED = 16_000, 4_000  # dimensions
 _NEXT, _BEFORE, _QUESTION_BEFORE, _SECOND = 0.4, 0.4, 0.9, 0.2
 
 
@@ -109,6 +113,31 @@ def server_side_emptied() -> Steps[None]:
     [state] = yield query.vector_state()
     if state["pgvector"]:
         yield query.empty_pgvector()
+
+
+def lacks_index() -> Steps[bool]:
+    """Whether pgvector compares so many vectors that an index is wanted, which this role may make."""
+    [state] = yield query.vector_state()
+    if not state["pgvector"] or state["newest"] < MANY or state["dimensions"] > _MOST_INDEXED:
+        return False
+    rows = yield query.vector_index(least=MANY)
+    return any(row["lacking"] for row in rows)
+
+
+def index_statements() -> Steps[list[str]]:
+    """The statements that make the index, which no transaction may hold."""
+    return [row["statement"] for row in (yield query.vector_index_statements())]
+
+
+def _serves(ranges: Sequence[Range], vectors: int) -> Steps[bool]:
+    """Whether the index finds what is near in some ranges: they hold so much of all that little is left out."""
+    if vectors < MANY:
+        return False
+    [totals] = yield query.totals(ranges=json.dumps(ranges))
+    if totals["documents"] < max(MANY, vectors * SHARE):
+        return False
+    rows = yield query.vector_index(least=0)
+    return any(row["valid"] for row in rows)
 
 
 def _begun(dimensions: int) -> Steps[bool]:
@@ -216,7 +245,12 @@ class Near(NamedTuple):
         """The documents in some ranges that lie nearest to the question with their cosines, the nearest first."""
         [state] = yield query.vector_state()
         if state["pgvector"]:
-            rows = yield query.nearest_pgvector(vector=_text(self.vector), ranges=json.dumps(ranges), limit=limit)
+            wanted = {"vector": _text(self.vector), "ranges": json.dumps(ranges), "limit": limit}
+            rows: Sequence[Any] = ()
+            if (yield from _serves(ranges, state["newest"])):
+                rows = yield query.nearest_indexed(**wanted)
+            if len(rows) < limit:
+                rows = yield query.nearest_pgvector(**wanted)
             return {row["document_id"]: 1 - row["distance"] for row in rows}
         np = numpy()
         wanted = np.frombuffer(self.vector, dtype="<f4")
