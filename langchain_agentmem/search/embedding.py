@@ -173,7 +173,7 @@ class Embedder:
                 each.worker.hurry(KIND, PATIENCE)
         try:
             vector = self._asking.ask("embed_query", text)
-            return Near(vectors.packed(vector, self.dimensions), self._shelf)
+            return Near(vectors.unit(vector, self.dimensions), self._shelf)
         except Exception:  # a failing model never breaks a search that can go by words
             if needed:
                 raise

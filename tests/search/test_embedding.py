@@ -8,6 +8,7 @@ import random
 import threading
 import time
 
+import numpy as np
 import psycopg
 import pytest
 from langchain_core.embeddings import Embeddings
@@ -455,10 +456,11 @@ class TestTogether:
 
 
 class TestShelf:
-    @pytest.mark.parametrize("most", [2**20, 600])
-    def test_what_is_read_in_many_parts_is_found_all_the_same(self, opened, monkeypatch, most):
+    @pytest.mark.parametrize(("most", "mapped"), [(2**20, 0), (600, 0), (600, 2**20), (600, 2**15)])
+    def test_what_is_read_in_many_parts_is_found_all_the_same(self, opened, monkeypatch, most, mapped):
         monkeypatch.setattr(vectors, "PAGE", 3)
         monkeypatch.setattr(vectors, "MOST_BYTES", most)
+        monkeypatch.setattr(vectors, "MOST_MAPPED", mapped)
         memory = opened()
         for name in ("a", "b", "c"):
             said(memory, *(f"rain {name} {n}" for n in range(7)), f"The cat of {name}.", namespace=(name,))
@@ -468,6 +470,26 @@ class TestShelf:
             assert found(memory, "feline", namespace=("b",), limit=1) == ["The cat of b."]
             said(memory, "Another cat.", namespace=("c",))
         assert "Another cat." in found(memory, "feline", namespace=("c",), limit=2)
+
+    def test_where_no_file_can_be_written_it_is_found_all_the_same(self, opened, monkeypatch):
+        def full(self, parts):
+            raise OSError("no space left on device")
+
+        monkeypatch.setattr(vectors, "MOST_BYTES", 600)
+        monkeypatch.setattr(vectors._File, "add", full)
+        memory = opened()
+        said(memory, "The cat sleeps.", "Rain falls.", "A dog barks.")
+        for _ in range(2):
+            assert found(memory, "feline", limit=1) == ["The cat sleeps."]
+
+    def test_vectors_of_older_versions_are_read_beside_newer_ones(self, opened, raw):
+        memory = opened()
+        said(memory, "The cat sleeps.", "Rain falls.")
+        memory.settle()
+        [row] = raw(memory, "select document_id, vector from search_vector order by document_id limit 1")
+        older = np.frombuffer(bytes(row["vector"]), dtype="<f2").astype("<f4").tobytes()
+        raw(memory, "update search_vector set vector = :v where document_id = :id", v=older, id=row["document_id"])
+        assert found(memory, "feline", limit=1) == ["The cat sleeps."]
 
     def test_what_was_erased_is_not_remembered(self, opened):
         memory = opened()
