@@ -41,7 +41,7 @@ MOST_BYTES = 64 * 2**20
 """Bytes of vectors that a process keeps in memory."""
 MOST_MAPPED = 2**30
 """Bytes of vectors that a process keeps in temporary files, where a search looks through more."""
-_AT_ONCE = 8_192  # vectors that are compared at once
+_AT_ONCE = 2_048  # vectors that are compared at once
 DIGITS = 6
 """Digits of a cosine: more depend on what else is computed at the same time."""
 
@@ -328,7 +328,7 @@ class Near(NamedTuple):
 
 
 class _File:
-    """Vectors in a temporary file without a name, which is closed when nobody has it any more."""
+    """Vectors, in half precision, in a temporary file without a name; it is closed when nobody has it any more."""
 
     def __init__(self) -> None:
         self._file = TemporaryFile(prefix="agentmem-")  # noqa: SIM115 - see below
@@ -341,7 +341,7 @@ class _File:
             OSError: There is no room.
         """
         for each in parts:
-            self._file.write(each.tobytes())
+            self._file.write(each.astype("<f2").tobytes())
         self._file.flush()
 
     def matrix(self, rows: int) -> Any:
@@ -350,7 +350,7 @@ class _File:
 
 
 class _Block(NamedTuple):
-    """Vectors of some ranges of documents in half precision, and up to what they were read.
+    """Vectors of some ranges of documents, and up to what they were read.
 
     Attributes:
         newest: The last vector that had been kept then.
@@ -394,7 +394,7 @@ class _Found:
         """Look at some more."""
         self._look(numbers, matrix)
         self._bytes += matrix.nbytes
-        most = max(MOST_BYTES, MOST_MAPPED) if self.mapped is None else MOST_BYTES
+        most = max(MOST_BYTES, 2 * MOST_MAPPED) if self.mapped is None else MOST_BYTES
         self._keeps = self._keeps and self._bytes <= most
         if not self._keeps:
             self._parts, self._file = [], None
@@ -418,8 +418,8 @@ class _Found:
             if len(stored) == 2 * self._dimensions * len(rows):
                 matrix = np.frombuffer(stored, dtype="<f2").reshape(len(rows), -1)
             else:
-                matrix = np.stack([_stored(row["vector"], self._dimensions).astype("<f2") for row in rows])
-            self.add(numbers, matrix)
+                matrix = np.stack([_stored(row["vector"], self._dimensions) for row in rows])
+            self.add(numbers, matrix.astype(np.float32))
 
     def block(self, newest: int, removed: int) -> _Block | None:
         """All of it, as it may be kept until then; None where it may not."""
@@ -441,8 +441,8 @@ class _Found:
 class VectorCache:
     """Vectors that were read lately. What was added since is read when it is needed.
 
-    Up to `MOST_BYTES` are in memory. Where a search looks through more, up to `MOST_MAPPED` are in a temporary file
-    that has no name and goes with the process; where it cannot be written, they are read for each search.
+    Up to `MOST_BYTES` are in memory. Where a search looks through more, up to `MOST_MAPPED` are in a temporary file, in
+    half precision, that has no name and goes with the process; where it cannot be written, they are read each time.
 
     Args:
         measures: Is told how often they were there. Default: nobody is.
@@ -471,7 +471,7 @@ class VectorCache:
             self._measures.cache(CACHE, block is not None, block is None)
         found = _Found(look, dimensions, block)
         if block is None:
-            found.add(np.empty(0, dtype=np.int64), np.empty((0, dimensions), dtype="<f2"))
+            found.add(np.empty(0, dtype=np.int64), np.empty((0, dimensions), dtype=np.float32))
             yield from _whole(ranges, found)
         else:
             yield from _newer(block.newest, state["newest"], ranges, found)
@@ -513,11 +513,11 @@ def _holds(block: _Block, state: Any) -> bool:
 
 
 def _cosines(matrix: Any, wanted: Floats) -> Floats:
-    """The cosines of vectors in half precision with a question's, without a copy of all of them."""
+    """The cosines of vectors with a question's, without a copy of all of them in single precision."""
     np = numpy()
     found: Floats = np.empty(len(matrix), dtype=np.float32)
     for at in range(0, len(matrix), _AT_ONCE):
-        found[at : at + _AT_ONCE] = matrix[at : at + _AT_ONCE].astype(np.float32) @ wanted
+        found[at : at + _AT_ONCE] = matrix[at : at + _AT_ONCE].astype(np.float32, copy=False) @ wanted
     return found
 
 

@@ -1,7 +1,7 @@
 """Recall on LoCoMo: is the turn that answers a question among the first that a search finds?
 
-    python tests/benchmarks/locomo.py --data locomo10.json [--postgres] [--hybrid] [--baselines] [--by-sample] [--exact]
-                                      [--signals]
+    python tests/benchmarks/locomo.py --data locomo10.json [--postgres] [--static] [--hybrid] [--baselines]
+                                      [--by-sample] [--exact] [--signals]
 
 The file is not part of this repository, since its licence is non-commercial; instead of `--data`, the environment
 variable AGENTMEM_LOCOMO may name it. Every session is one conversation in the sample's namespace, and every turn a
@@ -13,10 +13,10 @@ For each question with evidence, recall@k is the share of its evidence among the
 k has a search of its own, which must come to the same. Questions of category 5 ask for what nobody said, mostly by
 naming the wrong person, so categories 1 to 4 stand beside all.
 
-With `--postgres` the same runs on PostgreSQL too; with `--hybrid` also with the vectors of a small model
-(`minilm.py`); with `--baselines` next to plain full-text search, BM25 and that model alone (`baselines.py`). With
-`--signals` everything is asked again on SQLite with one signal of the ranking after the other switched off: where that
-falls below zero, the signal had helped.
+With `--postgres` the same runs on PostgreSQL too; with `--static` also with the vectors of the extra `[static]`, with
+`--hybrid` with those of a small model (`minilm.py`); with `--baselines` next to plain full-text search, BM25 and that
+model alone (`baselines.py`). With `--signals` everything is asked again on SQLite with one signal of the ranking after
+the other switched off: where that falls below zero, the signal had helped.
 
 Use it from elsewhere with this folder on the path: `locomo.evaluate(locomo.searching(memory), locomo.load(path))`
 after `locomo.feed(memory, samples)`.
@@ -270,7 +270,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", default=os.environ.get("AGENTMEM_LOCOMO"), help="the file (or AGENTMEM_LOCOMO)")
     parser.add_argument("--postgres", action="store_true", help="on PostgreSQL too, and how far the two are apart")
-    parser.add_argument("--hybrid", action="store_true", help="with vectors too")
+    parser.add_argument("--static", action="store_true", help="with static vectors too")
+    parser.add_argument("--hybrid", action="store_true", help="with the vectors of a model too")
     parser.add_argument("--baselines", action="store_true", help="next to plain search")
     parser.add_argument("--by-sample", action="store_true", help="each conversation, and the spread over them")
     parser.add_argument("--exact", action="store_true", help="a search of its own for each k")
@@ -285,7 +286,7 @@ def main() -> None:
     print("recall over all questions | over categories 1 to 4")
     print(heading())
     engines = ("sqlite", "postgres") if options.postgres else ("sqlite",)
-    for title, index in indexes(hybrid=options.hybrid):
+    for title, index in indexes(static=options.static, hybrid=options.hybrid):
         reports: dict[str, Report] = {}
         for engine in engines:
             signals = options.signals and engine == "sqlite"
@@ -310,9 +311,11 @@ def main() -> None:
                 print_samples(report)
 
 
-def indexes(*, hybrid: bool) -> Iterable[tuple[str, Mapping[str, Any] | None]]:
-    """What `AgentMemory` is given as its index: nothing, and then the small model."""
+def indexes(*, hybrid: bool, static: bool = False) -> Iterable[tuple[str, Mapping[str, Any] | None]]:
+    """What `AgentMemory` is given as its index: nothing, static vectors, and the small model."""
     yield "words", None
+    if static:
+        yield "words and static vectors", {"embed": "static"}
     if hybrid:
         import minilm
 

@@ -456,7 +456,7 @@ class TestTogether:
 
 
 class TestShelf:
-    @pytest.mark.parametrize(("most", "mapped"), [(2**20, 0), (600, 0), (600, 2**20), (600, 2**15)])
+    @pytest.mark.parametrize(("most", "mapped"), [(2**20, 0), (600, 0), (600, 2**20), (600, 2**14)])
     def test_what_is_read_in_many_parts_is_found_all_the_same(self, opened, monkeypatch, most, mapped):
         monkeypatch.setattr(vectors, "PAGE", 3)
         monkeypatch.setattr(vectors, "MOST_BYTES", most)
