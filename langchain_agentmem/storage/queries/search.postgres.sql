@@ -327,13 +327,14 @@ where t.oid = to_regclass('search_pgvector') and e.extname = 'vector';
 
 -- name: vector_index_statements
 -- What makes that index, in half precision; the first statement takes away one that was not finished. A function sets what
--- the index needs, for itself alone: pgvector's settings are known once it was used.
+-- the index needs, for itself alone: to look at the most that it can, and to go on where little is left of that. Settings
+-- of pgvector are known once it was used.
 select unnest(array[
     format('drop index concurrently if exists %1$I.search_pgvector_near', p.ours),
     format('select %1$I.search_pgvector_of(''[1]'');
         create or replace function %1$I.search_pgvector_nearest(question text, ranges json, wanted bigint)
         returns table (document_id bigint, distance double precision) language sql stable
-        set hnsw.iterative_scan = relaxed_order set hnsw.ef_search = 200 set enable_sort = off
+        set hnsw.iterative_scan = relaxed_order set hnsw.ef_search = 1000 set enable_sort = off
         as $nearest$
             select n.document_id, n.vector operator(%2$I.<=>) cast($1 as %2$I.vector)
             from (
