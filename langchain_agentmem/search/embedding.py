@@ -37,6 +37,8 @@ logger = logging.getLogger(__name__)
 
 KIND = "embed"
 """The kind of the job that whoever embeds has. There is one for the whole database, as long as documents wait."""
+INDEXING = "index_vectors"
+"""The kind of the job that makes an index of vectors, where pgvector compares many of them."""
 BATCH = 64
 """Documents that are embedded at once."""
 PATIENCE = 2.0
@@ -122,8 +124,11 @@ class Embedder:
         if engine.read(vectors.wanted) != self.dimensions:
             engine.write(lambda: vectors.want(self.dimensions))
         self._lanes.append((engine, worker))
-        worker.register(KIND, partial(self._embed_waiting, engine), find=_wanted)
+        worker.register(KIND, partial(self._embed_waiting, engine, worker), find=_wanted)
         worker.wake(KIND)
+        if engine.dialect == "postgres":
+            worker.register(INDEXING, partial(_index, engine), find=_unindexed)
+            worker.wake(INDEXING)
 
     @staticmethod
     def wake(database: Database) -> None:
@@ -135,6 +140,7 @@ class Embedder:
         self._closed = True
         for _, worker in self._lanes:
             worker.stop(KIND)
+            worker.stop(INDEXING)
         self._threads.shutdown(wait=False)
         self._asking.close()
 
@@ -153,13 +159,17 @@ class Embedder:
         for _, worker in self._lanes:
             worker.settle([KIND])
 
-    def near(self, asked: Inquiry, walls: Walls, databases: Sequence[Database]) -> Near | None:
-        """What a search needs to find what lies near a question; None when the embeddings fail.
+    def near(self, asked: Inquiry, walls: Walls, databases: Sequence[Database], *, needed: bool = False) -> Near | None:
+        """What a search needs to find what lies near a question; None for no words, or when the embeddings fail.
 
         Args:
             asked: The question.
             walls: Where it looks.
             databases: The databases in which it does.
+            needed: Whether the search can do nothing without. Default: it goes by words then.
+
+        Raises:
+            Exception: Whatever the embeddings raise, if it is needed.
         """
         if not asked.question.text.strip():
             return None
@@ -171,8 +181,10 @@ class Embedder:
                 each.worker.hurry(KIND, PATIENCE)
         try:
             vector = self._asking.ask("embed_query", text)
-            return Near(vectors.packed(vector, self.dimensions), self._shelf)
-        except Exception:  # a failing model never breaks a search
+            return Near(vectors.unit(vector, self.dimensions), self._shelf)
+        except Exception:  # a failing model never breaks a search that can go by words
+            if needed:
+                raise
             logger.warning("The embeddings failed, so the search goes by words alone.", exc_info=True)
             return None
 
@@ -189,13 +201,14 @@ class Embedder:
                 raise MemoryClosed from error
             raise
 
-    def _embed_waiting(self, engine: Engine, job: Job) -> None:
+    def _embed_waiting(self, engine: Engine, worker: Worker, job: Job) -> None:
         """Give all documents that wait their vectors, as long as nobody else has taken that over."""
         refused: Exception | None = None
         ticket = -1
         while batch := engine.read(partial(_next_batch, job, ticket)):
             ticket = batch[-1].ticket
             refused = self._embed_all(engine, batch) or refused
+        worker.wake(INDEXING)
         if refused is not None:
             raise refused
 
@@ -264,6 +277,20 @@ def _wanted() -> Steps[list[WantedJob]]:
     if (yield from vectors.waiting(1)) and not (yield from jobs.find(_ROOT, KIND)):
         return [WantedJob(_ROOT, KIND)]
     return []
+
+
+def _unindexed() -> Steps[list[WantedJob]]:
+    """The job of making the index of vectors, if there is none, and nobody has asked for it yet."""
+    if (yield from vectors.lacks_index()) and not (yield from jobs.find(_ROOT, INDEXING)):
+        return [WantedJob(_ROOT, INDEXING)]
+    return []
+
+
+def _index(engine: Engine, job: Job) -> None:
+    """Make the index of vectors, unless somebody has done so meanwhile."""
+    del job
+    if engine.read(vectors.lacks_index):
+        engine.alter(engine.read(vectors.index_statements))
 
 
 def _next_batch(job: Job, after: int) -> Steps[list[Waiting]]:

@@ -288,6 +288,35 @@ def search(
     ]
 
 
+def nearest(dense: Near | None, walls: Walls, *, limit: int) -> Steps[list[Hit]]:
+    """Find the documents that lie nearest to a question, whatever their words: the score is the cosine.
+
+    Args:
+        dense: The question's vector; None finds nothing.
+        walls: Where to look.
+        limit: Most hits, 1 or more.
+
+    Returns:
+        The nearest first; of equals, the newest.
+    """
+    ranges, kinds = yield from _ranges(walls)
+    if not ranges or dense is None:
+        return []
+    many = limit
+    while True:
+        cosines = yield from dense.nearest(ranges, many)
+        rows = yield query.documents_at(ids=_json(sorted(cosines)))
+        within = {row["id"]: row for row in rows if walls.let(row, kinds.get(row["id"] >> _SCOPE_BITS, ""))}
+        if len(within) >= limit or len(cosines) < many:
+            break
+        many *= MORE
+    return [
+        Hit(number, kinds[number >> _SCOPE_BITS], within[number]["owner"], cosine, Why(signals={"cosine": cosine}))
+        for number, cosine in cosines.items()
+        if number in within
+    ][:limit]
+
+
 def _ranges(walls: Walls) -> Steps[tuple[list[Range], dict[int, str]]]:
     """The ranges of documents to look through, ascending, neighbours as one; and the kinds of their scopes.
 

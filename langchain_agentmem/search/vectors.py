@@ -11,8 +11,10 @@ counts the more when it is a question. numpy is needed only here, and loaded whe
 from __future__ import annotations
 
 import json
+import weakref
 from collections import OrderedDict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from langchain_agentmem.base import concurrency
@@ -29,18 +31,27 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Floats = NDArray[np.float32]
-    Look = Callable[[Any, Floats], None]
+    Look = Callable[[Any, Any], None]
 
 PAGE = 4_000
 CACHE = "vectors"
 """What the measures call them."""
 _TOGETHER = 32  # ranges
 MOST_BYTES = 64 * 2**20
-"""Bytes of vectors that a process keeps in memory. Where there are more, they are read for each search."""
+"""Bytes of vectors that a process keeps in memory."""
+MOST_MAPPED = 2**30
+"""Bytes of vectors that a process keeps in temporary files, where a search looks through more."""
+_AT_ONCE = 2_048  # vectors that are compared at once
+DIGITS = 6
+"""Digits of a cosine: more depend on what else is computed at the same time."""
 
 Range = tuple[int, int]
 
-_MOST_OF_PGVECTOR = 16_000  # dimensions
+MANY = 50_000
+"""Vectors from which on pgvector has an index, and which a search must look through to use it."""
+SHARE = 0.1
+"""The part of all vectors that a search must look through to use the index."""
+_MOST_OF_PGVECTOR, _MOST_INDEXED = 16_000, 4_000  # dimensions
 _NEXT, _BEFORE, _QUESTION_BEFORE, _SECOND = 0.4, 0.4, 0.9, 0.2
 
 
@@ -95,8 +106,12 @@ def server_side(after: int) -> Steps[int | None]:
     rows = yield query.vectors_after(after=after, limit=PAGE)
     if not rows:
         return None
+    dimensions = (yield from wanted()) or 0
     yield query.insert_pgvector.many(
-        [{"id": row["document_id"], "passage": row["passage"], "vector": _text(bytes(row["vector"]))} for row in rows]
+        [
+            {"id": row["document_id"], "passage": row["passage"], "vector": _text(_stored(row["vector"], dimensions))}
+            for row in rows
+        ]
     )
     return int(rows[-1]["id"])
 
@@ -106,6 +121,31 @@ def server_side_emptied() -> Steps[None]:
     [state] = yield query.vector_state()
     if state["pgvector"]:
         yield query.empty_pgvector()
+
+
+def lacks_index() -> Steps[bool]:
+    """Whether pgvector compares so many vectors that an index is wanted, which this role may make."""
+    [state] = yield query.vector_state()
+    if not state["pgvector"] or state["newest"] < MANY or state["dimensions"] > _MOST_INDEXED:
+        return False
+    rows = yield query.vector_index(least=MANY)
+    return any(row["lacking"] for row in rows)
+
+
+def index_statements() -> Steps[list[str]]:
+    """The statements that make the index, which no transaction may hold."""
+    return [row["statement"] for row in (yield query.vector_index_statements())]
+
+
+def _serves(ranges: Sequence[Range], vectors: int) -> Steps[bool]:
+    """Whether the index finds what is near in some ranges: they hold so much of all that little is left out."""
+    if vectors < MANY:
+        return False
+    [totals] = yield query.totals(ranges=json.dumps(ranges))
+    if totals["documents"] < max(MANY, vectors * SHARE):
+        return False
+    rows = yield query.vector_index(least=0)
+    return any(row["valid"] for row in rows)
 
 
 def _begun(dimensions: int) -> Steps[bool]:
@@ -160,12 +200,20 @@ def keep(vectors: Mapping[Waiting, Sequence[bytes]]) -> Steps[int]:
         yield query.insert_vector.many(rows)
         [state] = yield query.vector_state()
         if state["pgvector"]:
-            yield query.insert_pgvector.many([{**row, "vector": _text(row["vector"])} for row in rows])
+            yield query.insert_pgvector.many(
+                [{**row, "vector": _text(_stored(row["vector"], state["dimensions"]))} for row in rows]
+            )
     return kept
 
 
 def packed(vector: Sequence[float], dimensions: int) -> bytes:
-    """A vector of length one, as it is stored.
+    """A vector of length one as it is stored, in half precision; arguments and errors are those of `unit`."""
+    packed: bytes = unit(vector, dimensions).astype("<f2").tobytes()
+    return packed
+
+
+def unit(vector: Sequence[float], dimensions: int) -> Floats:
+    """A vector of the same direction, of length one; of zeros it stays what it is.
 
     Args:
         vector: The numbers.
@@ -182,44 +230,70 @@ def packed(vector: Sequence[float], dimensions: int) -> bytes:
     if array.shape != (dimensions,) or not np.isfinite(array).all():
         raise InvalidInput(f"The embeddings gave {array.shape} for a vector, not ({dimensions},), or no numbers.")
     length = float(np.linalg.norm(array))
-    packed: bytes = (array / length if length else array).astype("<f4").tobytes()
-    return packed
+    found: Floats = array / length if length else array
+    return found
+
+
+def _stored(vector: Any, dimensions: int) -> Any:
+    """The numbers of a vector that was stored: in half precision, or in single as older versions had it."""
+    array = bytes(vector)
+    return numpy().frombuffer(array, dtype="<f2" if len(array) == 2 * dimensions else "<f4")
+
+
+class Closeness(NamedTuple):
+    """How near documents lie to a question, as cosines by their numbers.
+
+    Attributes:
+        alone: By their own vectors.
+        among: By their vectors together with their neighbours'; of documents that have none, as `alone`.
+    """
+
+    alone: dict[int, float]
+    among: dict[int, float]
 
 
 class Near(NamedTuple):
     """The vector of a question, and what is known of the database's.
 
     Attributes:
-        vector: The question's, as `packed` gives it.
+        vector: The question's, as `unit` gives it.
         shelf: Vectors that were read before.
     """
 
-    vector: bytes
+    vector: Floats
     shelf: VectorCache
 
-    def nearest(self, ranges: Sequence[Range], limit: int) -> Steps[list[int]]:
-        """The documents in some ranges that lie nearest to the question, the nearest first."""
+    def nearest(self, ranges: Sequence[Range], limit: int) -> Steps[dict[int, float]]:
+        """The documents in some ranges that lie nearest to the question with their cosines, the nearest first."""
         [state] = yield query.vector_state()
         if state["pgvector"]:
-            rows = yield query.nearest_pgvector(vector=_text(self.vector), ranges=json.dumps(ranges), limit=limit)
-            return [row["document_id"] for row in rows]
-        np = numpy()
-        wanted = np.frombuffer(self.vector, dtype="<f4")
+            wanted = {"vector": _text(self.vector), "ranges": json.dumps(ranges), "limit": limit}
+            rows: Sequence[Any] = ()
+            if (yield from _serves(ranges, state["newest"])):
+                rows = yield query.nearest_indexed(**wanted)
+            if len(rows) < limit:
+                rows = yield query.nearest_pgvector(**wanted)
+            return {row["document_id"]: 1 - row["distance"] for row in rows}
         best: dict[int, float] = {}
 
-        def look(numbers: Any, matrix: Floats) -> None:
-            scores = matrix @ wanted
-            top = np.argpartition(-scores, limit)[:limit] if len(scores) > limit else np.arange(len(scores))
-            for number, score in zip(numbers[top].tolist(), scores[top].tolist(), strict=True):
-                best[number] = max(score, best.get(number, -1.0))
+        def look(numbers: Any, matrix: Any) -> None:
+            for number, cosine in _top(numbers, _cosines(matrix, self.vector), limit).items():
+                best[number] = max(cosine, best.get(number, -1.0))
 
-        yield from self.shelf.within(ranges, len(wanted), look)
-        return sorted(best, key=lambda number: (-best[number], -number))[:limit]
+        yield from self.shelf.within(ranges, len(self.vector), look)
+        order = sorted(best, key=lambda number: (-best[number], -number))[:limit]
+        return {number: best[number] for number in order}
 
     def closeness(
         self, around: Collection[int], related: Collection[int], asks: Callable[[int], bool]
     ) -> Steps[dict[int, float]]:
-        """How near some documents lie to the question, neighbours considered, as cosines.
+        """How near some documents lie to the question, neighbours considered; arguments as for `measured`."""
+        return (yield from self.measured(around, related, asks)).among
+
+    def measured(
+        self, around: Collection[int], related: Collection[int], asks: Callable[[int], bool]
+    ) -> Steps[Closeness]:
+        """How near some documents lie to the question.
 
         Args:
             around: The documents and their neighbours.
@@ -228,13 +302,14 @@ class Near(NamedTuple):
         """
         np = numpy()
         rows = yield query.vectors_of(ids=json.dumps(sorted(around)))
-        wanted = np.frombuffer(self.vector, dtype="<f4")
+        wanted = self.vector
         vectors: dict[int, Floats] = {}
-        found: dict[int, float] = {}
+        alone: dict[int, float] = {}
         for row in rows:  # of several passages the nearest one counts
-            number, vector = row["document_id"], np.frombuffer(bytes(row["vector"]), dtype="<f4")
+            number, vector = row["document_id"], _stored(row["vector"], len(wanted)).astype(np.float32)
             vectors[number] = vector
-            found[number] = max(float(vector @ wanted), found.get(number, -1.0))
+            alone[number] = max(float(vector @ wanted), alone.get(number, -1.0))
+        among = dict(alone)
         for number, vector in vectors.items():
             if number >> PLACE_BITS in related:
                 smooth = vector
@@ -248,51 +323,126 @@ class Near(NamedTuple):
                     if other >> PLACE_BITS == number >> PLACE_BITS and other in vectors:
                         smooth = smooth + weight * vectors[other]
                 length = float(np.linalg.norm(smooth))
-                found[number] = float(smooth @ wanted) / length if length else 0.0
-        return found
+                among[number] = float(smooth @ wanted) / length if length else 0.0
+        return Closeness(alone, among)
+
+
+class _File:
+    """Vectors, in half precision, in a temporary file without a name; it is closed when nobody has it any more."""
+
+    def __init__(self) -> None:
+        self._file = TemporaryFile(prefix="agentmem-")  # noqa: SIM115 - see below
+        weakref.finalize(self, self._file.close)
+
+    def add(self, parts: Iterable[Any]) -> None:
+        """Write some more.
+
+        Raises:
+            OSError: There is no room.
+        """
+        for each in parts:
+            self._file.write(each.astype("<f2").tobytes())
+        self._file.flush()
+
+    def matrix(self, rows: int) -> Any:
+        """All of them, mapped into memory."""
+        return numpy().memmap(self._file, dtype="<f2", mode="r").reshape(rows, -1)
 
 
 class _Block(NamedTuple):
-    """Vectors of one range of documents, and up to what they were read."""
+    """Vectors of some ranges of documents, and up to what they were read.
+
+    Attributes:
+        newest: The last vector that had been kept then.
+        removed: How often vectors had been taken away.
+        numbers: The documents.
+        matrix: The vectors, a row for each of `numbers`.
+        file: What `matrix` is mapped from; None where it is in memory.
+    """
 
     newest: int
     removed: int
-    ranges: int
     numbers: Any
     matrix: Any
-
-    @property
-    def size(self) -> int:
-        return int(self.matrix.nbytes + self.numbers.nbytes) + 200 * (self.ranges + 4)
+    file: _File | None
 
 
 class _Found:
-    """Parts of what is looked at, as long as they may be kept."""
+    """What is looked at, kept as far as it may be: in memory, or where there is more of it, in a file without a name.
 
-    def __init__(self, look: Look) -> None:
-        self.parts: list[tuple[Any, Floats]] = []
+    Args:
+        look: Is shown all of it.
+        dimensions: Numbers of a vector.
+        block: What was kept before. A mapped one is only added to, if nobody has done so meanwhile.
+    """
+
+    def __init__(self, look: Look, dimensions: int, block: _Block | None) -> None:
         self._look = look
-        self._size = 0
+        self._dimensions = dimensions
+        self._numbers: list[Any] = []
+        self._parts: list[Any] = []
+        self._file: _File | None = None
+        self._bytes = 0
+        self._keeps = True
+        self.mapped = block if block is not None and block.file is not None else None
+        if self.mapped is not None:
+            look(self.mapped.numbers, self.mapped.matrix)
+        elif block is not None:
+            self.add(block.numbers, block.matrix)
 
-    def add(self, numbers: Any, matrix: Floats) -> None:
+    def add(self, numbers: Any, matrix: Any) -> None:
+        """Look at some more."""
         self._look(numbers, matrix)
-        self._size += matrix.nbytes
-        if self._size <= MOST_BYTES:
-            self.parts.append((numbers, matrix))
-        else:
-            self.parts.clear()
+        self._bytes += matrix.nbytes
+        most = max(MOST_BYTES, 2 * MOST_MAPPED) if self.mapped is None else MOST_BYTES
+        self._keeps = self._keeps and self._bytes <= most
+        if not self._keeps:
+            self._parts, self._file = [], None
+            return
+        self._numbers.append(numbers)
+        self._parts.append(matrix)
+        if self.mapped is None and self._bytes > MOST_BYTES:
+            try:
+                self._file = self._file or _File()
+                self._file.add(self._parts)
+            except OSError:  # there is no room
+                self._keeps = False
+            self._parts = []
 
     def read(self, rows: Sequence[Any]) -> None:
         """Add what was just read."""
         if rows:
             np = numpy()
             numbers = np.fromiter((row["document_id"] for row in rows), dtype=np.int64, count=len(rows))
-            vectors = np.frombuffer(b"".join(bytes(row["vector"]) for row in rows), dtype="<f4")
-            self.add(numbers, vectors.reshape(len(rows), -1))
+            stored = b"".join(bytes(row["vector"]) for row in rows)
+            if len(stored) == 2 * self._dimensions * len(rows):
+                matrix = np.frombuffer(stored, dtype="<f2").reshape(len(rows), -1)
+            else:
+                matrix = np.stack([_stored(row["vector"], self._dimensions) for row in rows])
+            self.add(numbers, matrix.astype(np.float32))
+
+    def block(self, newest: int, removed: int) -> _Block | None:
+        """All of it, as it may be kept until then; None where it may not."""
+        np = numpy()
+        if not self._keeps:
+            return None
+        before = self.mapped
+        file = self._file if before is None else before.file
+        numbers = np.concatenate([*([] if before is None else [before.numbers]), *self._numbers])
+        if file is None:
+            return _Block(newest, removed, numbers, np.concatenate(self._parts), None)
+        try:
+            file.add(self._parts)
+        except OSError:
+            return None
+        return _Block(newest, removed, numbers, file.matrix(len(numbers)), file)
 
 
 class VectorCache:
-    """Vectors that were read lately, up to `MOST_BYTES` of them. What was added since is read when it is needed.
+    """Vectors that were read lately. What was added since is read when it is needed.
+
+    Up to `MOST_BYTES` are in memory. Where a search looks through more, up to `MOST_MAPPED` are in a temporary file, in
+    half precision, that has no name and goes with the process; where it cannot be written, they are read each time.
 
     Args:
         measures: Is told how often they were there. Default: nobody is.
@@ -300,8 +450,13 @@ class VectorCache:
 
     def __init__(self, measures: Measures | None = None) -> None:
         self._measures = measures
-        self._blocks: OrderedDict[tuple[Range, ...], _Block] = OrderedDict()
         self._changing = concurrency.lock()
+        self.renew()
+        concurrency.renewed(self)
+
+    def renew(self) -> None:
+        """Begin with none: a child of the process would write into the same files."""
+        self._blocks: OrderedDict[tuple[Range, ...], _Block] = OrderedDict()
 
     def within(self, ranges: Sequence[Range], dimensions: int, look: Look) -> Steps[None]:
         """Look at the numbers of the documents in some ranges with their vectors, part after part."""
@@ -310,38 +465,80 @@ class VectorCache:
         key = tuple(ranges)
         with self._changing:
             block = self._blocks.get(key)
-        found = _Found(look)
-        stale = (  # a replica may show less than what was read, and so may a schema that a tenant has moved to
-            block is None
-            or block.removed != state["removed"]
-            or not block.newest <= state["newest"] <= block.newest + _most_newer(block)
-        )
+        if block is not None and not _holds(block, state):
+            block = None
         if self._measures is not None:
-            self._measures.cache(CACHE, not stale, stale)
-        if block is None or stale:
-            found.add(np.empty(0, dtype=np.int64), np.empty((0, dimensions), dtype="<f4"))
+            self._measures.cache(CACHE, block is not None, block is None)
+        found = _Found(look, dimensions, block)
+        if block is None:
+            found.add(np.empty(0, dtype=np.int64), np.empty((0, dimensions), dtype=np.float32))
             yield from _whole(ranges, found)
         else:
-            found.add(block.numbers, block.matrix)
             yield from _newer(block.newest, state["newest"], ranges, found)
-        if found.parts:
-            numbers, matrix = found.parts[0]
-            if len(found.parts) > 1:
-                numbers = np.concatenate([each for each, _ in found.parts])
-                matrix = np.concatenate([each for _, each in found.parts])
-            self._keep(key, _Block(state["newest"], state["removed"], len(key), numbers, matrix))
+        if block is None or block.newest < state["newest"]:
+            self._keep(key, found, state)
 
     def clear(self) -> None:
         """Forget all of them."""
         with self._changing:
             self._blocks.clear()
 
-    def _keep(self, key: tuple[Range, ...], block: _Block) -> None:
+    def _keep(self, key: tuple[Range, ...], found: _Found, state: Any) -> None:
         with self._changing:
+            if found.mapped is not None and self._blocks.get(key) is not found.mapped:
+                return  # another thread has added to it
+            block = found.block(state["newest"], state["removed"])
             self._blocks.pop(key, None)  # so that the one that was used last is forgotten last
-            self._blocks[key] = block
-            while sum(each.size for each in self._blocks.values()) > MOST_BYTES:
-                self._blocks.popitem(last=False)
+            if block is not None:
+                self._blocks[key] = block
+            for mapped, most in ((False, MOST_BYTES), (True, MOST_MAPPED)):
+                mine = [key for key, each in self._blocks.items() if (each.file is not None) == mapped]
+                size = sum(_size(each, self._blocks[each]) for each in mine)
+                while size > most:
+                    size -= _size(oldest := mine.pop(0), self._blocks.pop(oldest))
+
+
+def _size(key: Sequence[Range], block: _Block) -> int:
+    """About how many bytes a block takes."""
+    return int(block.matrix.nbytes + block.numbers.nbytes) + 200 * (len(key) + 4)
+
+
+def _holds(block: _Block, state: Any) -> bool:
+    """Whether what was kept is there still, and not much has come since, so that it is quicker to read only that.
+
+    A replica may show less than what was read, and so may a schema that a tenant has moved to.
+    """
+    most = max(PAGE, 4 * len(block.numbers))
+    return bool(block.removed == state["removed"] and block.newest <= state["newest"] <= block.newest + most)
+
+
+def _cosines(matrix: Any, wanted: Floats) -> Floats:
+    """The cosines of vectors with a question's, without a copy of all of them in single precision."""
+    np = numpy()
+    found: Floats = np.empty(len(matrix), dtype=np.float32)
+    for at in range(0, len(matrix), _AT_ONCE):
+        found[at : at + _AT_ONCE] = matrix[at : at + _AT_ONCE].astype(np.float32, copy=False) @ wanted
+    return found
+
+
+def _top(numbers: Any, cosines: Floats, limit: int) -> dict[int, float]:
+    """The largest cosines by the numbers of documents, of which each may have several; of equals, the newest."""
+    np = numpy()
+    wanted = limit
+    while True:  # until there are so many documents
+        near = np.arange(len(cosines))
+        if wanted < len(cosines):
+            near = np.flatnonzero(cosines >= np.partition(cosines, -wanted)[-wanted] - 10**-DIGITS)
+        rounded = np.minimum(np.round(cosines[near], DIGITS), 1)
+        order = np.lexsort((-numbers[near], -rounded))
+        best: dict[int, float] = {}
+        for number, cosine in zip(numbers[near][order].tolist(), rounded[order].tolist(), strict=True):
+            best.setdefault(number, cosine)
+            if len(best) == limit:
+                return best
+        if wanted >= len(cosines):
+            return best
+        wanted *= 4
 
 
 def numpy() -> Any:
@@ -357,10 +554,9 @@ def numpy() -> Any:
     return np
 
 
-def _text(vector: bytes) -> str:
+def _text(vector: Any) -> str:
     """A vector as pgvector reads it."""
-    np = numpy()
-    return json.dumps(np.frombuffer(vector, dtype="<f4").tolist())
+    return json.dumps(vector.tolist())
 
 
 def _whole(ranges: Sequence[Range], found: _Found) -> Steps[None]:
@@ -384,8 +580,3 @@ def _newer(after: int, newest: int, ranges: Sequence[Range], found: _Found) -> S
         rows = yield query.vectors_within(after=after, ranges=json.dumps(ranges), limit=PAGE)
         found.read(rows)
         after = rows[-1]["id"] if len(rows) == PAGE else newest
-
-
-def _most_newer(block: _Block) -> int:
-    """When more vectors than this were added anywhere, it is quicker to read those of the block again."""
-    return max(PAGE, 4 * len(block.numbers))

@@ -18,7 +18,7 @@ import re
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache, partial
 from importlib import resources
@@ -269,6 +269,14 @@ class Engine(ABC):
     @abstractmethod
     def backup(self, path: Path) -> bool:
         """Write a consistent copy to `path`; False where the engine has no file format of its own."""
+
+    def alter(self, statements: Sequence[str]) -> None:
+        """Run statements that take long and that no transaction may hold. Closing the engine does not wait for them.
+
+        Args:
+            statements: The SQL of each, which somebody else may run again after any of them.
+        """
+        raise NotImplementedError
 
     def read(self, make: Operation[T], *, replica: bool = False) -> T:
         """Run an operation that only reads, on one snapshot.

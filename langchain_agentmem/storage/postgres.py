@@ -15,7 +15,7 @@ import contextlib
 import logging
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -580,6 +580,13 @@ class PostgresEngine(Engine):
             for table in self._tables(connection):
                 name = psycopg.sql.Identifier(self.schema, table)
                 connection.execute(psycopg.sql.SQL("vacuum (full) {}").format(name))
+
+    def alter(self, statements: Sequence[str]) -> None:
+        """Run statements that take long and that no transaction may hold. Closing the engine does not wait for them."""
+        self._check()
+        with self._translated(), self._connection() as connection:
+            for statement in statements:
+                connection.execute(statement.encode())
 
     def release(self) -> None:
         """PostgreSQL's own autovacuum makes the space of what was deleted free for what comes next."""

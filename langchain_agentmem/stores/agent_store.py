@@ -75,14 +75,16 @@ from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import DatabaseReadOnly, InvalidInput, StepIsOver
 from langchain_agentmem.language_models.model_calls import Do, In, Run, Shown, Work, aperform, both, perform
 from langchain_agentmem.rewinding.thread_memory import ThreadPoint, thread_point
+from langchain_agentmem.search import static_embeddings
 from langchain_agentmem.search.embedding import embed_with, embedder_of
 from langchain_agentmem.search.memory_search import inquiry
+from langchain_agentmem.search.vectors import Near
 from langchain_agentmem.storage import Steps
 from langchain_agentmem.storage.database import Database, database_of
 from langchain_agentmem.storage.engine import Opening, OpeningOptions
 from langchain_agentmem.stores import item_rows
 from langchain_agentmem.stores.item_rows import PAGE, StoredItem, ttl_of
-from langchain_agentmem.stores.item_search import SharedItems
+from langchain_agentmem.stores.item_search import Look, SharedItems
 from langchain_agentmem.stores.store_operations import (
     SEARCH,
     Batch,
@@ -181,6 +183,7 @@ class ItemStore(BaseStore):
     def __init__(self, memory: Any, index: IndexConfig | None, ttl: TTLConfig | None) -> None:
         self.index_config, self._fields = _index(index)
         self.embeddings = _embeddings(self.index_config)
+        self._cosine = _by_cosine(self.index_config)
         self.ttl_config = _ttl(ttl)
         self.database: Database = database_of(memory)
         if self.embeddings is not None and self.index_config is not None:
@@ -281,9 +284,12 @@ class ItemStore(BaseStore):
     def _embed(self, batch: Batch, items: Items, now: int) -> None:
         embedder = embedder_of(self.database)
         if embedder is not None:
-            batch.embed(
-                lambda look: embedder.near(inquiry(look.question, now), items.walls(look), self._below(look.low))
-            )
+
+            def near(look: Look) -> Near | None:
+                databases = self._below(look.low)
+                return embedder.near(inquiry(look.question, now), items.walls(look), databases, needed=self._cosine)
+
+            batch.embed(near, cosine=self._cosine)
 
 
 def _index(index: Any) -> tuple[IndexConfig | None, Fields | None]:
@@ -297,6 +303,8 @@ def _index(index: Any) -> tuple[IndexConfig | None, Fields | None]:
         raise InvalidInput(f"index['dims'] must be a positive whole number, not {safe_repr(dims)}.")
     fields = checked_fields("index['fields']", index.get("fields") or index.get("text_fields") or ["$"])
     config: IndexConfig = {**index, "fields": list(fields or ("$",))}  # type: ignore[typeddict-item]
+    if index.get("embed") == static_embeddings.NAME:
+        config["dims"] = static_embeddings.DIMENSIONS if dims is None else dims
     return config, fields
 
 
@@ -306,11 +314,27 @@ def _embeddings(index: IndexConfig | None) -> Embeddings | None:
         return None
     if not isinstance(embed, str) and not callable(embed) and not isinstance(embed, Embeddings):
         raise InvalidInput(
-            f"index['embed'] must be Embeddings, a function or 'provider:model', not {type(embed).__name__}."
+            f"index['embed'] must be Embeddings, a function, 'provider:model' or 'static', not {type(embed).__name__}."
         )
     if index is None or index.get("dims") is None:
         raise InvalidInput("index['embed'] needs index['dims'], the numbers of a vector.")
-    return ensure_embeddings(embed)
+    if embed != static_embeddings.NAME:
+        return ensure_embeddings(embed)
+    if index["dims"] != static_embeddings.DIMENSIONS:
+        raise InvalidInput(
+            f"The static embeddings have {static_embeddings.DIMENSIONS} dimensions, not {index['dims']}: leave "
+            "index['dims'] out."
+        )
+    return static_embeddings.StaticEmbeddings()
+
+
+def _by_cosine(index: IndexConfig | None) -> bool:
+    score = None if index is None else index.get("score")
+    if score not in (None, "cosine"):
+        raise InvalidInput(f"index['score'] must be 'cosine' or left out, not {safe_repr(score)}.")
+    if score is not None and (index is None or index.get("embed") is None):
+        raise InvalidInput("index['score'] = 'cosine' needs index['embed'], the embeddings.")
+    return score is not None
 
 
 def _ttl(ttl: Any) -> TTLConfig | None:
@@ -334,8 +358,14 @@ class AgentMemoryStore(Closing, ItemStore):
         memory: An `AgentMemory`, or a path, ":memory:" or "postgresql://…". A file is shared with everything else in
             this process that was built from its path.
         index: LangGraph's `IndexConfig`: "fields" (also "text_fields"), the paths whose texts items are found by
-            unless a put names its own (default: all text and numbers of the value); "embed" and "dims", the embeddings.
-            Items are found by their words without any of it.
+            unless a put names its own (default: all text and numbers of the value); "embed" and "dims", the embeddings:
+            LangChain `Embeddings`, a function, "provider:model", or "static" for those of the extra `[static]`, which
+            know their "dims". Items are found by their words without any of it. And "score": what a search with a query
+            sorts by and gives as the score. Left out, it is how well words, and vectors where there are embeddings, fit
+            together: about 1 for a short text with every word of the query, more where vectors agree, only to be
+            compared within one search. With "cosine" it is the cosine of the vectors, -1 to 1, as `PostgresStore` gives
+            it: the same for the same texts in every search, so that a threshold holds; words count for nothing, what
+            has no vector is not found, and embeddings that fail raise their error.
         ttl: LangGraph's `TTLConfig`, in minutes: "default_ttl", "refresh_on_read" and "sweep_interval_minutes". What
             has expired is never read, whatever "omit_expired" says.
 

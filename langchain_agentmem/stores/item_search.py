@@ -182,6 +182,7 @@ class Look(NamedTuple):
         limit: Most results.
         offset: How many of the first results to leave out.
         dense: The words' vector, where there are embeddings.
+        cosine: Whether what lies nearest to that vector is wanted, and nothing else counts.
     """
 
     low: str
@@ -191,11 +192,24 @@ class Look(NamedTuple):
     limit: int
     offset: int
     dense: Near | None = None
+    cosine: bool = False
 
     @property
     def walls(self) -> retrieval.Walls:
         """Where the index is asked."""
         return retrieval.Walls(self.low, self.high, kinds=(KIND,))
+
+    def best(self, asked: retrieval.Inquiry, walls: retrieval.Walls, limit: int) -> Steps[list[retrieval.Hit]]:
+        """The documents that fit the question best, the best first.
+
+        Args:
+            asked: The question, analysed.
+            walls: Where to look.
+            limit: How many.
+        """
+        if self.cosine:
+            return retrieval.nearest(self.dense, walls, limit=limit)
+        return retrieval.search(asked, walls, limit=limit, dense=self.dense)
 
 
 class FoundItem(NamedTuple):
@@ -256,7 +270,7 @@ def _answers(look: Look, now: int) -> Steps[list[FoundItem]]:
     enough = look.offset + look.limit
     size = enough if look.wanted is None else max(FIRST_PAGE, 2 * enough)
     while True:
-        best = yield from retrieval.search(asked, look.walls, limit=size, dense=look.dense)
+        best = yield from look.best(asked, look.walls, size)
         rows = yield query.items_by_id(ids=json.dumps([hit.owner for hit in best]), now=now)
         known = {row["id"]: row for row in rows}
         found = [_found(known[hit.owner], hit.score) for hit in best if hit.owner in known]

@@ -225,11 +225,16 @@ class Batch:
         """Whether it looks for words."""
         return any(look.question and look.limit for look, _ in self._searches.values())
 
-    def embed(self, near: Callable[[Look], Near | None]) -> None:
-        """Give the words that it looks for their vectors, before it is run."""
+    def embed(self, near: Callable[[Look], Near | None], *, cosine: bool) -> None:
+        """Give the words that it looks for their vectors, before it is run.
+
+        Args:
+            near: Gives the vector.
+            cosine: Whether nothing but what lies near to it is wanted.
+        """
         for number, (look, refresh) in self._searches.items():
             if look.question and look.limit:
-                self._searches[number] = (look._replace(dense=near(look)), refresh)
+                self._searches[number] = (look._replace(dense=near(look), cosine=cosine), refresh)
 
     def read(self, items: Items, now: int) -> Steps[Read]:
         """Run what reads.

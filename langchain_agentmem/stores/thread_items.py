@@ -154,9 +154,7 @@ class ThreadItems:
         enough = look.offset + look.limit
         size = max(FIRST_PAGE, 2 * enough)
         while True:
-            best = yield from retrieval.search(
-                asked, self.walls(look)._replace(conversations=names), limit=size, dense=look.dense
-            )
+            best = yield from look.best(asked, self.walls(look)._replace(conversations=names), size)
             scores = {hit.owner: hit.score for hit in best}
             shown = yield from self._shown(view, list(scores))
             items = [_stored(kept) for kept in shown if look.low <= place_of(kept).path < look.high]

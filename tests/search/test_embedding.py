@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import multiprocessing
+import random
 import threading
 import time
 
+import numpy as np
 import psycopg
 import pytest
 from langchain_core.embeddings import Embeddings
+from langchain_core.messages import HumanMessage
 
 from langchain_agentmem import AgentMemory
+from langchain_agentmem.base.namespaces import path_of
 from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput, MemoryClosed
 from langchain_agentmem.search import embedding, vectors
-from langchain_agentmem.search.embedding import BATCH, embedder_of
-from langchain_agentmem.storage import jobs
+from langchain_agentmem.search.embedding import BATCH, INDEXING, embedder_of
+from langchain_agentmem.search.memory_search import Walls, inquiry
+from langchain_agentmem.search.memory_search import nearest as search_nearest
+from langchain_agentmem.storage import jobs, query
 from langchain_agentmem.storage.engine import READER_THREADS
 from langchain_agentmem.storage.jobs import WantedJob
 from tests.word_embeddings import WordEmbeddings
@@ -43,6 +49,14 @@ class Choosy(Embeddings):
         self.began.set()
         assert self.go_on.wait(120)
         return WORDS.embed_query(text)
+
+
+class AnyDirection(WordEmbeddings):
+    """Texts have directions by chance, the same each time."""
+
+    def embed_query(self, text):
+        chance = random.Random(text)
+        return [chance.gauss(0, 1) for _ in range(self.dims)]
 
 
 class OnlyAwaited(Embeddings):
@@ -99,6 +113,34 @@ def said(memory, *texts, conversation="c", **options):
 
 def found(memory, query, **options):
     return [each.text for each in memory.search(query, everything="namespace" not in options, **options)]
+
+
+def nearest(memory, path, number):
+    """The ten documents of a namespace that lie nearest to a question, with their cosines."""
+    engine = memory.database.engine
+    walls = Walls(path_of(path), path_of(path) + "\x1f")
+    near = embedder_of(memory.database).near(inquiry(f"question {number}", 0), walls, [memory.database])
+    return {hit.document: hit.score for hit in engine.read(lambda: search_nearest(near, walls, limit=10))}
+
+
+def spied(monkeypatch, name, instead=None):
+    """The calls of a query, which may be made otherwise."""
+    calls, given = [], instead or getattr(query, name)
+
+    def call(**parameters):
+        calls.append(parameters)
+        return given(**parameters)
+
+    monkeypatch.setattr(vectors, "query", _Spied(name, call))
+    return calls
+
+
+class _Spied:
+    def __init__(self, name, call):
+        setattr(self, name, call)
+
+    def __getattr__(self, name):
+        return getattr(query, name)
 
 
 def in_thread(function):
@@ -414,10 +456,11 @@ class TestTogether:
 
 
 class TestShelf:
-    @pytest.mark.parametrize("most", [2**20, 600])
-    def test_what_is_read_in_many_parts_is_found_all_the_same(self, opened, monkeypatch, most):
+    @pytest.mark.parametrize(("most", "mapped"), [(2**20, 0), (600, 0), (600, 2**20), (600, 2**14)])
+    def test_what_is_read_in_many_parts_is_found_all_the_same(self, opened, monkeypatch, most, mapped):
         monkeypatch.setattr(vectors, "PAGE", 3)
         monkeypatch.setattr(vectors, "MOST_BYTES", most)
+        monkeypatch.setattr(vectors, "MOST_MAPPED", mapped)
         memory = opened()
         for name in ("a", "b", "c"):
             said(memory, *(f"rain {name} {n}" for n in range(7)), f"The cat of {name}.", namespace=(name,))
@@ -427,6 +470,26 @@ class TestShelf:
             assert found(memory, "feline", namespace=("b",), limit=1) == ["The cat of b."]
             said(memory, "Another cat.", namespace=("c",))
         assert "Another cat." in found(memory, "feline", namespace=("c",), limit=2)
+
+    def test_where_no_file_can_be_written_it_is_found_all_the_same(self, opened, monkeypatch):
+        def full(self, parts):
+            raise OSError("no space left on device")
+
+        monkeypatch.setattr(vectors, "MOST_BYTES", 600)
+        monkeypatch.setattr(vectors._File, "add", full)
+        memory = opened()
+        said(memory, "The cat sleeps.", "Rain falls.", "A dog barks.")
+        for _ in range(2):
+            assert found(memory, "feline", limit=1) == ["The cat sleeps."]
+
+    def test_vectors_of_older_versions_are_read_beside_newer_ones(self, opened, raw):
+        memory = opened()
+        said(memory, "The cat sleeps.", "Rain falls.")
+        memory.settle()
+        [row] = raw(memory, "select document_id, vector from search_vector order by document_id limit 1")
+        older = np.frombuffer(bytes(row["vector"]), dtype="<f2").astype("<f4").tobytes()
+        raw(memory, "update search_vector set vector = :v where document_id = :id", v=older, id=row["document_id"])
+        assert found(memory, "feline", limit=1) == ["The cat sleeps."]
 
     def test_what_was_erased_is_not_remembered(self, opened):
         memory = opened()
@@ -461,6 +524,47 @@ class TestPgvector:
         assert raw(memory, "select count(*) as n from search_pgvector")[0]["n"] == 1
         memory.erase(namespace=("a",))
         assert raw(memory, "select count(*) as n from search_pgvector")[0]["n"] == 0
+
+    def test_its_index_finds_what_is_nearest_where_there_are_many(self, with_pgvector, opened, raw, monkeypatch):
+        monkeypatch.setattr(vectors, "MANY", 400)
+        memory = opened(AnyDirection(), where=with_pgvector)
+        for name, count in (("large", 900), ("middle", 450), ("small", 40)):
+            texts = [HumanMessage(f"{name} {number}") for number in range(count)]
+            memory.conversation("c", namespace=(name,)).add_messages(texts)
+        memory.settle()
+        memory.database.worker.settle([INDEXING])
+        assert memory.database.engine.read(lambda: vectors._serves([(0, 2**62)], 1_390))
+        asked = spied(monkeypatch, "nearest_indexed")
+        for path, least in ((("large",), 0.95), (("middle",), 0.95), (("small",), 1.0)):
+            found = [nearest(memory, path, number) for number in range(20)]
+            monkeypatch.setattr(vectors, "MANY", 2**60)
+            exact = [nearest(memory, path, number) for number in range(20)]
+            monkeypatch.setattr(vectors, "MANY", 400)
+            shared = sum(len(one.keys() & other.keys()) for one, other in zip(found, exact, strict=True))
+            assert shared / sum(map(len, exact)) >= least
+        assert len(asked) == 40  # not in the small one, nor where there are not many
+        assert memory.verify().problems == ()
+
+    def test_where_its_index_finds_too_little_it_looks_everywhere(self, with_pgvector, opened, raw, monkeypatch):
+        monkeypatch.setattr(vectors, "MANY", 10)
+        memory = opened(where=with_pgvector)
+        memory.conversation("c", namespace=("a",)).add_messages([HumanMessage(f"cat {n}") for n in range(30)])
+        memory.settle()
+        memory.database.worker.settle([INDEXING])
+        monkeypatch.setattr(vectors, "SHARE", 0)
+        spied(monkeypatch, "nearest_indexed", instead=lambda **_: query.nearest_indexed(**_ | {"limit": 2}))
+        assert len(nearest(memory, ("a",), 0)) == 10
+
+    def test_an_index_that_was_not_finished_is_made_anew(self, with_pgvector, opened, raw, monkeypatch):
+        monkeypatch.setattr(vectors, "MANY", 10)
+        memory = opened(where=with_pgvector)
+        memory.conversation("c").add_messages([HumanMessage(f"cat {n}") for n in range(30)])
+        memory.settle()
+        memory.database.worker.settle([INDEXING])
+        raw(memory, "update pg_index set indisvalid = false where indexrelid = 'search_pgvector_near'::regclass")
+        assert memory.database.engine.read(vectors.lacks_index)
+        memory.database.worker.settle([INDEXING])
+        assert not memory.database.engine.read(vectors.lacks_index)
 
     def test_vectors_that_are_too_long_for_it_are_compared_without_it(self, with_pgvector, raw):
         with AgentMemory(with_pgvector) as memory:

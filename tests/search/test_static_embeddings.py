@@ -1,0 +1,87 @@
+"""Vectors without a model server: read from a wheel, the same everywhere, and nothing asks the network."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from langchain_agentmem import AgentMemory, AgentMemoryStore
+from langchain_agentmem.errors import InvalidInput, MissingExtra
+from langchain_agentmem.search import static_embeddings
+from langchain_agentmem.search.static_embeddings import DIMENSIONS, StaticEmbeddings
+
+OFFLINE = """
+import sys
+from langchain_agentmem import AgentMemory
+
+def no_network(event, arguments):
+    if event.startswith("socket."):
+        raise AssertionError(f"{event}{arguments}")
+
+sys.addaudithook(no_network)
+with AgentMemory(index={"embed": "static"}) as memory:
+    memory.store.put(("a",), "cat", {"text": "My kitten sleeps on the sofa."})
+    assert memory.store.search(("a",), query="Where is the cat?")[0].key == "cat"
+assert "wordllama" not in sys.modules
+"""
+
+
+def cosine(one, other):
+    return sum(a * b for a, b in zip(one, other, strict=True))
+
+
+class TestVectors:
+    def test_texts_of_like_meaning_lie_nearer_than_others(self):
+        guitar, music, train = StaticEmbeddings().embed_documents(
+            ["She plays the guitar.", "He is a musician in a band.", "The train leaves at noon."]
+        )
+        assert cosine(guitar, music) > cosine(guitar, train) + 0.1
+
+    def test_they_have_length_one_and_the_dimensions_that_are_told(self):
+        vector = StaticEmbeddings().embed_query("Where does Ana live?")
+        assert len(vector) == DIMENSIONS
+        assert cosine(vector, vector) == pytest.approx(1)
+
+    def test_a_text_has_one_vector_alone_or_among_others(self):
+        texts = ["Ana lives in Lisbon.", "", "日本語のテキスト", "\x00\ud800", "word " * 5_000]
+        embeddings = StaticEmbeddings()
+        assert embeddings.embed_documents(texts) == [StaticEmbeddings().embed_query(text) for text in texts]
+
+    def test_a_text_of_nothing_has_no_direction(self):
+        assert set(StaticEmbeddings().embed_query("")) == {0.0}
+
+
+class TestOpening:
+    def test_a_memory_finds_what_means_the_same(self, url):
+        with AgentMemory(url, index={"embed": "static"}) as memory:
+            chat = memory.conversation("c")
+            for text in ("The kitten sleeps on the sofa.", "Bread became expensive.", "We leave on Friday."):
+                chat.add(role="user", content=text)
+            [first, *_] = memory.search("cat", everything=True)
+            assert first.text == "The kitten sleeps on the sofa."
+            assert first.why.signals["vectors"] > 0
+
+    def test_a_store_by_itself_has_them_too(self, url):
+        with AgentMemoryStore.from_conn_string(url, index={"embed": "static"}) as store:
+            store.put(("a",), "cat", {"text": "The kitten sleeps."})
+            assert store.search(("a",), query="cat")[0].key == "cat"
+            assert isinstance(store.embeddings, StaticEmbeddings)
+            assert store.index_config["dims"] == DIMENSIONS
+
+    def test_no_other_dimensions_are_accepted(self):
+        AgentMemory(index={"embed": "static", "dims": DIMENSIONS}).close()
+        with pytest.raises(InvalidInput, match=str(DIMENSIONS)):
+            AgentMemory(index={"embed": "static", "dims": 64})
+
+    def test_no_socket_is_opened(self):
+        done = subprocess.run([sys.executable, "-c", OFFLINE], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+
+    @pytest.mark.parametrize("module", ["tokenizers", "wordllama"])
+    def test_without_the_extra_its_name_is_told(self, monkeypatch, module):
+        static_embeddings._model.cache_clear()
+        monkeypatch.setitem(sys.modules, module, None)
+        with pytest.raises(MissingExtra, match=r"langchain-agentmem\[static\]"):
+            AgentMemory(index={"embed": "static"})
