@@ -230,3 +230,12 @@ class TestNothingBehindAWallIsFelt:
         memory.conversation("c", ("b",)).add(role="user", content="hello", name="Rose")
         assert shown(memory.search("Is a red rose red?", namespace=("a",))) == before
         assert before[0][2].count("rose") == 1
+
+
+def test_kinds_that_lie_between_those_that_are_wanted_are_left_out_again(memory, monkeypatch):
+    monkeypatch.setattr(module, "MOST_RANGES", 1)
+    for n in range(3):
+        memory.conversation("c", ("a", f"{n}")).add(role="user", content="a heron")
+        memory.store.put(("a", f"{n}"), "k", {"text": "a heron"})
+    found = memory.search("heron", kinds=["item"], everything=True)
+    assert {each.kind for each in found} == {"item"}
