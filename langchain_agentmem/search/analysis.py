@@ -192,7 +192,7 @@ class Analysed(NamedTuple):
 
     Attributes:
         terms: Its terms in order, repeats included.
-        length: How many words it has; pairs of characters count as one.
+        length: How many words it has; of a script without spaces, two characters count as one.
         features: Which of `FEATURES` it has, as bits.
     """
 
@@ -231,7 +231,13 @@ def analysed(text: str, role: str | None = None) -> Analysed:
     words = _cut(text, _pairs_and_characters)
     told = tells(text[:LONGEST_TEXT]) | (says(text) if role == USER else frozenset())
     features = sum(1 << bit for bit, name in enumerate(FEATURES) if name in told)
-    return Analysed([_stem(word) for word in words], len(words), features)
+    return Analysed([_stem(word) for word in words], _length(words), features)
+
+
+def _length(words: Sequence[str]) -> int:
+    """How many words these are: of a script without spaces two characters are one, and their pairs are none."""
+    halves = (2 if word[0] < _FIRST_UNSPACED or not _UNSPACED_START.match(word) else len(word) == 1 for word in words)
+    return (sum(halves) + 1) // 2
 
 
 def different(terms: Sequence[str]) -> list[str]:

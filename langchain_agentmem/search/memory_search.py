@@ -251,7 +251,7 @@ def search(
         for row in rows
     }
     within = _within(documents, ranges)
-    wanted = {scope for scope, kind in kinds.items() if walls.kinds is None or kind in walls.kinds}
+    wanted = _wanted(walls, kinds)
     candidates = {
         row["id"]: row
         for row in rows
@@ -302,11 +302,11 @@ def nearest(dense: Near | None, walls: Walls, *, limit: int) -> Steps[list[Hit]]
     ranges, kinds = yield from _ranges(walls)
     if not ranges or dense is None:
         return []
-    many = limit
+    many, wanted = limit, _wanted(walls, kinds)
     while True:
         cosines = yield from dense.nearest(ranges, many)
         rows = yield query.documents_at(ids=_json(sorted(cosines)))
-        within = {row["id"]: row for row in rows if walls.let(row, kinds.get(row["id"] >> _SCOPE_BITS, ""))}
+        within = {row["id"]: row for row in rows if row["id"] >> _SCOPE_BITS in wanted and walls.let(row)}
         if len(within) >= limit or len(cosines) < many:
             break
         many *= MORE
@@ -315,6 +315,11 @@ def nearest(dense: Near | None, walls: Walls, *, limit: int) -> Steps[list[Hit]]
         for number, cosine in cosines.items()
         if number in within
     ][:limit]
+
+
+def _wanted(walls: Walls, kinds: Mapping[int, str]) -> set[int]:
+    """The scopes of the kinds that are looked for."""
+    return {scope for scope, kind in kinds.items() if walls.kinds is None or kind in walls.kinds}
 
 
 def _ranges(walls: Walls) -> Steps[tuple[list[Range], dict[int, str]]]:
