@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import heapq
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -95,7 +96,8 @@ class Listing:
         databases = self.databases(self._at, self._low)
         each_in_order = map(self._found, databases)
         merged = heapq.merge(*each_in_order, key=lambda found: (found[0].name, found[0].line), reverse=True)
-        found, size = islice(merged, self.limit if self.limit is None else max(self.limit, 0)), 1
+        most = None if self.limit is None else min(max(self.limit, 0), sys.maxsize)
+        found, size = islice(merged, most), 1
         while page := list(islice(found, size)):
             for database, keys in groupby(page, key=lambda each: each[1]):
                 yield self._load(database, [key for key, _ in keys])

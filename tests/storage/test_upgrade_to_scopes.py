@@ -102,7 +102,7 @@ def downgrade(url, new_database, raw, monkeypatch):
     monkeypatch.setattr(engine, "migrations", lambda dialect: real(dialect)[:BEFORE])
     opened = open_engine(new_database(kind))
     monkeypatch.setattr(engine, "migrations", real)
-    old = SimpleNamespace(database=SimpleNamespace(engine=opened))
+    old = SimpleNamespace(database=SimpleNamespace(engine=opened, has_shards=False))
     with AgentMemory(url) as memory:
         now, then = ({(row["tab"], row["col"]) for row in raw(each, COLUMNS[kind])} for each in (memory, old))
         indexes, kept = ({row["name"] for row in raw(each, INDEXES[kind])} for each in (memory, old))
