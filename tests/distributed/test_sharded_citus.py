@@ -13,9 +13,6 @@ from langchain_agentmem.audit import audit_entry
 from langchain_agentmem.storage import Opening
 from langchain_agentmem.storage.shards import Shards
 from tests.distributed import sharded
-from tests.distributed.test_citus import coordinator
-
-__all__ = ["coordinator"]
 
 pytestmark = pytest.mark.timeout(900)
 
