@@ -44,12 +44,13 @@ BEGIN_READING = b"begin isolation level repeatable read, read only"
 SETTINGS = (
     b"select set_config('search_path', $1, true), set_config('lock_timeout', $2, true), "
     b"set_config('statement_timeout', $3, true), set_config('jit', 'off', true), "
-    b"set_config('plan_cache_mode', 'force_generic_plan', true), set_config('enable_mergejoin', 'off', true)"
+    b"set_config('enable_mergejoin', 'off', true), set_config('plan_cache_mode', "
+    b"case when current_setting('citus.version', true) is null then 'force_generic_plan' else 'auto' end, true)"
 )
 """What holds for a transaction. What is asked of JSON looks costly to the planner, and would be compiled each time. A
 prepared statement keeps one plan until the server has analysed its tables anew: left to itself, the server compares
 that with what plans cost when there was little, and may then plan every call. Merging is out of the question, since the
-planner hopes to stop early, and what is newest stands at the end."""
+planner hopes to stop early, and what is newest stands at the end. Citus cannot plan some without their values."""
 _UNKNOWN, _BOOL, _BYTEA, _INT8, _FLOAT8 = 0, 16, 17, 20, 701  # types by their numbers; an unknown one is inferred
 _FAILED = (pq.ExecStatus.FATAL_ERROR, pq.ExecStatus.PIPELINE_ABORTED)
 _WAKE = 0.1

@@ -128,6 +128,15 @@ def run(*command: str | Path) -> str:
     return ended.stdout
 
 
+def _runs(pid: str) -> bool:
+    """Whether a process still holds anything, such as memory that it shares: not so one that waits to be buried."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state not in {"Z", "X"}
+
+
 class Server:
     """A process that listens on a port.
 
@@ -176,6 +185,7 @@ class Server:
         if self._process is None:
             return
         ours = self._process.pid
+        self._process.send_signal(signal.SIGSTOP)  # so that it starts no more of them
         children = Path(f"/proc/{ours}/task/{ours}/children")
         others = children.read_text(encoding="utf-8").split() if children.exists() else []
         self._process.kill()
@@ -184,6 +194,7 @@ class Server:
                 os.kill(int(pid), signal.SIGKILL)
         self._process.wait(PATIENCE)
         self._process = None
+        until(lambda: not any(map(_runs, others)), "all that it has started is gone")
 
     def stop(self) -> None:
         """End it at once, yet in good order."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections import Counter
 
@@ -10,12 +11,10 @@ import pytest
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.audit import audit_entry
+from langchain_agentmem.errors import DatabaseBusy
 from langchain_agentmem.storage import Opening
 from langchain_agentmem.storage.shards import Shards
 from tests.distributed import sharded
-from tests.distributed.test_citus import coordinator
-
-__all__ = ["coordinator"]
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -42,6 +41,9 @@ def test_nothing_is_lost_or_doubled_while_a_node_is_added_and_a_tenant_moves(coo
             sharded.add_worker(connection, port)
             for name in (*(each.schema for each in shards.engines[:3]), "vault"):
                 shards.move("t7\x1f", name, audit_entry.following, own=name == "vault")
+            impatient = Shards(coordinator, Opening(busy_timeout=1.0))
+            with contextlib.closing(impatient), shards.still(), pytest.raises(DatabaseBusy):
+                impatient.move("t7\x1f", "agentmem_01", audit_entry.following)
             time.sleep(2)
         finally:
             counts = writers.stop()
