@@ -12,8 +12,15 @@ from tests.emptying import PostgresDatabases
 from .on_citus import SUITES, run
 
 
+LONG = {"checkpointer"}
+"""What takes a quarter of an hour there, and is run before a release: `pytest -m deep tests/distributed`."""
+
+
 @pytest.mark.timeout(3_600)
-@pytest.mark.parametrize("arguments", SUITES.values(), ids=list(SUITES))
+@pytest.mark.parametrize(
+    "arguments",
+    [pytest.param(each, id=name, marks=[pytest.mark.deep] * (name in LONG)) for name, each in SUITES.items()],
+)
 def test_they_pass(coordinator, arguments):
     assert run(coordinator, arguments) == 0
 
