@@ -11,7 +11,6 @@ from tests.emptying import PostgresDatabases
 
 from .on_citus import SUITES, run
 
-
 LONG = {"checkpointer"}
 """What takes a quarter of an hour there, and is run before a release: `pytest -m deep tests/distributed`."""
 
