@@ -244,11 +244,11 @@ class TestVectors:
         with psycopg.connect(postgres, autocommit=True) as connection:
             connection.execute("update agentmem_00.search_document set features = 0")
             connection.execute("update agentmem_00.search_state set behind = -1")
-            shards.move("a\x1f", "vault", LINK)
-            with AgentMemory(postgres, schema="vault") as memory:
+            shards.move("a\x1f", "agentmem_01", LINK)
+            with AgentMemory(postgres, schema="agentmem_01") as memory:
                 memory.settle()
                 assert memory.search("herons", namespace=("a",))
-            assert connection.execute("select features > 0 from vault.search_document").fetchall() == [(True,)]
+            assert connection.execute("select features > 0 from agentmem_01.search_document").fetchall() == [(True,)]
 
 
 def through(memory, shards, tenant):
