@@ -356,10 +356,9 @@ class _Move:
                     self._move_rows(table)
         else:
             self._want_vectors()
-        self._connection.execute(  # documents of before are of before there, too
-            f"update {self._target}.search_state set behind = -1 where id = 1 and exists "
-            f"(select from {self._source}.search_state where behind is not null)"
-        )
+        if self._rows(f"select from {self._source}.search_state where behind is not null"):
+            # Documents of before are of before there, too.
+            self._connection.execute(f"update {self._target}.search_state set behind = -1 where id = 1")
         self._leave(tables)
         return {table: rows for table, rows in self._moved.items() if rows}
 
