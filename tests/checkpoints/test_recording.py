@@ -517,7 +517,7 @@ class TestThreadsOfBefore:
         say(build(other), "apples")
         with AgentMemory(url, namespace=()) as memory:
             memory.checkpointer.import_checkpoints(other)
-            assert "apples" in [hit.text for hit in memory.search("apples")]
+            assert {hit.text for hit in memory.search("apples", limit=2)} == {"apples", "As to apples: yes"}
 
     def test_imported_ones_of_a_saver_that_records_nothing_are_not(self, url):
         other = InMemorySaver()
