@@ -136,7 +136,7 @@ class TestTravellingTogether:
 
 class TestPlans:
     def test_a_statement_is_planned_once_until_its_tables_are_analysed_anew(self, new_database):
-        with AgentMemory(new_database("postgres"), pool_size=1) as memory:
+        with AgentMemory(direct(new_database("postgres")), pool_size=1) as memory:
             for number in range(10):
                 memory.conversation("c").add(role="user", content=f"heron {number}")
                 memory.search("heron")
