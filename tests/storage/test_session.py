@@ -626,7 +626,7 @@ class TestQueries:
         assert for_libpq(ours) == theirs
 
     def test_whether_a_query_returns_rows_is_known_before(self, new_database):
-        PostgresEngine(url := new_database("postgres")).close()
+        PostgresEngine(url := direct(new_database("postgres"))).close()
         with psycopg.connect(url, autocommit=True) as connection:
             connection.execute("set search_path = agentmem")
             for name, sql in load("postgres").items():
