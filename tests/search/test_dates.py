@@ -159,6 +159,9 @@ class TestWithoutAYear:
             ("between 3 and 9 May", "2024-05-03", "2024-05-10"),
             ("from May to July 2023", "2023-05-01", "2023-08-01"),
             ("between 20 December and 3 January", "2023-12-20", "2024-01-04"),
+            ("between 3 June and 1 July", "2024-06-03", "2024-07-02"),
+            ("from May 3 to 9 June 2023", "2023-05-03", "2023-06-10"),
+            ("from May to July 8, 2023", "2023-05-01", "2023-07-09"),
             ("5月8日", "2024-05-08", "2024-05-09"),
         ],
     )
@@ -193,12 +196,17 @@ class TestFromToday:
             ("2 weeks ago", "2024-06-02", "2024-06-09"),
             ("a month ago", "2024-05-04", "2024-06-04"),
             ("two hours ago", "2024-06-19 13:00", "2024-06-19 14:00"),
+            ("a few days ago", "2024-06-14", "2024-06-18"),
+            ("two weekends ago", "2024-06-07", "2024-06-10"),
             ("in the past few days", "2024-06-14", "2024-06-20"),
             ("the last two weeks", "2024-06-05", "2024-06-20"),
         ],
     )
     def test_a_time_counts_from_today(self, text, start, end):
         assert period(text) == (at(start), at(end))
+
+    def test_a_month_ago_ends_where_a_shorter_month_does(self):
+        assert period("a month ago", at("2024-03-31")) == (at("2024-02-14"), at("2024-03-16"))
 
     @given(st.dates(date(1950, 1, 1), date(2100, 12, 31)), st.integers(2, 400))
     def test_days_ago_are_days_ago(self, today, count):
@@ -226,6 +234,10 @@ class TestAroundADate:
             ("three days after 8 May 2023", "2023-05-11", "2023-05-12"),
             ("last weekend before April 10, 2023", "2023-04-08", "2023-04-10"),
             ("the Friday before 9 June 2023", "2023-06-02", "2023-06-03"),
+            ("the Saturday after 7 June 2024", "2024-06-08", "2024-06-09"),
+            ("the weekend after 9 June 2024", "2024-06-15", "2024-06-17"),
+            ("the week of May 2023", "2023-05-01", "2023-06-01"),
+            ("since 3 May 2030", "2030-05-03", "2030-05-04"),
             ("the weekend of 3 June 2023", "2023-06-03", "2023-06-05"),
             ("the week of June 7", "2024-06-03", "2024-06-10"),
             ("since 3 May", "2024-05-03", "2024-06-19 15:30:00.000001"),
@@ -302,7 +314,16 @@ class TestWhatIsNoDate:
             ),
             *("2000 messages", "2000 Nachrichten", "1950 steps", "room 2023", "#2023", "2023.txt", "foo_2023", "2023%"),
             *("sun", "sat down", "mon ami", "the sun sat", "a fall", "a spring in her step"),
-            *("99999999999999999999", "12345", "0", "20:23", "1/2", "GPT-4 may help", "the top 10 may win"),
+            *(
+                "99999999999999999999",
+                "12345",
+                "0",
+                "20:23",
+                "1/2",
+                "GPT-4 may help",
+                "GPT-4 May help",
+                "the top 10 may win",
+            ),
             *(
                 "What do April and June like?",
                 "Is August nice to May?",
