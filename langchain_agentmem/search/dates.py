@@ -104,10 +104,8 @@ def _table() -> _Table:
     letters = dict(zip(kinds, ascii_letters, strict=False)) | {"space": " ", "foreign_word": "?"}
 
     def pattern(template: str) -> str:
-        template = template.replace(" ", "{gap}")
-        return re.sub(
-            r"{(\w+)}", lambda name: letters.get(name[1]) or f"(?:{pattern(table['parts'][name[1]])})", template
-        )
+        spaced, parts = template.replace(" ", "{gap}"), table["parts"]
+        return re.sub(r"{(\w+)}", lambda name: letters.get(name[1]) or f"(?:{pattern(parts[name[1]])})", spaced)
 
     def one_of(lists: dict[str, list[str]]) -> str:
         return "|".join(f"(?P<{name}>{'|'.join(each)})" for name, each in lists.items())
@@ -159,8 +157,7 @@ def _tokens(text: str) -> list[_Token]:
 def _with_times(tokens: list[_Token], pattern: re.Pattern[str], now: int) -> list[_Token]:
     """The tokens, with times in place of those that a pattern finds."""
     letters = _table().letters
-    read: list[_Token] = []
-    at = 0
+    read, at = list[_Token](), 0
     for match in pattern.finditer("".join(letters.get(each.kind, each.kind) for each in tokens)):
         said = tokens[match.start() : match.end()]
         try:
@@ -267,9 +264,9 @@ def _around(moment: int, unit: int, low: int, high: int) -> _Time:
 
 def _numeric(said: Sequence[_Token], now: int) -> _Time | None:
     numbers = _values(said, "number")[:2]
-    if said[-1].kind == "year" and len(numbers) > 1:  # 8.5.2023, but 5/8/2023 where that can be
-        day_first = numbers[0] > _LAST_MONTH or (said[1].kind != "/" and numbers[1] <= _LAST_MONTH)
-        numbers = numbers[::-1] if day_first else numbers
+    year_last = said[-1].kind == "year" and len(numbers) > 1
+    if year_last and (numbers[0] > _LAST_MONTH or (said[1].kind != "/" and numbers[1] <= _LAST_MONTH)):
+        numbers.reverse()  # 8.5.2023, but 5/8/2023 where that can be
     return _in_a_year(_yearly(numbers[:1], numbers[1:]), said, now)
 
 
@@ -368,8 +365,9 @@ def _open(said: Sequence[_Token], now: int) -> _Time:
     """Since, after, before, until or by a time."""
     [(start, end, _)] = _times(said)
     reach = max(7 * _DAY, end - start)
-    both = {"after": (end, end + reach), "before": (start - reach, start), "until": (end - reach, end)}
-    return _Time(*both.get(said[0].kind, (start, max(end, now + 1) if start <= now else start)))
+    since = (start, max(end, now + 1))
+    others = {"after": (end, end + reach), "before": (start - reach, start), "until": (end - reach, end)}
+    return _Time(*others.get(said[0].kind, since))
 
 
 _READERS: dict[str, Callable[[Sequence[_Token], int], _Time | None]] = {

@@ -223,6 +223,11 @@ class TestFromToday:
     def test_what_is_too_vague_or_too_far_is_no_time(self, text):
         assert not spans(text, NOW)
 
+    def test_no_time_ends_after_the_year_2200(self):
+        assert period("this year", at("2200-06-01")) == (at("2200-01-01"), at("2201-01-01"))
+        assert not spans("next year", at("2200-06-01"))
+        assert not spans("today", at("2201-01-01"))
+
 
 class TestAroundADate:
     @pytest.mark.parametrize(
