@@ -45,7 +45,7 @@ class TimeSpan(NamedTuple):
     Attributes:
         start: Its first microsecond since 1970, UTC.
         end: The first microsecond after it.
-        words: The words that said so.
+        words: The words that said so, in Unicode's form NFKC.
     """
 
     start: int
@@ -147,7 +147,7 @@ def _tokens(text: str) -> list[_Token]:
     found = []
     for match in table.token.finditer(text):
         said = match[0]
-        word = re.sub(_JOINT, "-", said)
+        word = said if said.isalpha() else re.sub(_JOINT, "-", said)
         unknown = (match.lastgroup or said, int(said) if said.isdecimal() else 0)
         kind, value = table.words.get(word) or table.words.get(word.lower(), unknown)
         found.append(_Token(kind, value, *match.span()))
