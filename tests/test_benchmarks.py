@@ -14,6 +14,7 @@ from types import ModuleType
 import pytest
 
 from langchain_agentmem import AgentMemory
+from langchain_agentmem.search.ranking import WEIGHTS, Weights
 
 pytestmark = pytest.mark.sqlite_suffices
 
@@ -224,8 +225,8 @@ class TestSignals:
         chat = memory.conversation("c")
         chat.add_user_message("Which harbour did you like best?")
         chat.add_ai_message("Trieste, by far.")
-        weights = dict(benchmarks.signals.without_each())
-        nothing = benchmarks.signals.Weights(**dict.fromkeys(weights, 0.0))
+        weights = dict(benchmarks.signals.without_each(WEIGHTS))
+        nothing = Weights(**dict.fromkeys(weights, 0.0))
         question = "What did you say about the harbour?"
         usual = [each.id for each in memory.search(question)]
         assert len(usual) == 2, "the message that holds the word, and its answer"

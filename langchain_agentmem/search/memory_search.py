@@ -18,7 +18,16 @@ from typing import Any, NamedTuple, Protocol
 
 from langchain_agentmem.search import analysis, ranking
 from langchain_agentmem.search.dates import TimeSpan, spans
-from langchain_agentmem.search.ranking import REACH, WEIGHTS, WEIGHTS_WITH_VECTORS, Asked, Document, Field, Weights
+from langchain_agentmem.search.ranking import (
+    REACH,
+    WEIGHTS,
+    WEIGHTS_WITH_VECTORS,
+    Asked,
+    Closeness,
+    Document,
+    Field,
+    Weights,
+)
 from langchain_agentmem.search.search_index import PLACE_BITS, SERIES_BITS
 from langchain_agentmem.search.vectors import Near
 from langchain_agentmem.storage import Steps, query
@@ -257,7 +266,7 @@ def search(
         for row in rows
         if row["id"] in within and row["id"] >> _SCOPE_BITS in wanted and (not walls.choosy or walls.let(row))
     }
-    closeness: dict[int, float] = {}
+    closeness = Closeness()
     if dense is not None:
         closeness = yield from dense.closeness(around, related, lambda number: _asks(documents.get(number)))
     found = ranking.ranked(

@@ -19,6 +19,7 @@ import math
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from statistics import fmean
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -39,7 +40,7 @@ _ANSWERS = {"time": _FEATURE["time"], "number": _FEATURE["number"], "place": _FE
 """What a text has that tells what is asked for, by the name of its weight."""
 
 _SIGNALS = (
-    *("length", "date", "conversation", "vectors", "recency"),
+    *("length", "date", "conversation", "vectors", "own_vector", "recency"),
     *("answered", "account", "standing_wish", "preference", "answer"),
 )
 """The signals that are measured on each document: the last five only where a user talks with an assistant."""
@@ -89,7 +90,8 @@ class Weights:
         standing_wish: That the user wants something always, when advice is asked for; the more the more it covers.
         preference: That the user likes something better, in the same way.
         introduction: That the user begins with a statement about themselves.
-        vectors: The cosine of its vector with the question's, neighbours considered.
+        vectors: The cosine of its vector with the question's, its neighbours' vectors mixed in.
+        own_vector: The same cosine of its own vector alone, which counts the more the longer messages are.
         recency: That it was said lately: all of it for the newest, half for what is 30 days older. Off by default,
             since it hurt where it was measured.
         diversity: What a result loses for saying what better ones say already, by the share of common terms (maximal
@@ -122,6 +124,7 @@ class Weights:
     preference: Weight = (-0.07, 0.32)
     introduction: Weight = 0.05
     vectors: Weight = 0.0
+    own_vector: Weight = 0.0
     recency: Weight = 0.0
     diversity: float = 0.0
 
@@ -153,14 +156,7 @@ def _is_line(value: Any) -> bool:
 
 WEIGHTS = Weights()
 """Where there are no vectors."""
-WEIGHTS_WITH_VECTORS = replace(
-    WEIGHTS,
-    own=0.21,
-    context=(1.15, -0.91),
-    cover=(0.40, -0.24),
-    conversation=(0.30, -0.20),
-    vectors=(0.68, 0.09),
-)
+WEIGHTS_WITH_VECTORS = replace(WEIGHTS, own=0.2, context=(1.4, -1.2), vectors=(0.75, -0.35), own_vector=(0.1, 0.25))
 """Where there are: these say much of what the terms say."""
 
 
@@ -185,6 +181,23 @@ class Document(NamedTuple):
     def asks(self) -> bool:
         """Whether it is a question."""
         return bool(self.features & _QUESTION)
+
+
+class Closeness(NamedTuple):
+    """How near documents lie to a question by their vectors, as cosines by their numbers.
+
+    Attributes:
+        alone: By their own vectors.
+        among: By their vectors together with their neighbours'; of documents that have none, as `alone`.
+    """
+
+    alone: Mapping[int, float] = MappingProxyType({})
+    among: Mapping[int, float] = MappingProxyType({})
+
+    def usual(self) -> tuple[float, float]:
+        """The averages of both, which count for a document that has no vector yet."""
+        alone, among = (fmean(known.values()) if known else 0.0 for known in self)
+        return alone, among
 
 
 class Asked(NamedTuple):
@@ -217,7 +230,7 @@ class Field(NamedTuple):
         average: Words of a document, on the average.
         conversations: What each series is worth, 0 to 1.
         related: The series whose documents are neighbours of each other.
-        closeness: How near documents lie to the question by their vectors, as cosines; empty without vectors.
+        closeness: How near documents lie to the question by their vectors; empty without vectors.
     """
 
     postings: Mapping[str, Collection[int]]
@@ -226,7 +239,7 @@ class Field(NamedTuple):
     average: float
     conversations: Mapping[int, float]
     related: Collection[int]
-    closeness: Mapping[int, float] = MappingProxyType({})
+    closeness: Closeness = Closeness()
 
 
 def rarity(documents: int, holding: int) -> float:
@@ -330,8 +343,10 @@ def ranked(
     cover: dict[int, float] = {}
     for term, share in shares.items():
         _spread(term, share, field, strength, best, cover, REACH if weight["context"] else 0)
+    alone, among = field.closeness
+    usual_alone, usual_among = field.closeness.usual()
     if asked.look_up:
-        holding = {number for term in asked.terms for number in field.postings[term]} | field.closeness.keys()
+        holding = {number for term in asked.terms for number in field.postings[term]} | alone.keys()
         best = {
             number: terms
             for number, terms in best.items()
@@ -339,14 +354,14 @@ def ranked(
         }
     roles = _Roles(field.documents)
     told: dict[tuple[int, int | None, str | None], tuple[dict[str, float], float]] = {}  # there are few different ones
-    longer, conversation, vectors, recency = (weight[name] for name in ("length", "conversation", "vectors", "recency"))
+    longer, conversation, recency = (weight[name] for name in ("length", "conversation", "recency"))
     around, inside = weight["context"], weight["own"] - weight["context"]
     wider = "advice" in asked.asks_for or not _LISTS.isdisjoint(asked.asks_for)
     hits: list[tuple[float, int, tuple[float, ...]]] = []
     for number, terms in best.items():
         document = field.documents[number]
         near = _when(asked.spans, document) if asked.spans else 0.0
-        if not (terms or near or number in field.closeness):
+        if not (terms or near or number in alone):
             continue
         kind = document.features, document.speaker, document.role
         if kind not in told:
@@ -357,7 +372,8 @@ def ranked(
             longer * length,
             weight["date"] * near if near else 0.0,
             conversation * field.conversations.get(number >> PLACE_BITS, 0.0),
-            vectors * field.closeness.get(number, 0.0) if field.closeness else 0.0,
+            weight["vectors"] * among.get(number, usual_among),
+            weight["own_vector"] * alone.get(number, usual_alone),
             recency and recency * _lateness(asked, document),
         )
         if roles.two and document.role is not None and (wider or number + 1 in cover or number - 1 in cover):

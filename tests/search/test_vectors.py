@@ -129,9 +129,18 @@ class TestFinding:
         assert embeddings.queries[-1] == "What is my car, and did I pay?"
 
     def test_the_weight_of_vectors_can_be_zero(self, opened):
-        memory = opened(weights=type(WEIGHTS)(vectors=0.0))
+        memory = opened(weights=WEIGHTS)
         said(memory, "My cat sleeps.")
-        assert all("vectors" not in each.why.signals for each in memory.search("feline", everything=True))
+        [found] = memory.search("feline", everything=True)
+        assert not {"vectors", "own_vector"} & found.why.signals.keys()
+
+    def test_a_message_is_near_by_itself_and_by_what_stands_around_it(self, opened):
+        memory = opened()
+        said(memory, "My cat sleeps.", "Bread is cheap.")
+        itself, neighbour = memory.search("feline", everything=True)
+        assert itself.why.signals["own_vector"] > 0
+        assert neighbour.why.signals["vectors"] > 0
+        assert "own_vector" not in neighbour.why.signals
 
 
 @pytest.mark.sqlite_suffices
