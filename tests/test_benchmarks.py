@@ -108,6 +108,18 @@ class TestRecall:
         benchmarks.recall.feed(memory, samples)
         assert benchmarks.recall.evaluate(benchmarks.recall.searching(memory), samples).recall(5) == 1
 
+    def test_static_vectors_find_more_in_chats_than_words_alone(self, benchmarks: Benchmarks) -> None:
+        chats = benchmarks.recall.read_folder("chats")
+        reports = []
+        for _, index in benchmarks.recall.indexes(static=True):
+            with AgentMemory(":memory:", clock=lambda: benchmarks.recall.NOW, index=index) as memory:
+                benchmarks.recall.feed(memory, chats)
+                memory.settle()
+                reports.append(benchmarks.recall.evaluate(benchmarks.recall.searching(memory), chats))
+        words, vectors = reports
+        for cut in benchmarks.recall.CUTS:
+            assert vectors.recall(cut) > words.recall(cut), f"of the first {cut}"
+
     def test_two_runs_print_the_same(
         self, benchmarks: Benchmarks, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ) -> None:

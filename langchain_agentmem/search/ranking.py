@@ -19,7 +19,7 @@ import math
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from statistics import fmean
+from statistics import StatisticsError, correlation, fmean
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -53,6 +53,8 @@ _NEIGHBOUR = 0.3  # what a term next to a text counts; it falls with the root of
 _INHERITS = 40  # a text of so many words has half of the question before it
 _SHORT, _LONGEST = 25, 1.2  # words of a message in short talk; where messages are so much longer weights change no more
 _TALK = 0.3  # of its rarity a word has that asks about the talk itself
+_TRUSTED = 0.2  # the correlation from which on vectors are trusted altogether
+_USUAL, _FEW = 0.3, 20  # what it usually is, and of how many documents it says as much as that
 _WISHED = 0.3  # what a standing wish counts that holds no word of the question
 
 Weight = float | tuple[float, float]
@@ -156,8 +158,31 @@ def _is_line(value: Any) -> bool:
 
 WEIGHTS = Weights()
 """Where there are no vectors."""
-WEIGHTS_WITH_VECTORS = replace(WEIGHTS, own=0.2, context=(1.4, -1.2), vectors=(0.75, -0.35), own_vector=(0.1, 0.25))
-"""Where there are: these say much of what the terms say."""
+_DIFFERENT: Mapping[str, Any] = {
+    "own": 0.2,
+    "context": (1.4, -1.2),
+    "vectors": (0.75, -0.35),
+    "own_vector": (0.1, 0.25),
+}
+WEIGHTS_WITH_VECTORS = replace(WEIGHTS, **_DIFFERENT)
+"""Where there are, and they are trusted: these say much of what the terms say."""
+
+
+def weights_with_vectors(trust: float) -> Weights:
+    """The weights where vectors are trusted so far: 0 gives `WEIGHTS`, 1 `WEIGHTS_WITH_VECTORS`.
+
+    Args:
+        trust: As `trust_in` gives it.
+    """
+    between: dict[str, Any] = {}
+    for name, weight in _DIFFERENT.items():
+        low, high = _line(getattr(WEIGHTS, name)), _line(weight)
+        between[name] = low[0] + trust * (high[0] - low[0]), low[1] + trust * (high[1] - low[1])
+    return replace(WEIGHTS, **between)
+
+
+def _line(weight: Weight) -> tuple[float, float]:
+    return weight if isinstance(weight, tuple) else (weight, 0.0)
 
 
 class Document(NamedTuple):
@@ -250,6 +275,25 @@ def rarity(documents: int, holding: int) -> float:
 def worth_of(term: str, documents: int, holding: int) -> float:
     """What a term of a question is worth: its rarity, less for a word that asks about the talk itself."""
     return rarity(documents, holding) * (_TALK if term in TALK else 1.0)
+
+
+def trust_in(closeness: Mapping[int, float], holding: Collection[int]) -> float:
+    """How far vectors are to be trusted that say how near documents lie to a question, from 0 to 1.
+
+    Where a model knows the words of a question, what holds one of them lies nearer than the rest. Where it does not, as
+    many models do in other languages than English, it lies anywhere, and the words alone find more.
+
+    Args:
+        closeness: The cosines, by documents.
+        holding: The documents that hold a term of the question.
+    """
+    numbers = sorted(closeness)
+    try:
+        found = correlation([float(number in holding) for number in numbers], [closeness[each] for each in numbers])
+    except StatisticsError:  # all of them hold one, or none
+        return 1.0
+    shrunk = (len(numbers) * found + _FEW * _USUAL) / (len(numbers) + _FEW)
+    return min(1.0, max(0.0, shrunk / _TRUSTED))
 
 
 def conversation_scores(postings: Mapping[str, Collection[int]], series: int) -> dict[int, float]:

@@ -25,6 +25,8 @@ from langchain_agentmem.search.ranking import (
     near,
     ranked,
     rarity,
+    trust_in,
+    weights_with_vectors,
     worth_of,
 )
 from langchain_agentmem.search.search_index import PLACE_BITS
@@ -342,6 +344,24 @@ class TestVectorsAndOptions:
             found = self.near(WEIGHTS_WITH_VECTORS, average)
             gains = {number: each["vectors"] + each["own_vector"] for number, each in found.items()}
             assert max(gains, key=gains.get) == nearest
+
+    def test_vectors_are_trusted_where_what_holds_a_word_lies_nearer_than_the_rest(self):
+        holding = range(0, 100, 5)
+        knowing = {number: 0.5 if number in holding else 0.2 for number in range(100)}
+        assert trust_in(knowing, holding) == 1
+        assert trust_in({number: -near for number, near in knowing.items()}, holding) == 0
+        assert 0 < trust_in({number: number % 7 / 7 for number in range(100)}, holding) < 1
+
+    def test_few_documents_say_little_of_vectors_and_none_that_holds_a_word_says_nothing(self):
+        assert 0.5 < trust_in({1: 0.2, 2: 0.4}, {1}) < 1
+        for holding in ((), (1, 2)):
+            assert trust_in({1: 0.2, 2: 0.4}, holding) == 1
+        assert trust_in({}, ()) == trust_in({1: 0.2}, {1}) == 1
+
+    def test_weights_lie_between_those_without_vectors_and_those_with_them(self):
+        ends = weights_with_vectors(0).where(100), weights_with_vectors(1).where(100)
+        assert ends == (pytest.approx(WEIGHTS.where(100)), pytest.approx(WEIGHTS_WITH_VECTORS.where(100)))
+        assert weights_with_vectors(0.5).own == pytest.approx(((WEIGHTS.own + WEIGHTS_WITH_VECTORS.own) / 2, 0))
 
     def test_recency_is_off_by_default_and_halves_in_30_days_where_it_is_wanted(self):
         documents = {ONE: said(at=70 * DAY), ONE + 100: said(at=100 * DAY)}
