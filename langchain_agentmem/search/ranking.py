@@ -158,13 +158,13 @@ def _is_line(value: Any) -> bool:
 
 WEIGHTS = Weights()
 """Where there are no vectors."""
-_DIFFERENT: Mapping[str, Any] = {
+_WITH_VECTORS: Mapping[str, Any] = {
     "own": 0.2,
     "context": (1.4, -1.2),
     "vectors": (0.75, -0.35),
     "own_vector": (0.1, 0.25),
 }
-WEIGHTS_WITH_VECTORS = replace(WEIGHTS, **_DIFFERENT)
+WEIGHTS_WITH_VECTORS = replace(WEIGHTS, **_WITH_VECTORS)
 """Where there are, and they are trusted: these say much of what the terms say."""
 
 
@@ -175,7 +175,7 @@ def weights_with_vectors(trust: float) -> Weights:
         trust: As `trust_in` gives it.
     """
     between: dict[str, Any] = {}
-    for name, weight in _DIFFERENT.items():
+    for name, weight in _WITH_VECTORS.items():
         low, high = _line(getattr(WEIGHTS, name)), _line(weight)
         between[name] = low[0] + trust * (high[0] - low[0]), low[1] + trust * (high[1] - low[1])
     return replace(WEIGHTS, **between)

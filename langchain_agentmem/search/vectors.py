@@ -4,7 +4,7 @@ A document is stored without its vector, and noted as waiting for it in the same
 gives it one later (`embedding.py`). What waits is found by its words all the same. Where PostgreSQL has pgvector when
 vectors are first wanted, it compares them; else numpy does.
 
-Turns of a conversation are short, so the vector of a message is smoothed with its neighbours': the message before
+Turns of a conversation are short, so the vector of a message is also mixed with its neighbours': the message before
 counts the more when it is a question. numpy is needed only here, and loaded when it is.
 """
 
