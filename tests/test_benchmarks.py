@@ -14,6 +14,7 @@ from types import ModuleType
 import pytest
 
 from langchain_agentmem import AgentMemory
+from langchain_agentmem.search.ranking import WEIGHTS, Weights
 
 pytestmark = pytest.mark.sqlite_suffices
 
@@ -106,6 +107,18 @@ class TestRecall:
         memory.conversation("session_1", namespace=("other",)).add_user_message("I sold my cello, my canoe and all.")
         benchmarks.recall.feed(memory, samples)
         assert benchmarks.recall.evaluate(benchmarks.recall.searching(memory), samples).recall(5) == 1
+
+    def test_static_vectors_find_more_in_chats_than_words_alone(self, benchmarks: Benchmarks) -> None:
+        chats = benchmarks.recall.read_folder("chats")
+        reports = []
+        for _, index in benchmarks.recall.indexes(static=True):
+            with AgentMemory(":memory:", clock=lambda: benchmarks.recall.NOW, index=index) as memory:
+                benchmarks.recall.feed(memory, chats)
+                memory.settle()
+                reports.append(benchmarks.recall.evaluate(benchmarks.recall.searching(memory), chats))
+        words, vectors = reports
+        for cut in benchmarks.recall.CUTS:
+            assert vectors.recall(cut) > words.recall(cut), f"of the first {cut}"
 
     def test_two_runs_print_the_same(
         self, benchmarks: Benchmarks, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -247,8 +260,8 @@ class TestSignals:
         chat = memory.conversation("c")
         chat.add_user_message("Which harbour did you like best?")
         chat.add_ai_message("Trieste, by far.")
-        weights = dict(benchmarks.signals.without_each())
-        nothing = benchmarks.signals.Weights(**dict.fromkeys(weights, 0.0))
+        weights = dict(benchmarks.signals.without_each(WEIGHTS))
+        nothing = Weights(**dict.fromkeys(weights, 0.0))
         question = "What did you say about the harbour?"
         usual = [each.id for each in memory.search(question)]
         assert len(usual) == 2, "the message that holds the word, and its answer"

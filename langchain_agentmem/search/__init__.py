@@ -45,6 +45,9 @@ Nearest vectors are computed with numpy over the ranges of the search, from bloc
 beyond that in a temporary file in half precision up to a gigabyte, and read on where something was added. Where
 PostgreSQL has pgvector when vectors are first wanted, it compares them in a table of its own. From 50,000 on that has
 an HNSW index, made in the background and used only by searches through as many and through a tenth of all: where a
-filter leaves out nearly everything, or too little is found, each vector is compared. A message's vector is smoothed
-with its neighbours'.
+filter leaves out nearly everything, or too little is found, each vector is compared.
+
+A message's vector counts twice: by itself, and mixed with its neighbours'. In short talk the mixture tells more, and in
+long replies the message itself. Whether a model knows the language of a question is told from the words: if what holds
+one of them lies no nearer than the rest, its vectors count for little, and the words for what they do without.
 """

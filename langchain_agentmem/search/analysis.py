@@ -286,7 +286,7 @@ def names(text: str) -> list[str]:
 def _is_one_word(text: str) -> bool:
     """Whether a query is one word besides stop words; of a script without spaces, so few characters."""
     runs = [run for run in _cut(text, lambda run: [run]) if run not in STOP_WORDS]
-    return sum(len(run) // _WORD or 1 if _UNSPACED_START.match(run) else 1 for run in runs) <= 1
+    return len(runs) <= 1 and not any(_UNSPACED_START.match(run) and len(run) > _WORD for run in runs)
 
 
 @lru_cache(maxsize=50_000)

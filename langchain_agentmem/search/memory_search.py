@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Protocol
 
 from langchain_agentmem.search import analysis, ranking
 from langchain_agentmem.search.dates import TimeSpan, spans
-from langchain_agentmem.search.ranking import REACH, WEIGHTS, WEIGHTS_WITH_VECTORS, Asked, Document, Field, Weights
+from langchain_agentmem.search.ranking import REACH, WEIGHTS, Asked, Closeness, Document, Field, Weights
 from langchain_agentmem.search.search_index import PLACE_BITS, SERIES_BITS
 from langchain_agentmem.search.vectors import Near
 from langchain_agentmem.storage import Steps, query
@@ -217,7 +217,7 @@ def search(
         asked: The query, analysed.
         walls: Where to look.
         limit: Most hits, 1 or more.
-        weights: How much each signal counts. Default: as measured, with vectors or without.
+        weights: How much each signal counts. Default: as measured, the vectors as far as they are to be trusted.
         dense: The question's vector, where there are embeddings.
 
     Returns:
@@ -257,9 +257,11 @@ def search(
         for row in rows
         if row["id"] in within and row["id"] >> _SCOPE_BITS in wanted and (not walls.choosy or walls.let(row))
     }
-    closeness: dict[int, float] = {}
+    closeness = Closeness()
     if dense is not None:
         closeness = yield from dense.closeness(around, related, lambda number: _asks(documents.get(number)))
+        trust = ranking.trust_in(closeness.alone, set().union(*postings.values()))
+        weights = weights or ranking.weights_with_vectors(trust)
     found = ranking.ranked(
         Asked(terms, asked.question.asks_for, times, speakers, asked.question.look_up, int(totals["last_at"])),
         Field(
@@ -273,7 +275,7 @@ def search(
         ),
         candidates,
         limit=limit,
-        weights=_weights(weights, dense),
+        weights=weights or WEIGHTS,
     )
     words = {term: word for word, term in reversed(asked.question.words.items())}
     return [
@@ -471,10 +473,6 @@ def _asks(document: Document | None) -> bool:
     return document is not None and document.asks
 
 
-def _weights(given: Weights | None, dense: Near | None) -> Weights:
-    return given or (WEIGHTS if dense is None else WEIGHTS_WITH_VECTORS)
-
-
 def _json(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"))
 
@@ -515,18 +513,18 @@ def recollect(
         asked: The query, analysed.
         walls: Where to look.
         limit: Most results.
-        weights: How much each signal counts. Default: as measured, with vectors or without.
+        weights: How much each signal counts. Default: as measured, the vectors as far as they are to be trusted.
         dense: The question's vector, where there are embeddings.
         outlook: From where it looks. Default: from nowhere in particular.
     """
     if limit == 0 or (walls.kinds is not None and not walls.kinds):
         return []
-    weights = _weights(weights, dense)
+    phrase, diversity = (weights or WEIGHTS).phrase, (weights or WEIGHTS).diversity
     looked = None if outlook is None else (yield from outlook.looked(asked.now))
     walls = walls if looked is None else (yield from looked.within(walls))
     phrases = asked.question.phrases
     several = walls.kinds is None or len(walls.kinds) > 1  # of which two may say the same
-    many = limit * (MORE if phrases or weights.diversity else 2 if several else 1)
+    many = limit * (MORE if phrases or diversity else 2 if several else 1)
     while True:
         hits = yield from search(asked, walls, limit=many, weights=weights, dense=dense)
         given: dict[int, Recollection] = {}
@@ -538,9 +536,9 @@ def recollect(
             break
         many *= MORE  # some of them have expired, or cannot be seen from here
     if phrases:
-        found = [_with_phrases(each, phrases, weights.phrase) for each in found]
+        found = [_with_phrases(each, phrases, phrase) for each in found]
         found.sort(key=lambda each: -each.score)
-    return _different(found, limit, weights.diversity) if weights.diversity else found[:limit]
+    return _different(found, limit, diversity) if diversity else found[:limit]
 
 
 _FIRST = ("message", "record", "fact", "event", "item")

@@ -19,6 +19,7 @@ import math
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from statistics import StatisticsError, correlation, fmean
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -39,7 +40,7 @@ _ANSWERS = {"time": _FEATURE["time"], "number": _FEATURE["number"], "place": _FE
 """What a text has that tells what is asked for, by the name of its weight."""
 
 _SIGNALS = (
-    *("length", "date", "conversation", "vectors", "recency"),
+    *("length", "date", "conversation", "vectors", "own_vector", "recency"),
     *("answered", "account", "standing_wish", "preference", "answer"),
 )
 """The signals that are measured on each document: the last five only where a user talks with an assistant."""
@@ -52,6 +53,8 @@ _NEIGHBOUR = 0.3  # what a term next to a text counts; it falls with the root of
 _INHERITS = 40  # a text of so many words has half of the question before it
 _SHORT, _LONGEST = 25, 1.2  # words of a message in short talk; where messages are so much longer weights change no more
 _TALK = 0.3  # of its rarity a word has that asks about the talk itself
+_TRUSTED = 0.2  # the correlation from which on vectors are trusted altogether
+_USUAL, _FEW = 0.3, 20  # what it usually is, and of how many documents it says as much as that
 _WISHED = 0.3  # what a standing wish counts that holds no word of the question
 
 Weight = float | tuple[float, float]
@@ -89,7 +92,8 @@ class Weights:
         standing_wish: That the user wants something always, when advice is asked for; the more the more it covers.
         preference: That the user likes something better, in the same way.
         introduction: That the user begins with a statement about themselves.
-        vectors: The cosine of its vector with the question's, neighbours considered.
+        vectors: The cosine of its vector with the question's, its neighbours' vectors mixed in.
+        own_vector: The same cosine of its own vector alone, which counts the more the longer messages are.
         recency: That it was said lately: all of it for the newest, half for what is 30 days older. Off by default,
             since it hurt where it was measured.
         diversity: What a result loses for saying what better ones say already, by the share of common terms (maximal
@@ -122,6 +126,7 @@ class Weights:
     preference: Weight = (-0.07, 0.32)
     introduction: Weight = 0.05
     vectors: Weight = 0.0
+    own_vector: Weight = 0.0
     recency: Weight = 0.0
     diversity: float = 0.0
 
@@ -153,15 +158,31 @@ def _is_line(value: Any) -> bool:
 
 WEIGHTS = Weights()
 """Where there are no vectors."""
-WEIGHTS_WITH_VECTORS = replace(
-    WEIGHTS,
-    own=0.21,
-    context=(1.15, -0.91),
-    cover=(0.40, -0.24),
-    conversation=(0.30, -0.20),
-    vectors=(0.68, 0.09),
-)
-"""Where there are: these say much of what the terms say."""
+_WITH_VECTORS: Mapping[str, Any] = {
+    "own": 0.2,
+    "context": (1.4, -1.2),
+    "vectors": (0.75, -0.35),
+    "own_vector": (0.1, 0.25),
+}
+WEIGHTS_WITH_VECTORS = replace(WEIGHTS, **_WITH_VECTORS)
+"""Where there are, and they are trusted: these say much of what the terms say."""
+
+
+def weights_with_vectors(trust: float) -> Weights:
+    """The weights where vectors are trusted so far: 0 gives `WEIGHTS`, 1 `WEIGHTS_WITH_VECTORS`.
+
+    Args:
+        trust: As `trust_in` gives it.
+    """
+    between: dict[str, Any] = {}
+    for name, weight in _WITH_VECTORS.items():
+        low, high = _line(getattr(WEIGHTS, name)), _line(weight)
+        between[name] = low[0] + trust * (high[0] - low[0]), low[1] + trust * (high[1] - low[1])
+    return replace(WEIGHTS, **between)
+
+
+def _line(weight: Weight) -> tuple[float, float]:
+    return weight if isinstance(weight, tuple) else (weight, 0.0)
 
 
 class Document(NamedTuple):
@@ -185,6 +206,23 @@ class Document(NamedTuple):
     def asks(self) -> bool:
         """Whether it is a question."""
         return bool(self.features & _QUESTION)
+
+
+class Closeness(NamedTuple):
+    """How near documents lie to a question by their vectors, as cosines by their numbers.
+
+    Attributes:
+        alone: By their own vectors.
+        among: By their vectors together with their neighbours'; of documents that have none, as `alone`.
+    """
+
+    alone: Mapping[int, float] = MappingProxyType({})
+    among: Mapping[int, float] = MappingProxyType({})
+
+    def usual(self) -> tuple[float, float]:
+        """The averages of both, which count for a document that has no vector yet."""
+        alone, among = (fmean(known.values()) if known else 0.0 for known in self)
+        return alone, among
 
 
 class Asked(NamedTuple):
@@ -217,7 +255,7 @@ class Field(NamedTuple):
         average: Words of a document, on the average.
         conversations: What each series is worth, 0 to 1.
         related: The series whose documents are neighbours of each other.
-        closeness: How near documents lie to the question by their vectors, as cosines; empty without vectors.
+        closeness: How near documents lie to the question by their vectors; empty without vectors.
     """
 
     postings: Mapping[str, Collection[int]]
@@ -226,7 +264,7 @@ class Field(NamedTuple):
     average: float
     conversations: Mapping[int, float]
     related: Collection[int]
-    closeness: Mapping[int, float] = MappingProxyType({})
+    closeness: Closeness = Closeness()
 
 
 def rarity(documents: int, holding: int) -> float:
@@ -237,6 +275,25 @@ def rarity(documents: int, holding: int) -> float:
 def worth_of(term: str, documents: int, holding: int) -> float:
     """What a term of a question is worth: its rarity, less for a word that asks about the talk itself."""
     return rarity(documents, holding) * (_TALK if term in TALK else 1.0)
+
+
+def trust_in(closeness: Mapping[int, float], holding: Collection[int]) -> float:
+    """How far vectors are to be trusted that say how near documents lie to a question, from 0 to 1.
+
+    Where a model knows the words of a question, what holds one of them lies nearer than the rest. Where it does not, as
+    many models do in other languages than English, it lies anywhere, and the words alone find more.
+
+    Args:
+        closeness: The cosines, by documents.
+        holding: The documents that hold a term of the question.
+    """
+    numbers = sorted(closeness)
+    try:
+        found = correlation([float(number in holding) for number in numbers], [closeness[each] for each in numbers])
+    except StatisticsError:  # all of them hold one, or none
+        return 1.0
+    shrunk = (len(numbers) * found + _FEW * _USUAL) / (len(numbers) + _FEW)
+    return min(1.0, max(0.0, shrunk / _TRUSTED))
 
 
 def conversation_scores(postings: Mapping[str, Collection[int]], series: int) -> dict[int, float]:
@@ -330,8 +387,10 @@ def ranked(
     cover: dict[int, float] = {}
     for term, share in shares.items():
         _spread(term, share, field, strength, best, cover, REACH if weight["context"] else 0)
+    alone, among = field.closeness
+    usual_alone, usual_among = field.closeness.usual()
     if asked.look_up:
-        holding = {number for term in asked.terms for number in field.postings[term]} | field.closeness.keys()
+        holding = {number for term in asked.terms for number in field.postings[term]} | alone.keys()
         best = {
             number: terms
             for number, terms in best.items()
@@ -339,14 +398,14 @@ def ranked(
         }
     roles = _Roles(field.documents)
     told: dict[tuple[int, int | None, str | None], tuple[dict[str, float], float]] = {}  # there are few different ones
-    longer, conversation, vectors, recency = (weight[name] for name in ("length", "conversation", "vectors", "recency"))
+    longer, conversation, recency = (weight[name] for name in ("length", "conversation", "recency"))
     around, inside = weight["context"], weight["own"] - weight["context"]
     wider = "advice" in asked.asks_for or not _LISTS.isdisjoint(asked.asks_for)
     hits: list[tuple[float, int, tuple[float, ...]]] = []
     for number, terms in best.items():
         document = field.documents[number]
         near = _when(asked.spans, document) if asked.spans else 0.0
-        if not (terms or near or number in field.closeness):
+        if not (terms or near or number in alone):
             continue
         kind = document.features, document.speaker, document.role
         if kind not in told:
@@ -357,7 +416,8 @@ def ranked(
             longer * length,
             weight["date"] * near if near else 0.0,
             conversation * field.conversations.get(number >> PLACE_BITS, 0.0),
-            vectors * field.closeness.get(number, 0.0) if field.closeness else 0.0,
+            weight["vectors"] * among.get(number, usual_among),
+            weight["own_vector"] * alone.get(number, usual_alone),
             recency and recency * _lateness(asked, document),
         )
         if roles.two and document.role is not None and (wider or number + 1 in cover or number - 1 in cover):

@@ -4,7 +4,7 @@ A document is stored without its vector, and noted as waiting for it in the same
 gives it one later (`embedding.py`). What waits is found by its words all the same. Where PostgreSQL has pgvector when
 vectors are first wanted, it compares them; else numpy does.
 
-Turns of a conversation are short, so the vector of a message is smoothed with its neighbours': the message before
+Turns of a conversation are short, so the vector of a message is also mixed with its neighbours': the message before
 counts the more when it is a question. numpy is needed only here, and loaded when it is.
 """
 
@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from langchain_agentmem.base import concurrency
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput, MissingExtra
+from langchain_agentmem.search.ranking import Closeness
 from langchain_agentmem.search.search_index import PLACE_BITS
 from langchain_agentmem.storage import Steps, query
 from langchain_agentmem.tracing.measures import Measures
@@ -240,18 +241,6 @@ def _stored(vector: Any, dimensions: int) -> Any:
     return numpy().frombuffer(array, dtype="<f2" if len(array) == 2 * dimensions else "<f4")
 
 
-class Closeness(NamedTuple):
-    """How near documents lie to a question, as cosines by their numbers.
-
-    Attributes:
-        alone: By their own vectors.
-        among: By their vectors together with their neighbours'; of documents that have none, as `alone`.
-    """
-
-    alone: dict[int, float]
-    among: dict[int, float]
-
-
 class Near(NamedTuple):
     """The vector of a question, and what is known of the database's.
 
@@ -285,12 +274,6 @@ class Near(NamedTuple):
         return {number: best[number] for number in order}
 
     def closeness(
-        self, around: Collection[int], related: Collection[int], asks: Callable[[int], bool]
-    ) -> Steps[dict[int, float]]:
-        """How near some documents lie to the question, neighbours considered; arguments as for `measured`."""
-        return (yield from self.measured(around, related, asks)).among
-
-    def measured(
         self, around: Collection[int], related: Collection[int], asks: Callable[[int], bool]
     ) -> Steps[Closeness]:
         """How near some documents lie to the question.

@@ -1,4 +1,4 @@
-"""What the same questions find by plain means: BM25, and a small model's vectors alone.
+"""What the same questions find by plain means: BM25, and vectors alone.
 
 Each takes transcripts and gives a search, as `recall.evaluate` wants it. Each transcript has an index of its own, and
 every turn stands alone.
@@ -11,6 +11,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 
+from langchain_core.embeddings import Embeddings
 from transcripts import Session, Transcript, Turn
 
 Search = Callable[[str, str, int], Sequence[str]]
@@ -109,31 +110,33 @@ def bm25_plain(transcripts: Sequence[Transcript]) -> Search:
     return lambda sample, question, limit: indexes[sample].search(question, limit)
 
 
-def minilm_alone(transcripts: Sequence[Transcript]) -> Search:
-    """The cosine of the question's vector with each turn's."""
-    import minilm
+def vectors_alone(embeddings: Embeddings) -> Make:
+    """Gives a baseline that takes the cosine of the question's vector with each turn's, behind its speaker's name.
+
+    Args:
+        embeddings: What gives vectors of length one.
+    """
     import numpy as np
 
-    model = minilm.MiniLM()
-    names: dict[str, list[str]] = {}
-    vectors: dict[str, np.ndarray] = {}
-    for transcript in transcripts:
-        turns = list(_turns(transcript))
-        names[transcript.name] = [turn.id for _, turn in turns]
-        vectors[transcript.name] = np.asarray(model.embed_documents([f"{t.speaker}: {t.text}" for _, t in turns]))
+    def make(transcripts: Sequence[Transcript]) -> Search:
+        names: dict[str, list[str]] = {}
+        vectors: dict[str, np.ndarray] = {}
+        for transcript in transcripts:
+            turns = [turn for _, turn in _turns(transcript)]
+            texts = [t.text if t.speaker in {"user", "assistant"} else f"{t.speaker}: {t.text}" for t in turns]
+            names[transcript.name] = [turn.id for turn in turns]
+            vectors[transcript.name] = np.asarray(embeddings.embed_documents(texts))
 
-    def search(sample: str, question: str, limit: int) -> list[str]:
-        scores = vectors[sample] @ np.asarray(model.embed_query(question))
-        return [names[sample][number] for number in np.argsort(-scores, kind="stable")[:limit]]
+        def search(sample: str, question: str, limit: int) -> list[str]:
+            scores = vectors[sample] @ np.asarray(embeddings.embed_query(question))
+            return [names[sample][number] for number in np.argsort(-scores, kind="stable")[:limit]]
 
-    return search
+        return search
+
+    return make
 
 
-BASELINES: dict[str, Make] = {
-    "BM25": bm25_plain,
-    "BM25, stems, stop words, date": bm25,
-    "MiniLM alone": minilm_alone,
-}
+BASELINES: dict[str, Make] = {"BM25": bm25_plain, "BM25, stems, stop words, date": bm25}
 
 
 def _turns(transcript: Transcript) -> Iterable[tuple[Session, Turn]]:

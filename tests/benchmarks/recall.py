@@ -1,6 +1,7 @@
 """Recall in one table: is the message that answers a question among the first that a search finds?
 
-    python tests/benchmarks/recall.py [--only TEXT] [--by-type] [--by-conversation] [--signals] [--postgres] [--hybrid]
+    python tests/benchmarks/recall.py [--only TEXT] [--by-type] [--by-conversation] [--signals]
+                                      [--postgres] [--static] [--hybrid]
 
 Four corpora, each next to plain means in the same run (`baselines.py`):
 
@@ -14,8 +15,10 @@ question with evidence, recall@k is the share of its evidence among the first k 
 Behind each recall stands its interval of 95 %, by a seeded bootstrap over the questions. Two runs print the same.
 
 With `--signals` everything is asked again with one signal of the ranking after the other switched off: where that falls
-below zero, the signal had helped. `--hybrid` adds the vectors of a small model (`minilm.py`), `--postgres` the other
-engine.
+below zero, the signal had helped. `--static` adds the vectors of the extra `[static]`, `--hybrid` those of a small
+model (`minilm.py`): each with our words, and alone. `--postgres` adds the other engine, and says whether it finds the
+same.
+Below our rows stands what is required of them (`FLOORS`) and what was aimed at (`GOALS`).
 
 Use it from elsewhere with this folder on the path: `recall.evaluate(recall.searching(memory), transcripts)` after
 `recall.feed(memory, transcripts)`.
@@ -41,6 +44,8 @@ from places import NAMES, databases
 from transcripts import Session, Transcript, Turn, read_transcripts
 
 from langchain_agentmem import AgentMemory
+from langchain_agentmem.search.ranking import WEIGHTS, WEIGHTS_WITH_VECTORS, Weights
+from langchain_agentmem.search.static_embeddings import DIMENSIONS, StaticEmbeddings
 
 CUTS = (5, 10, 20)
 DATA = Path(__file__).with_name("data")
@@ -48,6 +53,28 @@ ROLES: Mapping[str, type[BaseMessage]] = {"user": HumanMessage, "assistant": AIM
 NOW = datetime(2026, 12, 15, 9, 0, tzinfo=UTC)
 """When the questions are asked. "In March" is reckoned from then, or from the last message if that is earlier."""
 RESAMPLED = 1_000
+FLOORS = {
+    "LoCoMo": (0.770, 0.840, 0.885),
+    "BEAM": (0.54, 0.63, 0.71),
+    "chats, alone": (0.77, 0.87),
+    "chats, all in one place": (0.76, 0.87),
+}
+"""What every row of ours must reach at the first of `CUTS`."""
+GOALS = {
+    "words": {
+        "LoCoMo": (0.785, 0.855, 0.895),
+        "BEAM": (0.58, 0.67, 0.74),
+        "chats, alone": (0.80, 0.90),
+        "chats, all in one place": (0.79, 0.89),
+    },
+    "words and static vectors": {
+        "LoCoMo": (0.80, 0.872, 0.91),
+        "BEAM": (0.60, 0.69, 0.76),
+        "chats, alone": (0.80, 0.90),
+        "chats, all in one place": (0.80, 0.91),
+    },
+}
+"""What was aimed at, by the rows and corpora."""
 
 Search = Callable[[str, str, int], Sequence[str]]
 """Gives the ids of the turns that fit a question best: (transcript, question, limit)."""
@@ -55,10 +82,11 @@ Search = Callable[[str, str, int], Sequence[str]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What came of one question: its recall at each of `CUTS`."""
+    """What came of one question: the turns that were found, and the recall at each of `CUTS`."""
 
     transcript: str
     category: str
+    found: tuple[str, ...]
     recall: tuple[float, ...]
 
 
@@ -153,8 +181,9 @@ def evaluate(search: Search, transcripts: Sequence[Transcript]) -> Report:
             if question.evidence:
                 found = search(transcript.name, question.text, max(CUTS))
                 shares = tuple(len(question.evidence.intersection(found[:k])) / len(question.evidence) for k in CUTS)
+                category = question.category or "none"
                 outcomes.append(
-                    Outcome(transcript=transcript.name, category=question.category or "none", recall=shares)
+                    Outcome(transcript=transcript.name, category=category, found=tuple(found), recall=shares)
                 )
     return Report(outcomes)
 
@@ -181,44 +210,60 @@ def print_parts(report: Report, options: argparse.Namespace) -> None:
             print(row(f"    {name} ({len(part.outcomes)})", part))
 
 
-def print_signals(memory: AgentMemory, transcripts: Sequence[Transcript], usual: Report) -> None:
-    """What the recall changes by when one signal after the other is switched off."""
-    for name, weights in signals.without_each():
-        with signals.weighed(memory, weights):
+def print_targets(corpus: str, title: str, report: Report) -> None:
+    """What a row of ours had to reach, and where it did not."""
+    for kind, targets in (("floor", FLOORS), ("goal", GOALS.get(title, {}))):
+        if wanted := targets.get(corpus.split(" (", maxsplit=1)[0]):
+            missed = [f"R@{cut}" for cut, least in zip(CUTS, wanted, strict=False) if report.recall(cut) < least]
+            print(f"    {kind} {'/'.join(f'{least:.3f}' for least in wanted)}: ", end="")
+            print(f"missed at {', '.join(missed)}" if missed else "reached")
+
+
+def print_signals(memory: AgentMemory, transcripts: Sequence[Transcript], usual: Report, weights: Weights) -> None:
+    """What the recall changes by when one of these weights after the other is zero."""
+    for name, fewer in signals.without_each(weights):
+        with signals.weighed(memory, fewer):
             found = evaluate(searching(memory), transcripts)
         cells = "".join(f"   {found.recall(cut) - usual.recall(cut):+.3f}{'':<14}" for cut in CUTS)
         print(f"    {f'without {name}':<40}{cells}".rstrip())
 
 
-def measure(transcripts: Sequence[Transcript], options: argparse.Namespace) -> None:
+def measure(corpus: str, transcripts: Sequence[Transcript], options: argparse.Namespace) -> None:
     """Print the rows of one corpus."""
-    for title, index in indexes(hybrid=options.hybrid):
+    plain = dict(baselines.BASELINES)
+    for title, index in indexes(static=options.static, hybrid=options.hybrid):
+        reports: list[Report] = []
+        if index is not None:
+            plain[f"{title.removeprefix('words and ')} alone"] = baselines.vectors_alone(index["embed"])
         for engine in ("sqlite", "postgres") if options.postgres else ("sqlite",):
             arguments: dict[str, Any] = {"clock": lambda: NOW} | ({} if index is None else {"index": dict(index)})
             with databases(engine) as new, AgentMemory(new(), **arguments) as memory:
                 feed(memory, transcripts)
-                report = evaluate(searching(memory), transcripts)
-                print(row(f"langchain-agentmem, {title}, {NAMES[engine]}", report), flush=True)
+                memory.settle()
+                reports.append(report := evaluate(searching(memory), transcripts))
+                print(row(f"ours, {title}, {NAMES[engine]}", report), flush=True)
+                print_targets(corpus, title, report)
                 print_parts(report, options)
                 if options.signals and engine == "sqlite":
-                    print_signals(memory, transcripts, report)
-    for title, make in baselines.BASELINES.items():
-        try:
-            report = evaluate(make(transcripts), transcripts)
-        except ModuleNotFoundError as error:
-            print(f"  {title:<42}   not measured: {error}")
-        else:
-            print(row(title, report), flush=True)
-            print_parts(report, options)
+                    print_signals(memory, transcripts, report, WEIGHTS if index is None else WEIGHTS_WITH_VECTORS)
+        if len(reports) > 1:
+            differ = sum(one != other for one, other in zip(*(each.outcomes for each in reports), strict=True))
+            print(f"    questions that find something else on PostgreSQL: {differ}")
+    for title, make in plain.items():
+        report = evaluate(make(transcripts), transcripts)
+        print(row(title, report), flush=True)
+        print_parts(report, options)
 
 
-def indexes(*, hybrid: bool) -> Iterable[tuple[str, Mapping[str, Any] | None]]:
-    """What `AgentMemory` is given as its index: nothing, and then the small model."""
+def indexes(*, static: bool = False, hybrid: bool = False) -> Iterable[tuple[str, Mapping[str, Any] | None]]:
+    """What `AgentMemory` is given as its index: nothing, and then the vectors that are asked for."""
     yield "words", None
+    if static:
+        yield "words and static vectors", {"dims": DIMENSIONS, "embed": StaticEmbeddings()}
     if hybrid:
         import minilm
 
-        yield "words and vectors", {"dims": minilm.DIMENSIONS, "embed": minilm.MiniLM()}
+        yield "words and MiniLM", {"dims": minilm.DIMENSIONS, "embed": minilm.MiniLM()}
 
 
 def main() -> None:
@@ -228,7 +273,8 @@ def main() -> None:
     parser.add_argument("--by-conversation", action="store_true", help="a line for each conversation")
     parser.add_argument("--signals", action="store_true", help="what each signal adds")
     parser.add_argument("--postgres", action="store_true", help="on PostgreSQL too")
-    parser.add_argument("--hybrid", action="store_true", help="with vectors too")
+    parser.add_argument("--static", action="store_true", help="with static vectors too")
+    parser.add_argument("--hybrid", action="store_true", help="with the vectors of a small model too")
     options = parser.parse_args()
     print(f"  {'':<42}" + "".join(f"   {f'R@{cut}':<19}" for cut in CUTS).rstrip())
     for name, transcripts in corpora():
@@ -242,7 +288,7 @@ def main() -> None:
             sum(bool(q.evidence) for t in transcripts for q in t.questions),
         )
         print(f"{name}: {turns:,} messages, {asked:,} questions")
-        measure(transcripts, options)
+        measure(name, transcripts, options)
 
 
 if __name__ == "__main__":

@@ -7,14 +7,14 @@ from contextlib import contextmanager
 from dataclasses import fields, replace
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.search.ranking import WEIGHTS, Weights
+from langchain_agentmem.search.ranking import Weights
 
 
-def without_each() -> Iterator[tuple[str, Weights]]:
-    """The usual weights with one of them switched off, by its name, for every weight that is not zero anyway."""
+def without_each(usual: Weights) -> Iterator[tuple[str, Weights]]:
+    """Weights with one of them switched off, by its name, for every weight that is not zero anyway."""
     for field in fields(Weights):
-        if getattr(WEIGHTS, field.name):
-            yield field.name, replace(WEIGHTS, **{field.name: 0.0})
+        if getattr(usual, field.name):
+            yield field.name, replace(usual, **{field.name: 0.0})
 
 
 @contextmanager

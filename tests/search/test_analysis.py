@@ -93,6 +93,16 @@ class TestQuestion:
     def test_words_are_told_with_the_terms_they_became(self):
         assert question("Walking dogs").words == {"walking": "walk", "dogs": "dog"}
 
+    @pytest.mark.parametrize("text", ["cat", "the cat?", "猫", "东京大学", "แมว"])
+    def test_one_word_is_looked_up(self, text):
+        assert question(text).look_up
+
+    @pytest.mark.parametrize(
+        "text", ["my cat sleeps", "书房有多大?", "豆包有多重?", "猫はどこですか", "猫 2", "我的 猫"]
+    )
+    def test_more_is_a_question_without_spaces_too(self, text):
+        assert not question(text).look_up
+
     def test_phrases_stand_in_quotation_marks_of_any_kind(self):
         asked = question('say "Red Foxes" and “blue dog” or «le chat» or "" or "open')
         assert asked.phrases == (("red", "fox"), ("blue", "dog"), ("le", "chat"))

@@ -14,7 +14,9 @@ from langchain_agentmem.search.dates import TimeSpan
 from langchain_agentmem.search.ranking import (
     REACH,
     WEIGHTS,
+    WEIGHTS_WITH_VECTORS,
     Asked,
+    Closeness,
     Document,
     Field,
     Weights,
@@ -23,6 +25,8 @@ from langchain_agentmem.search.ranking import (
     near,
     ranked,
     rarity,
+    trust_in,
+    weights_with_vectors,
     worth_of,
 )
 from langchain_agentmem.search.search_index import PLACE_BITS
@@ -48,7 +52,7 @@ def field(postings, documents, *, related=(ONE, TWO), conversations=None, averag
         average,
         conversations or {},
         {number >> PLACE_BITS for number in related},
-        closeness or {},
+        closeness or Closeness(),
     )
 
 
@@ -319,10 +323,45 @@ class TestRoles:
 
 
 class TestVectorsAndOptions:
-    def test_closeness_leads_to_a_document_and_counts_by_its_weight(self):
-        where = field({"cat": [ONE]}, {ONE: said(), ONE + 100: said()}, closeness={ONE + 100: 0.5}, average=25.0)
-        found = scores(Asked(["cat"]), where, alone(vectors=0.6))
-        assert found[ONE + 100] == pytest.approx(0.3)
+    def near(self, weights, average=25.0):
+        """What three documents owe their scores to; the first holds the word and has no vector yet."""
+        documents = {number: said() for number in (ONE, ONE + 100, ONE + 200)}
+        closeness = Closeness({ONE + 100: 0.5, ONE + 200: 0.1}, {ONE + 100: 0.2, ONE + 200: 0.4})
+        where = field({"cat": [ONE]}, documents, closeness=closeness, average=average)
+        return {hit.number: hit.signals for hit in ranked(Asked(["cat"]), where, documents, limit=9, weights=weights)}
+
+    def test_closeness_leads_to_a_document_alone_and_among_its_neighbours_each_by_its_weight(self):
+        found = self.near(alone(vectors=0.6, own_vector=0.2))
+        assert (found[ONE + 100]["vectors"], found[ONE + 100]["own_vector"]) == pytest.approx((0.12, 0.1))
+        assert (found[ONE + 200]["vectors"], found[ONE + 200]["own_vector"]) == pytest.approx((0.24, 0.02))
+
+    def test_what_waits_for_its_vector_is_held_to_be_as_near_as_others_are(self):
+        found = self.near(alone(vectors=0.6, own_vector=0.2))
+        assert (found[ONE]["vectors"], found[ONE]["own_vector"]) == pytest.approx((0.18, 0.06))
+
+    def test_short_talk_is_near_by_its_neighbours_and_long_replies_by_themselves(self):
+        for average, nearest in ((25.0, ONE + 200), (400.0, ONE + 100)):
+            found = self.near(WEIGHTS_WITH_VECTORS, average)
+            gains = {number: each["vectors"] + each["own_vector"] for number, each in found.items()}
+            assert max(gains, key=gains.get) == nearest
+
+    def test_vectors_are_trusted_where_what_holds_a_word_lies_nearer_than_the_rest(self):
+        holding = range(0, 100, 5)
+        knowing = {number: 0.5 if number in holding else 0.2 for number in range(100)}
+        assert trust_in(knowing, holding) == 1
+        assert trust_in({number: -near for number, near in knowing.items()}, holding) == 0
+        assert 0 < trust_in({number: number % 7 / 7 for number in range(100)}, holding) < 1
+
+    def test_few_documents_say_little_of_vectors_and_none_that_holds_a_word_says_nothing(self):
+        assert 0.5 < trust_in({1: 0.2, 2: 0.4}, {1}) < 1
+        for holding in ((), (1, 2)):
+            assert trust_in({1: 0.2, 2: 0.4}, holding) == 1
+        assert trust_in({}, ()) == trust_in({1: 0.2}, {1}) == 1
+
+    def test_weights_lie_between_those_without_vectors_and_those_with_them(self):
+        ends = weights_with_vectors(0).where(100), weights_with_vectors(1).where(100)
+        assert ends == (pytest.approx(WEIGHTS.where(100)), pytest.approx(WEIGHTS_WITH_VECTORS.where(100)))
+        assert weights_with_vectors(0.5).own == pytest.approx(((WEIGHTS.own + WEIGHTS_WITH_VECTORS.own) / 2, 0))
 
     def test_recency_is_off_by_default_and_halves_in_30_days_where_it_is_wanted(self):
         documents = {ONE: said(at=70 * DAY), ONE + 100: said(at=100 * DAY)}
@@ -357,17 +396,18 @@ def a_field(luck):
         look_up=luck.random() < 0.2,
         newest=300 * DAY,
     )
-    closeness = {number: luck.random() for number in documents if luck.random() < 0.3}
+    near = {number: (luck.random(), luck.random()) for number in documents if luck.random() < 0.3}
+    alone, among = ({number: both[place] for number, both in near.items()} for place in (0, 1))
     fits = conversation_scores(postings, 3)
     where = field(postings, documents, related=(1 << PLACE_BITS, 3 << PLACE_BITS), conversations=fits)
-    return asked, where._replace(closeness=closeness)
+    return asked, where._replace(closeness=Closeness(alone, among))
 
 
 class TestReasons:
     @pytest.mark.parametrize("seed", range(20))
     def test_a_score_is_the_sum_of_its_reasons(self, seed):
         asked, where = a_field(random.Random(seed))
-        hits = ranked(asked, where, where.documents, limit=100, weights=replace(WEIGHTS, recency=0.2))
+        hits = ranked(asked, where, where.documents, limit=100, weights=replace(WEIGHTS_WITH_VECTORS, recency=0.2))
         assert hits
         for hit in hits:
             assert hit.score == pytest.approx(sum(hit.terms.values()) + sum(hit.signals.values()))
@@ -379,7 +419,7 @@ class TestReasons:
     @pytest.mark.parametrize("name", [each.name for each in fields(Weights)])
     def test_a_signal_whose_weight_is_zero_is_off(self, name, seed):
         asked, where = a_field(random.Random(seed))
-        weights = replace(WEIGHTS, recency=0.2)
+        weights = replace(WEIGHTS_WITH_VECTORS, recency=0.2)
         on = {hit.number: hit for hit in ranked(asked, where, where.documents, limit=100, weights=weights)}
         off = ranked(asked, where, where.documents, limit=100, weights=replace(weights, **{name: 0.0}))
         for hit in off:

@@ -25,7 +25,7 @@ class Counting(WordEmbeddings):
 
     def __init__(self):
         super().__init__(same=SAME)
-        self.texts, self.queries, self.broken = [], [], False
+        self.texts, self.queries, self.broken, self.knows_nothing = [], [], False, False
 
     def embed_documents(self, texts):
         if self.broken:
@@ -36,6 +36,8 @@ class Counting(WordEmbeddings):
     def embed_query(self, text):
         if self.broken:
             raise ConnectionError("no model")
+        if self.knows_nothing:
+            text = "cat" if "Hund" in text or "Wo" in text else "dog"
         self.queries.append(text)
         return super().embed_query(text)
 
@@ -129,9 +131,24 @@ class TestFinding:
         assert embeddings.queries[-1] == "What is my car, and did I pay?"
 
     def test_the_weight_of_vectors_can_be_zero(self, opened):
-        memory = opened(weights=type(WEIGHTS)(vectors=0.0))
+        memory = opened(weights=WEIGHTS)
         said(memory, "My cat sleeps.")
-        assert all("vectors" not in each.why.signals for each in memory.search("feline", everything=True))
+        [found] = memory.search("feline", everything=True)
+        assert not {"vectors", "own_vector"} & found.why.signals.keys()
+
+    def test_vectors_of_a_model_that_does_not_know_the_language_leave_the_order_to_the_words(self, opened, embeddings):
+        embeddings.knows_nothing = True
+        memory = opened()
+        said(memory, *(f"Der Hund Nummer {n} bellt." if n % 9 else f"Katze {n} schläft." for n in range(90)))
+        assert all("Katze" in text for text in found(memory, "Wo schläft die Katze?", limit=10))
+
+    def test_a_message_is_near_by_itself_and_by_what_stands_around_it(self, opened):
+        memory = opened()
+        said(memory, "My cat sleeps.", "Bread is cheap.")
+        itself, neighbour = memory.search("feline", everything=True)
+        assert itself.why.signals["own_vector"] > 0
+        assert neighbour.why.signals["vectors"] > 0
+        assert "own_vector" not in neighbour.why.signals
 
 
 @pytest.mark.sqlite_suffices
