@@ -18,8 +18,18 @@ from typing import Any, NamedTuple, Protocol
 
 from langchain_agentmem.search import analysis, ranking
 from langchain_agentmem.search.dates import TimeSpan, spans
-from langchain_agentmem.search.ranking import REACH, WEIGHTS, WEIGHTS_WITH_VECTORS, Asked, Document, Field, Weights
+from langchain_agentmem.search.ranking import (
+    REACH,
+    WEIGHTS,
+    WEIGHTS_WITH_VECTORS,
+    Asked,
+    Document,
+    Field,
+    Weights,
+    weights_in_time,
+)
 from langchain_agentmem.search.search_index import PLACE_BITS, SERIES_BITS
+from langchain_agentmem.search.timeline import Order, in_time
 from langchain_agentmem.search.vectors import Near
 from langchain_agentmem.storage import Steps, query
 from langchain_agentmem.storage.database import Database
@@ -137,7 +147,10 @@ class Recollection:
         thread_id: The thread that wrote it; None where none did.
         source: Where it comes from: "user", "model", "tool", "import", "person"; None where nobody said so.
         actor: Who that is, such as a tool's name.
-        also: Kind and id of what else says just this: a text that is a message, an event and a record is found once.
+        also: Kind and id of what else says just this: a text that is a message, an event and a record is found once. In
+            the order of time, of what nearly says this, too.
+        replaced_by: Kind and id of what replaced it later; None where nothing is known to. Of facts, what ended them;
+            of the rest, in the order of time, as far as words can tell.
     """
 
     kind: str
@@ -150,6 +163,7 @@ class Recollection:
     value: Any
     why: Why
     also: tuple[tuple[str, str], ...] = ()
+    replaced_by: tuple[str, str] | None = None
     thread_id: str | None = field(default=None, compare=False)
     source: str | None = field(default=None, compare=False)
     actor: str | None = field(default=None, compare=False)
@@ -508,6 +522,7 @@ def recollect(
     weights: Weights | None = None,
     dense: Near | None = None,
     outlook: Viewpoint | None = None,
+    order: Order = "score",
 ) -> Steps[list[Recollection]]:
     """Find what answers a query best, whatever its kind.
 
@@ -518,21 +533,25 @@ def recollect(
         weights: How much each signal counts. Default: as measured, with vectors or without.
         dense: The question's vector, where there are embeddings.
         outlook: From where it looks. Default: from nowhere in particular.
+        order: "score", the best first, or "time", the oldest first.
     """
     if limit == 0 or (walls.kinds is not None and not walls.kinds):
         return []
-    weights = _weights(weights, dense)
+    usual = _weights(weights, dense)
+    weights = weights_in_time(usual) if order == "time" and weights is None else usual
     looked = None if outlook is None else (yield from outlook.looked(asked.now))
     walls = walls if looked is None else (yield from looked.within(walls))
     phrases = asked.question.phrases
     several = walls.kinds is None or len(walls.kinds) > 1  # of which two may say the same
-    many = limit * (MORE if phrases or weights.diversity else 2 if several else 1)
+    many = limit * (MORE if phrases or weights.diversity or order == "time" else 2 if several else 1)
     while True:
         hits = yield from search(asked, walls, limit=many, weights=weights, dense=dense)
         given: dict[int, Recollection] = {}
         for kind in sorted({hit.kind for hit in hits}):
             mine = [hit for hit in hits if hit.kind == kind]
             given.update((yield from all_parts().recollections[kind](mine, asked.now, looked)))
+        if order == "time":
+            hits.sort()  # what was said at the same time stays in the order of its places
         found = once([given[hit.document] for hit in hits if hit.document in given])
         if len(found) >= limit or len(hits) < many:
             break
@@ -540,6 +559,8 @@ def recollect(
     if phrases:
         found = [_with_phrases(each, phrases, weights.phrase) for each in found]
         found.sort(key=lambda each: -each.score)
+    if order == "time":
+        return in_time(found, asked.question, limit)
     return _different(found, limit, weights.diversity) if weights.diversity else found[:limit]
 
 
@@ -551,7 +572,7 @@ def once(found: Iterable[Recollection]) -> list[Recollection]:
     """Results of which none says what another kind of thing says too: that is one, which names all of them.
 
     Args:
-        found: The best first.
+        found: In any order.
     """
     groups: list[list[Recollection]] = []
     alike: dict[tuple[Any, ...], list[list[Recollection]]] = {}
@@ -567,7 +588,7 @@ def once(found: Iterable[Recollection]) -> list[Recollection]:
     for group in groups:
         first = min(group, key=lambda each: _FIRST.index(each.kind)) if len(group) > 1 else group[0]
         also = tuple((each.kind, each.id) for each in group if each is not first)
-        shown.append(replace(first, score=group[0].score, also=also) if also else first)
+        shown.append(replace(first, score=max(each.score for each in group), also=also) if also else first)
     return shown
 
 

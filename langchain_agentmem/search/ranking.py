@@ -40,10 +40,11 @@ _ANSWERS = {"time": _FEATURE["time"], "number": _FEATURE["number"], "place": _FE
 
 _SIGNALS = (
     *("length", "date", "conversation", "vectors", "recency"),
-    *("answered", "account", "standing_wish", "preference", "answer"),
+    *("answered", "account", "standing_wish", "preference", "answer", "opening"),
 )
-"""The signals that are measured on each document: the last five only where a user talks with an assistant."""
+"""The signals that are measured on each document: the last six only where a user talks with an assistant."""
 _LISTS = frozenset({"order", "summary"})
+_PLACES = (1 << PLACE_BITS) - 1  # the bits of a number that say the place in the series
 _FAR = 0.01  # what is said so long after a time has nothing to do with it
 _BESIDE = 0.95  # just outside is less than within
 _SATURATION = 1.2  # BM25's k1: how soon more of a term says nothing new
@@ -52,6 +53,7 @@ _NEIGHBOUR = 0.3  # what a term next to a text counts; it falls with the root of
 _INHERITS = 40  # a text of so many words has half of the question before it
 _SHORT, _LONGEST = 25, 1.2  # words of a message in short talk; where messages are so much longer weights change no more
 _TALK = 0.3  # of its rarity a word has that asks about the talk itself
+_OPENING = 40  # at this place in a conversation half of what its beginning counts is left
 _WISHED = 0.3  # what a standing wish counts that holds no word of the question
 
 Weight = float | tuple[float, float]
@@ -89,6 +91,7 @@ class Weights:
         standing_wish: That the user wants something always, when advice is asked for; the more the more it covers.
         preference: That the user likes something better, in the same way.
         introduction: That the user begins with a statement about themselves.
+        opening: How early in its conversation the user says it. Off by default; it counts in the order of time.
         vectors: The cosine of its vector with the question's, neighbours considered.
         recency: That it was said lately: all of it for the newest, half for what is 30 days older. Off by default,
             since it hurt where it was measured.
@@ -121,6 +124,7 @@ class Weights:
     standing_wish: Weight = (0.25, 0.24)
     preference: Weight = (-0.07, 0.32)
     introduction: Weight = 0.05
+    opening: Weight = 0.0
     vectors: Weight = 0.0
     recency: Weight = 0.0
     diversity: float = 0.0
@@ -162,6 +166,18 @@ WEIGHTS_WITH_VECTORS = replace(
     vectors=(0.68, 0.09),
 )
 """Where there are: these say much of what the terms say."""
+
+
+def weights_in_time(usual: Weights) -> Weights:
+    """What each signal counts where the evidence of a topic is wanted in the order of time.
+
+    Then long texts are worth no more than others, and what a conversation is about, which is said at its beginning, is
+    worth more.
+
+    Args:
+        usual: What they count else.
+    """
+    return replace(usual, length=(0.52, -0.50), account=0.0, answer=0.47, opening=0.30, summary=0.40)
 
 
 class Document(NamedTuple):
@@ -341,7 +357,7 @@ def ranked(
     told: dict[tuple[int, int | None, str | None], tuple[dict[str, float], float]] = {}  # there are few different ones
     longer, conversation, vectors, recency = (weight[name] for name in ("length", "conversation", "vectors", "recency"))
     around, inside = weight["context"], weight["own"] - weight["context"]
-    wider = "advice" in asked.asks_for or not _LISTS.isdisjoint(asked.asks_for)
+    wider = weight["opening"] or "advice" in asked.asks_for or not _LISTS.isdisjoint(asked.asks_for)
     hits: list[tuple[float, int, tuple[float, ...]]] = []
     for number, terms in best.items():
         document = field.documents[number]
@@ -470,7 +486,7 @@ def _between(
     if exchanged and (other >> PLACE_BITS != number >> PLACE_BITS or number >> PLACE_BITS not in field.related):
         exchanged = 0.0
     if not by_user:
-        return 0.0, 0.0, 0.0, 0.0, weight["answer"] * exchanged
+        return 0.0, 0.0, 0.0, 0.0, weight["answer"] * exchanged, 0.0
     listed = 0.0 if _LISTS.isdisjoint(asked.asks_for) else length
     wanted = _WISHED + cover.get(number, 0.0) if "advice" in asked.asks_for else 0.0
     return (
@@ -478,6 +494,8 @@ def _between(
         weight["account"] * listed,
         weight["standing_wish"] * wanted if document.features & _STANDING else 0.0,
         weight["preference"] * wanted if document.features & _PREFERENCE else 0.0,
+        0.0,
+        weight["opening"] / (1 + (number & _PLACES) / _OPENING),
     )
 
 
