@@ -119,7 +119,7 @@ def _changed(found: Sequence[Recollection], question: analysis.Question) -> list
         if each.replaced_by is not None
     }
     pairs = [(place, by) for place, by in known.items() if by is not None]
-    for later, earlier in _pairs(given, question):
+    for _, later, earlier in sorted(_pairs(given, question), key=lambda pair: (-pair[0], pair[1])):
         if earlier not in known:
             known[earlier] = later
             given[earlier] = replace(given[earlier], replaced_by=(given[later].kind, given[later].id))
@@ -131,8 +131,8 @@ def _changed(found: Sequence[Recollection], question: analysis.Question) -> list
     return given
 
 
-def _pairs(given: Sequence[Recollection], question: analysis.Question) -> Iterator[tuple[int, int]]:
-    """The places of what replaces something, each with the place of that: what it says most of the same about."""
+def _pairs(given: Sequence[Recollection], question: analysis.Question) -> Iterator[tuple[float, int, int]]:
+    """For what replaces something: how sure that is, its place, and that of what says most of the same before it."""
     topic = frozenset(question.terms) - analysis.TALK
     said = [_statements(each) for each in given]
     holding = Counter(term for some in said for term in frozenset().union(*(each.terms for each in some)))
@@ -156,7 +156,7 @@ def _pairs(given: Sequence[Recollection], question: analysis.Question) -> Iterat
             default=(0.0, 0),
         )
         if best[0] >= _SAME:
-            yield later, best[1]
+            yield best[0], later, best[1]
 
 
 def _differ(old: _Statement, new: _Statement) -> bool:
