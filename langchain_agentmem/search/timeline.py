@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -68,25 +68,28 @@ def in_time(found: Sequence[Recollection], question: analysis.Question, limit: i
         question: What was asked for.
         limit: Most results.
     """
-    places = _places(found)
+    places = _places(sorted(found, key=lambda each: each.created_at))
+
+    def place(each: Recollection) -> int:
+        return places[each.namespace, each.kind, each.id]
+
     best = sorted(found, key=lambda each: -each.score)
-    compared = _changed(_folded(best[:MOST_COMPARED]), question)
-    chosen = sorted(chain(compared, best[MOST_COMPARED:]), key=lambda each: -each.score)[:limit]
-    return sorted(chosen, key=lambda each: (each.created_at, places[each.namespace, each.kind, each.id]))
+    compared = _changed(sorted(_folded(best[:MOST_COMPARED], place), key=place), question)
+    return sorted(sorted(chain(compared, best[MOST_COMPARED:]), key=lambda each: -each.score)[:limit], key=place)
 
 
 def _places(found: Sequence[Recollection]) -> dict[tuple[object, ...], int]:
     return {(each.namespace, each.kind, each.id): place for place, each in enumerate(found)}
 
 
-def _folded(found: Sequence[Recollection]) -> list[Recollection]:
+def _folded(found: Sequence[Recollection], place_of: Callable[[Recollection], int]) -> list[Recollection]:
     """Results without repeats: of two the fuller stays, of equals the later, and names the other."""
     kept: list[tuple[Recollection, set[str]]] = []
     for each in found:
         terms = set(analysis.terms(each.text))
         for place, (other, there) in enumerate(kept):
             if _repeat(terms, there) and _speaker(each) == _speaker(other):
-                if (len(there), other.created_at) > (len(terms), each.created_at):
+                if (len(there), place_of(other)) > (len(terms), place_of(each)):
                     first, second, terms = other, each, there
                 else:
                     first, second = each, other
@@ -110,8 +113,8 @@ def _speaker(each: Recollection) -> tuple[object, ...]:
 
 
 def _changed(found: Sequence[Recollection], question: analysis.Question) -> list[Recollection]:
-    """Results of which those that were replaced say so, and are worth as much as what replaced them."""
-    given = sorted(found, key=lambda each: each.created_at)
+    """Results, oldest first, of which those that were replaced say so; what replaced what is worth as much as that."""
+    given = list(found)
     places = _places(given)
     known = {
         place: places.get((each.namespace, *each.replaced_by))
