@@ -80,8 +80,9 @@ class TestRepeats:
         first, second, third = say(
             memory, "The quince is in bloom.", "the quince, IS in bloom", "In bloom is the quince"
         )
-        [found] = ask(memory, "quince")
-        assert (found.id, {each for _, each in found.also}) == (third, {first, second})
+        for asked in ("quince", '"is in bloom"', '"bloom is the quince"'):
+            [found] = ask(memory, asked)
+            assert (found.id, {each for _, each in found.also}) == (third, {first, second})
 
     def test_another_number_another_speaker_and_a_denial_are_no_repeats(self, memory):
         say(
