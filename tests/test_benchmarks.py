@@ -195,6 +195,29 @@ class TestChats:
         assert len({question.category for chat in chats for question in chat.questions}) >= 6
         assert all(chat.turns >= 25 and len(chat.questions) >= 10 for chat in chats)
 
+    def test_long_replies_are_a_few_hundred_messages_in_the_order_of_time(self, benchmarks: Benchmarks) -> None:
+        chats = benchmarks.recall.read_folder("long_replies")
+        assert sum(chat.turns for chat in chats) >= 330
+        for chat in chats:
+            assert chat.turns >= 110
+            assert len(chat.questions) >= 100
+            assert len({question.text for question in chat.questions}) == len(chat.questions)
+            assert len({question.category for question in chat.questions}) == 10
+            times = [session.time for session in chat.sessions]
+            assert times == sorted(times)
+            assert times[-1] < benchmarks.recall.NOW
+
+    @pytest.mark.parametrize(
+        ("role", "words", "characters"), [("user", (10, 80), (30, 160)), ("assistant", (150, 450), (400, 900))]
+    )
+    def test_the_assistant_answers_at_length_in_them(
+        self, benchmarks: Benchmarks, role: str, words: tuple[int, int], characters: tuple[int, int]
+    ) -> None:
+        for chat in benchmarks.recall.read_folder("long_replies"):
+            low, high = characters if chat.name == "zh-long" else words
+            texts = [turn.text for session in chat.sessions for turn in session.turns if turn.speaker == role]
+            assert all(low <= len(text if chat.name == "zh-long" else text.split()) <= high for text in texts)
+
     @pytest.mark.parametrize("folder", ["chats", "long_replies"])
     def test_their_evidence_exists(self, benchmarks: Benchmarks, folder: str) -> None:
         for chat in benchmarks.recall.read_folder(folder):

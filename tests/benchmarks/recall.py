@@ -46,7 +46,7 @@ from langchain_agentmem import AgentMemory
 CUTS = (5, 10, 20)
 DATA = Path(__file__).with_name("data")
 ROLES: Mapping[str, type[BaseMessage]] = {"user": HumanMessage, "assistant": AIMessage}
-NOW = datetime(2025, 12, 15, 9, 0, tzinfo=UTC)
+NOW = datetime(2026, 12, 15, 9, 0, tzinfo=UTC)
 """When the questions are asked. "In March" is reckoned from then, or from the last message if that is earlier."""
 RESAMPLED = 1_000
 

@@ -335,7 +335,7 @@ class TestOperatingAServer:
     def test_a_transaction_that_is_open_for_long(self, new_database, monkeypatch):
         monkeypatch.setattr(postgres_health, "LONG", -1.0)
         url = new_database("postgres")
-        with psycopg.connect(url) as connection:
+        with psycopg.connect(direct(url)) as connection:
             connection.execute("select 1")
             assert f"session {connection.info.backend_pid} " in problem(url, "transactions").text
 
@@ -351,7 +351,7 @@ class TestOperatingAServer:
         assert (finding.level, "'left', which nobody reads" in finding.text) == ("note", True)
 
     def test_settings_that_hurt(self, new_database):
-        url = new_database("postgres")
+        url = direct(new_database("postgres"))
         findings = found(
             given(url, synchronous_commit="off", statement_timeout="5s", default_transaction_read_only="on")
         )

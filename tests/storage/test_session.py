@@ -136,7 +136,7 @@ class TestTravellingTogether:
 
 class TestPlans:
     def test_a_statement_is_planned_once_until_its_tables_are_analysed_anew(self, new_database):
-        with AgentMemory(new_database("postgres"), pool_size=1) as memory:
+        with AgentMemory(direct(new_database("postgres")), pool_size=1) as memory:
             for number in range(10):
                 memory.conversation("c").add(role="user", content=f"heron {number}")
                 memory.search("heron")
@@ -626,7 +626,7 @@ class TestQueries:
         assert for_libpq(ours) == theirs
 
     def test_whether_a_query_returns_rows_is_known_before(self, new_database):
-        PostgresEngine(url := new_database("postgres")).close()
+        PostgresEngine(url := direct(new_database("postgres"))).close()
         with psycopg.connect(url, autocommit=True) as connection:
             connection.execute("set search_path = agentmem")
             for name, sql in load("postgres").items():
