@@ -42,6 +42,7 @@ from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.search.memory_search import Recollection
 from langchain_agentmem.search.ranking import Weights
+from langchain_agentmem.search.timeline import Order
 from langchain_agentmem.storage import Opening
 from langchain_agentmem.storage.database import Database
 from langchain_agentmem.stores.search_requests import SearchRequest, checked_weights, sought
@@ -584,6 +585,7 @@ class AgentMemory(Maintenance, Closing):
         after: datetime | None = None,
         everything: bool = False,
         abandoned: bool = False,
+        order: Order = "score",
         config: RunnableConfig | None = None,
         weights: Weights | None = None,
     ) -> list[Recollection]:
@@ -604,18 +606,21 @@ class AgentMemory(Maintenance, Closing):
             everything: Whether to look in every namespace, as an administrator does. Default: not.
             abandoned: Whether messages of threads are found, too, that their newest checkpoints do not lead from, since
                 the threads went back to before them. Default: not.
+            order: "score", or "time" for the evidence of a topic as it came. Then what says hardly more than another
+                result is found with that, and of a change both sides, where the limit leaves room for them: the earlier
+                one says by what it was replaced, as far as words can tell.
             config: The run on whose behalf to look. Default: the one this is called in. Of its thread's own memory it
                 finds what is remembered there now, and not what was rewound.
             weights: How much each signal counts. Default: those of this memory.
 
         Returns:
-            The best first. Each says why it was found.
+            The best first, or the oldest. Each says why it was found.
 
         Raises:
             InvalidInput: An argument is wrong.
         """
         asked = SearchRequest(
-            query, namespace, limit, kinds, conversation_id, roles, before, after, everything, abandoned
+            query, namespace, limit, kinds, conversation_id, roles, before, after, everything, abandoned, order
         )
         with self._searching(asked, config) as step:
             given = sought(self.database, asked, config, self.weights if weights is None else weights)
@@ -636,12 +641,13 @@ class AgentMemory(Maintenance, Closing):
         after: datetime | None = None,
         everything: bool = False,
         abandoned: bool = False,
+        order: Order = "score",
         config: RunnableConfig | None = None,
         weights: Weights | None = None,
     ) -> list[Recollection]:
         """`search`, awaited."""
         asked = SearchRequest(
-            query, namespace, limit, kinds, conversation_id, roles, before, after, everything, abandoned
+            query, namespace, limit, kinds, conversation_id, roles, before, after, everything, abandoned, order
         )
         async with self._searching(asked, config) as step:
             weighed = self.weights if weights is None else weights

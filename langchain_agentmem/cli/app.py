@@ -46,6 +46,7 @@ from langchain_agentmem.cli.database_commands import (
 from langchain_agentmem.cli.knowledge_commands import experiences, facts
 from langchain_agentmem.cli.thread_commands import branches, diff, show, threads
 from langchain_agentmem.search.memory_search import Recollection, Why
+from langchain_agentmem.search.timeline import Order
 
 app = typer.Typer(
     name="agentmem",
@@ -134,6 +135,9 @@ def search(
     after: Annotated[
         datetime | None, typer.Option(metavar="TIME", parser=time_named, help="Only what was said then or later.")
     ] = None,
+    order: Annotated[
+        Order, typer.Option(help="The best first, or the oldest: how a topic went on, and what was replaced.")
+    ] = "score",
     limit: Annotated[int, typer.Option(min=1, max=10_000, metavar="N", help="Most results.")] = 10,
     as_json: AsJson = False,
 ) -> None:
@@ -141,8 +145,8 @@ def search(
 
     What is remembered besides, such as facts and items, is found too. The best comes first.
 
-    JSON: a list of objects with kind, id, text, score, namespace, conversation_id, created_at, why, also; why with
-    terms and signals, what each added to the score.
+    JSON: a list of objects with kind, id, text, score, namespace, conversation_id, created_at, why, also, replaced_by;
+    why with terms and signals, what each added to the score.
     """
     with existing(database) as memory:
         found = memory.search(
@@ -155,6 +159,7 @@ def search(
             before=before,
             after=after,
             everything=everything or namespace == "/",
+            order=order,
         )
     numbers = itertools.count(1)
 
@@ -164,6 +169,8 @@ def search(
         screen.line(head, "bold")
         screen.line(f"   {shortened(each.text)}")
         screen.line(f"   why: {reasons(each.why)}", "dim")
+        if each.replaced_by is not None:
+            screen.line(f"   replaced by: {' '.join(each.replaced_by)}", "dim")
 
     empty = "Nothing was found."
     if namespace is None and not everything:

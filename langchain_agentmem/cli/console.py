@@ -197,6 +197,7 @@ def hit(found: Recollection) -> dict[str, Any]:
         "created_at": found.created_at,
         "why": {"terms": found.why.terms, "signals": found.why.signals},
         "also": [list(each) for each in found.also],
+        "replaced_by": found.replaced_by,
     }
 
 

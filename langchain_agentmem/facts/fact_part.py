@@ -15,6 +15,7 @@ import json
 from base64 import b64decode
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Annotated, Any, NamedTuple, TypeAlias
 
 from pydantic import Field, InstanceOf, TypeAdapter
@@ -64,7 +65,9 @@ def recollections(hits: Sequence[Hit], now: int, outlook: Outlook | None) -> Ste
             view = yield from branches.view_of(branch, memory_rows.FOREVER - 1, now)
             values |= yield from _values(view, {n: row for n, row in new.items() if row["branch_id"] == branch})
     found = {number: (value.text, value) for number, value in values.items()}
-    return recollections_of(hits, there, found, FOUND_AS)
+    shown = recollections_of(hits, there, found, FOUND_AS)
+    ended = {number: each.value.ended_by for number, each in shown.items() if each.value.ended_by is not None}
+    return shown | {number: replace(shown[number], replaced_by=(FOUND_AS, by)) for number, by in ended.items()}
 
 
 def _values(view: View, some: Mapping[int, Row]) -> Steps[dict[int, Fact]]:

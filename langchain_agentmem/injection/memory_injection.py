@@ -44,6 +44,9 @@ class MemoryInjection(Runnable[Any, Any]):
       what it made of this history, such as a compaction, it goes on from that.
     - Any other dictionary: the memory is added as a text under `memory_key`, for a prompt that has this variable.
 
+    Where the question asks for an order of events, a summary, or what contradicts what, what was found stands in the
+    order of time, each with its day, and of a change both sides are there; the budget goes to the best all the same.
+
     Memory that is in the messages already, from a turn before, is taken out first; no conversation stores it as if it
     had been said.
 

@@ -26,8 +26,10 @@ from langchain_agentmem.rewinding.memory_access import whose
 from langchain_agentmem.rewinding.memory_rows import RECORD
 from langchain_agentmem.rewinding.outlook import reach_of
 from langchain_agentmem.rewinding.thread_memory import standpoint_of
+from langchain_agentmem.search.analysis import question
 from langchain_agentmem.search.database_search import Search
 from langchain_agentmem.search.memory_search import Recollection, inquiry
+from langchain_agentmem.search.timeline import Order, order_for
 from langchain_agentmem.storage.database import Database, database_of
 from langchain_agentmem.storage.part import all_parts
 from langchain_agentmem.tracing import brief
@@ -142,14 +144,15 @@ class Bringing:
         if self._seeks and asked.strip():
             shown = {event.id for event in material.events} | {each.id for each in messages if each.id}
             texts = {str(each.text).strip() for each in messages}
-            found = yield from self._found(layers, asked, config)
+            order = order_for(question(asked))
+            found = yield from self._found(layers, asked, order, config)
             texts.add("")  # nothing is shown of what says nothing, such as a call of a tool
             new: list[Any] = []
             for each in found:
                 if each.id not in shown and each.content.strip() not in texts:
                     texts.add(each.content.strip())
                     new.append(each)
-            material = material._replace(records=new[: self.limit])
+            material = material._replace(records=new[: self.limit], in_time=order == "time")
         return (yield from composed(material, self._budget, counter=self.counter))
 
     @property
@@ -228,18 +231,21 @@ class Bringing:
             raise InvalidInput(f"query must give a text, not {type(asked).__name__}.")
         return asked
 
-    def _found(self, layers: LayeredMemory | None, asked: str, config: Mapping[str, Any]) -> Work[list[Any]]:
+    def _found(
+        self, layers: LayeredMemory | None, asked: str, order: Order, config: Mapping[str, Any]
+    ) -> Work[list[Any]]:
         """What fits a question: the best of each search, then the second best, and so on."""
         lists: list[list[Any]] = []
         many = self.limit + _SPARE
         if layers is not None and (self.kinds is None or "record" in self.kinds):
-            lists.append((yield from layers.archival.search_work(asked, many)))
+            records = yield from layers.archival.search_work(asked, many)
+            lists.append([_record(each) for each in records] if order == "time" else records)
         if layers is not None and (self.kinds is None or "fact" in self.kinds):
             facts = yield from fact_queries.find_facts(layers.facts_ground, asked, many)
             lists.append([_fact(each) for each in facts])
         if layers is not None and self.kinds is not None and "event" in self.kinds:
             events = yield from layers.recall.search_work(asked, many)
-            lists.append([_event(each) for each in events])
+            lists.append([_event(each, dated=order == "time") for each in events])
         namespace = self.database.scopes.resolve(self._named, config)
         kinds = self._others(path_of(namespace), layers)
         if kinds is None or kinds:
@@ -252,8 +258,10 @@ class Bringing:
                 outlook=outlook,
                 name="retrieval.search",
                 inputs=lambda: {"namespace": "/".join(namespace), "kinds": None if kinds is None else list(kinds)},
+                order=order,
             )
-            lists.append([_hit(each) for each in hits])
+            passages = [_hit(each)._replace(place=place) for place, each in enumerate(hits)]
+            lists.append(sorted(passages, key=lambda each: -(each.score or 0.0)))
         return [each for rank in range(many) for found in lists for each in found[rank : rank + 1]]
 
     def _others(self, path: str, layers: LayeredMemory | None) -> Sequence[str] | None:
@@ -277,15 +285,24 @@ def _told(found: Record | FoundPassage) -> dict[str, Any]:
     }
 
 
-def _event(event: Event) -> FoundPassage:
-    """An event, as its line shows it: with its kind."""
-    return FoundPassage(event.id, event.content, event.created_at, event.kind, (), "event", event.score, event.why)
+def _event(event: Event, *, dated: bool) -> FoundPassage:
+    """An event, as its line shows it: with its kind, and in a timeline its day."""
+    about = f"{event.kind}, {event.created_at:%Y-%m-%d}" if dated else event.kind
+    return FoundPassage(event.id, event.content, event.created_at, about, (), "event", event.score, event.why)
 
 
 def _fact(fact: Fact, kind: str = "fact") -> FoundPassage:
     """A fact, as its line shows it: with its time."""
     about = f"{fact.subject}, {fact.valid_from:%Y-%m-%d}" if fact.raw else f"fact, {fact.period}"
     return FoundPassage(fact.id, fact.text, fact.recorded_at, about, (), kind, fact.score, fact.why)
+
+
+def _record(record: Record) -> FoundPassage:
+    """A record, as a line of a timeline shows it: with its day."""
+    about = f"{RECORD}, {record.created_at:%Y-%m-%d}"
+    return FoundPassage(
+        record.id, record.content, record.created_at, about, record.tags, RECORD, record.score, record.why
+    )
 
 
 def _hit(found: Recollection) -> FoundPassage:
@@ -295,7 +312,7 @@ def _hit(found: Recollection) -> FoundPassage:
         return _fact(found.value, found.kind)._replace(score=found.score, why=found.why)
     if isinstance(found.value, Message):
         speaker = str(found.value.name or found.value.role)
-    about = f"{speaker}, {found.created_at:%Y-%m-%d}"
+    about = f"{speaker}, {found.created_at:%Y-%m-%d}" + (", replaced later" if found.replaced_by else "")
     return FoundPassage(found.id, found.text, found.created_at, about, (), found.kind, found.score, found.why)
 
 

@@ -75,6 +75,7 @@ class FoundPassage(NamedTuple):
         kind: What it is.
         score: How well it answers the query; None where nobody says.
         why: Why it was found.
+        place: Its place among what was said at the same time.
     """
 
     id: str
@@ -85,6 +86,7 @@ class FoundPassage(NamedTuple):
     kind: str = "record"
     score: float | None = None
     why: Why | None = None
+    place: int = 0
 
 
 AnyRecord: TypeAlias = "Record | FoundPassage"
@@ -97,7 +99,7 @@ class Composed(NamedTuple):
         sections: The sections that say something, each with its heading: "core", "recall", "archival", in this order.
         core: The values that are in it, in its order.
         events: The events, oldest first.
-        records: The records, the best first.
+        records: The records, in their order.
     """
 
     sections: dict[str, str]
@@ -116,7 +118,7 @@ class Composed(NamedTuple):
 
         "core" holds values by key, in the order of a prompt; "recall" events with "type", "content" and "timestamp"
         (seconds since 1970), oldest first; "archival" records with "id", "content", "tags", "timestamp" and, where a
-        search gave one, "score", the best first.
+        search gave one, "score", in their order.
         """
         return {
             "core": {each.key: each.value for each in self.core},
@@ -132,11 +134,13 @@ class Material(NamedTuple):
         core: Core memory, in any order.
         events: What happened, oldest first.
         records: What was found, the best first.
+        in_time: Whether as much of that as there is room for is shown with the oldest first.
     """
 
     core: Sequence[CoreEntry] = ()
     events: Sequence[Event] = ()
     records: Sequence[AnyRecord] = ()
+    in_time: bool = False
 
 
 def event_data(event: Event) -> dict[str, Any]:
@@ -191,12 +195,15 @@ def composed(
         most = budget.archival_snippet if room is None else min(budget.archival_snippet, room)
         text = record.content if whole else (yield from _shortened(record.content, most, measure, shorten))
         lines.append(_record_line(record, text))
-    found = fit.kept(ARCHIVAL, lines, None)
+    ranks = [*range(len(lines))]
+    if material.in_time:
+        ranks.sort(key=lambda rank: _when(material.records[rank]))
+    found = fit.kept(ARCHIVAL, [lines[rank] for rank in ranks], sorted(range(len(ranks)), key=ranks.__getitem__))
     return Composed(
         fit.sections,
         [entries[place] for place in core],
         [events[place] for place in recalled],
-        [material.records[place] for place in found],
+        [material.records[ranks[place]] for place in found],
     )
 
 
@@ -222,15 +229,14 @@ class _Fitting:
             total = max(0, total - self._measure.size(used))
         return total if own is None else own if total is None else min(own, total)
 
-    def kept(self, name: str, lines: Sequence[str], worth: Sequence[int] | None) -> list[int]:
+    def kept(self, name: str, lines: Sequence[str], worth: Sequence[int]) -> list[int]:
         """Write a section; gives the places of those lines that are in it.
 
         Args:
             name: Which.
             lines: Its lines, in their order.
-            worth: The places of the lines, that of the most valuable first. Default: as they stand.
+            worth: The places of the lines, that of the most valuable first.
         """
-        worth = range(len(lines)) if worth is None else worth
         room = self.room(name)
         count = len(lines) if room is None else self._how_many(name, lines, worth, room)
         places = sorted(worth[:count])
@@ -252,6 +258,10 @@ class _Fitting:
         """A section of one line that is too long, where more than its beginning can be shown."""
         text = self._measure.cut(_section(name, [line]), room)
         return text if len(text) > len(_section(name, [_head(line)])) + len(CUT) else ""
+
+
+def _when(record: AnyRecord) -> tuple[datetime, int]:
+    return record.created_at, record.place if isinstance(record, FoundPassage) else 0
 
 
 def _section(name: str, lines: Sequence[str]) -> str:

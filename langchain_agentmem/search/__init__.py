@@ -30,6 +30,9 @@ together; nothing is counted beside a scope for it. What earlier messages hold (
 out: it would be looked up at every write, and brought .003 on LoCoMo and nothing on chats with an assistant. How well a
 conversation fits is measured against the best it could be, not against the best one there is.
 
+In the order of time (`timeline.py`) the same candidates are weighed otherwise, and what is found is the evidence of a
+topic: near repeats are one, and of a change both sides are there.
+
 The features of a text are kept beside its document. When a release keeps others, a migration says so (`behind` in
 `search_state`), everything is found as before meanwhile, and a job in the background looks at all documents again, in
 pages, from where it or another process ended.

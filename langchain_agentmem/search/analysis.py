@@ -77,8 +77,9 @@ def asks_for(question: str) -> frozenset[str]:
         question: Anything; no text is invalid.
 
     Returns:
-        Any of "time", "number", "place", "advice", "reply" (what the assistant said), "order" (of events) and
-        "summary"; empty for a text that asks for none of them, and in other languages.
+        Any of "time", "number", "place", "advice", "reply" (what the assistant said), "order" (of events), "summary"
+        and "course" (how it went, or what contradicts what); empty for a text that asks for none of them, and in other
+        languages.
     """
     return _matching(_ASKS, question[:LONGEST_QUESTION])
 
@@ -299,6 +300,10 @@ def _stem(word: str) -> str:
 
 TALK = frozenset(_stem(word) for word in word_set(_ENGLISH, "talk_words"))
 """Terms of questions about the talk itself. English only."""
+STOP_TERMS, DENIALS, CHANGES = (
+    frozenset(map(_stem, words)) for words in (STOP_WORDS, word_set(_ENGLISH, "denials"), word_set(_ENGLISH, "changes"))
+)
+"""Terms of function words; terms that say that something is not so, and, in English only, that something is new."""
 
 
 def _quoted(text: str) -> Iterable[str]:

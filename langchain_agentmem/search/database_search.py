@@ -12,6 +12,7 @@ from langchain_agentmem.errors import DatabaseReadOnly
 from langchain_agentmem.search.embedding import Embedder
 from langchain_agentmem.search.memory_search import Inquiry, Recollection, Viewpoint, Walls, once, recollect
 from langchain_agentmem.search.ranking import Weights
+from langchain_agentmem.search.timeline import Order
 from langchain_agentmem.search.vectors import Near
 from langchain_agentmem.storage.database import Database
 from langchain_agentmem.storage.part import Part, all_parts
@@ -29,6 +30,7 @@ class Search(NamedTuple):
         outlook: From where it looks. Default: from nowhere in particular.
         name: What the step is called in a trace, `<part>.<verb>`.
         inputs: What a trace shows beside the query and the limit.
+        order: "score", the best first, or "time", the oldest first.
         shown: Whether work that yields it has a step of its own for it. If not, it is a detail of the step around it.
     """
 
@@ -39,6 +41,7 @@ class Search(NamedTuple):
     outlook: Viewpoint | None = None
     name: str = "search"
     inputs: Thunk | None = None
+    order: Order = "score"
     shown: bool = True
 
     def find(self, database: Database) -> list[Recollection]:
@@ -91,13 +94,22 @@ class Search(NamedTuple):
         return embedder.near(self.asked, self.walls, [each for each, _ in homes])
 
     def _found(self, dense: Near | None, outlook: Viewpoint | None) -> Any:
-        return recollect(self.asked, self.walls, limit=self.limit, weights=self.weights, dense=dense, outlook=outlook)
+        return recollect(
+            self.asked,
+            self.walls,
+            limit=self.limit,
+            weights=self.weights,
+            dense=dense,
+            outlook=outlook,
+            order=self.order,
+        )
 
     def _best(self, found: Sequence[list[Recollection]]) -> list[Recollection]:
         """The best of what was found in several databases."""
         if len(found) == 1:
             return found[0]
-        return once(sorted(chain.from_iterable(found), key=lambda each: (-each.score, each.id)))[: self.limit]
+        best = once(sorted(chain.from_iterable(found), key=lambda each: (-each.score, each.id)))[: self.limit]
+        return sorted(best, key=lambda each: each.created_at) if self.order == "time" else best
 
     def _unsettled(self) -> list[Any]:
         kinds = self.walls.kinds or ()

@@ -18,8 +18,18 @@ from typing import Any, NamedTuple, Protocol
 
 from langchain_agentmem.search import analysis, ranking
 from langchain_agentmem.search.dates import TimeSpan, spans
-from langchain_agentmem.search.ranking import REACH, WEIGHTS, Asked, Closeness, Document, Field, Weights
+from langchain_agentmem.search.ranking import (
+    REACH,
+    WEIGHTS,
+    Asked,
+    Closeness,
+    Document,
+    Field,
+    Weights,
+    weights_in_time,
+)
 from langchain_agentmem.search.search_index import PLACE_BITS, SERIES_BITS
+from langchain_agentmem.search.timeline import Order, in_time
 from langchain_agentmem.search.vectors import Near
 from langchain_agentmem.storage import Steps, query
 from langchain_agentmem.storage.database import Database
@@ -137,7 +147,10 @@ class Recollection:
         thread_id: The thread that wrote it; None where none did.
         source: Where it comes from: "user", "model", "tool", "import", "person"; None where nobody said so.
         actor: Who that is, such as a tool's name.
-        also: Kind and id of what else says just this: a text that is a message, an event and a record is found once.
+        also: Kind and id of what else says just this: a text that is a message, an event and a record is found once. In
+            the order of time, of what nearly says this, too.
+        replaced_by: Kind and id of what replaced it later; None where nothing is known to. Of facts, what ended them;
+            of the rest, in the order of time, as far as words can tell.
     """
 
     kind: str
@@ -150,6 +163,7 @@ class Recollection:
     value: Any
     why: Why
     also: tuple[tuple[str, str], ...] = ()
+    replaced_by: tuple[str, str] | None = None
     thread_id: str | None = field(default=None, compare=False)
     source: str | None = field(default=None, compare=False)
     actor: str | None = field(default=None, compare=False)
@@ -209,7 +223,13 @@ def named(asked: Inquiry, walls: Walls) -> Steps[list[str]]:
 
 
 def search(
-    asked: Inquiry, walls: Walls, *, limit: int, weights: Weights | None = None, dense: Near | None = None
+    asked: Inquiry,
+    walls: Walls,
+    *,
+    limit: int,
+    weights: Weights | None = None,
+    dense: Near | None = None,
+    order: Order = "score",
 ) -> Steps[list[Hit]]:
     """Find the documents that answer a query best.
 
@@ -219,9 +239,10 @@ def search(
         limit: Most hits, 1 or more.
         weights: How much each signal counts. Default: as measured, the vectors as far as they are to be trusted.
         dense: The question's vector, where there are embeddings.
+        order: What order the best are wanted for: "time" weighs otherwise.
 
     Returns:
-        The best first; of equals, the newest.
+        The best first, in any case; of equals, the newest.
     """
     ranges, kinds = yield from _ranges(walls)
     if not ranges:
@@ -257,11 +278,12 @@ def search(
         for row in rows
         if row["id"] in within and row["id"] >> _SCOPE_BITS in wanted and (not walls.choosy or walls.let(row))
     }
-    closeness = Closeness()
+    closeness, usual = Closeness(), WEIGHTS
     if dense is not None:
         closeness = yield from dense.closeness(around, related, lambda number: _asks(documents.get(number)))
-        trust = ranking.trust_in(closeness.alone, set().union(*postings.values()))
-        weights = weights or ranking.weights_with_vectors(trust)
+        usual = ranking.weights_with_vectors(ranking.trust_in(closeness.alone, set().union(*postings.values())))
+    if order == "time":
+        usual = weights_in_time(usual)
     found = ranking.ranked(
         Asked(terms, asked.question.asks_for, times, speakers, asked.question.look_up, int(totals["last_at"])),
         Field(
@@ -275,7 +297,7 @@ def search(
         ),
         candidates,
         limit=limit,
-        weights=weights or WEIGHTS,
+        weights=weights or usual,
     )
     words = {term: word for word, term in reversed(asked.question.words.items())}
     return [
@@ -506,6 +528,7 @@ def recollect(
     weights: Weights | None = None,
     dense: Near | None = None,
     outlook: Viewpoint | None = None,
+    order: Order = "score",
 ) -> Steps[list[Recollection]]:
     """Find what answers a query best, whatever its kind.
 
@@ -516,6 +539,7 @@ def recollect(
         weights: How much each signal counts. Default: as measured, the vectors as far as they are to be trusted.
         dense: The question's vector, where there are embeddings.
         outlook: From where it looks. Default: from nowhere in particular.
+        order: "score", the best first, or "time", the oldest first.
     """
     if limit == 0 or (walls.kinds is not None and not walls.kinds):
         return []
@@ -524,13 +548,15 @@ def recollect(
     walls = walls if looked is None else (yield from looked.within(walls))
     phrases = asked.question.phrases
     several = walls.kinds is None or len(walls.kinds) > 1  # of which two may say the same
-    many = limit * (MORE if phrases or diversity else 2 if several else 1)
+    many = limit * (MORE if phrases or diversity or order == "time" else 2 if several else 1)
     while True:
-        hits = yield from search(asked, walls, limit=many, weights=weights, dense=dense)
+        hits = yield from search(asked, walls, limit=many, weights=weights, dense=dense, order=order)
         given: dict[int, Recollection] = {}
         for kind in sorted({hit.kind for hit in hits}):
             mine = [hit for hit in hits if hit.kind == kind]
             given.update((yield from all_parts().recollections[kind](mine, asked.now, looked)))
+        if order == "time":
+            hits.sort()  # what was said at the same time stays in the order of its places
         found = once([given[hit.document] for hit in hits if hit.document in given])
         if len(found) >= limit or len(hits) < many:
             break
@@ -538,6 +564,8 @@ def recollect(
     if phrases:
         found = [_with_phrases(each, phrases, phrase) for each in found]
         found.sort(key=lambda each: -each.score)
+    if order == "time":
+        return in_time(found, asked.question, limit)
     return _different(found, limit, diversity) if diversity else found[:limit]
 
 
@@ -549,7 +577,7 @@ def once(found: Iterable[Recollection]) -> list[Recollection]:
     """Results of which none says what another kind of thing says too: that is one, which names all of them.
 
     Args:
-        found: The best first.
+        found: In any order.
     """
     groups: list[list[Recollection]] = []
     alike: dict[tuple[Any, ...], list[list[Recollection]]] = {}
@@ -565,7 +593,7 @@ def once(found: Iterable[Recollection]) -> list[Recollection]:
     for group in groups:
         first = min(group, key=lambda each: _FIRST.index(each.kind)) if len(group) > 1 else group[0]
         also = tuple((each.kind, each.id) for each in group if each is not first)
-        shown.append(replace(first, score=group[0].score, also=also) if also else first)
+        shown.append(replace(first, score=max(each.score for each in group), also=also) if also else first)
     return shown
 
 

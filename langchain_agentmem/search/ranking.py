@@ -41,10 +41,11 @@ _ANSWERS = {"time": _FEATURE["time"], "number": _FEATURE["number"], "place": _FE
 
 _SIGNALS = (
     *("length", "date", "conversation", "vectors", "own_vector", "recency"),
-    *("answered", "account", "standing_wish", "preference", "answer"),
+    *("answered", "account", "standing_wish", "preference", "answer", "opening"),
 )
-"""The signals that are measured on each document: the last five only where a user talks with an assistant."""
+"""The signals that are measured on each document: the last six only where a user talks with an assistant."""
 _LISTS = frozenset({"order", "summary"})
+_PLACES = (1 << PLACE_BITS) - 1  # the bits of a number that say the place in the series
 _FAR = 0.01  # what is said so long after a time has nothing to do with it
 _BESIDE = 0.95  # just outside is less than within
 _SATURATION = 1.2  # BM25's k1: how soon more of a term says nothing new
@@ -55,6 +56,7 @@ _SHORT, _LONGEST = 25, 1.2  # words of a message in short talk; where messages a
 _TALK = 0.3  # of its rarity a word has that asks about the talk itself
 _TRUSTED = 0.2  # the correlation from which on vectors are trusted altogether
 _USUAL, _FEW = 0.3, 20  # what it usually is, and of how many documents it says as much as that
+_OPENING = 40  # at this place in a conversation half of what its beginning counts is left
 _WISHED = 0.3  # what a standing wish counts that holds no word of the question
 
 Weight = float | tuple[float, float]
@@ -92,6 +94,7 @@ class Weights:
         standing_wish: That the user wants something always, when advice is asked for; the more the more it covers.
         preference: That the user likes something better, in the same way.
         introduction: That the user begins with a statement about themselves.
+        opening: How early in its conversation the user says it. Off by default; it counts in the order of time.
         vectors: The cosine of its vector with the question's, its neighbours' vectors mixed in.
         own_vector: The same cosine of its own vector alone, which counts the more the longer messages are.
         recency: That it was said lately: all of it for the newest, half for what is 30 days older. Off by default,
@@ -125,6 +128,7 @@ class Weights:
     standing_wish: Weight = (0.25, 0.24)
     preference: Weight = (-0.07, 0.32)
     introduction: Weight = 0.05
+    opening: Weight = 0.0
     vectors: Weight = 0.0
     own_vector: Weight = 0.0
     recency: Weight = 0.0
@@ -183,6 +187,18 @@ def weights_with_vectors(trust: float) -> Weights:
 
 def _line(weight: Weight) -> tuple[float, float]:
     return weight if isinstance(weight, tuple) else (weight, 0.0)
+
+
+def weights_in_time(usual: Weights) -> Weights:
+    """What each signal counts where the evidence of a topic is wanted in the order of time.
+
+    Then long texts are worth no more than others, and what a conversation is about, which is said at its beginning, is
+    worth more.
+
+    Args:
+        usual: What they count else.
+    """
+    return replace(usual, length=(0.52, -0.50), account=0.0, answer=0.47, opening=0.30, summary=0.40)
 
 
 class Document(NamedTuple):
@@ -400,7 +416,7 @@ def ranked(
     told: dict[tuple[int, int | None, str | None], tuple[dict[str, float], float]] = {}  # there are few different ones
     longer, conversation, recency = (weight[name] for name in ("length", "conversation", "recency"))
     around, inside = weight["context"], weight["own"] - weight["context"]
-    wider = "advice" in asked.asks_for or not _LISTS.isdisjoint(asked.asks_for)
+    wider = weight["opening"] or "advice" in asked.asks_for or not _LISTS.isdisjoint(asked.asks_for)
     hits: list[tuple[float, int, tuple[float, ...]]] = []
     for number, terms in best.items():
         document = field.documents[number]
@@ -530,7 +546,7 @@ def _between(
     if exchanged and (other >> PLACE_BITS != number >> PLACE_BITS or number >> PLACE_BITS not in field.related):
         exchanged = 0.0
     if not by_user:
-        return 0.0, 0.0, 0.0, 0.0, weight["answer"] * exchanged
+        return 0.0, 0.0, 0.0, 0.0, weight["answer"] * exchanged, 0.0
     listed = 0.0 if _LISTS.isdisjoint(asked.asks_for) else length
     wanted = _WISHED + cover.get(number, 0.0) if "advice" in asked.asks_for else 0.0
     return (
@@ -538,6 +554,8 @@ def _between(
         weight["account"] * listed,
         weight["standing_wish"] * wanted if document.features & _STANDING else 0.0,
         weight["preference"] * wanted if document.features & _PREFERENCE else 0.0,
+        0.0,
+        weight["opening"] / (1 + (number & _PLACES) / _OPENING),
     )
 
 

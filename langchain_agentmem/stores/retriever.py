@@ -56,6 +56,7 @@ from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.messages.message import Message
 from langchain_agentmem.search.memory_search import Recollection
 from langchain_agentmem.search.ranking import Weights
+from langchain_agentmem.search.timeline import Order
 from langchain_agentmem.storage.database import Database
 from langchain_agentmem.stores.search_requests import SearchRequest, sought
 
@@ -71,6 +72,7 @@ _ARGUMENTS = (
     "after",
     "everything",
     "abandoned",
+    "order",
     "weights",
 )
 
@@ -80,7 +82,8 @@ class AgentMemoryRetriever(BaseRetriever):
 
     A document's `page_content` is the text and its `id` that of the message, or the key of the item. Its `metadata` can
     be written as JSON: "kind", "score", "why" (as text), "namespace" (a list), "conversation_id", "created_at" (ISO
-    8601, in UTC), "also" where other things say the same and, for messages, "role" and "name" where there is one.
+    8601, in UTC), "also" where other things say the same, "replaced_by" where something replaced it and, for messages,
+    "role" and "name" where there is one.
 
     Attributes:
         memory: The `AgentMemory` to look in.
@@ -94,6 +97,7 @@ class AgentMemoryRetriever(BaseRetriever):
         after: Only what was said at this time or later.
         everything: Whether to look in every namespace, as an administrator does. Default: not.
         abandoned: Whether messages that a thread went back to before are found too. Default: not.
+        order: "score", the best first, or "time", the evidence of a topic as it came. Default: "score".
         weights: How much each signal counts. Default: those of the memory.
 
     Raises:
@@ -110,6 +114,7 @@ class AgentMemoryRetriever(BaseRetriever):
     after: datetime | None = None
     everything: bool = False
     abandoned: bool = False
+    order: Order = "score"
     weights: Weights | None = None
 
     def __init__(self, **given: Any) -> None:
@@ -197,6 +202,8 @@ def _document(found: Recollection) -> Document:
     }
     if found.also:
         metadata["also"] = [list(each) for each in found.also]
+    if found.replaced_by is not None:
+        metadata["replaced_by"] = list(found.replaced_by)
     if isinstance(found.value, Message):
         metadata["role"] = str(found.value.role)
         if found.value.name is not None:

@@ -16,6 +16,7 @@ from langchain_agentmem.rewinding.outlook import reach_of
 from langchain_agentmem.search.database_search import Search
 from langchain_agentmem.search.memory_search import inquiry
 from langchain_agentmem.search.ranking import Weights
+from langchain_agentmem.search.timeline import ORDERS, Order
 from langchain_agentmem.storage.database import Database
 from langchain_agentmem.storage.part import all_parts
 
@@ -35,6 +36,7 @@ class SearchRequest(NamedTuple):
     after: datetime | None = None
     everything: bool = False
     abandoned: bool = False
+    order: Order = "score"
 
 
 def sought(
@@ -51,13 +53,15 @@ def sought(
     Raises:
         InvalidInput: An argument is wrong.
     """
-    query, namespace, limit, kinds, conversation_id, roles, before, after, everything, abandoned = asked
+    query, namespace, limit, kinds, conversation_id, roles, before, after, everything, abandoned, order = asked
     if not isinstance(query, str):
         raise InvalidInput(f"A query is text, not {type(query).__name__}.")
     if isinstance(limit, bool) or not isinstance(limit, int) or not 0 <= limit <= MOST_HITS:
         raise InvalidInput(f"limit must be a whole number from 0 to {MOST_HITS}, not {safe_repr(limit)}.")
     if unknown := [kind for kind in _texts_given("kinds", kinds) or () if kind not in all_parts().kinds]:
         raise InvalidInput(f"There is no kind {safe_repr(unknown[0])}; there are {', '.join(all_parts().kinds)}.")
+    if order not in ORDERS:
+        raise InvalidInput(f'order must be "score" or "time", not {safe_repr(order)}.')
     check_flag("everything", everything)
     check_flag("abandoned", abandoned)
     walls, outlook = reach_of(database, namespace, config, everything=everything)
@@ -71,7 +75,7 @@ def sought(
         after=_micros("after", after),
     )
     outlook = outlook._replace(abandoned=abandoned)
-    return Search(inquiry(query, database.now()), walls, limit, checked_weights(weights), outlook)
+    return Search(inquiry(query, database.now()), walls, limit, checked_weights(weights), outlook, order=order)
 
 
 def checked_weights(weights: Any) -> Weights | None:

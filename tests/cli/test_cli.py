@@ -106,6 +106,16 @@ class TestSearch:
         assert found["namespace"] == ["ada", "private"]
         assert found["why"]["terms"].keys() == {"heron"}
 
+    def test_in_the_order_of_time_it_says_what_was_replaced(self, tmp_path):
+        path = str(tmp_path / "moved.db")
+        with AgentMemory(path) as memory:
+            for number, text in enumerate(["The heron lives here.", "The heron does not live here."]):
+                memory.conversation("one").add_message(HumanMessage(text, id=f"m{number}"))
+        run = agentmem("search", "Where does the heron live?", "--database", path, "--order", "time")
+        assert run.stdout.index("m0") < run.stdout.index("replaced by: message m1") < run.stdout.index("2. ")
+        run = agentmem("search", "Where does the heron live?", "--database", path, "--order", "time", "--json")
+        assert [each["replaced_by"] for each in json.loads(run.stdout)] == [["message", "m1"], None]
+
     def test_nothing_found_is_no_error(self, database):
         assert agentmem("search", "ocelot", "--database", database, "--everything").stdout == "Nothing was found.\n"
         assert json.loads(agentmem("search", "ocelot", "--database", database, "--json", "--everything").stdout) == []
@@ -502,7 +512,12 @@ class TestErrors:
         assert "not a database" in refused(agentmem("stats", "--database", str(path)), 3)
 
     def test_a_command_that_cannot_be_understood(self, database):
-        for arguments in (["nonsense"], ["search", "--database", database], ["demo", "--limit", "0"]):
+        for arguments in (
+            ["nonsense"],
+            ["search", "--database", database],
+            ["search", "x", "--order", "size"],
+            ["demo", "--limit", "0"],
+        ):
             run = agentmem(*arguments)
             assert run.returncode == 2
             assert "Error" in run.stderr

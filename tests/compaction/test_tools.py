@@ -71,7 +71,7 @@ class TestRecall:
 
     def test_the_model_sees_neither_config_nor_thread(self, memory):
         ours = memory.tools(include=["recall_dropped", "expand"])
-        assert [sorted(each.args) for each in ours] == [["limit", "query"], ["id", "page"]]
+        assert [sorted(each.args) for each in ours] == [["limit", "order", "query"], ["id", "page"]]
 
     def test_a_thread_sees_only_its_own(self, memory):
         compacted(memory, chat(2))
@@ -117,6 +117,16 @@ class TestRecall:
         assert "The zebra is called Ada." in text
         assert 'expand("long")' in text
         assert TokenCounter("estimate").count_text(text) < 1_000
+
+    def test_in_the_order_of_time_what_was_replaced_says_so(self, memory):
+        said = ["The zebra is striped.", "Nobody rides the zebra.", "No, the zebra is not striped."]
+        compacted(memory, [HumanMessage(text, id=f"m{number}") for number, text in enumerate(said)])
+        text = recall(memory, "Is the zebra striped?", limit=2, order="time")
+        assert (
+            text.index("the oldest first") < text.index('id="m0"') < text.index('expand("m2")') < text.index('id="m2"')
+        )
+        assert "Nobody" not in text
+        assert "order" in recall(memory, "zebra", order="size")
 
     @pytest.mark.parametrize("limit", [-3, 0, 10**9])
     def test_a_limit_that_is_none_is_brought_within_bounds(self, memory, limit):

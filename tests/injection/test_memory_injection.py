@@ -281,6 +281,38 @@ class TestWhatIsBrought:
         size = sum(len(text) if unit == "characters" else counter.count_text(text) for text in texts)
         assert 100 < size <= 200
 
+    def test_how_something_went_is_shown_in_the_order_of_time_with_its_days(self, memory, layers):
+        layers.archival.write("The quince bloomed.")
+        layers.recall.append("tended", "I pruned the quince.")
+        layers.archival.write("The quince has no blooms.")
+        node = MemoryInjection(memory, "user-42", kinds=["record", "event"], sections=["archival"])
+        lines = node.invoke("Summarize how the quince developed.").split("\n")
+        assert [line for line in lines if "quince" in line and line.startswith("- ")] == [
+            "- [record, 2026-01-01] Ada planted two quince trees.",
+            "- [record, 2026-01-01] The quince bloomed.",
+            "- [tended, 2026-01-01] I pruned the quince.",
+            "- [record, 2026-01-01] The quince has no blooms.",
+        ]
+        lines = node.invoke("When did I prune the quince?").split("\n")
+        assert "- [tended] I pruned the quince." in lines
+
+    def test_of_a_change_both_sides_are_shown_and_the_best_fill_the_budget(self, memory):
+        chat = memory.conversation("c", ("ada",))
+        for text in [
+            "I have never met Kelly.",
+            "I bought a hat.",
+            "Here I met Kelly.",
+            "Kelly likes hats and I like Kelly.",
+        ]:
+            chat.add_user_message(text)
+        node = MemoryInjection(memory, namespace=("ada",), limit=2)
+        lines = node.invoke("Have I ever met Kelly?").split("\n")
+        old, new = [line.partition("] ") for line in lines if line.startswith("- ")]
+        assert (old[2], new[2]) == ("I have never met Kelly.", "Here I met Kelly.")
+        assert old[0].endswith(", replaced later")
+        node = MemoryInjection(memory, namespace=("ada",), limit=3, budget={"archival": 90})
+        assert "I have never met Kelly." in node.invoke("Have I ever met Kelly?")
+
     def test_a_long_question_is_looked_for_too(self, memory, layers):
         found = MemoryInjection(memory, "user-42").invoke("quince " * 50_000)
         assert "Ada planted two quince trees." in found

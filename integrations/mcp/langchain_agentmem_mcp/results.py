@@ -35,10 +35,11 @@ class Found(BaseModel):
     time: datetime = Field(description="When it was said or kept.")
     conversation_id: Recalled | None = Field(description="The conversation it was said in; read_conversation shows it.")
     namespace: list[Recalled] = Field(description="Where it is, below your own namespace.")
+    replaced_by: Recalled | None = Field(description="The id of what replaced it later, as far as that is known.")
 
 
 class FoundList(BaseModel):
-    """What a search found, the best first."""
+    """What a search found, in the order that was asked for."""
 
     results: list[Found]
 

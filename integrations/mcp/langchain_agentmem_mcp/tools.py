@@ -102,6 +102,10 @@ class Tools:
         ] = None,
         after: Annotated[datetime | None, Field(description="Only what was said at this time or later.")] = None,
         before: Annotated[datetime | None, Field(description="Only what was said before this time.")] = None,
+        order: Annotated[
+            Literal["score", "time"],
+            Field(description='"score", the best first, or "time" for how a topic went on: the oldest first.'),
+        ] = "score",
         max_chars: Chars = 1_500,
         namespace: Below = None,
     ) -> results.FoundList:
@@ -119,6 +123,7 @@ class Tools:
             roles=roles,
             before=before,
             after=after,
+            order=order,
         )
         shown = []
         for each in found:
@@ -134,6 +139,7 @@ class Tools:
                     time=each.created_at,
                     conversation_id=each.conversation_id,
                     namespace=self._access.shown(each.namespace),
+                    replaced_by=None if each.replaced_by is None else each.replaced_by[1],
                 )
             )
         return results.FoundList(results=shown)

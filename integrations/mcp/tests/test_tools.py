@@ -34,6 +34,7 @@ WRONG = [
     ("search_memory", {}, "query"),
     ("search_memory", {"query": "x", "limit": 0}, "greater than or equal to 1"),
     ("search_memory", {"query": "x", "kinds": ["audit"]}, "kinds"),
+    ("search_memory", {"query": "x", "order": "size"}, "order"),
     ("search_memory", {"query": "x", "roles": [""]}, "at least 1 character"),
     ("search_memory", {"query": "x", "before": "yesterday"}, "datetime"),
     ("search_memory", {"query": "x", "conversation_id": "a\x00b"}, "control characters"),
@@ -132,6 +133,14 @@ class TestSearch:
         assert await texts(before="2001-01-01") == set()
         assert len(await texts(after="2001-01-01T00:00:00Z")) == 5
         assert len(await texts(limit=1)) == 1
+
+    async def test_in_the_order_of_time_it_says_what_was_replaced(self, memory, ask):
+        chat = memory.conversation("moved", ("alice",))
+        chat.add_user_message("The wren lives here.")
+        chat.add_user_message("The wren does not live here.")
+        old, new = (await ask("search_memory", query="Where does the wren live?", order="time"))["results"]
+        assert (old["text"], old["replaced_by"]) == ("The wren lives here.", new["id"])
+        assert new["replaced_by"] is None
 
     async def test_long_texts_are_clipped_and_say_so(self, memory, ask):
         memory.conversation("long", ("alice",)).add_user_message("plums " + "and pears " * 1_000)

@@ -1,0 +1,183 @@
+"""What a search found, in the order of time: repeats are folded, and both sides of a change are there.
+
+    fold → changes → the best → by time
+
+A *repeat* says nothing that another text of the same speaker does not say, too. A *change* is two statements about what
+was asked: the later denies what the earlier says, or the reverse, or has a new number for it. That is told by words, so
+some are missed, and some that are found are none. What denies is known of several languages, what brings a new number
+of English alone (`english.yaml`). Of facts it is known what ended them.
+
+Pure arithmetic over texts; the best `MOST_COMPARED` results are compared with each other.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import replace
+from itertools import chain
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from langchain_agentmem.messages.message import Message
+from langchain_agentmem.search import analysis, ranking
+
+if TYPE_CHECKING:
+    from langchain_agentmem.search.memory_search import Recollection
+
+Order = Literal["score", "time"]
+ORDERS: tuple[Order, ...] = ("score", "time")
+"""In which order results come: the best first, or what was said first."""
+_OF_TIME = frozenset({"course", "summary"})
+"""What a question asks for that is answered by the evidence of a topic as it came."""
+MOST_COMPARED = 200
+_LONGEST = 3_000  # characters of a text in which statements are looked for
+_ALIKE = 0.8  # two texts of which one repeats the other share so many of all their terms
+_ABOUT = 0.25  # a statement about the question holds so much of it
+_FEW = 20  # a term that all of so few results hold tells nearly as much as one that only some of them hold
+_SAME = 0.4  # two statements about the same share so much of the shorter one
+_STATEMENT = re.compile(r"[.!?;,:]+(?:\s|$)|[\u3002\uff01\uff1f\uff1b\uff0c\n]+")
+
+
+class _Statement(NamedTuple):
+    """A part of a sentence.
+
+    Attributes:
+        terms: Its terms without stop words and numbers.
+        numbers: The terms with digits.
+        denies: Whether it says that something is not so.
+        changes: Whether it says that something is new.
+    """
+
+    terms: frozenset[str]
+    numbers: frozenset[str]
+    denies: bool
+    changes: bool
+
+
+def order_for(question: analysis.Question) -> Order:
+    """The order that suits a question: "time" for the order of events, a summary, or what contradicts what."""
+    return "score" if _OF_TIME.isdisjoint(question.asks_for) else "time"
+
+
+def in_time(found: Sequence[Recollection], question: analysis.Question, limit: int) -> list[Recollection]:
+    """The evidence of a topic, the oldest first.
+
+    Args:
+        found: What a search found. What was said at the same time stays in this order.
+        question: What was asked for.
+        limit: Most results.
+    """
+    places = _places(sorted(found, key=lambda each: each.created_at))
+
+    def place(each: Recollection) -> int:
+        return places[each.namespace, each.kind, each.id]
+
+    best = sorted(found, key=lambda each: -each.score)
+    compared = _changed(sorted(_folded(best[:MOST_COMPARED], place), key=place), question)
+    return sorted(sorted(chain(compared, best[MOST_COMPARED:]), key=lambda each: -each.score)[:limit], key=place)
+
+
+def _places(found: Sequence[Recollection]) -> dict[tuple[object, ...], int]:
+    return {(each.namespace, each.kind, each.id): place for place, each in enumerate(found)}
+
+
+def _folded(found: Sequence[Recollection], place_of: Callable[[Recollection], int]) -> list[Recollection]:
+    """Results without repeats: of two the fuller stays, of equals the later, and names the other."""
+    kept: list[tuple[Recollection, set[str]]] = []
+    for each in found:
+        terms = set(analysis.terms(each.text))
+        for place, (other, there) in enumerate(kept):
+            if _repeat(terms, there) and _speaker(each) == _speaker(other):
+                if (len(there), place_of(other)) > (len(terms), place_of(each)):
+                    first, second, terms = other, each, there
+                else:
+                    first, second = each, other
+                also = (*first.also, (second.kind, second.id), *second.also)
+                kept[place] = replace(first, score=max(each.score, other.score), also=also), terms
+                break
+        else:
+            kept.append((each, terms))
+    return [each for each, _ in kept]
+
+
+def _repeat(one: set[str], other: set[str]) -> bool:
+    fewer, more = sorted((one, other), key=len)
+    return len(fewer) >= _ALIKE * len(more) > 0 and fewer <= more and analysis.DENIALS.isdisjoint(more - fewer)
+
+
+def _speaker(each: Recollection) -> tuple[object, ...]:
+    value = each.value
+    who = (value.role, value.name) if isinstance(value, Message) else ()
+    return each.namespace, each.kind, *who
+
+
+def _changed(found: Sequence[Recollection], question: analysis.Question) -> list[Recollection]:
+    """Results, oldest first, of which those that were replaced say so; what replaced what is worth as much as that."""
+    given = list(found)
+    places = _places(given)
+    known = {
+        place: places.get((each.namespace, *each.replaced_by))
+        for place, each in enumerate(given)
+        if each.replaced_by is not None
+    }
+    pairs = [(place, by) for place, by in known.items() if by is not None]
+    for _, later, earlier in sorted(_pairs(given, question), key=lambda pair: (-pair[0], pair[1])):
+        if earlier not in known:
+            known[earlier] = later
+            given[earlier] = replace(given[earlier], replaced_by=(given[later].kind, given[later].id))
+            pairs.append((earlier, later))
+    for pair in sorted(pairs, key=lambda pair: -max(given[place].score for place in pair)):
+        least, most = sorted(pair, key=lambda place: given[place].score)
+        if given[least].score < given[most].score:
+            given[least] = given[least].more(change=given[most].score - given[least].score)
+    return given
+
+
+def _pairs(given: Sequence[Recollection], question: analysis.Question) -> Iterator[tuple[float, int, int]]:
+    """For what replaces something: how sure that is, its place, and that of what says most of the same before it."""
+    topic = frozenset(question.terms) - analysis.TALK
+    said = [_statements(each) for each in given]
+    holding = Counter(term for some in said for term in frozenset().union(*(each.terms for each in some)))
+    worth = {term: ranking.rarity(max(_FEW, len(given)), count) for term, count in holding.items()}
+
+    def weigh(terms: Collection[str]) -> float:
+        return sum(worth[term] for term in terms)
+
+    least = _ABOUT * weigh(topic & worth.keys())
+    about = [[each for each in some if each.terms & topic and weigh(each.terms & topic) >= least] for some in said]
+    for later, new in enumerate(about):
+        best = max(
+            (
+                (weigh(one.terms & other.terms) / min(weigh(one.terms), weigh(other.terms)), earlier)
+                for earlier in range(later if new else 0)
+                if _speaker(given[earlier]) == _speaker(given[later])
+                for other in about[earlier]
+                for one in new
+                if _differ(other, one)
+            ),
+            default=(0.0, 0),
+        )
+        if best[0] >= _SAME:
+            yield best[0], later, best[1]
+
+
+def _differ(old: _Statement, new: _Statement) -> bool:
+    """Whether a statement says something else than an earlier one, if both are about the same."""
+    other_number = new.changes and old.numbers and new.numbers and old.numbers.isdisjoint(new.numbers)
+    return old.denies != new.denies or bool(other_number)
+
+
+def _statements(each: Recollection) -> list[_Statement]:
+    """What somebody states: what an assistant explains is no statement, and items and facts have their own versions."""
+    if each.kind in {"fact", "item"} or (isinstance(each.value, Message) and each.value.role != analysis.USER):
+        return []
+    found = []
+    for text in _STATEMENT.split(each.text[:_LONGEST]):
+        terms = frozenset(analysis.terms(text))
+        numbers = frozenset(term for term in terms if any(map(str.isdigit, term)))
+        rest = terms - numbers - analysis.STOP_TERMS - analysis.DENIALS
+        if rest:
+            denies, changes = (not words.isdisjoint(terms) for words in (analysis.DENIALS, analysis.CHANGES))
+            found.append(_Statement(rest, numbers, denies, changes))
+    return found

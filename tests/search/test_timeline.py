@@ -1,0 +1,186 @@
+"""`search(…, order="time")`: the evidence of a topic as it came, without repeats, with both sides of a change."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from langchain_agentmem import InvalidInput
+from langchain_agentmem.search.analysis import question
+from langchain_agentmem.search.timeline import order_for
+
+NEVER = "I have never worn lined boots."
+MONDAY = datetime(2025, 3, 3, 9, 0, tzinfo=UTC)
+
+
+def say(memory, *texts, role="user", namespace=("a",), conversation="c", name=None):
+    """What was said, a day apart; gives the ids."""
+    chat = memory.conversation(conversation, namespace)
+    return [
+        chat.add({"role": role, "content": text, "name": name, "created_at": MONDAY + timedelta(days=day)})
+        for day, text in enumerate(texts)
+    ]
+
+
+def ask(memory, text, **options):
+    return memory.search(text, namespace=("a",), **{"order": "time", **options})
+
+
+def texts(found):
+    return [each.text for each in found]
+
+
+class TestOrder:
+    def test_the_oldest_comes_first(self, memory):
+        said = ["I painted the shed.", "I planted a quince beside the shed.", "Now I clear out the shed."]
+        say(memory, *said)
+        assert texts(ask(memory, "shed planted quince")) == said
+        assert texts(ask(memory, "shed planted quince", order="score"))[0] == said[1]
+
+    def test_what_was_said_at_one_time_stands_as_it_was_said(self, memory):
+        said = [f"The shed has {thing} in it." for thing in ("rakes", "a spade and a ladder", "pots", "seeds")]
+        for text in said:
+            memory.conversation("c", ("a",)).add({"role": "user", "content": text, "created_at": MONDAY})
+        assert texts(ask(memory, "spade in the shed")) == said
+
+    def test_the_limit_leaves_the_best(self, memory):
+        say(
+            memory, "I painted the shed.", "The quince beside the shed bloomed.", "A quince fell on the shed.", "Sheds!"
+        )
+        found = ask(memory, "the quince beside the shed", limit=2)
+        assert texts(found) == ["The quince beside the shed bloomed.", "A quince fell on the shed."]
+
+    def test_awaited_and_by_the_retriever_it_is_the_same(self, memory):
+        say(memory, "The shed is red.", "No, the shed is not red.")
+        found = ask(memory, "Is the shed red?")
+        assert asyncio.run(memory.asearch("Is the shed red?", namespace=("a",), order="time")) == found
+        documents = memory.retriever(namespace=("a",), order="time").invoke("Is the shed red?")
+        assert [each.id for each in documents] == [each.id for each in found]
+        assert documents[0].metadata["replaced_by"] == ["message", found[1].id]
+        assert "replaced_by" not in documents[1].metadata
+
+    @pytest.mark.parametrize("order", ["Time", "", None, 1, ["time"]])
+    def test_no_other_order_is_known(self, memory, order):
+        with pytest.raises(InvalidInput, match='order must be "score" or "time"'):
+            ask(memory, "shed", order=order)
+        with pytest.raises(InvalidInput, match='order must be "score" or "time"'):
+            memory.retriever(order=order)
+
+
+class TestRepeats:
+    def test_the_fuller_stands_and_names_the_other(self, memory):
+        full = "I planted two tall old quince trees beside the wall of the garden."
+        ids = say(memory, full, "I planted two old quince trees beside the wall of the garden!")
+        [found] = ask(memory, "quince trees")
+        assert (found.id, found.also) == (ids[0], (("message", ids[1]),))
+
+    def test_of_equals_the_later_stands(self, memory):
+        first, second, third = say(
+            memory, "The quince is in bloom.", "the quince, IS in bloom", "In bloom is the quince"
+        )
+        for asked in ("quince", '"is in bloom"', '"bloom is the quince"'):
+            [found] = ask(memory, asked)
+            assert (found.id, {each for _, each in found.also}) == (third, {first, second})
+
+    def test_another_number_another_speaker_and_a_denial_are_no_repeats(self, memory):
+        say(
+            memory,
+            "We meet in the old mill at 9.",
+            "We meet in the old mill at 8.",
+            "We never meet in the old mill at 8.",
+        )
+        say(memory, "We meet in the old mill at 8.", name="Zoe", conversation="d")
+        assert len(ask(memory, "old mill")) == 4
+
+    def test_nor_are_they_in_other_languages(self, memory):
+        say(memory, "Wir treffen uns in der alten Mühle im Tal", "Wir treffen uns nie in der alten Mühle im Tal")
+        assert len(ask(memory, "alte Mühle")) == 2
+
+    def test_what_another_namespace_says_is_no_repeat(self, memory):
+        say(memory, "The quince is in bloom.", namespace=("a", "b"))
+        say(memory, "The quince is in bloom.", namespace=("a", "c"))
+        assert len(ask(memory, "quince")) == 2
+
+
+class TestChanges:
+    @pytest.mark.parametrize(
+        ("asked", "before", "after"),
+        [
+            ("Have I been to Lisbon?", "I have never been to Lisbon.", "I went to Lisbon last week, it was hot."),
+            (
+                "Have I met Kelly?",
+                "I met Kelly at the library, we talked.",
+                "Sorry, I've never met Kelly at any library.",
+            ),
+            (
+                "deadline of the sprint",
+                "The sprint has its deadline on April 1.",
+                "The sprint's new deadline is April 5.",
+            ),
+            ("Benutze ich Zotero?", "Ich benutze Zotero für Zitate.", "Ich habe Zotero nie benutzt."),
+            ("我有猫吗", "我有一只猫。", "我没有猫。"),
+        ],
+    )
+    def test_the_earlier_says_by_what_it_was_replaced(self, memory, asked, before, after):
+        _, later = say(memory, before, after)
+        old, new = ask(memory, asked)
+        assert texts([old, new]) == [before, after]
+        assert (old.replaced_by, new.replaced_by) == (("message", later), None)
+        assert old.score == pytest.approx(new.score)
+
+    def test_both_sides_are_there_where_one_alone_would_be(self, memory):
+        say(
+            memory,
+            NEVER,
+            *(f"Lined boots for hiking cost {price}." for price in range(100, 106)),
+            "For hiking I wear lined boots of felt.",
+        )
+        best = texts(memory.search("lined boots of felt for hiking", namespace=("a",), limit=5))
+        assert NEVER not in best
+        old, new = ask(memory, "lined boots of felt for hiking", limit=2)
+        assert (old.text, old.replaced_by) == (NEVER, ("message", new.id))
+        assert old.why.signals["change"] > 0
+
+    @pytest.mark.parametrize(
+        ("before", "after"),
+        [
+            ("The quince has 3 buds.", "The quince has bloomed."),
+            ("The quince has 3 buds.", "The quince has 5 buds."),  # both may be
+            ("I met Kelly.", "The quince has not bloomed."),
+        ],
+    )
+    def test_what_says_nothing_else_of_the_same_replaces_nothing(self, memory, before, after):
+        say(memory, before, after)
+        assert [each.replaced_by for each in ask(memory, "Has the quince of Kelly bloomed?")] == [None, None]
+
+    def test_what_an_assistant_or_somebody_else_says_replaces_nothing(self, memory):
+        say(memory, "The shed is red.")
+        say(memory, "The shed is not red.", role="assistant", conversation="d")
+        say(memory, "The shed is not red.", name="Zoe", conversation="e")
+        assert [each.replaced_by for each in ask(memory, "Is the shed red?")] == [None] * 3
+
+    def test_of_facts_it_is_what_ended_them(self, memory):
+        facts = memory.facts(namespace=("a",))
+        facts.add_fact("user", "Ana", "lives in", "Porto")
+        facts.add_fact("user", "Ana", "lives in", "Lisbon")
+        old, new = ask(memory, "Where does Ana live?", kinds=["fact"])
+        assert (old.value.object, new.value.object) == ("Porto", "Lisbon")
+        assert (old.replaced_by, new.replaced_by) == (("fact", new.id), None)
+
+
+class TestWhichOrder:
+    @pytest.mark.parametrize(
+        ("text", "order"),
+        [
+            ("List the order in which I brought up the garden", "time"),
+            ("Summarize how my garden developed", "time"),
+            ("Have I ever planted a quince?", "time"),
+            ("Where did I plant the quince?", "score"),
+            ("Can you order two pizzas in order to feed us?", "score"),
+            ("Wann habe ich die Quitte gepflanzt?", "score"),
+        ],
+    )
+    def test_suits_the_question(self, text, order):
+        assert order_for(question(text)) == order
