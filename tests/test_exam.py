@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.cli.demo import QuotingModel
 
 pytestmark = pytest.mark.sqlite_suffices
 
@@ -103,8 +102,8 @@ class TestExam:
     def test_it_is_answered_from_what_was_recalled_and_feeding_it_twice_adds_nothing(self, exam, url):
         transcripts = exam.read_transcripts(SAMPLE)
         with AgentMemory(url) as memory:
-            answered = exam.sit_exam(memory, transcripts, QuotingModel())
-            again = exam.sit_exam(memory, transcripts, QuotingModel())
+            answered = exam.sit_exam(memory, transcripts)
+            again = exam.sit_exam(memory, transcripts)
             third = memory.conversation("session_1", ("orchard",)).messages[2]
             lines = exam.lines(answered, memory)
         assert (third.id, third.name) == ("1.3", "Maya")
@@ -121,7 +120,7 @@ class TestExam:
         assert any(line.startswith("category one turn: 0.") for line in told)
 
     def test_fewer_questions_and_a_smaller_limit(self, exam, memory):
-        answered = exam.sit_exam(memory, exam.read_transcripts(SAMPLE), QuotingModel(), questions=4, limit=2)
+        answered = exam.sit_exam(memory, exam.read_transcripts(SAMPLE), questions=4, limit=2)
         assert len(answered) == 4
         assert max(len(each.recalled) for each in answered) == 2
-        assert exam.sit_exam(memory, [], QuotingModel()) == []
+        assert exam.sit_exam(memory, []) == []

@@ -11,7 +11,6 @@ the digest is made without, and the next one with a model is made anew.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -21,13 +20,12 @@ from typing import Any, NamedTuple
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from langchain_agentmem.audit import audit_store
-from langchain_agentmem.audit.audit_entry import CALL, DIGEST, EXCHANGE, OPEN, REFLECTION, AuditEntry
+from langchain_agentmem.audit.audit_entry import CALL, DIGEST, EXCHANGE, REFLECTION, AuditEntry
 from langchain_agentmem.audit.audit_rows import EntryDraft
 from langchain_agentmem.audit.audit_store import is_said
-from langchain_agentmem.audit.legacy_json import MARKS
 from langchain_agentmem.base.namespaces import namespace_of
 from langchain_agentmem.language_models.model_calls import Run, Work, usable_model
-from langchain_agentmem.language_models.summarization import SummarizationConfig, clip, extract, summarizing, turn_of
+from langchain_agentmem.language_models.summarization import SummarizationConfig, extract, summarizing, turn_of
 from langchain_agentmem.language_models.tokens import TokenCounter
 from langchain_agentmem.messages.message_marks import Summary, sections
 from langchain_agentmem.storage import Steps
@@ -40,16 +38,6 @@ LONGEST = 8_000
 """Characters of a prompt or reply that a digest is made of: of a longer one, how it begins and how it ends."""
 
 _KINDS = (CALL, EXCHANGE, REFLECTION)
-_MOST_DECISIONS = 20
-_SENTENCE = re.compile(r"(?<=[.!?\n])\s+|\n")
-_SHORT, _LONG = 12, 240
-_DECIDES = re.compile(
-    r"\b(?:we(?:['\u2019]ve| have|['\u2019]ll| will)? (?:decided|agreed|chose|settled|go(?:ing)? with|use|keep|stay)"
-    r"|I(?:['\u2019]ve| have|['\u2019]ll| will)? (?:decided|chose|chosen|go(?:ing)? with|take|settled)"
-    r"|let['\u2019]?s (?:use|go with|keep|take|stick|drop|skip|not)|go with|stick (?:with|to)"
-    r"|decided (?:to|on|that|against)|the decision|agreed(?: on| to| that)|from now on|instead of)\b",
-    re.IGNORECASE,
-)
 
 
 def digesting(
@@ -102,9 +90,6 @@ def digesting(
         after = page.after
     if summary is None or last is None:
         return None
-    if summary.provisional:
-        todos = yield Run("audit.open_todos", partial(_open_todos, path, conversation), shown=False)
-        summary = clip(replace(summary, open_threads=todos), OUTPUT_TOKENS, counter)
     title = f"conversation {conversation}"
     draft = AuditEntry(
         id=new_id(),
@@ -169,22 +154,6 @@ def _page(path: str, conversation: str, after: int) -> Steps[audit_store.ListedE
     return audit_store.page(path, after, limit=PAGE, conversation=conversation, kinds=_KINDS, messages=False)
 
 
-def _open_todos(path: str, conversation: str) -> Steps[tuple[str, ...]]:
-    """The open todos that stand in what was said."""
-    todos = yield from audit_store.of_status(path, OPEN)
-    texts = [todo.prompt.removeprefix(MARKS["todo"][0]).strip() for todo in todos]
-    wanted = {text: plain for text in texts if (plain := _words(text))}
-    found: set[str] = set()
-    after: int | None = 0 if wanted else None
-    while after is not None:
-        page = yield from _page(path, conversation, after)
-        for entry in page.entries:
-            prompt = _words(entry.prompt)
-            found |= {text for text, plain in wanted.items() if plain in prompt}
-        after = page.after
-    return tuple(text for text in wanted if text in found)
-
-
 def _messages(entries: Iterable[AuditEntry]) -> list[BaseMessage]:
     """What was said, as messages. Calls that answer one prompt are one turn, and its last reply counts."""
     turns: list[list[str]] = []
@@ -207,22 +176,13 @@ def _messages(entries: Iterable[AuditEntry]) -> list[BaseMessage]:
 
 
 def _extracted(messages: Sequence[BaseMessage], earlier: Summary | None, counter: TokenCounter) -> Summary:
-    """A summary without a model: what was asked, an outline, and what was decided, word for word."""
+    """A summary without a model: what was asked, and an outline."""
     summary = extract(list(map(turn_of, messages)), earlier, OUTPUT_TOKENS, counter)
-    said = (" ".join(each.split()) for message in messages for each in _SENTENCE.split(str(message.text)))
-    sentences = (each for each in said if _SHORT <= len(each) <= _LONG and not each.endswith("?"))
-    decided = [each for each in sentences if _DECIDES.search(each)]
-    facts = tuple(dict.fromkeys((*summary.salient_facts, *decided)))[-_MOST_DECISIONS:]
-    count = len(messages) + (earlier.stands_for if earlier else 0)
-    return clip(replace(summary, salient_facts=facts, stands_for=count), OUTPUT_TOKENS, counter)
+    return replace(summary, stands_for=len(messages) + (earlier.stands_for if earlier else 0))
 
 
 def _shortened(text: str) -> str:
     return text if len(text) <= LONGEST else f"{text[: LONGEST // 2]}\n…\n{text[-LONGEST // 2 :]}"
-
-
-def _words(text: str) -> str:
-    return " ".join(re.findall(r"\w+", text.casefold()))
 
 
 def _name_of(model: Any) -> str:

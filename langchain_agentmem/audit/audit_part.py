@@ -27,6 +27,7 @@ from langchain_agentmem.search.memory_search import Hit, Recollection
 from langchain_agentmem.storage import Steps, queries, query
 from langchain_agentmem.storage.part import Erasure, Found, Import, Part, Record, WriteRecord
 from langchain_agentmem.storage.steps import Row
+from langchain_agentmem.threads.value_recipe import Range, covered, without
 
 
 def texts(owners: Sequence[int]) -> Steps[dict[int, tuple[str, ...]]]:
@@ -226,7 +227,7 @@ def _amiss(row: Row, indexed: int) -> list[str]:
 
 def _said(found: Sequence[Row]) -> Steps[dict[int, dict[int, tuple[bytes, str]]]]:
     """The digests and ids of the messages that some rows name, by shelf and number."""
-    lists: dict[int, list[list[audit_rows.Range]]] = {}
+    lists: dict[int, list[list[Range]]] = {}
     for row in found:
         if row["messages"] is not None and row["shelf_id"] is not None:
             try:
@@ -279,7 +280,7 @@ def dump(low: str, high: str, write: Callable[[Mapping[str, Any]], object]) -> S
     Raises:
         DatabaseUnreadable: An entry is damaged, or a message of one.
     """
-    sent: dict[int, list[audit_rows.Range]] = {}
+    sent: dict[int, list[Range]] = {}
     written = after = 0
     while found := (yield query.audit_within(low=low, high=high, after=after, limit=PAGE)):
         for path, group in groupby(found, lambda row: row["path"]):
@@ -384,16 +385,14 @@ class Arriving:
         return EntryDraft(entry, mark, record["replaced"] is True, written, parts)
 
 
-def _dump_messages(
-    row: Row, sent: dict[int, list[audit_rows.Range]], write: Callable[[Mapping[str, Any]], object]
-) -> Steps[None]:
+def _dump_messages(row: Row, sent: dict[int, list[Range]], write: Callable[[Mapping[str, Any]], object]) -> Steps[None]:
     """Write the messages that an entry names and none before it did."""
     ranges, before = audit_rows.read(row["messages"]), sent.get(row["shelf_id"], [])
-    new = audit_rows.apart(audit_rows.covered([ranges]), before)
+    new = list(without(covered(ranges), before))
     if not new:
         return
-    sent[row["shelf_id"]] = audit_rows.covered([before, ranges])
-    found = yield query.audit_messages_in(shelf=row["shelf_id"], ranges=json.dumps(new))
+    sent[row["shelf_id"]] = covered([*before, *ranges])
+    found = yield query.audit_messages_in(shelf=row["shelf_id"], ranges=audit_rows.written(new))
     for each in found:
         body = bytes(each["body"])
         decode_body(body, each["key"])  # what is damaged could not come back
@@ -411,7 +410,8 @@ def _dump_messages(
 def _told(row: Row) -> dict[str, Any]:
     try:
         body = read_plain(audit_rows.plain_body(row["body"]))
-        ranges = None if row["messages"] is None else audit_rows.read(row["messages"])
+        if row["messages"] is not None:
+            audit_rows.read(row["messages"])
     except (ValueError, AgentMemoryError) as error:
         raise DatabaseUnreadable(f"The entry {safe_repr(row['key'])} of the audit trail is damaged.") from error
     return {
@@ -427,7 +427,7 @@ def _told(row: Row) -> dict[str, Any]:
         "replaced": row["hidden"] == audit_rows.REPLACED,
         "archived": bool(row["archived"]),
         "shelf": row["shelf_id"],
-        "messages": ranges,
+        "messages": None if row["messages"] is None else json.loads(row["messages"]),
         "body": body,
     }
 

@@ -15,10 +15,9 @@ is moved by the few that run away. Where little is going on anything looks like 
 one sentence that something was completed, in words of what the todo is about. Nobody closes a todo for it. English
 words only; in other languages todos are listed, and nothing is suggested.
 
-**Topics**: words and short phrases that come up in many conversations, and not in all of them. A word is counted once a
-conversation, so that one long talk about a thing does not make it a common topic. Its weight is that number, times how
-rare it is among the conversations. What nearly all of many conversations have is how people speak there, and no topic.
-Where a word mostly stands in one phrase, the phrase is the topic.
+**Topics**: words that come up in many conversations, and not in all of them. A word is counted once a conversation, so
+that one long talk about a thing does not make it a common topic. Its weight is that number, times how rare it is among
+the conversations. What nearly all of many conversations have is how people speak there, and no topic.
 
 **Outcomes**: whether what users asked was done, by what went wrong, what the agent said, and what the user said next. A
 turn is one prompt of the user with all model calls and the reply that answer it. It *failed* where
@@ -53,6 +52,7 @@ from langchain_agentmem.audit.junk_rules import RULES, WORDS, JunkRule, patterns
 from langchain_agentmem.audit.legacy_json import MARKS
 from langchain_agentmem.base.clock import micros, moment
 from langchain_agentmem.base.namespaces import Namespace, namespace_of
+from langchain_agentmem.base.safe_repr import counted, size_of
 from langchain_agentmem.search.analysis import STOP_WORDS, question, terms
 from langchain_agentmem.storage import Steps, query
 from langchain_agentmem.storage.steps import Row
@@ -83,16 +83,14 @@ RECENT = timedelta(days=30)
 MOST_CONVERSATIONS, MOST_RUNAWAYS = 20, 10
 MOST_TODOS = 1_000
 """So many open todos are looked for among later entries; of the rest only the number is told."""
-LEAST_IN_HOUR, LEAST_IN_CONVERSATION, LEAST_REPEATED = 200, 200, 25
-"""So many entries of an hour, of a conversation, or that are the same, are never too many."""
+LEAST_IN_HOUR, LEAST_REPEATED = 200, 25
+"""So many entries of an hour, or that are the same, are never too many."""
 
-What: TypeAlias = Literal["hour", "conversation", "repeated"]
+What: TypeAlias = Literal["hour", "repeated"]
 
 _HOUR = 3_600_000_000
 _SPANS = (7, 30)
 _TOLD_OF_SECTION = 5
-_STEP = 1_000
-_TRIED = 500
 _EXAMPLES = 5
 _DEVIATIONS = 8.0
 _OF_NORMAL = 1.4826  # by which the median distance tells the standard deviation of what is normally distributed
@@ -141,14 +139,13 @@ class Runaway:
     """Something of which there are too many entries.
 
     Attributes:
-        what: "hour" for the entries of one hour, "conversation" for those of one conversation, "repeated" for those
-            that say the same but for numbers, letter case and blanks.
-        name: The hour in ISO 8601, the conversation's id, or how the repeated entries begin.
+        what: "hour" for the entries of one hour, "repeated" for those that say the same but for numbers, letter case
+            and blanks.
+        name: The hour in ISO 8601, or how the repeated entries begin.
         entries: How many there are.
         usual: How many are usual: the median. None for what is repeated.
         first_at: When the first of them was made.
         last_at: When the last.
-        namespace: Where the conversation is. Default: the root.
         example: The id of the last of the repeated entries. Default None.
     """
 
@@ -158,15 +155,13 @@ class Runaway:
     usual: float | None
     first_at: datetime
     last_at: datetime
-    namespace: Namespace = ()
     example: str | None = None
 
     def __str__(self) -> str:
         if self.what == "repeated":
             span = f"{self.first_at:%Y-%m-%d %H:%M} to {self.last_at:%Y-%m-%d %H:%M}"
             return f"{self.entries:,} entries say the same, {span}: {self.name} ({self.example})"
-        where = f"the hour from {self.first_at:%Y-%m-%d %H}:00" if self.what == "hour" else f"conversation {self.name}"
-        return f"{where} has {self.entries:,} entries; usual are {self.usual:,.0f}"
+        return f"the hour from {self.first_at:%Y-%m-%d %H}:00 has {self.entries:,} entries; usual are {self.usual:,.0f}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -192,7 +187,7 @@ class ConversationSize:
     def __str__(self) -> str:
         name = "/".join((*self.namespace, self.conversation_id))
         junk = f"{100 * self.junk / self.entries:.0f}% junk"
-        return f"{name}: {_count(self.entries, 'entry')}, {junk}, last {self.last_at:%Y-%m-%d %H:%M}"
+        return f"{name}: {counted(self.entries, 'entries')}, {junk}, last {self.last_at:%Y-%m-%d %H:%M}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -225,7 +220,7 @@ class OpenTodo:
     signs: tuple[Sign, ...] = ()
 
     def __str__(self) -> str:
-        told = f"{self.text} ({self.id}, open for {_count(self.age // timedelta(days=1), 'day')})"
+        told = f"{self.text} ({self.id}, open for {counted(self.age // timedelta(days=1), 'days')})"
         if self.signs:
             told += f"; done, it seems: {self.signs[0].entry_id} says: {self.signs[0].quote}"
         return told
@@ -239,20 +234,18 @@ class ArchiveSuggestion:
         before: Entries made before this time, that are not archived yet.
         entries: How many there are.
         size: Their bytes.
-        saved: About how many bytes would be saved, by trying some of them.
     """
 
     before: datetime
     entries: int
     size: int
-    saved: int
 
     def __str__(self) -> str:
         if not self.entries:
             return "It is large, but has no old entries that are not archived: what it needs is room, or to erase some."
         return (
-            f"It is large. Archive {self.entries:,} entries from before {self.before:%Y-%m-%d}: of their "
-            f"{self.size / 1e6:,.1f} MB about {self.saved / 1e6:,.1f} MB would be saved. They are found as before."
+            f"It is large. Archive {counted(self.entries, 'entries')} from before {self.before:%Y-%m-%d}, which take "
+            f"{size_of(self.size)}. They are found as before."
         )
 
 
@@ -333,21 +326,21 @@ class Health:
     def _lines(self) -> Iterable[str]:
         sizes = self.sizes
         yield (
-            f"{_count(sizes.entries, 'entry')}, {size_of(self.size)}; {sizes.junk:,} hidden as junk, "
+            f"{counted(sizes.entries, 'entries')}, {size_of(self.size)}; {sizes.junk:,} hidden as junk, "
             f"{sizes.archived:,} archived."
         )
         if self.read < sizes.entries:
             yield f"All are counted, and the newest {self.read:,} are read."
         for growth in dict.fromkeys(self.growth):
             yield (
-                f"Last {_count(round(growth.days, 1), 'day')}: {growth.entries_a_day:,.1f} entries and "
+                f"Last {counted(round(growth.days, 1), 'days')}: {growth.entries_a_day:,.1f} entries and "
                 f"{size_of(growth.bytes_a_day)} a day."
             )
         if self.archiving is not None:
             yield str(self.archiving)
         yield from _section("Too many entries", self.runaway, len(self.runaway))
-        yield from _section(_count(self.conversations, "conversation"), self.patterns, self.conversations)
-        yield from _section(_count(self.open_todos, "open todo"), self.todos, self.open_todos)
+        yield from _section(counted(self.conversations, "conversations"), self.patterns, self.conversations)
+        yield from _section(counted(self.open_todos, "open todos"), self.todos, self.open_todos)
         yield from self.junk._lines(sizes)  # noqa: SLF001 - they are one page
 
 
@@ -378,17 +371,16 @@ def examine(
 
     read = yield from _read(low, high, take)
     hours = yield from _hours(where, micros(now - RECENT))
-    conversations = yield from _conversations(where, micros(now - RECENT))
-    every = yield query.audit_conversation_sizes(**where, since=audit_store.EVER)
-    largest = yield query.audit_conversations(**where, since=audit_store.EVER, most=0, limit=MOST_CONVERSATIONS)
+    [conversations] = yield query.audit_count_conversations(**where)
+    largest = yield query.audit_conversations(**where, limit=MOST_CONVERSATIONS)
     size = sizes.entry_bytes + sizes.message_bytes
     return Health(
         at=now,
         sizes=sizes,
         read=read,
         growth=(yield from _growth(where, now, ever, sizes.message_bytes)),
-        runaway=(*hours, *conversations, *repeats.found()),
-        conversations=sum(int(row["conversations"]) for row in every),
+        runaway=(*hours, *repeats.found()),
+        conversations=int(conversations["found"]),
         patterns=tuple(
             ConversationSize(
                 conversation_id=row["conversation"],
@@ -420,18 +412,17 @@ def _growth(where: Mapping[str, str], now: datetime, ever: Row, message_bytes: i
     return tuple(found)
 
 
-def usual(counts: Iterable[tuple[int, int]], least: int) -> tuple[float, int]:
+def too_many(counts: Sequence[int], least: int) -> tuple[float, int]:
     """What is usual among some counts of entries: the median, and how many are not too many.
 
     Args:
-        counts: How many entries, and how often there were so many.
+        counts: How many entries there were each time.
         least: So many are never too many.
     """
-    values = [value for value, times in counts for _ in range(times)]
-    if not values:
+    if not counts:
         return 0.0, least
-    middle = float(median(values))
-    distance = median(abs(value - middle) for value in values)
+    middle = float(median(counts))
+    distance = median(abs(count - middle) for count in counts)
     # Counts vary by chance at least as much as their root says, also where most of them are equal.
     spread = max(_OF_NORMAL * distance, middle**0.5, 1.0)
     return middle, max(least, round(middle + _DEVIATIONS * spread))
@@ -439,41 +430,24 @@ def usual(counts: Iterable[tuple[int, int]], least: int) -> tuple[float, int]:
 
 def _hours(where: Mapping[str, str], since: int) -> Steps[list[Runaway]]:
     rows = yield query.audit_count_spans(**where, width=_HOUR, since=since)
-    middle, most = usual([(row["entries"], 1) for row in rows], LEAST_IN_HOUR)
+    middle, most = too_many([row["entries"] for row in rows], LEAST_IN_HOUR)
     many = sorted((row for row in rows if row["entries"] > most), key=lambda row: -row["entries"])
     return [
-        _runaway("hour", f"{moment(row['span'] * _HOUR):%Y-%m-%dT%H}:00Z", middle, row) for row in many[:MOST_RUNAWAYS]
+        Runaway(
+            what="hour",
+            name=f"{moment(row['span'] * _HOUR):%Y-%m-%dT%H}:00Z",
+            entries=int(row["entries"]),
+            usual=middle,
+            first_at=moment(row["first_at"]),
+            last_at=moment(row["last_at"]),
+        )
+        for row in many[:MOST_RUNAWAYS]
     ]
 
 
-def _conversations(where: Mapping[str, str], since: int) -> Steps[list[Runaway]]:
-    counts = yield query.audit_conversation_sizes(**where, since=since)
-    middle, most = usual([(row["entries"], row["conversations"]) for row in counts], LEAST_IN_CONVERSATION)
-    rows = yield query.audit_conversations(**where, since=since, most=most, limit=MOST_RUNAWAYS)
-    return [_runaway("conversation", row["conversation"], middle, row, namespace_of(row["path"])) for row in rows]
-
-
-def _runaway(what: What, name: str, middle: float, row: Row, namespace: Namespace = ()) -> Runaway:
-    return Runaway(
-        what=what,
-        name=name,
-        entries=int(row["entries"]),
-        usual=middle,
-        first_at=moment(row["first_at"]),
-        last_at=moment(row["last_at"]),
-        namespace=namespace,
-    )
-
-
 def _archivable(where: Mapping[str, str], before: datetime) -> Steps[ArchiveSuggestion]:
-    at = micros(before)
-    [row] = yield query.audit_archivable(**where, before=at)
-    some = yield query.audit_to_archive(**where, before=at, after=0, limit=_TRIED)
-    tried = sum(len(each["body"]) for each in some)
-    packed = sum(len(audit_rows.compressed(bytes(each["body"]))) for each in some)
-    size = int(row["bytes"])
-    saved = round(size * (1 - packed / tried)) if tried else 0
-    return ArchiveSuggestion(before=before, entries=int(row["entries"]), size=size, saved=saved)
+    [row] = yield query.audit_archivable(**where, before=micros(before))
+    return ArchiveSuggestion(before=before, entries=int(row["entries"]), size=int(row["bytes"]))
 
 
 class _Judged:
@@ -596,17 +570,6 @@ def _short(text: str) -> str:
     return joined if len(joined) <= _SHOWN else f"{joined[: _SHOWN - 1]}\u2026"
 
 
-def size_of(size: float) -> str:
-    """A number of bytes as people write it."""
-    if size < _STEP:
-        return f"{size:,.0f} bytes"
-    for unit in ("kB", "MB"):
-        size /= _STEP
-        if size < _STEP:
-            return f"{size:,.1f} {unit}"
-    return f"{size / _STEP:,.1f} GB"
-
-
 def _section(title: str, items: Sequence[object], count: int) -> Iterable[str]:
     if not items:
         return
@@ -616,27 +579,18 @@ def _section(title: str, items: Sequence[object], count: int) -> Iterable[str]:
         yield f"  … and {count - _TOLD_OF_SECTION:,} more"
 
 
-def _count(number: float, what: str) -> str:
-    if number == 1:
-        return f"{number:g} {what}"
-    return f"{number:,} {what[:-1]}ies" if what.endswith("ry") else f"{number:,} {what}s"
-
-
 # -- insights --------------------------------------------------------------------------------------------------------
 
 MOST_TOPICS = 20
-MOST_PHRASES = 100_000
-"""So many different words and phrases are counted at a time; then those that came up least are forgotten."""
+MOST_WORDS = 100_000
+"""So many different words are counted at a time; then those that came up least are forgotten."""
 
 _TOLD = 10
 _LOOKED_AT = 2_000
-_LONGEST = 3  # words of a phrase
 _MANY = 20
 _NEARLY_ALL = 0.6
-_MOSTLY = 0.6
 _EVEN = 0.7  # weight of what all conversations have
 _LONGEST_CODE = 12
-_FIRST_UNSPACED = "\u0e00"  # scripts without spaces, of which a word comes as overlapping pairs, begin here
 _LEAST_LETTERS = 3
 _STOPS = frozenset(term for word in (*STOP_WORDS, *_LISTS["plain"].split()) for term in terms(word))
 _BEGINS, _ENDS = 300, 200
@@ -648,7 +602,7 @@ class Topic:
     """What users often speak of.
 
     Attributes:
-        name: The word or phrase as it was first written, in lower case and without accents.
+        name: The word as it was first written, in lower case and without accents.
         conversations: In how many conversations; a prompt that belongs to none counts as one.
         prompts: In how many prompts.
         example: The id of an entry that has it.
@@ -711,7 +665,7 @@ class ModelUse:
     def __str__(self) -> str:
         took = "" if self.median_duration is None else f", median {self.median_duration:,.2f} s"
         return (
-            f"{self.model or 'unknown'}: {_count(self.calls, 'call')}, {self.errors:,} failed, "
+            f"{self.model or 'unknown'}: {counted(self.calls, 'calls')}, {self.errors:,} failed, "
             f"{self.input_tokens:,} tokens in, {self.output_tokens:,} out{took}"
         )
 
@@ -756,19 +710,19 @@ def learn(low: str, high: str, *, topics: int = MOST_TOPICS) -> Steps[Insights]:
         high: The path behind the last.
         topics: Most topics.
     """
-    outcomes, phrases = _Outcomes(), _Phrases()
+    outcomes, words = _Outcomes(), _Words()
     calls: dict[str | None, list[_Call]] = {}
 
     def take(entry: AuditEntry) -> None:
         if entry.kind == CALL:
             calls.setdefault(entry.model, []).append(_Call.of(entry))
         if is_said(entry) and outcomes.take(entry):
-            phrases.take(entry)
+            words.take(entry)
 
     read = yield from _read(low, high, take)
     return Insights(
         read=read,
-        topics=phrases.found(topics),
+        topics=words.found(topics),
         success=outcomes.found(),
         models=tuple(sorted(itertools.starmap(_use, calls.items()), key=lambda use: (-use.calls, use.model or ""))),
     )
@@ -874,7 +828,7 @@ def _plainly(text: str) -> str:
 
 @dataclass(slots=True)
 class _Tally:
-    """What is known of a phrase: where it was found, by numbers of conversations, and in how many prompts."""
+    """What is known of a word: where it was found, by numbers of conversations, and in how many prompts."""
 
     name: str
     example: str
@@ -882,11 +836,11 @@ class _Tally:
     prompts: int = 0
 
 
-class _Phrases:
-    """Counts words and phrases of prompts."""
+class _Words:
+    """Counts words of prompts."""
 
     def __init__(self) -> None:
-        self._tallies: dict[tuple[str, ...], _Tally] = {}
+        self._tallies: dict[str, _Tally] = {}
         self._numbers: dict[tuple[Namespace, str], int] = {}
         self._given_up = 0
 
@@ -894,16 +848,18 @@ class _Phrases:
         """Count the words of a prompt."""
         key = (entry.namespace, entry.conversation_id or entry.thread_id or f"\x1f{entry.id}")
         number = self._numbers.setdefault(key, len(self._numbers))
-        phrases, written = _phrases(entry.prompt[:_LOOKED_AT])
-        for phrase in phrases:
-            if (tally := self._tallies.get(phrase)) is None:
-                self._tallies[phrase] = tally = _Tally(_joined([written[term] for term in phrase]), entry.id)
-            tally.conversations.add(number)
-            tally.prompts += 1
-        if len(self._tallies) > MOST_PHRASES:
-            while len(self._tallies) > MOST_PHRASES // 2:
+        written: dict[str, str] = {}
+        for word, term in question(entry.prompt[:_LOOKED_AT]).words.items():
+            written.setdefault(term, word)
+        for term, word in written.items():
+            if _tells(term):
+                tally = self._tallies.setdefault(term, _Tally(word, entry.id))
+                tally.conversations.add(number)
+                tally.prompts += 1
+        if len(self._tallies) > MOST_WORDS:
+            while len(self._tallies) > MOST_WORDS // 2:
                 self._given_up += 1
-                kept = {phrase: tally for phrase, tally in self._tallies.items() if tally.prompts > self._given_up}
+                kept = {term: tally for term, tally in self._tallies.items() if tally.prompts > self._given_up}
                 self._tallies = kept
 
     def found(self, most: int) -> tuple[Topic, ...]:
@@ -913,64 +869,21 @@ class _Phrases:
             most: How many.
         """
         total = len(self._numbers)
-        speech = {
-            phrase[0]
-            for phrase, tally in self._tallies.items()
-            if len(phrase) == 1 and total >= _MANY and len(tally.conversations) > _NEARLY_ALL * total
-        }
-        tallies = {
-            phrase: tally
-            for phrase, tally in self._tallies.items()
-            if tally.prompts > 1 and len(tally.conversations) >= min(2, total) and speech.isdisjoint(phrase)
-        }
-        covered = {
-            part
-            for phrase, tally in tallies.items()
-            for part in _parts(phrase)
-            if part in tallies and tally.prompts >= _MOSTLY * tallies[part].prompts
-        }
-        order = sorted(
-            (-_weight(len(tally.conversations), total), -tally.prompts, -len(phrase), phrase)
-            for phrase, tally in tallies.items()
-            if phrase not in covered
+        speech = _NEARLY_ALL * total if total >= _MANY else total
+        common = (
+            (-_weight(count, total), -tally.prompts, tally.name, tally)
+            for tally in self._tallies.values()
+            if tally.prompts > 1 and min(2, total) <= (count := len(tally.conversations)) <= speech
         )
         return tuple(
             Topic(
-                name=tallies[phrase].name,
-                conversations=len(tallies[phrase].conversations),
-                prompts=tallies[phrase].prompts,
-                example=tallies[phrase].example,
+                name=name,
+                conversations=len(tally.conversations),
+                prompts=tally.prompts,
+                example=tally.example,
             )
-            for *_, phrase in order[:most]
+            for _, _, name, tally in sorted(common, key=lambda each: each[:3])[:most]
         )
-
-
-def _phrases(text: str) -> tuple[set[tuple[str, ...]], dict[str, str]]:
-    """The words and phrases of a text, each as its terms, and how the terms are written."""
-    written: dict[str, str] = {}
-    for word, term in question(text).words.items():
-        written.setdefault(term, word)
-    found: set[tuple[str, ...]] = set()
-    before: tuple[str, ...] = ()
-    for term in terms(text):
-        if term not in written or not _tells(term):
-            before = ()
-            continue
-        before = (*before[1 - _LONGEST :], term)
-        for length in range(1, len(before) + 1):
-            phrase = before[-length:]
-            if len(set(phrase)) == length:
-                found.add(phrase)
-    return found, written
-
-
-def _joined(words: Sequence[str]) -> str:
-    """A phrase as it is written."""
-    text = words[0]
-    for before, word in itertools.pairwise(words):
-        overlap = word[0] >= _FIRST_UNSPACED and before[-1] == word[0]
-        text += word[1:] if overlap else f" {word}"
-    return text
 
 
 def _tells(term: str) -> bool:
@@ -979,12 +892,6 @@ def _tells(term: str) -> bool:
         return False
     digits = sum(map(str.isdigit, term))
     return digits == 0 or (digits < len(term) / 2 and len(term) <= _LONGEST_CODE)
-
-
-def _parts(phrase: tuple[str, ...]) -> list[tuple[str, ...]]:
-    return [
-        phrase[start : start + length] for length in range(1, len(phrase)) for start in range(len(phrase) - length + 1)
-    ]
 
 
 def _weight(conversations: int, total: int) -> float:

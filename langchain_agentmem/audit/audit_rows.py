@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from hashlib import blake2b
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from langchain_agentmem.audit import audit_entry
@@ -26,6 +26,7 @@ from langchain_agentmem.errors import AgentMemoryError, DatabaseUnreadable, Inva
 from langchain_agentmem.messages.message import Message, body_text, decode_body, encode_body, plain
 from langchain_agentmem.storage import Steps, queries, query
 from langchain_agentmem.storage.steps import Row
+from langchain_agentmem.threads.value_recipe import Range, covered, runs, without
 
 T = TypeVar("T")
 
@@ -33,9 +34,6 @@ MOST_RANGES = 32
 """A list of more ranges than this has the lightest half of them put on the shelf once more, as one."""
 PAGE = 500
 _FARTHEST = 2**40
-
-Range: TypeAlias = tuple[int, int]
-"""Numbers of a shelf, from the first to the last."""
 
 
 class CallMessage(NamedTuple):
@@ -112,7 +110,7 @@ def put(path: str, namespace: int, name: str, parts: Sequence[CallMessage]) -> S
 
 def messages(shelf: int, lists: Iterable[Sequence[Range]], decode: Callable[[bytes, str], T]) -> Steps[dict[int, T]]:
     """What the messages in some ranges of a shelf say, by their numbers. Those that are damaged are left out."""
-    rows = yield query.audit_messages_in(shelf=shelf, ranges=json.dumps(covered(lists)))
+    rows = yield query.audit_messages_in(shelf=shelf, ranges=written(covered(chain.from_iterable(lists))))
     found: dict[int, T] = {}
     for row in rows:
         with suppress(DatabaseUnreadable):
@@ -122,7 +120,7 @@ def messages(shelf: int, lists: Iterable[Sequence[Range]], decode: Callable[[byt
 
 def identities(shelf: int, lists: Iterable[Sequence[Range]]) -> Steps[dict[int, tuple[bytes, str]]]:
     """The digests and ids of the messages in some ranges of a shelf, by their numbers."""
-    rows = yield query.audit_identities_in(shelf=shelf, ranges=json.dumps(covered(lists)))
+    rows = yield query.audit_identities_in(shelf=shelf, ranges=written(covered(chain.from_iterable(lists))))
     return {int(row["number"]): (bytes(row["hash"]), row["key"]) for row in rows}
 
 
@@ -132,27 +130,24 @@ def free(shelf: int) -> Steps[None]:
     after = 0
     while rows := (yield query.audit_ranges(shelf=shelf, after=after, limit=PAGE)):
         try:
-            needed = covered([needed, *(read(row["messages"]) for row in rows)])
+            needed = covered(chain(needed, *(read(row["messages"]) for row in rows)))
         except ValueError:
             return  # nobody knows what a damaged entry needs
         after = rows[-1]["sequence"]
-    low = 1
     hashes: set[bytes] = set()
-    for first, last in [*needed, (2**62, 2**62)]:
-        if low < first:
-            gone = yield query.audit_message_hashes(shelf=shelf, low=low, high=first)
-            if gone:
-                hashes.update(bytes(row["hash"]) for row in gone)
-                yield query.audit_drop_messages(shelf=shelf, low=low, high=first)
-        low = last + 1
+    for low, high in without([(1, 2**62)], needed):
+        gone = yield query.audit_message_hashes(shelf=shelf, low=low, high=high)
+        if gone:
+            hashes.update(bytes(row["hash"]) for row in gone)
+            yield query.audit_drop_messages(shelf=shelf, low=low, high=high)
     if not needed:
         yield query.audit_drop_shelf(shelf=shelf)
     yield from queries.collect(hashes)
 
 
 def written(ranges: Sequence[Range]) -> str:
-    """Ranges as they are stored."""
-    return json.dumps(ranges, separators=(",", ":"))
+    """Ranges as they are stored: by the first and the last number of each."""
+    return json.dumps([(low, high - 1) for low, high in ranges], separators=(",", ":"))
 
 
 def read(text: str) -> list[Range]:
@@ -178,53 +173,16 @@ def number_at(ranges: Sequence[Range], place: int) -> int:
     """
     if type(place) is not int or place < 0:
         raise ValueError(place)
-    for first, last in ranges:
-        if place <= last - first:
-            return first + place
-        place -= last - first + 1
+    for low, high in ranges:
+        if place < high - low:
+            return low + place
+        place -= high - low
     raise ValueError(place)
 
 
 def numbers_in(ranges: Iterable[Range]) -> Iterator[int]:
     """The numbers of a list of ranges, one by one: there is no end of them where somebody has written a wrong one."""
-    return (number for first, last in ranges for number in range(first, last + 1))
-
-
-def runs(numbers: Iterable[int]) -> list[Range]:
-    """Numbers in their order, as few ranges as can be."""
-    found: list[Range] = []
-    for number in numbers:
-        if found and found[-1][1] + 1 == number:
-            found[-1] = found[-1][0], number
-        else:
-            found.append((number, number))
-    return found
-
-
-def covered(lists: Iterable[Sequence[Range]]) -> list[Range]:
-    """The union of ranges, ascending and apart from each other."""
-    union: list[Range] = []
-    for first, last in sorted({each for ranges in lists for each in ranges}):
-        if union and first <= union[-1][1] + 1:
-            union[-1] = union[-1][0], max(last, union[-1][1])
-        else:
-            union.append((first, last))
-    return union
-
-
-def apart(ranges: Iterable[Range], others: Sequence[Range]) -> list[Range]:
-    """What some ranges have that others do not; both ascend, and do not touch each other."""
-    found: list[Range] = []
-    for first, last in ranges:
-        low = first
-        for start, end in others:
-            if end >= low and start <= last:
-                if low < start:
-                    found.append((low, start - 1))
-                low = end + 1
-        if low <= last:
-            found.append((low, last))
-    return found
+    return (number for low, high in ranges for number in range(low, high))
 
 
 def _new_places(hashes: Sequence[bytes], known: Mapping[bytes, set[int]], following: int) -> list[int]:
@@ -253,7 +211,7 @@ def _fewer_ranges(places: list[int], following: int) -> list[int]:
     """A list in which there are not too many ranges: the lightest half of them gets new numbers, as one."""
     while len(ranges := runs(places)) > MOST_RANGES:
         width = len(ranges) // 2
-        ends = list(accumulate((last - first + 1 for first, last in ranges), initial=0))
+        ends = list(accumulate((high - low for low, high in ranges), initial=0))
         start = min(range(len(ranges) - width + 1), key=lambda at: ends[at + width] - ends[at])
         low, high = ends[start], ends[start + width]
         # What is new in any case is numbered anew as well, so that no number is used that no entry names.
@@ -269,7 +227,7 @@ def _fewer_ranges(places: list[int], following: int) -> list[int]:
 def _range(first: Any, last: Any) -> Range:
     if type(first) is not int or type(last) is not int or not 0 < first <= last < _FARTHEST:
         raise ValueError(first, last)
-    return first, last
+    return first, last + 1
 
 
 SHOWN, JUNK, REPLACED = range(3)

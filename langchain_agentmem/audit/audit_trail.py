@@ -37,7 +37,6 @@ junk are data: `trail.rules = [*trail.rules, JunkRule(name="ping", pattern="^pin
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import os
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
@@ -77,11 +76,12 @@ from langchain_agentmem.audit.legacy_json import (
 )
 from langchain_agentmem.base.argument_checks import check_whole
 from langchain_agentmem.base.clock import moment, time_given
+from langchain_agentmem.base.concurrency import awaited
 from langchain_agentmem.base.files import path_of_file
 from langchain_agentmem.base.namespaces import id_of, path_of, range_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.language_models.model_calls import Do, Run, Shown, Work, aperform, both, perform
+from langchain_agentmem.language_models.model_calls import Do, Performer, Run, Shown, Work, both
 from langchain_agentmem.search.database_search import Search
 from langchain_agentmem.search.memory_search import Recollection, Walls, inquiry
 from langchain_agentmem.storage import Operation, Steps
@@ -159,7 +159,7 @@ _Pages: TypeAlias = Callable[[int], Operation[audit_store.ListedEntries]]
 """Makes what reads the page behind a number."""
 
 
-class AuditTrail:
+class AuditTrail(Performer):
     """Every prompt and reply of a namespace. Methods that wait have awaited twins, whose names begin with an `a`.
 
     Texts are kept whole, however long. None is kept as an empty text, and bytes are read as UTF-8, with U+FFFD for what
@@ -185,7 +185,7 @@ class AuditTrail:
     ) -> None:
         if namespace is not None:
             path_of(namespace)
-        self._database = database_of(memory)
+        self._root = database_of(memory)
         self._namespace = namespace
         self.rules = rules
 
@@ -283,7 +283,7 @@ class AuditTrail:
         """
         from langchain_agentmem.audit.model_call_capture import AuditHandler  # noqa: PLC0415 - it loads LangChain
 
-        database = self._database
+        database = self._root
         make = partial(AuditHandler, self._record, database.new_id, database.clock, scopes=database.scopes)
         try:
             inspect.signature(make).bind(**options)
@@ -359,7 +359,7 @@ class AuditTrail:
         walls = Walls(*self._here(), kinds=(audit_store.KIND,), conversations=conversations)
         check_whole("limit", limit)
         found: list[Recollection] = yield Search(
-            inquiry(text_given(query, "A query"), self._database.now()),
+            inquiry(text_given(query, "A query"), self._root.now()),
             walls,
             min(limit, _MOST),
             name="audit.search",
@@ -423,7 +423,7 @@ class AuditTrail:
         Returns:
             How many were compressed.
         """
-        at = self._database.now() - _ARCHIVE_AFTER if before is None else time_given(before, "before")
+        at = self._root.now() - _ARCHIVE_AFTER if before is None else time_given(before, "before")
         work = self._page_work("audit.rewrite", partial(audit_store.archive, *self._here(), at))
         return self._shown("archive", work, lambda count: {"archived": count}, before=moment(at))
 
@@ -468,7 +468,7 @@ class AuditTrail:
         Raises:
             InvalidInput: The memory has shards, and this is the trail of several tenants.
         """
-        where, now, rules = self._here_and_below(), self._database.clock(), self._rules
+        where, now, rules = self._here_and_below(), self._root.clock(), self._rules
 
         def make() -> Steps[Health]:
             from langchain_agentmem.audit.audit_report import examine  # noqa: PLC0415 - who needs it pays
@@ -517,7 +517,7 @@ class AuditTrail:
         from langchain_agentmem.audit.audit_digest import digesting  # noqa: PLC0415 - who needs it pays
 
         wanted = id_of(conversation_id, "conversation")
-        clock, new_id = self._database.clock, self._database.new_id
+        clock, new_id = self._root.clock, self._root.new_id
         work = digesting(self._path(), wanted, clock=clock, new_id=new_id, model=model)
         return (yield from self._shown("digest", work, _show_one, conversation_id=wanted))
 
@@ -556,15 +556,13 @@ class AuditTrail:
         Returns:
             How many there are.
         """
-        with self._database.tracing.step("memory.audit.export_document", inputs=self._where()) as step:
+        with self._root.tracing.step("memory.audit.export_document", inputs=self._where()) as step:
             pages = self._pages()
             count = write_document(path, self._walk(pages, shown=False))
             step.finish(lambda: {"entries": count})
         return count
 
-    async def aexport_document(self, path: str | os.PathLike[str]) -> int:
-        """`export_document`, awaited."""
-        return await asyncio.to_thread(self.export_document, path)
+    aexport_document = awaited(export_document)
 
     # -- plumbing -----------------------------------------------------------------------------------------------
 
@@ -574,7 +572,7 @@ class AuditTrail:
 
     def _walk(self, make: _Pages, *, shown: bool = True) -> Iterator[AuditEntry]:
         after: int | None = 0
-        database = self._home
+        database = self._database
         while after is not None:
             page = database.read("audit.entries", make(after), self._where(), _show_page, shown=shown, replica=True)
             yield from page.entries
@@ -582,7 +580,7 @@ class AuditTrail:
 
     async def _awalk(self, make: _Pages) -> AsyncIterator[AuditEntry]:
         after: int | None = 0
-        database = self._home
+        database = self._database
         while after is not None:
             page = await database.aread("audit.entries", make(after), self._where(), _show_page, replica=True)
             for entry in page.entries:
@@ -619,8 +617,8 @@ class AuditTrail:
         Raises:
             InvalidInput: They are spread over several schemas.
         """
-        where = self._database.scopes.resolve(self._namespace)
-        if len(self._database.below(path_of(where))) > 1:
+        where = self._root.scopes.resolve(self._namespace)
+        if len(self._root.below(path_of(where))) > 1:
             raise InvalidInput(
                 f"The entries below {safe_repr(where)} are several tenants', which are spread over schemas: ask for "
                 "the report of each, AuditTrail(memory, namespace).report()."
@@ -636,17 +634,17 @@ class AuditTrail:
         loaded: Loaded = yield Do(partial(read_document, source))
         kept: Path | None = None
         if loaded.damaged:
-            kept = yield Do(partial(put_aside, source, self._database.clock()))
-        namespace = self._database.scopes.resolve(self._namespace)
+            kept = yield Do(partial(put_aside, source, self._root.clock()))
+        namespace = self._root.scopes.resolve(self._namespace)
         drafts: list[EntryDraft] = yield Do(
-            partial(drafts_of, loaded.entries, namespace, self._database.clock(), self._judged)
+            partial(drafts_of, loaded.entries, namespace, self._root.clock(), self._judged)
         )
         make = partial(audit_store.add_new, path_of(namespace), drafts)
         added = yield Run("audit.bring", make, write=True, shown=False)
         return Imported(added, len(drafts) - added, tuple(loaded.lost), kept, tuple(loaded.notes))
 
     def _path(self) -> str:
-        return path_of(self._database.scopes.resolve(self._namespace))
+        return path_of(self._root.scopes.resolve(self._namespace))
 
     def _drafted(
         self,
@@ -658,13 +656,13 @@ class AuditTrail:
         mark: str | None = None,
         **fields: Any,
     ) -> tuple[str, EntryDraft]:
-        namespace = self._database.scopes.resolve(self._namespace)
+        namespace = self._root.scopes.resolve(self._namespace)
         entry = AuditEntry(
-            id=self._database.new_id(),
+            id=self._root.new_id(),
             kind=kind,
             prompt=text_given(prompt, "A prompt"),
             reply=text_given(reply, "A reply"),
-            created_at=self._database.clock(),
+            created_at=self._root.clock(),
             conversation_id=None if conversation_id is None else id_of(conversation_id, "conversation"),
             namespace=namespace,
             **fields,
@@ -677,16 +675,16 @@ class AuditTrail:
 
     def _record(self, entry: AuditEntry) -> None:
         """Add a model call. Its namespace is that of its run, unless the trail has one."""
-        if self._namespace is not None or self._database.scopes.within is not None:
-            entry = replace(entry, namespace=self._database.scopes.resolve(self._namespace))
+        if self._namespace is not None or self._root.scopes.within is not None:
+            entry = replace(entry, namespace=self._root.scopes.resolve(self._namespace))
         draft = EntryDraft(self._judged(entry))
         path = path_of(entry.namespace)
-        self._database.at(path).write("audit.add", partial(audit_store.add, path, [draft]), *_told(draft))
+        self._root.at(path).write("audit.add", partial(audit_store.add, path, [draft]), *_told(draft))
 
     def _where(self, **given: Any) -> Thunk:
         """What a trace shows of a step on this trail: whose it is, and what was given."""
         return lambda: {
-            "namespace": self._database.scopes.resolve(self._namespace),
+            "namespace": self._root.scopes.resolve(self._namespace),
             **{name: value for name, value in given.items() if value is not None},
         }
 
@@ -728,15 +726,9 @@ class AuditTrail:
         return draft.entry
 
     @property
-    def _home(self) -> Database:
+    def _database(self) -> Database:  # type: ignore[override]  # it is read only
         """The database of the tenant whose trail this is now."""
-        return self._database.at(self._path())
-
-    def _do(self, work: Work[T]) -> T:
-        return perform(work, self._home)
-
-    async def _ado(self, work: Work[T]) -> T:
-        return await aperform(work, self._home)
+        return self._root.at(self._path())
 
 
 def text_given(given: Any, what: str) -> str:

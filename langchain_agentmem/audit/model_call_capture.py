@@ -32,7 +32,6 @@ an object that the run itself holds, and when that object is gone, so is the run
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import re
 import time
@@ -465,7 +464,6 @@ def _listed(values: Any) -> Sequence[Any]:
     return values if isinstance(values, list | tuple) else ()
 
 
-CANCELLED = "CancelledError: the run was cancelled before the model answered."
 GIVEN_UP = "Abandoned: the run was given up before the model answered, as when the task that awaits it is cancelled."
 UNFINISHED = "Unfinished: the handler was closed before the model answered."
 
@@ -540,7 +538,7 @@ class AuditHandler(BaseCallbackHandler):
     # Steps of this memory are no calls of a model, and need not be told for its sake.
     hears_nodes_only = True
     ignore_agent = ignore_retriever = ignore_retry = ignore_custom_event = True
-    on_llm_new_token = on_stream_event = on_chain_start = on_chain_end = _UNHEARD
+    on_llm_new_token = on_stream_event = on_chain_start = on_chain_end = on_chain_error = _UNHEARD
 
     def __init__(
         self,
@@ -570,7 +568,6 @@ class AuditHandler(BaseCallbackHandler):
     def renew(self) -> None:
         """Begin with nothing: the calls that are under way are the parent's."""
         self._open: dict[str, _Open] = {}
-        self._cancelled: set[str] = set()
         # Filled where garbage is collected, which may be anywhere: nothing may be written there, nor any lock taken.
         self._gone: deque[str] = deque()
 
@@ -600,17 +597,6 @@ class AuditHandler(BaseCallbackHandler):
         with self._unharmed("a call that failed"):
             if (found := self._take(str(run_id))) is not None:
                 self._fail(found, error, told.get("response"), self._timer() - found.began)
-        self._sweep()
-
-    def on_chain_error(self, error: BaseException, *, run_id: Any, **told: Any) -> None:
-        """A run has failed. If it was cancelled, so are the calls in it, which LangChain does not say."""
-        del told
-        if isinstance(error, asyncio.CancelledError):
-            with self._unharmed("a cancelled run"):
-                parent = str(run_id)
-                with self._lock:
-                    # They may go on all the same, if the user's code shields them. So this is said when they are gone.
-                    self._cancelled.update(key for key, each in self._open.items() if each.call.parent_run_id == parent)
         self._sweep()
 
     def __copy__(self) -> Self:
@@ -669,13 +655,11 @@ class AuditHandler(BaseCallbackHandler):
                 self._give_up(key, GIVEN_UP)
 
     def _give_up(self, key: str, reason: str) -> None:
-        cancelled = key in self._cancelled
         if (found := self._take(key)) is not None:
-            self._fail(found, CANCELLED if cancelled else reason, None, None)
+            self._fail(found, reason, None, None)
 
     def _take(self, key: str) -> _Open | None:
         with self._lock:
-            self._cancelled.discard(key)
             return self._open.pop(key, None)
 
     def _fail(self, found: _Open, error: BaseException | str, response: Any, duration: float | None) -> None:

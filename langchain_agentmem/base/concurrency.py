@@ -23,10 +23,10 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Awaitable, Callable, Generator, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import ContextVar
-from functools import partial
+from functools import partial, wraps
 from typing import Any, NamedTuple, ParamSpec, Protocol, TypeAlias, TypeVar
 
 from langchain_agentmem.errors import leaves_the_node
@@ -173,11 +173,25 @@ async def led(work: Generator[Any, Any, T], answer: Callable[[Any], Awaitable[An
                     raise
                 wish = await apart(partial(_thrown, work, error))
             else:
-                go_on, much = partial(_sent, work, given), much or is_large(given)  # it may look at it again later
+                go_on, much = (
+                    partial(_sent, work, given),
+                    much or is_large(given),
+                )  # it may look at it again later
                 wish = await apart(go_on) if much else go_on()
         return wish.value  # type: ignore[no-any-return]  # of any work
     finally:
         work.close()
+
+
+def awaited(function: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
+    """A function that takes a while, as one that is awaited, called in a thread; its name begins with an `a`."""
+
+    @wraps(function)
+    async def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        return await asyncio.to_thread(function, *args, **kwargs)
+
+    call.__name__, call.__doc__ = f"a{function.__name__}", f"`{function.__name__}`, awaited."
+    return call
 
 
 class _Done(NamedTuple):

@@ -303,34 +303,36 @@ class MemoryEvent:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class MessagesStored(MemoryEvent):
-    """New messages are in the log of a conversation, in the order of their ids."""
+class ConversationEvent(MemoryEvent):
+    """Something happened to a conversation, in a namespace."""
 
     namespace: tuple[str, ...]
     conversation_id: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MessagesStored(ConversationEvent):
+    """New messages are in the log of a conversation, in the order of their ids."""
+
     message_ids: tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class MessageUpdated(MemoryEvent):
+class MessageUpdated(ConversationEvent):
     """A message has new content; its previous version is kept."""
 
-    namespace: tuple[str, ...]
-    conversation_id: str
     message_id: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class MessagesRemoved(MemoryEvent):
+class MessagesRemoved(ConversationEvent):
     """Messages have left a conversation."""
 
-    namespace: tuple[str, ...]
-    conversation_id: str
     message_ids: tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ImageUnreadable(MemoryEvent):
+class ImageUnreadable(ConversationEvent):
     """A warning: an image of a message could not be read, and a placeholder was shown in its place. Nothing is lost.
 
     Attributes:
@@ -341,27 +343,19 @@ class ImageUnreadable(MemoryEvent):
         reason: Why, in a sentence: it is not there, no file, too large, or may not be read.
     """
 
-    namespace: tuple[str, ...]
-    conversation_id: str
     message_id: str
     image: str
     reason: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ConversationErased(MemoryEvent):
+class ConversationErased(ConversationEvent):
     """A conversation is gone with everything that belonged to it, and nothing of it is left in the storage."""
-
-    namespace: tuple[str, ...]
-    conversation_id: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ThreadMoved(MemoryEvent):
+class ThreadMoved(ConversationEvent):
     """A thread of the root is in a namespace from now on, with its conversation and what it remembers."""
-
-    namespace: tuple[str, ...]
-    conversation_id: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -469,8 +463,8 @@ class ExperienceSelectionFellBack(MemoryEvent):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class StepStarted(MemoryEvent):
-    """A traced operation has begun. Told only when somebody listens.
+class StepEvent(MemoryEvent):
+    """Something of a traced operation. Told only when somebody listens.
 
     Attributes:
         step_id: What this step is called, and no other.
@@ -490,30 +484,23 @@ class StepStarted(MemoryEvent):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class StepFinished(MemoryEvent):
-    """One traced operation has ended. Told only when somebody listens.
+class StepStarted(StepEvent):
+    """A traced operation has begun."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StepFinished(StepEvent):
+    """A traced operation has ended.
 
     Attributes:
-        step_id: What this step is called, and no other.
-        parent_id: The step that it was a part of, or None.
-        name: `memory.<part>.<verb>`.
-        started_at: When it began, in UTC.
         duration: How long it took, in seconds.
-        inputs: What it was given, as plain data a person can read.
-        outputs: What it gave back, in the same form, or None when it failed.
+        outputs: What it gave back, in the form of the inputs, or None when it failed.
         error: What it raised, or None when it did not fail.
-        metadata: Where it happened: the kind of database, the thread, the namespace and so on.
     """
 
-    step_id: str
-    parent_id: str | None
-    name: str
-    started_at: datetime
     duration: float
-    inputs: Mapping[str, Any]
     outputs: Mapping[str, Any] | None
     error: BaseException | None
-    metadata: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Hook(Protocol):

@@ -1,4 +1,4 @@
-"""Values as errors, logs and representations show them: briefly, safely, and without passwords.
+"""Values as errors, logs and reports show them: briefly, safely, and without passwords.
 
 `safe_repr` takes the place of `repr` for whatever a user, a file or a server gave. Its work is bounded however large or
 deep a value is, and it calls no method of a foreign class. `without_passwords` does the same for a text that may hold
@@ -64,6 +64,25 @@ def safe_repr(value: object, most: int = MOST) -> str:
     """
     text = _written(value, most, _DEEPEST)
     return text if len(text) <= most + len("'…'") else f"{text[:most]}…"
+
+
+def counted(number: float, things: str) -> str:
+    """A number of what is named as several: "1 thread", "1,203 entries", "2 branches"."""
+    if number != 1:
+        return f"{number:,} {things}"
+    for several, one in (("ies", "y"), ("ches", "ch"), ("s", "")):
+        if things.endswith(several):
+            return f"{number:g} {things.removesuffix(several)}{one}"
+    return f"{number:g} {things}"
+
+
+def size_of(number: float) -> str:
+    """A number of bytes: "812 B", "1.5 MB"."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if number < 1000:  # noqa: PLR2004 - what makes a kilo
+            return f"{number:,.0f} {unit}" if unit == "B" else f"{number:,.1f} {unit}"
+        number /= 1000
+    return f"{number:,.1f} TB"
 
 
 def without_passwords(text: str) -> str:

@@ -95,7 +95,7 @@ from langchain_agentmem.checkpoints.checkpoint_listing import CheckpointHistory,
 from langchain_agentmem.checkpoints.rewind_follower import CheckpointStep, CheckpointSteps, Rewinding, loop_of
 from langchain_agentmem.checkpoints.saver_import import ImportReport, aimport_checkpoints, import_checkpoints
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.language_models.model_calls import Work, aperform, both, perform
+from langchain_agentmem.language_models.model_calls import Performer, Work, both
 from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.rewinding import sealing
 from langchain_agentmem.rewinding import thread_memory as memories
@@ -160,7 +160,7 @@ def _in_thread(
     return call
 
 
-class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
+class AgentMemorySaver(Performer, Closing, BaseCheckpointSaver[str]):
     """A LangGraph checkpointer.
 
     Threads are told apart by their id and the namespace of the run, `config["configurable"]["agentmem_namespace"]`. A
@@ -201,6 +201,7 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
             raise InvalidInput("Give strict=True or a serde, not both: a serializer says itself what it imports.")
         super().__init__(serde=serde or serializer(strict=strict or getattr(memory, "strict", False)))
         self.database: Database = database_of(memory)
+        self._database = self.database
         self.retention = retention if retention is not None else getattr(memory, "retention", None)
         if not isinstance(self.retention, Retention | None):
             raise InvalidInput(f"retention must be a Retention, not {safe_repr(self.retention)}.")
@@ -844,12 +845,6 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
     def _follow(self, method: str, config: RunnableConfig | None, **arguments: Any) -> Steps[None]:
         for follower in self._followers:
             yield from follower(SaverCall(method, config or running_config(), arguments))
-
-    def _do(self, work: Work[Any]) -> Any:
-        return perform(work, self.database)
-
-    async def _ado(self, work: Work[Any]) -> Any:
-        return await aperform(work, self.database)
 
     async def _in_thread(self, function: Any, *arguments: Any, write: bool = False) -> Any:
         return await self.database.engine.in_thread(function, *arguments, write=write)

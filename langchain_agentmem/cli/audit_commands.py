@@ -5,28 +5,28 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
-from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from langchain_agentmem.agent_memory import AgentMemory
-from langchain_agentmem.base.safe_repr import safe_repr
+from langchain_agentmem.base.safe_repr import counted, safe_repr
 from langchain_agentmem.cli.console import (
     AsJson,
-    Database,
+    Existing,
     FirstDatabase,
     Most,
     Screen,
-    count,
     database_given,
     existing,
+    judge,
     named,
     namespace_named,
     plain,
     print_json,
     print_list,
     shortened,
+    tell,
 )
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.storage.engine import AS_MADE
@@ -45,13 +45,6 @@ _LAST = 10
 NOTHING = "There are no entries."
 
 
-class _Given(NamedTuple):
-    """What was given before the name of a subcommand."""
-
-    database: str | None
-    namespace: str | None
-
-
 @audit.callback(invoke_without_command=True)
 def report(
     *,
@@ -68,12 +61,11 @@ def report(
     as_json: AsJson = False,
 ) -> None:
     """Report how the audit trail fares and what it tells, there and below; or print its last entries."""
-    context.obj = _Given(database, namespace)
     if context.invoked_subcommand is not None:
         return
     if last is None and (conversation is not None or include_junk):
         last = _LAST
-    with _trail(context, database, namespace) as trail:
+    with _trail(database_given(database), namespace) as trail:
         if last is None:
             _report(trail, as_json=as_json)
             return
@@ -84,8 +76,7 @@ def report(
 @audit.command()
 def todos(
     *,
-    context: typer.Context,
-    database: Database = None,
+    database: Existing,
     namespace: Namespace = None,
     done: Annotated[
         bool, typer.Option("--done", help="List those that are done. Default: those that are open.")
@@ -98,7 +89,7 @@ def todos(
     as_json: AsJson = False,
 ) -> None:
     """List what is to be done, or say what is."""
-    with _trail(context, database, namespace) as trail:
+    with _trail(database, namespace) as trail:
         for each in complete or ():
             trail.complete(each)
         for each in reopen or ():
@@ -109,34 +100,9 @@ def todos(
 
 
 @audit.command()
-def search(
-    *,
-    context: typer.Context,
-    query: Annotated[str, typer.Argument(help="Any text.")],
-    database: Database = None,
-    namespace: Namespace = None,
-    conversation: Conversation = None,
-    limit: Annotated[int, typer.Option(min=1, max=10_000, metavar="N", help="Most results.")] = 10,
-    as_json: AsJson = False,
-) -> None:
-    """Find entries, archived ones included, hidden ones not."""
-    with _trail(context, database, namespace) as trail:
-        found = trail.search(query, limit, conversation)
-    print_list(
-        found,
-        lambda screen, each: _print(screen, each.value),
-        lambda each: _entry(each.value) | {"score": each.score},
-        NOTHING,
-        limit=limit,
-        as_json=as_json,
-    )
-
-
-@audit.command()
 def verify(
     *,
-    context: typer.Context,
-    database: Database = None,
+    database: Existing,
     since: Annotated[
         str | None,
         typer.Option(metavar="SEQ:LINK", help="A head that was kept elsewhere: nothing up to it may differ."),
@@ -144,26 +110,17 @@ def verify(
     as_json: AsJson = False,
 ) -> None:
     """Walk along the chain of the whole database, and print its head. The exit code is 1 where something is wrong."""
-    with _trail(context, database, None) as trail:
+    with _trail(database, None) as trail:
         found = trail.verify(since)
-    if as_json:
-        print_json({**plain(found), "ok": found.ok, "head": str(found.head)})
-    else:
-        screen = Screen()
-        for problem in found.problems:
-            screen.line(problem, "red")
-        state = "All is well" if found.ok else count(len(found.problems), "problem")
-        screen.line(f"{state}: checked {_entries(found.entries)}, of which {found.erased:,} are erased.")
-        screen.line(f"Head: {found.head}")
-    if not found.ok:
-        raise typer.Exit(1)
+    told = f"{counted(found.entries, 'entries')}, of which {found.erased:,} are erased.\nHead: {found.head}"
+    value = {**plain(found), "ok": found.ok, "head": str(found.head)}
+    judge(found.problems, told, value, as_json=as_json)
 
 
 @audit.command()
 def archive(
     *,
-    context: typer.Context,
-    database: Database = None,
+    database: Existing,
     namespace: Namespace = None,
     before: Annotated[
         datetime | None, typer.Option(metavar="DATE", help="Entries before this time, in UTC. Default: 30 days ago.")
@@ -171,27 +128,24 @@ def archive(
     as_json: AsJson = False,
 ) -> None:
     """Compress old entries where they are. They are read and found as before."""
-    with _trail(context, database, namespace) as trail:
+    with _trail(database, namespace) as trail:
         done = trail.archive(before)
-    _print_done("archived", done, f"{_entries(done)} archived.", as_json=as_json)
+    tell(f"{counted(done, 'entries')} archived.", {"archived": done}, as_json=as_json)
 
 
 @audit.command("filter-junk")
-def filter_junk(
-    *, context: typer.Context, database: Database = None, namespace: Namespace = None, as_json: AsJson = False
-) -> None:
+def filter_junk(*, database: Existing, namespace: Namespace = None, as_json: AsJson = False) -> None:
     """Judge every entry anew by the rules for junk. Nothing is deleted."""
-    with _trail(context, database, namespace) as trail:
+    with _trail(database, namespace) as trail:
         done = trail.filter_junk()
-    _print_done("changed", done, f"{_entries(done)} judged otherwise than before.", as_json=as_json)
+    tell(f"{counted(done, 'entries')} judged otherwise than before.", {"changed": done}, as_json=as_json)
 
 
 @audit.command("import")
 def import_document(
     *,
-    context: typer.Context,
     file: File,
-    database: Database = None,
+    database: Existing,
     namespace: Namespace = None,
     as_json: AsJson = False,
 ) -> None:
@@ -199,8 +153,8 @@ def import_document(
 
     The database is made if it is not there.
     """
-    with _trail(context, database, namespace, make=True) as trail:
-        done = trail.import_document(file)
+    with AgentMemory(database, shards=AS_MADE) as memory:
+        done = _trail_in(memory, namespace).import_document(file)
     if as_json:
         print_json(done)
     else:
@@ -209,7 +163,7 @@ def import_document(
             screen.line(each, "yellow")
         if done.kept is not None:
             screen.line(f"The damaged file is kept as {done.kept}.")
-        screen.line(f"{_entries(done.added)} added; {done.known:,} were there already.")
+        screen.line(f"{counted(done.added, 'entries')} added; {done.known:,} were there already.")
     if done.lost:
         raise typer.Exit(1)
 
@@ -217,24 +171,22 @@ def import_document(
 @audit.command("export")
 def export_document(
     *,
-    context: typer.Context,
     file: File,
-    database: Database = None,
+    database: Existing,
     namespace: Namespace = None,
     as_json: AsJson = False,
 ) -> None:
     """Write all entries, hidden ones included, as an agent_memory.json. A file that is there is replaced."""
-    with _trail(context, database, namespace) as trail:
+    with _trail(database, namespace) as trail:
         done = trail.export_document(file)
-    _print_done("written", done, f"{_entries(done)} written.", as_json=as_json)
+    tell(f"{counted(done, 'entries')} written.", {"written": done}, as_json=as_json)
 
 
 @audit.command()
 def digest(
     *,
-    context: typer.Context,
     conversation: Annotated[str, typer.Argument(help="The conversation.")],
-    database: Database = None,
+    database: Existing,
     namespace: Namespace = None,
     model: Annotated[
         str | None, typer.Option(metavar="PROVIDER:NAME", help="A model that writes it. Default: it is made without.")
@@ -242,42 +194,31 @@ def digest(
     as_json: AsJson = False,
 ) -> None:
     """Print a digest of a conversation. It is made, and kept, where there is none that is up to date."""
-    with _trail(context, database, namespace) as trail:
+    with _trail(database, namespace) as trail:
         made = trail.digest(conversation, model=model)
     if made is None:
         raise InvalidInput(f"Nothing was said in a conversation {safe_repr(conversation)}.")
-    if as_json:
-        print_json(_entry(made))
-        return
-    screen = Screen()
-    for line in made.reply.splitlines():
-        screen.line(line)
+    tell(made.reply, _entry(made), as_json=as_json)
 
 
 def _report(trail: AuditTrail, *, as_json: bool) -> None:
     health, insights = trail.report(), trail.insights()
-    if as_json:
-        success = {**plain(insights.success), "rate": insights.success.rate}
-        told = {"health": {**plain(health), "size": health.size}, "insights": {**plain(insights), "success": success}}
-        print_json(told)
-        return
-    screen = Screen()
-    for line in f"{health}\n{insights}".split("\n"):
-        screen.line(line)
+    success = {**plain(insights.success), "rate": insights.success.rate}
+    told = {"health": {**plain(health), "size": health.size}, "insights": {**plain(insights), "success": success}}
+    tell(f"{health}\n{insights}", told, as_json=as_json)
 
 
 @contextmanager
-def _trail(
-    context: typer.Context, database: str | None, namespace: str | None, *, make: bool = False
-) -> Iterator[AuditTrail]:
-    """The audit trail that is meant: options may stand before or behind the name of a subcommand."""
+def _trail(database: str, namespace: str | None) -> Iterator[AuditTrail]:
+    """The audit trail of a namespace in a database that is there."""
+    with existing(database) as memory:
+        yield _trail_in(memory, namespace)
+
+
+def _trail_in(memory: AgentMemory, namespace: str | None) -> AuditTrail:
     from langchain_agentmem.audit.audit_trail import AuditTrail  # noqa: PLC0415 - it loads LangChain
 
-    before: _Given = context.obj
-    place = database_given(database or before.database)
-    where = namespace_named(before.namespace if namespace is None else namespace)
-    with AgentMemory(place, shards=AS_MADE) if make else existing(place) as memory:
-        yield AuditTrail(memory, where)
+    return AuditTrail(memory, namespace_named(namespace))
 
 
 def _print(screen: Screen, entry: AuditEntry) -> None:
@@ -296,17 +237,7 @@ def _print_todo(screen: Screen, todo: AuditEntry) -> None:
     screen.line(f"   {shortened(todo.prompt)}")
 
 
-def _print_done(what: str, number: int, line: str, *, as_json: bool) -> None:
-    if as_json:
-        print_json({what: number})
-    else:
-        Screen().line(line)
-
-
 def _entry(entry: AuditEntry) -> dict[str, Any]:
     """An entry as JSON has it. Of a model call it has prompt and reply, and not all its messages."""
     told: dict[str, Any] = plain(entry)
     return {name: value for name, value in told.items() if name != "messages"}
-
-
-_entries = partial(count, one="entry", many="entries")

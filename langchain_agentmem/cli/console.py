@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 from urllib.parse import unquote
@@ -23,7 +23,7 @@ from rich.text import Text
 from langchain_agentmem.agent_memory import AgentMemory
 from langchain_agentmem.base.files import file_of
 from langchain_agentmem.base.namespaces import CONFIG_KEY, id_of, path_of
-from langchain_agentmem.base.safe_repr import safe_repr
+from langchain_agentmem.base.safe_repr import counted, safe_repr
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.search.memory_search import Recollection
 from langchain_agentmem.storage import is_postgres, name_of
@@ -70,9 +70,6 @@ FirstDatabase = Annotated[
         "--database", metavar="PATH", envvar=DATABASE_VARIABLE, help="The database: a path or a postgresql:// URL."
     ),
 ]
-Database = Annotated[
-    str | None, typer.Option("--database", metavar="PATH", help="The database: a path or a postgresql:// URL.")
-]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Within = Annotated[
     str | None,
@@ -88,7 +85,7 @@ Most = Annotated[
 
 
 def database_given(database: str | None) -> str:
-    """The database that a command or the one before it names.
+    """The database that a command names which has subcommands.
 
     Raises:
         InvalidInput: Neither does.
@@ -161,28 +158,6 @@ def time_named(text: str) -> datetime:
 def minute(time: datetime) -> str:
     """A time to the minute, in UTC."""
     return f"{time.astimezone(UTC):%Y-%m-%d %H:%M}"
-
-
-def count(number: int, one: str, many: str | None = None) -> str:
-    """A number of things: "1 thread", "1,203 threads"."""
-    return f"{number:,} {one if number == 1 else many or f'{one}s'}"
-
-
-def counted(number: int, things: str) -> str:
-    """A number of what is named as several: "1 thread", "2 branches", "1 memory"."""
-    for several, one in (("ies", "y"), ("ches", "ch"), ("s", "")):
-        if things.endswith(several):
-            return count(number, things.removesuffix(several) + one, things)
-    return f"{number:,} {things}"
-
-
-def size(number: float) -> str:
-    """A number of bytes: "812 B", "1.5 MB"."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if number < 1000:  # noqa: PLR2004 - what makes a kilo
-            return f"{number:,.0f} {unit}" if unit == "B" else f"{number:,.1f} {unit}"
-        number /= 1000
-    return f"{number:,.1f} TB"
 
 
 def hit(found: Recollection) -> dict[str, Any]:
@@ -406,7 +381,7 @@ def branch_home(memory: AgentMemory, namespace: str | None, *names: str) -> tupl
         raise InvalidInput(f"There is {problem}. See: agentmem branches")
     if len(homes) > 1:
         some = ", ".join(sorted(map(named, homes))[:5])
-        raise InvalidInput(f"{count(len(homes), 'namespace')} have these branches: {some}. Say --namespace.")
+        raise InvalidInput(f"{counted(len(homes), 'namespaces')} have these branches: {some}. Say --namespace.")
     return homes[0]
 
 
@@ -435,6 +410,33 @@ def state_of(found: CheckpointTuple) -> dict[str, Any]:
         for name, value in values
         if not name.startswith(_OWN) and not is_messages(value)
     }
+
+
+def lines_of(text: str) -> Iterator[str]:
+    """The lines of a text, for a screen."""
+    yield from text.replace("\r\n", "\n").rstrip("\n").split("\n")
+
+
+def tell(text: str, value: object, *, as_json: bool) -> None:
+    """Print lines for a person, or what JSON has of them."""
+    if as_json:
+        print_json(value)
+        return
+    screen = Screen()
+    for line in lines_of(text):
+        screen.line(line)
+
+
+def judge(problems: Sequence[str], checked: str, value: object, *, as_json: bool) -> None:
+    """Print what a check found, and leave with exit code 1 where something is wrong."""
+    if not as_json:
+        screen = Screen()
+        for problem in problems:
+            screen.line(problem, "red")
+    state = counted(len(problems), "problems") if problems else "All is well"
+    tell(f"{state}: checked {checked}", value, as_json=as_json)
+    if problems:
+        raise typer.Exit(1)
 
 
 def print_list(

@@ -16,20 +16,20 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from langchain_agentmem.agent_memory import AgentMemory
-from langchain_agentmem.base.safe_repr import safe_repr
+from langchain_agentmem.base.safe_repr import counted, safe_repr
 from langchain_agentmem.cli.console import (
     DATABASE_VARIABLE,
     AsJson,
     Existing,
     Screen,
     Within,
-    count,
-    counted,
     existing,
+    judge,
     named,
     namespace_named,
     print_json,
     printable,
+    tell,
     tenant_named,
     time_named,
 )
@@ -59,7 +59,7 @@ def backup(*, file: File, database: Existing, as_json: AsJson = False) -> None:
     with _interruptible("Nothing was written."), existing(database) as memory, _bar("Copying"):
         path = memory.backup(file)
     size = path.stat().st_size
-    _tell(f"{path} was written: {count(size, 'byte')}.", {"path": str(path), "bytes": size}, as_json=as_json)
+    tell(f"{path} was written: {counted(size, 'bytes')}.", {"path": str(path), "bytes": size}, as_json=as_json)
 
 
 def restore(
@@ -72,7 +72,7 @@ def restore(
     """Make a database of a backup or an export. It is verified before it takes its place."""
     with _interruptible("The target is as it was."), _bar() as bar:
         report = AgentMemory.restore(file, database, force=force, progress=bar.copied, checking=bar.checking)
-    _tell(
+    tell(
         f"The {report.kind} {report.source} was restored to {report.target}, and is whole: {_counts(report.checked)}.",
         {**dataclasses.asdict(report), "ok": True},
         as_json=as_json,
@@ -87,7 +87,7 @@ def export(*, file: File, database: Existing, as_json: AsJson = False) -> None:
     with _interruptible("Nothing was written."), existing(database) as memory, _bar("Writing"):
         report = memory.export(file)
     told = dataclasses.asdict(report)
-    _tell(f"{file} was written: {_counts(told)}.", {"path": file, **told}, as_json=as_json)
+    tell(f"{file} was written: {_counts(told)}.", {"path": file, **told}, as_json=as_json)
 
 
 def import_(
@@ -113,7 +113,7 @@ def import_(
     with _interruptible("Nothing was imported."), AgentMemory(database, shards=AS_MADE) as memory, _bar("Reading"):
         report = memory.import_(file)
     told = dataclasses.asdict(report)
-    _tell(f"{file} was imported. New: {_counts(told)}.", {"path": file, **told}, as_json=as_json)
+    tell(f"{file} was imported. New: {_counts(told)}.", {"path": file, **told}, as_json=as_json)
 
 
 Anywhere = Annotated[str, typer.Argument(metavar="DATABASE", help="A path or a postgresql:// URL.")]
@@ -136,7 +136,7 @@ def migrate(
     options: dict[str, Any] = {"shards": AS_MADE if shards is None else shards, "tenant_depth": tenant_depth}
     with _interruptible("Nothing was changed."), AgentMemory(database, schema=schema, **options) as memory:
         path, newest = memory.database.engine.path, newest_migration(memory.database.engine.dialect)
-    _tell(f"{path} is up to date ({newest}).", {"path": path, "newest": newest}, as_json=as_json)
+    tell(f"{path} is up to date ({newest}).", {"path": path, "newest": newest}, as_json=as_json)
 
 
 def move_tenant(
@@ -164,12 +164,12 @@ def move_tenant(
         name = tenant_named(tenant)
         opening = Opening(schema=schema)
         moved = tenants.move_tenant(database, name, to, own_schema=own_schema, dry_run=dry_run, opening=opening)
-    rows, does = count(sum(moved.rows.values()), "row"), "would move" if dry_run else "moved"
+    rows, does = counted(sum(moved.rows.values()), "rows"), "would move" if dry_run else "moved"
     if moved.source == moved.target:
         said = f"{printable(tenant)} is in {moved.source} already."
     else:
         said = f"{rows} of {printable(tenant)} {does} from {moved.source} to {moved.target}."
-    _tell(said, moved._asdict(), as_json=as_json)
+    tell(said, moved._asdict(), as_json=as_json)
 
 
 def copy(
@@ -194,31 +194,24 @@ def copy(
     moment = f"{report.taken_at:%Y-%m-%d %H:%M:%S} UTC"
     done = "are in" if report.was_complete else "were copied to"
     lines = [
-        f"{count(rows, 'row')} of {count(len(report.rows), 'table')} {done} {report.target}.",
+        f"{counted(rows, 'rows')} of {counted(len(report.rows), 'tables')} {done} {report.target}.",
         "The copy is complete already: nothing was written."
         if report.was_complete
         else f"It is as of {moment}; what came later is not in it.",
-        f"Both sides are equal: digest {report.digest}. {count(report.documents, 'document')} can be found.",
+        f"Both sides are equal: digest {report.digest}. {counted(report.documents, 'documents')} can be found.",
     ]
     if report.known and not report.was_complete:
-        lines.insert(1, f"{count(report.known, 'row')} had been copied before.")
-    _tell("\n".join(lines), report, as_json=as_json)
+        lines.insert(1, f"{counted(report.known, 'rows')} had been copied before.")
+    tell("\n".join(lines), report, as_json=as_json)
 
 
 def verify(*, database: Existing, as_json: AsJson = False) -> None:
     """Check the whole database. The exit code is 1 where something is wrong."""
     with _interruptible("Nothing was changed."), existing(database) as memory, _bar() as bar:
         report = memory.verify(progress=bar.checking)
-    if as_json:
-        print_json({"ok": report.ok, "problems": report.problems, "checked": report.checked})
-    else:
-        screen = Screen()
-        for problem in report.problems:
-            screen.line(problem, "red")
-        checked = ", ".join(counted(value, name) for name, value in report.checked.items())
-        screen.line(f"{'All is well' if report.ok else count(len(report.problems), 'problem')}: checked {checked}.")
-    if not report.ok:
-        raise typer.Exit(1)
+    told = ", ".join(counted(value, name) for name, value in report.checked.items())
+    value = {"ok": report.ok, "problems": report.problems, "checked": report.checked}
+    judge(report.problems, f"{told}.", value, as_json=as_json)
 
 
 def erase(
@@ -255,7 +248,7 @@ def erase(
             found = dataclasses.asdict(memory.erase(**given, dry_run=True))
         if dry_run:
             told = f"{_counts(found)} would be erased." if any(found.values()) else f"There is nothing to erase{where}."
-            _tell(printable(told), {**found, "dry_run": True}, as_json=as_json)
+            tell(printable(told), {**found, "dry_run": True}, as_json=as_json)
             return
         if not yes and any(found.values()):
             told = printable(f"This deletes{where}, for ever: {_counts(found)}.")
@@ -269,7 +262,7 @@ def erase(
         with _bar("Erasing"):
             erased = dataclasses.asdict(memory.erase(**given))
     told = f"{_counts(erased)} were erased." if any(erased.values()) else f"There was nothing to erase{where}."
-    _tell(printable(told), {**erased, "dry_run": False}, as_json=as_json)
+    tell(printable(told), {**erased, "dry_run": False}, as_json=as_json)
 
 
 def prune(
@@ -314,10 +307,10 @@ def prune(
             progress=bar.pruned,
         )
     would = "would be " if dry_run else ""
-    _tell(
-        f"{count(report.checkpoints, 'checkpoint')} of {count(report.threads, 'thread')} and "
-        f"{count(report.messages, 'message')} of {count(report.conversations, 'conversation')} {would}removed, "
-        f"{count(report.archived, 'entry', 'entries')} {would}compressed by {count(report.saved_bytes, 'byte')}.",
+    tell(
+        f"{counted(report.checkpoints, 'checkpoints')} of {counted(report.threads, 'threads')} and "
+        f"{counted(report.messages, 'messages')} of {counted(report.conversations, 'conversations')} {would}removed, "
+        f"{counted(report.archived, 'entries')} {would}compressed by {counted(report.saved_bytes, 'bytes')}.",
         report,
         as_json=as_json,
     )
@@ -353,8 +346,8 @@ def import_checkpoints(
         _bar() as bar,
     ):
         report = memory.checkpointer.import_checkpoints(saver, thread_ids=thread, progress=bar.imported)
-    _tell(
-        f"{count(report.checkpoints, 'checkpoint')} of {count(report.threads, 'thread')} were copied; "
+    tell(
+        f"{counted(report.checkpoints, 'checkpoints')} of {counted(report.threads, 'threads')} were copied; "
         f"{report.known:,} were there already.",
         report,
         as_json=as_json,
@@ -414,15 +407,6 @@ def _counts(told: Mapping[str, int]) -> str:
     return ", ".join(counted(value, name) for name, value in told.items() if value) or "nothing"
 
 
-def _tell(text: str, value: object, *, as_json: bool) -> None:
-    if as_json:
-        print_json(value)
-        return
-    screen = Screen()
-    for line in text.splitlines():
-        screen.line(line)
-
-
 _SIGNS = {"ok": ("ok  ", ""), "note": ("note", "yellow"), "problem": ("BAD ", "red")}
 
 
@@ -448,22 +432,19 @@ def doctor(
 
     JSON: an object with ok and findings. A finding has name, level ("ok", "note" or "problem"), text, remedy.
     """
-    try:
-        findings: list[Finding] = []
-        screen = None if as_json else Screen()
+    findings: list[Finding] = []
+    screen = None if as_json else Screen()
+    with _interruptible("Nothing was changed."):
         for finding in diagnose(database, schema=schema, deep=not quick):
             findings.append(finding)
             if screen is not None:
                 _print(screen, finding)
-    except KeyboardInterrupt:
-        typer.echo("Interrupted. Nothing was changed.", err=True)
-        raise typer.Exit(130) from None
     problems = sum(finding.level == "problem" for finding in findings)
     if screen is None:
         print_json({"ok": not problems, "findings": findings})
     else:
         notes = sum(finding.level == "note" for finding in findings)
-        screen.line(f"{count(problems, 'problem')}, {count(notes, 'note')}.", "bold")
+        screen.line(f"{counted(problems, 'problems')}, {counted(notes, 'notes')}.", "bold")
     if problems:
         raise typer.Exit(1)
 
@@ -495,11 +476,11 @@ def stats(
     Measured are sizes, tokens kept out of prompts, caches, and the slowest operations.
     """
     with existing(database) as memory:
-        counted = memory.stats()
+        found = memory.stats()
     if as_json:
-        print_json({**counted, "operations": counted["operations"][:slowest]})
+        print_json({**found, "operations": found["operations"][:slowest]})
     else:
-        print_stats(Screen(), counted, slowest=SLOWEST if slowest is None else slowest)
+        print_stats(Screen(), found, slowest=SLOWEST if slowest is None else slowest)
 
 
 def print_stats(screen: Screen, stats: Stats, *, slowest: int) -> None:
@@ -516,7 +497,7 @@ def print_stats(screen: Screen, stats: Stats, *, slowest: int) -> None:
     _sizes(screen, stats)
     screen.heading("Tokens kept out of prompts")
     if stats["shortened_prompts"]:
-        screen.line(f"  {stats['tokens_kept_out']:,} in {count(stats['shortened_prompts'], 'prompt')}")
+        screen.line(f"  {stats['tokens_kept_out']:,} in {counted(stats['shortened_prompts'], 'prompts')}")
     else:
         screen.line("  none yet: no compaction was used", "dim")
     _caches(screen, stats)

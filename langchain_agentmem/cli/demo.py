@@ -11,8 +11,8 @@ every user.
     answer    gives the model the conversation so far, and what was recalled as fenced data in the user's turn
     remember  adds what was said to the conversation
 
-It talks to a real model or to `QuotingModel`, a chat model like any other that knows nothing: it picks the recalled
-sentences that share the rarest words with the question, and quotes them. If it answers well, memory did the work.
+Where no model is named, `quoted` answers, which knows nothing: it picks the recalled sentence that shares the rarest
+words with the question. If it answers well, memory did the work.
 """
 
 from __future__ import annotations
@@ -24,23 +24,21 @@ import re
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeAlias
 
-from langchain_core.callbacks import CallbackManagerForLLMRun
-from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
-from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.runnables import RunnableConfig
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 
 from langchain_agentmem.agent_memory import AgentMemory
-from langchain_agentmem.base.fencing import fenced, unfenced
+from langchain_agentmem.base.fencing import fenced
 from langchain_agentmem.base.namespaces import CONFIG_KEY
-from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.cli.console import Screen, count, hit, print_json, shortened
-from langchain_agentmem.errors import AgentMemoryError, InvalidInput, MissingExtra
+from langchain_agentmem.base.safe_repr import counted, safe_repr
+from langchain_agentmem.cli.console import Screen, hit, print_json, shortened
+from langchain_agentmem.errors import AgentMemoryError, InvalidInput
+from langchain_agentmem.language_models.model_calls import usable_model
 from langchain_agentmem.search import analysis
 from langchain_agentmem.search.memory_search import Recollection
 
@@ -75,20 +73,20 @@ class Exchange(NamedTuple):
 
     Attributes:
         answer: What the agent said.
-        recalled: What it recalled first, the best first.
+        recalled: What it recalled for it, best first.
     """
 
     answer: str
     recalled: list[Recollection]
 
 
-def build_agent(memory: AgentMemory, model: BaseChatModel, *, limit: int = 10) -> Agent:
+def build_agent(memory: AgentMemory, model: Any = None, *, limit: int = 10) -> Agent:
     """Build the agent.
 
     Args:
         memory: Where it remembers.
-        model: What it thinks with.
-        limit: How much it recalls at most for each message.
+        model: What answers, see `answer_of`.
+        limit: How much it recalls at most.
     """
 
     def recall(state: AgentState, config: RunnableConfig) -> dict[str, Any]:
@@ -98,12 +96,8 @@ def build_agent(memory: AgentMemory, model: BaseChatModel, *, limit: int = 10) -
         return {"recalled": [each for each in found if each.id not in shown][:limit]}
 
     def answer(state: AgentState, config: RunnableConfig) -> dict[str, Any]:
-        said = state["messages"][-1]
-        prompt = prompt_for(said.text, state["recalled"], _recent(memory, config))
-        try:
-            return {"messages": [model.invoke(prompt)]}
-        except Exception as error:
-            raise AgentMemoryError(f"The model gave no answer: {one_line(error)}") from error
+        said = state["messages"][-1].text
+        return {"messages": [answer_of(model, said, state["recalled"], _recent(memory, config))]}
 
     def remember(state: AgentState, config: RunnableConfig) -> None:
         # Both messages have their ids by now, so a step that runs twice remembers once.
@@ -120,17 +114,36 @@ def build_agent(memory: AgentMemory, model: BaseChatModel, *, limit: int = 10) -
     return graph.compile()
 
 
-def prompt_for(said: str, recalled: Sequence[Recollection], before: Sequence[BaseMessage] = ()) -> list[BaseMessage]:
-    """What the model is given.
+def answer_of(
+    model: Any, said: str, recalled: Sequence[Recollection], before: Sequence[BaseMessage] = ()
+) -> BaseMessage:
+    """What a model answers.
 
     Args:
-        said: What the user just said.
-        recalled: What memory holds about it.
-        before: What was said before in this conversation.
+        model: A chat model. None: `quoted` answers.
+        said: What the user says.
+        recalled: What memory has about it.
+        before: What was said before in the running conversation. Default: nothing.
+
+    Raises:
+        AgentMemoryError: The model failed.
     """
+    if model is None:
+        return AIMessage(quoted(said, recalled))
+    try:
+        answer: BaseMessage = model.invoke(prompt_for(said, recalled, before))
+    except Exception as error:
+        told = " ".join(f"{type(error).__name__}: {error}".split())
+        raise AgentMemoryError(f"The model gave no answer: {told[:300]}") from error
+    return answer
+
+
+def prompt_for(said: str, recalled: Sequence[Recollection], before: Sequence[BaseMessage] = ()) -> list[BaseMessage]:
+    """What the model is given; arguments as for `answer_of`."""
+    passages = [json.dumps({"speaker": speaker_of(each), "said": day_of(each), "text": each.text}) for each in recalled]
     # Two blocks of one message: memory speaks neither as the system nor within the user's own words.
     blocks: list[str | dict[str, Any]] = [
-        {"type": "text", "text": fence(passage(each) for each in recalled)},
+        {"type": "text", "text": fenced(MARK, "\n".join(passages))},
         {"type": "text", "text": said},
     ]
     return [SystemMessage(SYSTEM), *before, HumanMessage(blocks)]
@@ -140,11 +153,11 @@ def ask(agent: Agent, text: str, *, conversation_id: str, namespace: Sequence[st
     """Say something to the agent.
 
     Args:
-        agent: The agent.
-        text: What to say.
+        agent: Who is asked.
+        text: What is said.
         conversation_id: In which conversation.
         namespace: Whose memory it is.
-        speaker: The name of the person who speaks.
+        speaker: Who says it.
     """
     config: RunnableConfig = {"configurable": {"thread_id": conversation_id, CONFIG_KEY: tuple(namespace)}}
     beginning = AgentState(messages=[HumanMessage(text, name=speaker)], recalled=[])
@@ -161,26 +174,31 @@ def _recent(memory: AgentMemory, config: RunnableConfig) -> list[BaseMessage]:
     return messages[-RECENT:]
 
 
-# -- what was recalled, as data in a prompt ----------------------------------------------------------------------------
+# -- an answer without a model -----------------------------------------------------------------------------------------
+
+NOTED = "Thank you, I will remember that."
+NOTHING = "I do not remember anything about that."
+
+_SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
 
 
-class Passage(NamedTuple):
-    """One thing that was said, as a prompt shows it.
-
-    Attributes:
-        speaker: Who said it.
-        said: When, as a date.
-        text: What was said.
-    """
-
-    speaker: str
-    said: str
-    text: str
-
-
-def passage(found: Recollection) -> Passage:
-    """What a prompt shows of a recollection."""
-    return Passage(speaker_of(found), f"{found.created_at:%Y-%m-%d}", found.text)
+def quoted(question: str, recalled: Sequence[Recollection]) -> str:
+    """Answer a question with the recalled sentence that fits best, or take note of a statement."""
+    if "?" not in question:
+        return NOTED
+    wanted = frozenset(analysis.question(question).terms)
+    sentences = [
+        (text, each, wanted.intersection(analysis.terms(text)))
+        for each in recalled
+        for text in _SENTENCE.split(each.text.strip())
+        if text and not text.endswith("?")  # a question answers no question
+    ]
+    counts = Counter(term for _, _, terms in sentences for term in terms)
+    weights = {term: math.log(1 + len(sentences) / number) for term, number in counts.items()}
+    text, source, terms = max(
+        sentences, key=lambda each: sum(map(weights.__getitem__, each[2])), default=("", None, ())
+    )
+    return f"{speaker_of(source)} said on {day_of(source)}: “{text}”" if source and terms else NOTHING
 
 
 def speaker_of(found: Recollection) -> str:
@@ -188,131 +206,9 @@ def speaker_of(found: Recollection) -> str:
     return str(found.value.name or found.value.role)
 
 
-def fence(passages: Iterable[Passage]) -> str:
-    """Write passages as a block of data, a line of JSON for each."""
-    return fenced(MARK, "\n".join(json.dumps(each._asdict()) for each in passages))
-
-
-def unfence(block: str) -> list[Passage]:
-    """Read the passages of a block that `fence` wrote; any other text holds none."""
-    return [Passage(**json.loads(line)) for line in (unfenced(MARK, block) or "").splitlines()]
-
-
-# -- models ------------------------------------------------------------------------------------------------------------
-
-NOTED = "Thank you, I will remember that."
-NOTHING = "I do not remember anything about that."
-MOST_QUOTES = 2
-
-_SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
-
-
-class QuotingModel(BaseChatModel):
-    """A deterministic chat model that answers from the fenced memory in its prompt, and from nothing else."""
-
-    @property
-    def _llm_type(self) -> str:
-        return "agentmem-quoting"
-
-    def _generate(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,  # noqa: ARG002 - LangChain's signature
-        run_manager: CallbackManagerForLLMRun | None = None,  # noqa: ARG002
-        **kwargs: Any,  # noqa: ARG002
-    ) -> ChatResult:
-        passages, question = _read(messages)
-        return ChatResult(generations=[ChatGeneration(message=AIMessage(reply(question, passages)))])
-
-
-class _Sentence(NamedTuple):
-    text: str
-    passage: Passage
-    terms: frozenset[str]
-
-
-def reply(question: str, passages: Sequence[Passage]) -> str:
-    """Answer a question by quoting, or take note of a statement.
-
-    Args:
-        question: What was just said.
-        passages: What was recalled, the best first.
-    """
-    if "?" not in question:
-        return NOTED
-    wanted = frozenset(analysis.question(question).terms)
-    sentences = list(_sentences(passages))
-    counts = Counter(term for sentence in sentences for term in sentence.terms & wanted)
-    weights = {term: math.log(1 + len(sentences) / count) for term, count in counts.items()}
-    quotes: list[str] = []
-    enough = 0.0
-    for _ in range(MOST_QUOTES):
-        best = max(sentences, key=lambda each: _weight(each, weights), default=None)
-        if best is None or _weight(best, weights) <= enough:
-            break
-        enough = _weight(best, weights) / 2
-        quotes.append(f"{best.passage.speaker} said on {best.passage.said}: “{best.text}”")
-        # A second quote must say what the first did not, and not much less.
-        weights = {term: weight for term, weight in weights.items() if term not in best.terms}
-    return " ".join(quotes) or NOTHING
-
-
-def real_model(name: str) -> BaseChatModel:
-    """A real model, through LangChain's `init_chat_model`.
-
-    Args:
-        name: "provider:name", "openai:gpt-5-mini".
-
-    Raises:
-        MissingExtra: langchain is not installed.
-        InvalidInput: There is no such provider, its package is missing, or it has no key.
-    """
-    try:
-        from langchain.chat_models import init_chat_model  # noqa: PLC0415 - an extra
-    except ImportError as error:
-        raise MissingExtra("A real model", "agents") from error
-    try:
-        model = init_chat_model(name)
-    except Exception as error:
-        raise InvalidInput(f"The model {safe_repr(name)} cannot be used: {one_line(error)}") from error
-    if not isinstance(model, BaseChatModel):
-        raise InvalidInput(f"{safe_repr(name)} does not name one model; write provider:name.")
-    return model
-
-
-def one_line(error: Exception) -> str:
-    """What an error of somebody else's says, short enough for a sentence of ours.
-
-    Args:
-        error: The error.
-    """
-    said = " ".join(str(error).split())
-    return f"{type(error).__name__}: {said[:300]}" if said else type(error).__name__
-
-
-def _read(messages: Sequence[BaseMessage]) -> tuple[list[Passage], str]:
-    """The memory and the question: the blocks of the last thing the user said."""
-    last = next((message for message in reversed(messages) if isinstance(message, HumanMessage)), None)
-    if last is None:
-        return [], ""
-    if isinstance(last.content, str):
-        return [], last.content
-    texts = [block if isinstance(block, str) else str(block.get("text", "")) for block in last.content]
-    return unfence(texts[0]) if texts else [], texts[-1] if texts else ""
-
-
-def _sentences(passages: Sequence[Passage]) -> list[_Sentence]:
-    """Every sentence that tells something; a question answers no question."""
-    return [
-        _Sentence(text, each, frozenset(analysis.terms(text)))
-        for each in passages
-        for text in _SENTENCE.split(each.text.strip())
-        if text and not text.endswith("?")
-    ]
-
-
-def _weight(sentence: _Sentence, weights: dict[str, float]) -> float:
-    return sum(weight for term, weight in weights.items() if term in sentence.terms)
+def day_of(found: Recollection) -> str:
+    """When it was said."""
+    return f"{found.created_at:%Y-%m-%d}"
 
 
 # -- the story ---------------------------------------------------------------------------------------------------------
@@ -342,7 +238,7 @@ QUESTIONS = (
 )
 
 NO_KEY = (
-    "No model was named, so a small deterministic one answers. It knows nothing: it quotes what was recalled. "
+    "No model was named, so the answers are deterministic: they quote what was recalled. "
     "Name a real one with --model provider:name."
 )
 
@@ -377,7 +273,7 @@ def tell_story(*, database: str, model: str | None, limit: int, as_json: bool) -
 
 def first_process(screen: Screen, *, database: str, model: str | None, limit: int, as_json: bool) -> None:
     """Live the first two conversations; arguments as for `tell_story`."""
-    chat_model = _chat_model(model)
+    chat_model = usable_model(model)
     with AgentMemory(database) as memory:
         screen.heading(f"Process {os.getpid()} talks with {PERSON}")
         agent = build_agent(memory, chat_model, limit=limit)
@@ -395,7 +291,7 @@ def first_process(screen: Screen, *, database: str, model: str | None, limit: in
 
 def second_process(screen: Screen, *, database: str, model: str | None, limit: int, as_json: bool) -> None:
     """Answer questions about the first two conversations; arguments as for `tell_story`."""
-    chat_model = _chat_model(model)
+    chat_model = usable_model(model)
     with AgentMemory(database) as memory:
         screen.heading(f"Process {os.getpid()} is new, and opened the same database")
         agent = build_agent(memory, chat_model, limit=limit)
@@ -404,7 +300,7 @@ def second_process(screen: Screen, *, database: str, model: str | None, limit: i
             _say(screen, agent, question, conversation, as_json=as_json)
         stored = memory.stats()
     messages, conversations = stored["messages"], stored["conversations"]
-    held = f"The database holds {count(messages, 'message')} in {count(conversations, 'conversation')}."
+    held = f"The database holds {counted(messages, 'messages')} in {counted(conversations, 'conversations')}."
     if as_json:
         print_json({"type": "summary", "messages": messages, "conversations": conversations}, indent=None)
     screen.line()
@@ -428,7 +324,3 @@ def _say(screen: Screen, agent: Agent, said: str, conversation: str, *, as_json:
         where = f"{each.conversation_id}, {each.created_at:%Y-%m-%d}"
         screen.line(f"     recalled [{where}] {speaker_of(each)}: {shortened(each.text)}")
         screen.line(f"       why: {each.why}", "dim")
-
-
-def _chat_model(name: str | None) -> BaseChatModel:
-    return QuotingModel() if name is None else real_model(name)

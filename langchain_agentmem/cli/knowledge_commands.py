@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from langchain_agentmem.agent_memory import AgentMemory
+from langchain_agentmem.base.safe_repr import counted
 from langchain_agentmem.cli.console import (
     IN_ROOT,
     MAIN,
@@ -19,7 +20,6 @@ from langchain_agentmem.cli.console import (
     Whose,
     branch_home,
     checkpoint_at,
-    count,
     existing,
     namespace_named,
     one_thread,
@@ -162,7 +162,7 @@ def check(*, folder: Folder, subfolders: Subfolders = False, as_json: AsJson = F
         for problem in found.problems:
             screen.line(str(problem), "yellow" if problem.is_loaded else "red")
         refused = sum(not problem.is_loaded for problem in found.problems)
-        screen.line(f"{count(len(found.experiences), 'experience')}; {count(refused, 'file')} left out.")
+        screen.line(f"{counted(len(found.experiences), 'experiences')}; {counted(refused, 'files')} left out.")
     if not found.ok:
         raise typer.Exit(1)
 
@@ -199,7 +199,7 @@ def select(
             if each["reason"]:
                 screen.line(f"   why: {each['reason']}", "dim")
     chosen, considered = len(selection.experiences), len(selection.candidates)
-    screen.line(f"{chosen} of {count(considered, 'experience')} would be given (*).")
+    screen.line(f"{chosen} of {counted(considered, 'experiences')} would be given (*).")
 
 
 @experiences.command()

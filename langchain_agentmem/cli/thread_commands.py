@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
 from langchain_agentmem.agent_memory import AgentMemory
-from langchain_agentmem.base.safe_repr import safe_repr
+from langchain_agentmem.base.safe_repr import counted, safe_repr, size_of
 from langchain_agentmem.cli.console import (
     LIMIT,
     AsJson,
-    Database,
     Existing,
     FirstDatabase,
     Most,
@@ -24,18 +22,19 @@ from langchain_agentmem.cli.console import (
     branch_home,
     checkpoint_at,
     config_of,
-    count,
     database_given,
     existing,
+    lines_of,
     messages_in,
     minute,
     named,
     namespace_named,
     one_thread,
     print_json,
+    printable,
     shortened,
-    size,
     state_of,
+    tell,
 )
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.messages.langchain_messages import from_langchain
@@ -47,28 +46,10 @@ if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
     from langgraph.checkpoint.base import CheckpointTuple
 
+    from langchain_agentmem.checkpoints.checkpoint_listing import CheckpointSummary
     from langchain_agentmem.layers.layered_memory import LayeredMemory
 
-STEPS_BACK = 200
-"""How many checkpoints `show` goes back to find out where a message came."""
-
 _NUMBERS = ("checkpoints", "forks", "messages", "size")
-
-
-class StateMessage(NamedTuple):
-    """A message of a thread's state.
-
-    Attributes:
-        message: The message.
-        has_id: Whether it has an id of its own.
-        at: The checkpoint at which it came to be as it is; None if that is not known.
-        step: The step of that checkpoint.
-    """
-
-    message: Message
-    has_id: bool = True
-    at: str | None = None
-    step: int | None = None
 
 
 threads = typer.Typer(name="threads", rich_markup_mode=None)
@@ -90,7 +71,6 @@ def listed(
     JSON: a list of objects with namespace, thread_id, checkpoints, forks, checkpoint_id, messages, bytes, changed_at.
     """
     if context.invoked_subcommand is not None:
-        context.obj = database
         return
     with existing(database_given(database)) as memory:
         found = memory.threads(namespace_named(namespace), limit=limit or (None if as_json else LIMIT))
@@ -110,7 +90,7 @@ def listed(
                 f"{each.checkpoints:,}",
                 f"{each.forks:,}",
                 f"{each.messages:,}",
-                size(each.bytes),
+                size_of(each.bytes),
                 minute(each.changed_at),
                 each.checkpoint_id or "-",
             )
@@ -124,10 +104,9 @@ def listed(
 @threads.command()
 def move(
     *,
-    context: typer.Context,
     thread: Annotated[str, typer.Argument(metavar="ID", help="A thread of the root, or a conversation.")],
     namespace: Annotated[str, typer.Argument(metavar="A/B", help="Where to.")],
-    database: Database = None,
+    database: Existing,
     as_json: AsJson = False,
 ) -> None:
     """Move a thread of the root into a namespace.
@@ -137,12 +116,10 @@ def move(
 
     JSON: an object with namespace, thread_id.
     """
-    with existing(database_given(database or context.obj)) as memory:
+    with existing(database) as memory:
         memory.adopt(thread, namespace_named(namespace))
-    if as_json:
-        print_json({"namespace": namespace_named(namespace), "thread_id": thread})
-        return
-    Screen().line(f"{thread} is in {named(namespace_named(namespace))}.")
+    where = namespace_named(namespace)
+    tell(printable(f"{thread} is in {named(where)}."), {"namespace": where, "thread_id": thread}, as_json=as_json)
 
 
 def show(
@@ -165,12 +142,12 @@ def show(
 ) -> None:
     """Show who said what in a thread.
 
-    The last messages of a thread, as it is at a checkpoint, or of the log of a conversation. With those of a thread
-    stands the step at which they came, and below what else its state holds.
+    The last messages of a thread, as it is at a checkpoint, and what else its state holds; or those of the log of a
+    conversation.
 
     JSON: an object with kind ("thread" or "conversation"), namespace, id, total, messages; of a thread also
     checkpoint_id, parent_id, step, source, state, waits. A message has id, role, name, text, tool_calls, tool_call_id,
-    created_at; of a thread also checkpoint_id and step, which are null where it came more than 200 checkpoints before.
+    created_at.
     """
     if at is not None and (conversation or around is not None):
         raise InvalidInput("--at shows a thread at a checkpoint; a conversation has none.")
@@ -190,11 +167,6 @@ def brief(value: Any) -> str:
     return shortened(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
 
 
-def lines_of(text: str) -> Iterator[str]:
-    """The lines of a text, for a screen."""
-    yield from text.replace("\r\n", "\n").rstrip("\n").split("\n")
-
-
 def _show_log(
     memory: AgentMemory, thread: ThreadSummary, around: str | None, limit: int | None, *, as_json: bool
 ) -> None:
@@ -204,15 +176,15 @@ def _show_log(
     before, after = (most, 0) if around is None else ((most - 1) // 2, most // 2)
     said = chat.around(around, before=before, after=after)
     if as_json:
-        messages = [_message(StateMessage(each)) for each in said]
+        messages = [_message(each) for each in said]
         print_json({"kind": "conversation", **_whose(thread), "total": total, "messages": messages})
         return
     screen = Screen()
-    screen.line(f"conversation {named(thread.namespace, thread.thread_id)}: {count(total, 'message')}", "bold")
+    screen.line(f"conversation {named(thread.namespace, thread.thread_id)}: {counted(total, 'messages')}", "bold")
     if around is None:
         screen.before(total - len(said), total)
     for each in said:
-        _print(screen, StateMessage(each))
+        _print(screen, each)
 
 
 def _show_thread(
@@ -221,7 +193,7 @@ def _show_thread(
     found = checkpoint_at(memory, thread, at)
     every = messages_in(found)
     most = limit or (len(every) if as_json else LIMIT)
-    said = _with_steps(memory, found, dict([*every.items()][-most:] if most else []))
+    said = [(from_langchain(each), each.id is not None) for each in [*every.values()][-most:]] if most else []
     step, source = found.metadata.get("step"), found.metadata.get("source")
     name = found.config["configurable"]["checkpoint_id"]
     state, waits = state_of(found), list(_waits(found))
@@ -236,51 +208,25 @@ def _show_thread(
                 "step": step,
                 "source": source,
                 "total": len(every),
-                "messages": [_message(each) | {"checkpoint_id": each.at, "step": each.step} for each in said],
+                "messages": [_message(*each) for each in said],
                 "state": state,
                 "waits": waits,
             }
         )
         return
     screen = Screen()
-    what = f"{count(len(every), 'message')} at checkpoint {name} (step {step}, {source})"
+    what = f"{counted(len(every), 'messages')} at checkpoint {name} (step {step}, {source})"
     screen.line(f"thread {named(thread.namespace, thread.thread_id)}: {what}", "bold")
     screen.before(len(every) - len(said), len(every))
-    for each in said:
-        _print(screen, each)
+    for message, has_id in said:
+        _print(screen, message, has_id=has_id)
     for key, value in state.items():
         screen.line(f"state {key} = {brief(value)}", "dim")
     for each in waits:
         screen.line(f"waits: {brief(each)}", "yellow")
     if thread.messages:
-        logged = f"its conversation's log holds {count(thread.messages, 'message')}"
+        logged = f"its conversation's log holds {counted(thread.messages, 'messages')}"
         screen.line(f"({logged}: agentmem show {thread.thread_id} --conversation)", "dim")
-
-
-def _with_steps(
-    memory: AgentMemory, found: CheckpointTuple, wanted: Mapping[str, BaseMessage]
-) -> Sequence[StateMessage]:
-    """Messages of a state, with the checkpoints at which they came to be as they are."""
-    came: dict[str, CheckpointTuple] = {}
-    left, here = set(wanted), found
-    for _ in range(STEPS_BACK):
-        before = memory.checkpointer.get_tuple(here.parent_config) if left and here.parent_config else None
-        if before is None:
-            break
-        there = messages_in(before)
-        new = {key for key in left if there.get(key) != wanted[key]}
-        came |= dict.fromkeys(new, here)
-        left, here = left - new, before
-    if here.parent_config is None:  # the first of all; where it was pruned, nobody knows
-        came |= dict.fromkeys(left, here)
-    return [
-        StateMessage(from_langchain(each), each.id is not None, *(_place(came[key]) if key in came else ()))
-        for key, each in wanted.items()
-    ]
-
-
-def _place(found: CheckpointTuple) -> tuple[str, int | None]:
-    return found.config["configurable"]["checkpoint_id"], found.metadata.get("step")
 
 
 def _waits(found: CheckpointTuple) -> Iterator[Any]:
@@ -297,10 +243,9 @@ def _whose(thread: ThreadSummary) -> dict[str, Any]:
     return {"namespace": thread.namespace, "id": thread.thread_id}
 
 
-def _message(said: StateMessage) -> dict[str, Any]:
-    message = said.message
+def _message(message: Message, has_id: bool = True) -> dict[str, Any]:  # noqa: FBT001, FBT002
     return {
-        "id": message.message_id if said.has_id else None,
+        "id": message.message_id if has_id else None,
         "role": message.role,
         "name": message.name,
         "text": message.text,
@@ -312,14 +257,11 @@ def _message(said: StateMessage) -> dict[str, Any]:
     }
 
 
-def _print(screen: Screen, said: StateMessage) -> None:
-    message = said.message
+def _print(screen: Screen, message: Message, *, has_id: bool = True) -> None:
     head = message.role if message.name is None else f"{message.role} ({message.name})"
-    parts = [head, message.message_id if said.has_id else "without id"]
+    parts = [head, message.message_id if has_id else "without id"]
     if message.created_at is not None:
         parts.append(minute(message.created_at))
-    if said.at is not None:
-        parts.append(f"step {said.step}" if said.step is not None else f"checkpoint {said.at}")
     screen.line("  ".join(parts), "bold")
     for line in lines_of(message.text) if message.text else ():
         screen.line(f"   {line}".rstrip())
@@ -333,61 +275,9 @@ _DEEPEST = 30
 """Levels of a tree that are still set off from each other."""
 
 
-class Drawn(NamedTuple):
-    """A line of a drawing.
-
-    Attributes:
-        text: The line.
-        node: Which node stands on it, by its place in what was given; None for a line that only connects.
-    """
-
-    text: str
-    node: int | None
-
-
-def graph(nodes: Sequence[tuple[str, str | None]], *, complete: bool) -> Iterator[Drawn]:
-    """Draw nodes with their parents, a line for each, and lines where they part.
-
-    Args:
-        nodes: Their ids, with those of their parents; children stand before their parents.
-        complete: Whether these are all. If not, lines go on to parents that are not among them.
-    """
-    known = {name for name, _ in nodes}
-    lanes: list[str | None] = []  # each waits for a parent
-    for place, (name, parent) in enumerate(nodes):
-        mine = [lane for lane, waits_for in enumerate(lanes) if waits_for == name]
-        if not mine:
-            mine = [lanes.index(None) if None in lanes else len(lanes)]
-            lanes[mine[0] : mine[0] + 1] = [name]
-        if len(mine) > 1:
-            yield Drawn(_joined(lanes, mine), None)
-            for lane in mine[1:]:
-                lanes[lane] = None
-        marks = ["|" if waits_for is not None else " " for waits_for in lanes]
-        marks[mine[0]] = "*"
-        yield Drawn(" ".join(marks).rstrip(), place)
-        lanes[mine[0]] = parent if parent in known or not complete else None
-        while lanes and lanes[-1] is None:
-            lanes.pop()
-
-
 def indented(depth: int) -> str:
     """What stands before a branch that is so many forks away from its root."""
     return "" if depth == 0 else "   " * (min(depth, _DEEPEST) - 1) + "+- "
-
-
-def _joined(lanes: Sequence[str | None], mine: Sequence[int]) -> str:
-    """The line on which several lanes become the first of them."""
-    marks = [" "] * (2 * len(lanes) - 1)
-    marks[::2] = [
-        "|" if waits_for is not None and lane not in mine[1:] else " " for lane, waits_for in enumerate(lanes)
-    ]
-    for before, lane in pairwise(mine):
-        for column in range(2 * before, 2 * lane - 1):
-            if marks[column] == " ":
-                marks[column] = "_"
-        marks[2 * lane - 1] = "/"
-    return "".join(marks).rstrip()
 
 
 _PAGE = 100
@@ -426,7 +316,7 @@ def branches(
 ) -> None:
     """Show how threads and memory fork.
 
-    The checkpoints of a thread, the newest first; without one, the tree of the named branches of memory.
+    The tree of a thread's checkpoints, the newest first, or that of the named branches of memory.
 
     JSON: of a thread a list of objects with checkpoint_id, parent_id, step, source, created_at; else with namespace,
     name, parent, created_at, own.
@@ -549,14 +439,26 @@ def _print_checkpoints(memory: AgentMemory, thread: ThreadSummary, limit: int | 
     screen = Screen()
     if not found:
         screen.line(f"{thread.thread_id} is a conversation without a thread: it has no checkpoints.")
-    nodes = [(each.checkpoint_id, each.parent_id) for each in found]
-    for line, place in graph(nodes, complete=len(found) == history.total):
-        if place is None:
-            screen.line(line)
-        else:
-            each = found[place]
-            screen.line(f"{line}  {each.checkpoint_id}  step {each.step}  {each.source}  {minute(each.created_at)}")
+    shown = {None, *(each.checkpoint_id for each in found)}
+    for each, before in _as_tree(found):
+        after = f"  after {each.parent_id}" if each.parent_id not in shown else ""
+        screen.line(f"{before}{each.checkpoint_id}  step {each.step}  {each.source}  {minute(each.created_at)}{after}")
     screen.more(len(found), history.total)
+
+
+def _as_tree(found: Sequence[CheckpointSummary]) -> Iterator[tuple[CheckpointSummary, str]]:
+    """Checkpoints, the newest first, and what stands before each: those of a fork stand above where it begins."""
+    followers: dict[str | None, list[CheckpointSummary]] = {each.checkpoint_id: [] for each in found} | {None: []}
+    for each in reversed(found):
+        followers[each.parent_id if each.parent_id in followers else None].append(each)
+    tree, waiting = [], [(each, 0, indented(0)) for each in reversed(followers[None])]
+    while waiting:
+        each, depth, before = waiting.pop()
+        tree.append((each, before))
+        forks = followers[each.checkpoint_id]
+        waiting += [(fork, depth, "   " * min(depth, _DEEPEST)) for fork in forks[:1]]
+        waiting += [(fork, depth + 1, indented(depth + 1)) for fork in reversed(forks[1:])]
+    return reversed(tree)
 
 
 def _between_layers(one: LayeredMemory, other: LayeredMemory) -> Iterator[ShownChange]:

@@ -328,11 +328,11 @@ class ManagedConversationMemory(ConversationMemory):
 
     def get_messages(self) -> list[dict[str, Any]]:
         """What a model is to be shown, as dictionaries that it accepts, within the budget."""
-        return self._do(self._showing_dicts())  # type: ignore[no-any-return]
+        return self._do(self._showing_dicts())
 
     async def aget_message_dicts(self) -> list[dict[str, Any]]:
         """`get_messages`, awaited."""
-        return await self._ado(self._showing_dicts())  # type: ignore[no-any-return]
+        return await self._ado(self._showing_dicts())
 
     def get_context_work(self) -> Work[list[BaseMessage]]:
         """The same as LangChain messages; those that were said keep their ids.

@@ -321,11 +321,11 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
     @property
     def raw_messages(self) -> list[BaseMessage]:
         """Everything ever said, as LangChain messages, whatever `messages` shows of it; a new list each time."""
-        return self._do(self._messages_work())  # type: ignore[no-any-return]
+        return self._do(self._messages_work())
 
     async def araw_messages(self) -> list[BaseMessage]:
         """`raw_messages`, awaited."""
-        return await self._ado(self._messages_work())  # type: ignore[no-any-return]
+        return await self._ado(self._messages_work())
 
     def retrieve_all_work(self, *, include_ids: bool = False) -> Work[list[dict[str, Any]]]:
         """Every message in order, as dictionaries that a provider accepts.
@@ -439,7 +439,7 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
     history_of, ahistory_of = both(history_of_work)
 
     def __len__(self) -> int:
-        return self._do(self._count_work())  # type: ignore[no-any-return]
+        return self._do(self._count_work())
 
     def __bool__(self) -> bool:
         return True  # a conversation without messages is still a conversation

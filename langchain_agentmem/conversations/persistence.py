@@ -27,7 +27,7 @@ from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations import conversation_part, message_log
 from langchain_agentmem.conversations.log_entries import trace_inputs
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.language_models.model_calls import Do, Run, Work, aperform, both, perform
+from langchain_agentmem.language_models.model_calls import Do, Performer, Run, Work, both
 from langchain_agentmem.messages.provider_content import ImageFiles
 from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.storage import Operation, Steps
@@ -40,7 +40,7 @@ FORMAT = "langchain-agentmem/memory"
 VERSION = 1
 
 
-class EventSource:
+class EventSource(Performer):
     """A memory that tells an event bus what happens, and that may be asked to compact itself."""
 
     _database: Database
@@ -162,12 +162,6 @@ class LogMemory(EventSource):
     load_from_file, aload_from_file = both(load_from_file_work)
 
     # -- what the views of a log share -------------------------------------------------------------------------
-
-    def _do(self, work: Work[Any]) -> Any:
-        return perform(work, self._database)
-
-    async def _ado(self, work: Work[Any]) -> Any:
-        return await aperform(work, self._database)
 
     def _run(
         self,

@@ -220,11 +220,11 @@ class SessionMemory(LogMemory):
     @property
     def rounds(self) -> list[Round]:
         """Every round with its posts, in order."""
-        return self._do(self._rounds())  # type: ignore[no-any-return]
+        return self._do(self._rounds())
 
     async def arounds(self) -> list[Round]:
         """`rounds`, awaited."""
-        return await self._ado(self._rounds())  # type: ignore[no-any-return]
+        return await self._ado(self._rounds())
 
     def get_role_rounds_work(self, role: str, include_failure_rounds: bool = False) -> Work[list[Round]]:  # noqa: FBT001, FBT002
         """The rounds as one role sees them.

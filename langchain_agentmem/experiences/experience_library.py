@@ -67,13 +67,12 @@ from langchain_agentmem.experiences.experience_selector import ExperienceSelecto
 from langchain_agentmem.language_models.model_calls import (
     Do,
     In,
+    Performer,
     Run,
     Shown,
     Work,
     across,
-    aperform,
     both,
-    perform,
     usable_model,
 )
 from langchain_agentmem.rewinding.memory_access import listed
@@ -131,7 +130,7 @@ class Usage(NamedTuple):
         )
 
 
-class ExperienceLibrary:
+class ExperienceLibrary(Performer):
     """A folder with files `handcrafted_exp_*.yaml`, one experience each. Methods that wait have awaited twins.
 
     Of two files with one `exp_id` the first counts: those of a folder come before those below it, then they go by name.
@@ -159,7 +158,7 @@ class ExperienceLibrary:
     ) -> None:
         if namespace is not None:
             path_of(namespace)
-        self.database = database_of(memory)
+        self.database = self._database = database_of(memory)
         self.folders = Folder(directory, subfolders=subfolders, measures=self.database.measures)
         self.namespace = namespace
 
@@ -395,9 +394,3 @@ class ExperienceLibrary:
             Usage(exp_id, tallies.get(exp_id, Tally()), tuple(notes.get(exp_id, ())[:NOTES]), there)
             for exp_id, there in is_there.items()
         ]
-
-    def _do(self, work: Work[T]) -> T:
-        return perform(work, self.database)
-
-    async def _ado(self, work: Work[T]) -> T:
-        return await aperform(work, self.database)

@@ -63,13 +63,12 @@ from langchain_agentmem.experiences.model_choice import (
 from langchain_agentmem.language_models.model_calls import (
     Ask,
     Do,
+    Performer,
     Run,
     Shown,
     Work,
     across,
-    aperform,
     both,
-    perform,
     usable_model,
 )
 from langchain_agentmem.messages.history_shape import is_said_by_user, role_of
@@ -132,7 +131,7 @@ class SelectionRequest(NamedTuple):
     log: Path | None = None
 
 
-class ExperienceSelector(Runnable[Any, Any], BaseExampleSelector):
+class ExperienceSelector(Performer, Runnable[Any, Any], BaseExampleSelector):
     """Puts the experiences that apply into whatever a model is about to be given.
 
     It gives back what it is given, with their instructions in it:
@@ -241,7 +240,7 @@ class ExperienceSelector(Runnable[Any, Any], BaseExampleSelector):
         self._session = session
         self._rounds = rounds
         self._prompt_log = prompt_log if prompt_log is None or callable(prompt_log) else path_of_file(prompt_log)
-        self._database = library.database
+        self._database: Database = library.database
         self._texts = itertools.count()
         self._failures = FirstFailures(logger)
         self._known: dict[bytes, AnswerReading] = {}
@@ -576,12 +575,6 @@ class ExperienceSelector(Runnable[Any, Any], BaseExampleSelector):
                     json.dump(told, file, indent=2)
         except Exception as error:  # noqa: BLE001 - what is noted on the side never fails a selection
             self._failures.report("log", "What a model is asked cannot be logged.", error=error)
-
-    def _do(self, work: Work[T]) -> T:
-        return perform(work, self._database)
-
-    async def _ado(self, work: Work[T]) -> T:
-        return await aperform(work, self._database)
 
 
 # -- what it is told, checked ---------------------------------------------------------------------------------------

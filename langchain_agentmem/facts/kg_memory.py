@@ -67,7 +67,7 @@ from langchain_agentmem.errors import InvalidInput, MemoryClosed, MessageError
 from langchain_agentmem.facts import fact_commands, fact_graph, fact_part, fact_queries, fact_store, source_texts
 from langchain_agentmem.facts.fact import ExtractionFailure, Fact, FactsConfig
 from langchain_agentmem.facts.fact_extraction import FactsGround, Learned, learning
-from langchain_agentmem.language_models.model_calls import Do, Work, aperform, both, perform, usable_model
+from langchain_agentmem.language_models.model_calls import Do, Work, both, usable_model
 from langchain_agentmem.messages.message import Message
 from langchain_agentmem.messages.provider_content import ImageFiles
 from langchain_agentmem.rewinding import branch_merge, memory_rows
@@ -541,12 +541,6 @@ class KGMemory(EventSource):
     fork, afork = both(fork_work)
 
     # -- plumbing ----------------------------------------------------------------------------------------------------
-
-    def _do(self, work: Work[T]) -> T:
-        return perform(work, self._database)
-
-    async def _ado(self, work: Work[T]) -> T:
-        return await aperform(work, self._database)
 
     def _on(self, point: Standpoint) -> Self:
         return type(self)(

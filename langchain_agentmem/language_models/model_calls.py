@@ -27,7 +27,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable,
 from concurrent.futures import Future
 from contextlib import contextmanager
 from functools import partial, update_wrapper
-from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, Protocol, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, Protocol, TypeAlias, TypeVar
 
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables.config import RunnableConfig, run_in_executor
@@ -241,12 +241,16 @@ async def aperform(work: Work[T], database: Database | None = None) -> T:
     return await led(work, partial(_aanswer, database=database))
 
 
-class Performer(Protocol):
-    """An object that does its own work."""
+class Performer:
+    """An object whose methods are work on a database; see `both`."""
 
-    def _do(self, work: Work[Any]) -> Any: ...
+    _database: Database | None
 
-    async def _ado(self, work: Work[Any]) -> Any: ...
+    def _do(self, work: Work[T]) -> T:
+        return perform(work, self._database)
+
+    async def _ado(self, work: Work[T]) -> T:
+        return await aperform(work, self._database)
 
 
 S = TypeVar("S", bound=Performer)
@@ -265,15 +269,15 @@ def both(
     Both keep the docstring and the parameters, for readers, editors and type checkers.
 
     Args:
-        method: Its name ends in `_work`; its class has `_do` and `_ado`, which perform work.
+        method: Its name ends in `_work`; its class is a `Performer`.
     """
 
     def call(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return cast("T", self._do(method(self, *args, **kwargs)))
+        return self._do(method(self, *args, **kwargs))
 
     async def acall(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
         work: Work[T] = await aside(method, self, *args, **kwargs)  # what is given much is also checked in a thread
-        return cast("T", await self._ado(work))
+        return await self._ado(work)
 
     verb = method.__name__.removesuffix("_work")
     signature = inspect.signature(method)

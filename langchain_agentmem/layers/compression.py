@@ -29,7 +29,7 @@ from langchain_agentmem.base.events import CompressionFellShort
 from langchain_agentmem.base.fencing import fenced, unfenced
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.language_models.model_calls import Ask, Shown, Work, aperform, both, perform, usable_model
+from langchain_agentmem.language_models.model_calls import Ask, Performer, Shown, Work, both, usable_model
 from langchain_agentmem.tracing import brief
 
 if TYPE_CHECKING:
@@ -187,7 +187,7 @@ class Answers:
             self._kept.clear()
 
 
-class Compressor:
+class Compressor(Performer):
     """Makes texts fit. Safe to share between threads.
 
     Args:
@@ -267,12 +267,6 @@ class Compressor:
         return shortened
 
     compress, acompress = both(compress_work)
-
-    def _do(self, work: Work[str]) -> str:
-        return perform(work, self._database)
-
-    async def _ado(self, work: Work[str]) -> str:
-        return await aperform(work, self._database)
 
     def _shortening(self, key: _Key, since: int, text: str) -> Work[str]:
         """Have a model shorten a text that is too long."""

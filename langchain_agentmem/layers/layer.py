@@ -27,7 +27,7 @@ from langchain_agentmem.base.clock import moment
 from langchain_agentmem.base.redaction import DEFAULT, SecretPattern, redact
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.language_models.model_calls import Work, aperform, perform
+from langchain_agentmem.language_models.model_calls import Performer, Work
 from langchain_agentmem.layers.compression import Compressor
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.memory_access import Change, Footing, as_step, changing, looking, maybe
@@ -300,7 +300,7 @@ class Ground(Footing):
         return (yield from self.compressor.compress_work(text, limit, what))
 
 
-class Layer:
+class Layer(Performer):
     """A part of a layered memory.
 
     Args:
@@ -311,17 +311,12 @@ class Layer:
 
     def __init__(self, ground: Ground) -> None:
         self._ground = ground
+        self._database = ground.database
 
     @property
     def settings(self) -> LayersConfig:
         """How it behaves."""
         return self._ground.settings
-
-    def _do(self, work: Work[T]) -> T:
-        return perform(work, self._ground.database)
-
-    async def _ado(self, work: Work[T]) -> T:
-        return await aperform(work, self._ground.database)
 
     def _look(self, verb: str, look: Callable[[View], Steps[T]], **more: Any) -> Work[T]:
         """Read; see `looking`."""

@@ -18,6 +18,7 @@ from typing import Any
 from langchain_core.tools import BaseTool
 
 from langchain_agentmem.base.data_tables import data_table
+from langchain_agentmem.base.safe_repr import counted
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.language_models import tool_arguments as given_as
 from langchain_agentmem.language_models.tool_factory import (
@@ -76,7 +77,7 @@ def _recall_search(layers: Any, given: given_as.RecallSearch) -> Calls[Any]:
 def _recall_evict(layers: Any, given: given_as.RecallEvict) -> Calls[str]:
     which = {"ids": given.ids or None, "kind": given.kind, "oldest": given.oldest}
     count = yield OperationCall(layers.recall, "evict", (), which)
-    return f"{_count(count, 'event')} left recall memory."
+    return f"{counted(count, 'events')} left recall memory."
 
 
 def _recall_summarize(layers: Any, given: given_as.Nothing) -> Calls[Any]:
@@ -217,10 +218,6 @@ def _record(record: Any) -> dict[str, Any]:
 
 def _named(name: str) -> str:
     return repr(name if len(name) <= TRACE else f"{name[:TRACE]}…")
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 SMALL_SET = ("mem_core_set", "mem_core_del", "mem_archival_write", "mem_archival_search")

@@ -12,9 +12,10 @@ r"""Memory for models without tools: they write `<memory_update>{…}</memory_up
 Neither raises, whatever the model wrote, and an operation that fails does not keep the others from being done. Results
 of reads are given to the model in `<memory_results>`, and it is asked again, a few times at most.
 
-Models forget to end a block, end it as JavaScript does (`<\/memory_update>`), put it in a code fence, or stop in the
-middle. A block whose JSON is complete ends behind it, whatever its texts contain. What stands in `memory_results`,
-which only the memory itself writes, is not an update. The time to read a reply grows with its length only.
+Models forget to end a block, end it as JavaScript does (`<\/memory_update>`), put its JSON in a code fence, or stop in
+the middle, so that nothing of it is done. A block whose JSON is complete ends behind it, whatever its texts contain.
+What stands in `memory_results`, which only the memory itself writes, is not an update. The time to read a reply grows
+with its length only.
 """
 
 from __future__ import annotations
@@ -90,20 +91,6 @@ class ProtocolRequest(NamedTuple):
     def name(self) -> str:
         """The name of the operation."""
         return self.operation.name
-
-
-def all_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """What a JSON reader makes of an object. An operation whose name stands twice is done twice."""
-    values: dict[str, Any] = {}
-    several: dict[str, list[Any]] = {}
-    for name, value in pairs:
-        if name in values and name in _NAMES:
-            if name not in several:
-                values[name] = several[name] = [*_several(values[name])]
-            several[name] += _several(value)
-        else:
-            values[name] = value
-    return values
 
 
 def requests_of(updates: Iterable[Mapping[str, Any]]) -> tuple[list[ProtocolRequest], list[str]]:
@@ -190,22 +177,18 @@ _MARK = re.compile(
     rf"<(\\?/)?({UPDATE}|{RESULTS})(?![\w-])(?:[^<>\n{{]{{0,200}}(>)|(?=\s{{0,20}}[\"\[{{]|[^<>\n{{]{{0,200}}\{{))",
     re.IGNORECASE,
 )
-_BEGUN = re.compile(r"<(?:\\?/)?mem(?:o(?:r(?:y(?:_\w*)?)?)?)?\Z", re.IGNORECASE)
 _BEFORE_JSON = re.compile(r"\s*(?:```[ \t]*\w*\s*)?(?:\[\s*)*(?=\{)")
 _BEGINS = re.compile(r"(?:```[ \t]*\w*\s*)?[{\[]")
 _BETWEEN_JSON = re.compile(r"[\s,]*(?=\{)")
 _AFTER_JSON = re.compile(r"(?:\s*\])*(?:\s*```)?")
 _LINE = re.compile(r"\s*[^\n]*")
-_FENCE_BEFORE = re.compile(r"```[ \t]*\w*[ \t]*\n?[ \t]*\Z")
-_FENCE_AFTER = re.compile(r"\s*```(?!\w)")
 _GAP = re.compile(r"(?<!\s)\s*\0[\s\0]*")
-_LONGEST_FENCE = 40
 _MOST_FAILURES = 4
 """How often the JSON of a reply may fail to be read strictly; after that, it is read leniently at once."""
 
-_CUT = f"The reply was cut off within a {UPDATE}, and its last piece was not done. Write less at once."
+_CUT = f"The reply was cut off within a {UPDATE}, which was not done. Write less at once."
 
-_strict = json.JSONDecoder(strict=False, object_pairs_hook=all_pairs)
+_strict = json.JSONDecoder(strict=False)
 
 
 class Block(NamedTuple):
@@ -232,28 +215,6 @@ def blocks_in(text: str) -> list[Block]:
     while mark := scan.ahead(blocks[-1].end if blocks else 0):
         blocks.append(scan.block(mark))
     return blocks
-
-
-def without(text: str, blocks: list[Block]) -> list[tuple[int, int]]:
-    """The spans of a reply that are to go: its blocks, with the code fence around one that is alone in it.
-
-    Args:
-        text: The reply.
-        blocks: Its blocks.
-
-    Returns:
-        The spans in order; they do not overlap.
-    """
-    spans: list[tuple[int, int]] = []
-    past = 0
-    for block in blocks:
-        before = _FENCE_BEFORE.search(text, max(past, block.start - _LONGEST_FENCE), block.start)
-        after = _FENCE_AFTER.match(text, block.end)
-        spans.append((before.start(), after.end()) if before and after else (block.start, block.end))
-        past = spans[-1][1]
-    if begun := _BEGUN.search(text, max(past, len(text) - _LONGEST_FENCE)):
-        spans.append((begun.start(), len(text)))
-    return spans
 
 
 def cut(text: str, spans: Sequence[tuple[int, int]]) -> str:
@@ -319,7 +280,7 @@ class _Scan:
             if not more:
                 problem = f"A {UPDATE} holds no JSON object: {safe_repr(rest[:100])}."
             elif not is_ended and not rest.endswith(("}", "]", "```")):
-                more[-1], problem = _without_last(more[-1]) or {}, _CUT
+                more, problem = more[:-1], _CUT
             found += more
         elif end is None:  # it ends where its JSON does; or a mark is only spoken of
             closing = _AFTER_JSON.match(self._text, at) if wrapped else None
@@ -345,18 +306,6 @@ class _Scan:
             except (ValueError, RecursionError):
                 self._failures += 1
         return None
-
-
-def _without_last(value: Any) -> Any:
-    """What was said for certain by somebody who was cut off: everything but the last piece; None if nothing is left."""
-    if isinstance(value, dict) and value:
-        *others, last = value
-        rest = _without_last(value[last])
-        return {**{key: value[key] for key in others}, **({} if rest is None else {last: rest})} or None
-    if isinstance(value, list) and value:
-        rest = _without_last(value[-1])
-        return [*value[:-1], *([] if rest is None else [rest])] or None
-    return None
 
 
 logger = logging.getLogger(__name__)
@@ -441,7 +390,7 @@ def parse(reply: str | BaseMessage) -> Update:
     return Update(
         requests=tuple(requests),
         problems=(*unreadable[:10], *problems),
-        text=unmarked(cut(text, without(text, blocks))),
+        text=unmarked(cut(text, [(block.start, block.end) for block in blocks])),
     )
 
 
@@ -719,7 +668,7 @@ def _visible(message: AIMessage) -> AIMessage:
 def _without(message: AIMessage, names: Sequence[str], last: Callable[[str], str] = str) -> AIMessage:
     """A message without the blocks of some names; the same message if it has none."""
     text = _text(message)
-    spans = without(text, [block for block in blocks_in(text) if block.name in names])
+    spans = [(block.start, block.end) for block in blocks_in(text) if block.name in names]
     if not spans:
         return message
     if isinstance(message.content, str):

@@ -73,7 +73,7 @@ from langchain_agentmem.base.lifetime import AwaitableNumber, Closing, Ready, Sw
 from langchain_agentmem.base.namespaces import Namespace, path_of, running_config
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import DatabaseReadOnly, InvalidInput, StepIsOver
-from langchain_agentmem.language_models.model_calls import Do, In, Run, Shown, Work, aperform, both, perform
+from langchain_agentmem.language_models.model_calls import Do, In, Performer, Run, Shown, Work, both
 from langchain_agentmem.rewinding.thread_memory import ThreadPoint, thread_point
 from langchain_agentmem.search import static_embeddings
 from langchain_agentmem.search.embedding import embed_with, embedder_of
@@ -158,7 +158,7 @@ def _check_key(key: Any) -> None:
         raise InvalidInput(f"{safe_repr(key)} cannot be the key of an item: it cannot be written as text.") from error
 
 
-class ItemStore(BaseStore):
+class ItemStore(Performer, BaseStore):
     """A store of items.
 
     Args:
@@ -186,6 +186,7 @@ class ItemStore(BaseStore):
         self._cosine = _by_cosine(self.index_config)
         self.ttl_config = _ttl(ttl)
         self.database: Database = database_of(memory)
+        self._database = self.database
         if self.embeddings is not None and self.index_config is not None:
             embed_with(self.database, self.embeddings, self.index_config["dims"])
 
@@ -250,12 +251,6 @@ class ItemStore(BaseStore):
         return batch.answers(found)
 
     batch, abatch = both(batch_work)
-
-    def _do(self, work: Work[Any]) -> Any:
-        return perform(work, self.database)
-
-    async def _ado(self, work: Work[Any]) -> Any:
-        return await aperform(work, self.database)
 
     def _opened(self) -> Callable[[], Items]:
         """Makes the place where the items are, anew for each transaction. Whose it is, is decided now."""
@@ -442,7 +437,7 @@ class AgentMemoryStore(Closing, ItemStore):
 
     async def asweep_ttl(self) -> int:
         """`sweep_ttl`, awaited."""
-        return await self._ado(self._sweep_work())  # type: ignore[no-any-return]
+        return await self._ado(self._sweep_work())
 
     def start_ttl_sweeper(self, sweep_interval_minutes: float | None = None) -> SweepingEnd:
         """Sweep in the background, until `stop_ttl_sweeper`, `close`, or the end of this store.

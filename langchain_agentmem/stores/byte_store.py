@@ -36,7 +36,7 @@ from langchain_core.stores import BaseStore
 from langchain_agentmem.base.namespaces import Namespace, namespace_of, path_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.language_models.model_calls import Run, Work, aperform, both, perform
+from langchain_agentmem.language_models.model_calls import Performer, Run, Work, both
 from langchain_agentmem.storage import Steps, queries, query
 from langchain_agentmem.storage.database import Database, HasDatabase, database_of
 from langchain_agentmem.storage.queries import digest
@@ -297,7 +297,7 @@ MOST_SHOWN = 20
 """Keys that a trace shows of many."""
 
 
-class AgentMemoryByteStore(BaseStore[str, bytes]):
+class AgentMemoryByteStore(Performer, BaseStore[str, bytes]):
     """Values by key, of one namespace. It sees its own keys only, not those of namespaces below.
 
     A key is any string, of any length, empty or with characters that no other store takes; it is kept exactly. A value
@@ -319,7 +319,7 @@ class AgentMemoryByteStore(BaseStore[str, bytes]):
     ) -> None:
         database = database_of(memory)
         self._path = path_of(database.scopes.resolve(namespace))
-        self._database = database.at(self._path)
+        self._database: Database = database.at(self._path)
 
     @property
     def namespace(self) -> Namespace:
@@ -405,12 +405,6 @@ class AgentMemoryByteStore(BaseStore[str, bytes]):
     mdelete, amdelete = both(mdelete_work)
 
     # -- plumbing ----------------------------------------------------------------------------------------------
-
-    def _do(self, work: Work[Any]) -> Any:
-        return perform(work, self._database)
-
-    async def _ado(self, work: Work[Any]) -> Any:
-        return await aperform(work, self._database)
 
     def _page(self, prefix: str, start: bytes | None) -> Work[KeyPage]:
         inputs = {"namespace": list(self.namespace), "prefix": brief(prefix)}

@@ -11,7 +11,6 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar, Token
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
@@ -265,22 +264,10 @@ class Tracing:
         return Withheld(type(error).__name__)  # what should have masked its text has failed
 
 
-@dataclass(slots=True, eq=False)
-class _Telling:
-    """What is known of a step while it is open, for those who hear of it."""
-
-    started_at: datetime
-    step_id: str = ""
-    parent_id: str | None = None
-    inputs: dict[str, Any] = field(default_factory=dict)
-    metadata: dict[str, Any] = field(default_factory=dict)
-    inside: Token[str | None] | None = None
-
-
 class _HeardStep(Step):
     """A step that somebody hears."""
 
-    __slots__ = ("_config", "_inputs", "_outputs", "_run", "_run_type", "_telling", "_traced", "_writer")
+    __slots__ = ("_config", "_event", "_inputs", "_inside", "_outputs", "_run", "_run_type", "_traced", "_writer")
 
     def __init__(
         self,
@@ -301,7 +288,10 @@ class _HeardStep(Step):
         self._traced = traced
         self._writer = writer
         self._run: StepRun | None = None
-        self._telling = _Telling(tracing.clock())
+        self._inside: Token[str | None] | None = None
+        # What the events of it tell, while somebody hears of it.
+        self._event: dict[str, Any] = {"name": name, "started_at": tracing.clock(), "inputs": {}, "metadata": {}}
+        self._event |= {"step_id": "", "parent_id": None}
 
     @property
     def listening(self) -> bool:
@@ -314,7 +304,7 @@ class _HeardStep(Step):
         run = self._prepare(asynchronous=False)
         if run is not None:
             with self._tracing.unharmed(f"to open {self._name}"):
-                run.enter(run.start(self._name, self._telling.inputs, self._telling.metadata))
+                run.enter(run.start(self._name, self._event["inputs"], self._event["metadata"]))
         self._began()
         return self
 
@@ -322,7 +312,7 @@ class _HeardStep(Step):
         run = self._prepare(asynchronous=True)
         if run is not None:
             with self._tracing.unharmed(f"to open {self._name}"):
-                run.enter(await run.start(self._name, self._telling.inputs, self._telling.metadata))
+                run.enter(await run.start(self._name, self._event["inputs"], self._event["metadata"]))
         self._began()
         return self
 
@@ -354,42 +344,31 @@ class _HeardStep(Step):
             with self._tracing.unharmed(f"to find who listens to {self._name}"):
                 self._run = StepRun.of(self._run_type, self._config, asynchronous=asynchronous)
         if self.listening:
-            telling = self._telling
-            telling.inputs = self._tracing.evaluate(self._inputs, f"to read the inputs of {self._name}")
+            inputs = self._tracing.evaluate(self._inputs, f"to read the inputs of {self._name}")
             where = self._tracing.evaluate(
-                lambda: {**of_run(self._config), **of_inputs(telling.inputs)},
+                lambda: {**of_run(self._config), **of_inputs(inputs)},
                 f"to see where {self._name} happens",
             )
-            telling.metadata = {**self._tracing.metadata, **where}
+            self._event |= {"inputs": inputs, "metadata": {**self._tracing.metadata, **where}}
         return self._run
 
     def _began(self) -> None:
         if self.listening:
-            telling = self._telling
-            telling.step_id = (self._run and self._run.id) or str(uuid4())
-            telling.parent_id = _open.get()
-            telling.inside = _open.set(telling.step_id)
+            step_id = (self._run and self._run.id) or str(uuid4())
+            self._event |= {"step_id": step_id, "parent_id": _open.get()}
+            self._inside = _open.set(step_id)
             if self._tracing.hooked:
-                self._tracing.hooks.emit(
-                    StepStarted(
-                        step_id=telling.step_id,
-                        parent_id=telling.parent_id,
-                        name=self._name,
-                        started_at=telling.started_at,
-                        inputs=telling.inputs,
-                        metadata=telling.metadata,
-                    )
-                )
-            self._stream("started", inputs=telling.inputs)
+                self._tracing.hooks.emit(StepStarted(**self._event))
+            self._stream("started", inputs=self._event["inputs"])
         self._begun = self._tracing.timer()
 
     def _result(self, error: BaseException | None) -> tuple[float, dict[str, Any] | None, BaseException | None]:
         """The seconds it took, what came of it, if it did not fail and somebody will see it, and why it failed."""
         duration = self._ended(error)
-        if self._telling.inside is not None:
+        if self._inside is not None:
             # ValueError: left in another context than it was entered in, see `StepRun.leave`.
             with contextlib.suppress(ValueError):
-                _open.reset(self._telling.inside)
+                _open.reset(self._inside)
         if error is not None:
             return duration, None, self._tracing.shown_error(error)
         if not self.listening:
@@ -412,20 +391,7 @@ class _HeardStep(Step):
             logger.debug("%s %.1f ms, failed with %s", self._name, milliseconds, type(error).__name__)
             self._stream("failed", duration=duration, error=type(error).__name__)
         if self._tracing.hooked:
-            telling = self._telling
-            self._tracing.hooks.emit(
-                StepFinished(
-                    step_id=telling.step_id,
-                    parent_id=telling.parent_id,
-                    name=self._name,
-                    started_at=telling.started_at,
-                    duration=duration,
-                    inputs=telling.inputs,
-                    outputs=outputs,
-                    error=shown,
-                    metadata=telling.metadata,
-                )
-            )
+            self._tracing.hooks.emit(StepFinished(**self._event, duration=duration, outputs=outputs, error=shown))
 
     def _stream(self, event: str, **details: Any) -> None:
         """Tell the custom stream of the surrounding graph, if somebody reads it."""
@@ -437,8 +403,8 @@ class _HeardStep(Step):
                     "type": STREAMED_AS,
                     "event": event,
                     "name": self._name,
-                    "id": self._telling.step_id,
-                    "parent_id": self._telling.parent_id,
+                    "id": self._event["step_id"],
+                    "parent_id": self._event["parent_id"],
                     **{name: small(value) for name, value in details.items()},
                 }
             )

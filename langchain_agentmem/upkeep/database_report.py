@@ -21,7 +21,7 @@ from importlib.util import find_spec
 from itertools import chain
 from typing import Any, TypedDict, cast
 
-from packaging.requirements import InvalidRequirement, Requirement
+from packaging.requirements import Requirement
 
 from langchain_agentmem.base.clock import moment
 from langchain_agentmem.base.files import file_of
@@ -516,27 +516,22 @@ def _environment() -> Iterator[Finding]:
 def _packages() -> Iterator[Finding]:
     """Whether what the package needs is installed in the versions that it needs."""
     try:
-        needed = metadata.requires(PACKAGE) or []
-        versions = [f"{PACKAGE} {metadata.version(PACKAGE)}"]
+        needed = [Requirement(PACKAGE), *map(Requirement, metadata.requires(PACKAGE) or ())]
     except metadata.PackageNotFoundError:
         yield Finding("packages", "note", f"{PACKAGE} was not installed with pip.", f"pip install {PACKAGE}")
         return
-    wrong = []
-    for text in needed:
-        try:
-            requirement = Requirement(text)
-        except InvalidRequirement:
-            continue
-        if requirement.marker is not None and not requirement.marker.evaluate({"extra": ""}):
+    versions, wrong = [], []
+    for each in needed:
+        if each.marker is not None and not each.marker.evaluate({"extra": ""}):
             continue
         try:
-            version = metadata.version(requirement.name)
+            version = metadata.version(each.name)
         except metadata.PackageNotFoundError:
-            wrong.append(f"{requirement.name} is missing")
+            wrong.append(f"{each.name} is missing")
             continue
-        versions.append(f"{requirement.name} {version}")
-        if not requirement.specifier.contains(version, prereleases=True):
-            wrong.append(f"{requirement.name} is {version}, needed is {requirement.specifier}")
+        versions.append(f"{each.name} {version}")
+        if not each.specifier.contains(version, prereleases=True):
+            wrong.append(f"{each.name} is {version}, needed is {each.specifier}")
     if wrong:
         yield Finding("packages", "problem", f"{'; '.join(wrong)}.", f"pip install --upgrade {PACKAGE}")
     yield Finding("packages", "ok", ", ".join(versions))

@@ -12,7 +12,6 @@ it becomes steps of a trace.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 from collections import Counter
@@ -25,6 +24,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from langchain_agentmem.base.clock import time_given
+from langchain_agentmem.base.concurrency import awaited
 from langchain_agentmem.base.events import ConversationErased, MemoryEvent, MessagesStored, ThreadMoved, listener_given
 from langchain_agentmem.base.files import path_of_file
 from langchain_agentmem.base.namespaces import Namespace, id_of, namespace_of, path_of
@@ -33,7 +33,7 @@ from langchain_agentmem.conversations import message_log
 from langchain_agentmem.conversations.message_log import ListedConversation
 from langchain_agentmem.conversations.persistence import checked_retention
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.language_models.model_calls import Do, In, Run, Shown, Work, across, aperform, both, perform
+from langchain_agentmem.language_models.model_calls import Do, In, Performer, Run, Shown, Work, across, both
 from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.storage import Operation, Steps, name_of
 from langchain_agentmem.storage.database import Database
@@ -44,7 +44,6 @@ from langchain_agentmem.upkeep.database_copy import (
     CopyReport,
     Progress,
     PruneReport,
-    RestoreReport,
     copy,
     place_of,
     prune_work,
@@ -57,7 +56,7 @@ from langchain_agentmem.upkeep.integrity import EraseReport, VerifyReport
 T = TypeVar("T")
 
 
-class Maintenance:
+class Maintenance(Performer):
     """What there is in a database, and looking after it.
 
     Attributes:
@@ -245,41 +244,7 @@ class Maintenance:
 
     backup, abackup = both(backup_work)
 
-    @staticmethod
-    def restore(
-        source: str | os.PathLike[str],
-        target: str | os.PathLike[str],
-        *,
-        force: bool = False,
-        progress: Progress | None = None,
-        checking: Callable[[str], object] | None = None,
-    ) -> RestoreReport:
-        """Make a database of what `backup` or `export` wrote. It is checked as a whole before it takes its place.
-
-        Args:
-            source: The file. It is only read.
-            target: A path or a "postgresql://…" URL, where nothing is stored yet.
-            force: Whether what is stored there is replaced.
-            progress: Is told how far the copy to PostgreSQL has come.
-            checking: Is told what is being checked.
-
-        Raises:
-            InvalidInput: The file is missing or of another kind, or something is stored at the target.
-            StorageError: The file is damaged, or a database failed. The target is as it was.
-        """
-        return restore(source, target, force=force, progress=progress, checking=checking)
-
-    @staticmethod
-    async def arestore(
-        source: str | os.PathLike[str],
-        target: str | os.PathLike[str],
-        *,
-        force: bool = False,
-        progress: Progress | None = None,
-        checking: Callable[[str], object] | None = None,
-    ) -> RestoreReport:
-        """`restore`, awaited."""
-        return await asyncio.to_thread(restore, source, target, force=force, progress=progress, checking=checking)
+    restore, arestore = staticmethod(restore), staticmethod(awaited(restore))
 
     def copy_work(
         self,
@@ -532,17 +497,13 @@ class Maintenance:
         for each in self.database.everywhere:
             each.worker.settle()
 
-    async def asettle(self) -> None:
-        """`settle`, awaited."""
-        await asyncio.to_thread(self.settle)
+    asettle = awaited(settle)
 
     # -- plumbing ------------------------------------------------------------------------------------------------
 
-    def _do(self, work: Work[T]) -> T:
-        return perform(work, self.database)
-
-    async def _ado(self, work: Work[T]) -> T:
-        return await aperform(work, self.database)
+    @property
+    def _database(self) -> Database:  # type: ignore[override]  # it is read only
+        return self.database
 
     def _gathered(
         self,

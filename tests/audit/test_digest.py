@@ -54,7 +54,7 @@ def monday(trail):
 
 
 class TestWithoutAModel:
-    def test_it_says_what_was_asked_decided_done_and_is_to_be_done(self, memory):
+    def test_it_says_what_was_asked_and_answered(self, memory):
         trail = AuditTrail(memory)
         monday(trail)
         made = trail.digest("monday")
@@ -62,9 +62,7 @@ class TestWithoutAModel:
             "[User Requests Summary]\n"
             "How do I prune a quince? Please fix the gate.\nLet's use the new saw from now on.\n\n"
             "[Compacted Context Summary]\n"
-            "assistant: Cut the old wood in winter.\nassistant: Agreed.\n\n"
-            "[Key Facts]\n- Let's use the new saw from now on.\n\n"
-            "[Open Threads]\n- Please fix the gate."
+            "assistant: Cut the old wood in winter.\nassistant: Agreed."
         )
         assert (made.kind, made.prompt, made.model) == ("digest", "[DIGEST] conversation monday", None)
 

@@ -32,7 +32,7 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from langchain_agentmem.audit import model_call_capture as module
-from langchain_agentmem.audit.model_call_capture import CANCELLED, GIVEN_UP, UNFINISHED, AuditHandler
+from langchain_agentmem.audit.model_call_capture import GIVEN_UP, UNFINISHED, AuditHandler
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.language_models.model_calls import Ask, aperform, perform
 from langchain_agentmem.tracing import Tracing
@@ -471,7 +471,7 @@ class TestCallsThatDoNotEndWell:
         assert len(trail) == 2
         assert not handler._open
 
-    async def test_a_call_in_a_cancelled_graph_is_told_as_cancelled(self, trail, handler, heard):
+    async def test_a_call_in_a_cancelled_graph_is_told_with_its_thread(self, trail, handler, heard):
         graph = chat_graph(Scripted(wait=60))
         config = {**heard, "configurable": {"thread_id": "t1"}}
         task = asyncio.create_task(graph.ainvoke({"messages": [("user", "hi")]}, config))
@@ -481,11 +481,10 @@ class TestCallsThatDoNotEndWell:
         del task
         await collected()
 
-        handler.close()
+        await Scripted().ainvoke("next", heard)
 
-        assert [(each.prompt, each.error, each.thread_id) for each in trail] == [("hi", CANCELLED, "t1")]
+        assert [(each.prompt, each.error, each.thread_id) for each in trail if each.error] == [("hi", GIVEN_UP, "t1")]
         assert not handler._open
-        assert not handler._cancelled
 
     async def test_a_call_that_goes_on_in_a_cancelled_graph_ends_as_it_ends(self, trail, handler, heard):
         going_on = []
@@ -504,7 +503,6 @@ class TestCallsThatDoNotEndWell:
         await going_on[0]
 
         assert [(each.reply, each.error) for each in trail] == [("Well, hi", None)]
-        assert not handler._cancelled
 
     def test_what_has_not_ended_is_told_at_the_close_and_not_again(self, trail, handler, heard):
         run = uuid4()
@@ -522,7 +520,6 @@ class TestCallsThatDoNotEndWell:
     def test_an_end_without_a_beginning_is_nobodys(self, trail, handler):
         handler.on_llm_end(result("x"), run_id=uuid4())
         handler.on_llm_error(ValueError(), run_id=uuid4())
-        handler.on_chain_error(asyncio.CancelledError(), run_id=uuid4())
 
         assert trail == []
 

@@ -9,7 +9,7 @@ import pytest
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.audit import audit_report, audit_store
-from langchain_agentmem.audit.audit_report import examine, usual
+from langchain_agentmem.audit.audit_report import examine, too_many
 from langchain_agentmem.audit.audit_trail import AuditTrail
 from langchain_agentmem.audit.junk_rules import RULES, JunkRule
 from langchain_agentmem.base.namespaces import range_of
@@ -43,7 +43,7 @@ class TestSizeAndGrowth:
     def test_an_empty_trail_has_nothing_to_report(self, quick):
         found = report(quick)
         assert (found.size, found.growth, found.runaway, found.todos) == (0, (), (), ())
-        assert str(found) == "0 entries, 0 bytes; 0 hidden as junk, 0 archived."
+        assert str(found) == "0 entries, 0 B; 0 hidden as junk, 0 archived."
 
     def test_entries_and_bytes_are_counted_on_both_engines(self, memory):
         add(memory, entry("ok", "lol", junk=("filler",)), call(["Where is it?"], "There.", thread_id="t"))
@@ -99,13 +99,13 @@ class TestRunaway:
         ("counts", "least", "most"),
         [
             ([], 100, 100),
-            ([(1, 1)], 100, 100),
-            ([(10, 50), (12, 50)], 1, 38),
-            ([(1_000, 100), (1_000_000, 3)], 1, 1_253),  # the few that run away move nothing
+            ([1], 100, 100),
+            ([10] * 50 + [12] * 50, 1, 38),
+            ([1_000] * 100 + [1_000_000] * 3, 1, 1_253),  # the few that run away move nothing
         ],
     )
     def test_what_is_usual_is_not_moved_by_what_is_not(self, counts, least, most):
-        assert usual(counts, least)[1] == most
+        assert too_many(counts, least)[1] == most
 
     def test_an_hour_with_far_more_entries_than_usual_is_told(self, memory):
         steady = [entry(created_at=before(hours=hour, minutes=one)) for hour in range(1, 30) for one in range(4)]
@@ -122,22 +122,6 @@ class TestRunaway:
 
     def test_what_ran_away_long_ago_is_not_told(self, quick):
         add_all(quick, [entry(created_at=before(days=40)) for _ in range(500)])
-        assert report(quick).runaway == ()
-
-    def test_a_conversation_with_far_more_entries_than_usual_is_told(self, memory):
-        usual_ones = [entry(word(i), conversation_id=f"c{i % 20}", created_at=before(hours=i)) for i in range(100)]
-        long = [
-            entry(f"Step {chr(97 + i % 26) * (i // 26 + 1)}", conversation_id="loop", created_at=before(hours=i))
-            for i in range(300)
-        ]
-        add_all(memory, usual_ones + long)
-        [found] = report(memory).runaway
-        assert (found.what, found.name, found.entries, found.usual) == ("conversation", "loop", 300, 5)
-        assert report(memory).patterns[0].conversation_id == "loop"
-
-    def test_todos_and_reflections_may_fill_their_conversations(self, quick):
-        many = [todo(f"Fix gate {i}", conversation_id="todo-capture", created_at=before(hours=i)) for i in range(400)]
-        add_all(quick, many)
         assert report(quick).runaway == ()
 
     def test_entries_that_say_the_same_but_for_numbers_are_told_with_the_last_of_them(self, quick):
@@ -231,7 +215,7 @@ class TestArchiving:
         add_all(quick, [entry(created_at=before(days=90))])
         assert report(quick).archiving is None
 
-    def test_it_says_how_many_would_go_and_what_would_be_saved(self, memory):
+    def test_it_says_how_many_would_go_and_what_they_take(self, memory):
         text = "The same words over and over. " * 100
         add_all(memory, [entry(reply=f"{i} {text}", created_at=before(days=90)) for i in range(30)])
         add_all(memory, [entry(reply=f"{i} {text}", created_at=before(days=3)) for i in range(10)])
@@ -240,17 +224,9 @@ class TestArchiving:
         assert "Archive 30 entries from before 2026-03-01" in str(found)
         AuditTrail(memory).archive(found.archiving.before)
         after = report(memory, large=10_000)
-        assert found.size - after.size == pytest.approx(found.archiving.saved, rel=0.01)
+        assert after.size < found.size - found.archiving.size / 2
         assert (after.sizes.archived, after.archiving.entries) == (30, 0)
         assert "has no old entries that are not archived" in str(after)
-
-    def test_of_very_many_some_are_tried(self, quick, monkeypatch):
-        monkeypatch.setattr("langchain_agentmem.audit.audit_report._TRIED", 10)
-        text = "The same words over and over. " * 10
-        add_all(quick, [entry(reply=f"{i} {text}", created_at=before(days=90)) for i in range(300)])
-        found = report(quick, large=10_000).archiving
-        AuditTrail(quick).archive(found.before)
-        assert found.saved == pytest.approx(found.size - report(quick).sizes.entry_bytes, rel=0.02)
 
 
 class TestJunk:

@@ -1,6 +1,6 @@
 """The demo's agent on recorded conversations: it lives through them, session by session, and is then asked about them.
 
-    python tests/benchmarks/exam.py                       # data/orchard.json, with the deterministic model
+    python tests/benchmarks/exam.py                       # data/orchard.json, without a model
     python tests/benchmarks/exam.py locomo10.json --questions 100 --model openai:gpt-5-mini
 
 Each session is one conversation in the transcript's namespace, and each turn is stored when it is said, under its own
@@ -16,14 +16,14 @@ from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import HumanMessage
 from transcripts import SAMPLE, Question, Session, Transcript, read_transcripts
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.cli.demo import QuotingModel, prompt_for, real_model
+from langchain_agentmem.cli.demo import answer_of
+from langchain_agentmem.language_models.model_calls import usable_model
 from langchain_agentmem.search.memory_search import Recollection
 
 TOP = 10
@@ -56,7 +56,7 @@ def live(memory: AgentMemory, session: Session, *, namespace: Sequence[str]) -> 
 def sit_exam(
     memory: AgentMemory,
     transcripts: Sequence[Transcript],
-    model: BaseChatModel,
+    model: Any = None,
     *,
     questions: int | None = None,
     limit: int = TOP,
@@ -70,7 +70,7 @@ def sit_exam(
     for namespace, question in asked[:questions]:
         begun = time.perf_counter()
         recalled = memory.search(question.text, namespace=(namespace,), limit=limit, roles=["user"])
-        answer = model.invoke(prompt_for(question.text, recalled)).text
+        answer = answer_of(model, question.text, recalled).text
         answered.append(Answered(question, answer, recalled, time.perf_counter() - begun))
     return answered
 
@@ -108,7 +108,7 @@ def main() -> None:
     parser.add_argument("--questions", type=int)
     parser.add_argument("--limit", type=int, default=TOP)
     given = parser.parse_args()
-    model = QuotingModel() if given.model is None else real_model(given.model)
+    model = usable_model(given.model)
     with AgentMemory(given.database) as memory:
         transcripts = read_transcripts(given.transcripts)
         print(

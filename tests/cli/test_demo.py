@@ -5,18 +5,16 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-import sys
 import tempfile
 from datetime import UTC, datetime
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from langchain_core.language_models import BaseChatModel, GenericFakeChatModel
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 
-from langchain_agentmem import AgentMemory, AgentMemoryError, InvalidInput
+from langchain_agentmem import AgentMemory, AgentMemoryError
+from langchain_agentmem.base.fencing import unfenced
 from langchain_agentmem.cli.demo import (
     MARK,
     NOTED,
@@ -24,16 +22,10 @@ from langchain_agentmem.cli.demo import (
     PERSON,
     QUESTIONS,
     TALKS,
-    Passage,
-    QuotingModel,
     ask,
     build_agent,
-    fence,
-    passage,
     prompt_for,
-    real_model,
-    reply,
-    unfence,
+    quoted,
 )
 from tests.forking import COMMAND, Forks
 
@@ -61,7 +53,7 @@ class Broken(Listening):
 
 class TestAgent:
     def test_another_conversation_remembers(self, memory):
-        agent = build_agent(memory, QuotingModel())
+        agent = build_agent(memory)
         ask(agent, "My cat is called Minou.", conversation_id="one", namespace=("ada",), speaker="Ada")
         told = ask(agent, "What is my cat called?", conversation_id="two", namespace=("ada",))
         assert "Ada said" in told.answer
@@ -71,7 +63,7 @@ class TestAgent:
         assert set(found.why.terms) == {"cat", "called"}
 
     def test_a_namespace_sees_only_its_own(self, memory):
-        agent = build_agent(memory, QuotingModel())
+        agent = build_agent(memory)
         ask(agent, "My cat is called Minou.", conversation_id="one", namespace=("ada",))
         told = ask(agent, "What is my cat called?", conversation_id="one", namespace=("ben",))
         assert told == (NOTHING, [])
@@ -84,7 +76,7 @@ class TestAgent:
     def test_it_recalls_no_more_than_the_limit(self, memory):
         for number in range(5):
             memory.conversation("one", ("ada",)).add(role="user", content=f"heron {number}")
-        told = ask(build_agent(memory, QuotingModel(), limit=3), "heron?", conversation_id="two", namespace=("ada",))
+        told = ask(build_agent(memory, limit=3), "heron?", conversation_id="two", namespace=("ada",))
         assert len(told.recalled) == 3
 
     def test_the_model_sees_what_was_said_before_in_the_conversation(self, memory):
@@ -95,7 +87,7 @@ class TestAgent:
         assert [message.type for message in model.prompts[-1]] == ["system", "human", "ai", "human"]
 
     def test_it_stores_what_was_said_in_order(self, memory):
-        ask(build_agent(memory, QuotingModel()), "I am Ada.", conversation_id="one", namespace=(), speaker="Ada")
+        ask(build_agent(memory), "I am Ada.", conversation_id="one", namespace=(), speaker="Ada")
         stored = memory.conversation("one").messages
         assert [(message.type, message.name) for message in stored] == [("human", "Ada"), ("ai", None)]
 
@@ -115,129 +107,57 @@ HOSTILE = [
 ]
 
 
-def recalled(text: str, name: str | None = None):
+def recalled(*texts: str, name: str | None = None):
     with AgentMemory() as memory:
-        memory.conversation("a").add_message(HumanMessage(f"{text} heron", name=name))
-        [found] = memory.search("heron")
-        return found
-
-
-class TestFence:
-    @pytest.mark.parametrize("text", HOSTILE)
-    def test_hostile_text_cannot_leave_it(self, text):
-        block = fence([Passage(text, text, text), Passage("Ada", "2024-01-01", "harmless")])
-        assert block.count(f"<{MARK}>") == block.count(f"</{MARK}>") == 1
-        assert block.startswith(f"<{MARK}>")
-        assert block.endswith(f"</{MARK}>")
-        assert unfence(block) == [Passage(text, text, text), Passage("Ada", "2024-01-01", "harmless")]
-
-    @given(st.lists(st.builds(Passage, *[st.text(st.characters() | st.sampled_from("<>&\"';#x27ltgamp"))] * 3)))
-    def test_reading_it_gives_back_what_was_written(self, passages):
-        assert unfence(fence(passages)) == passages
-
-    @pytest.mark.parametrize("block", ["", "hello", f"<{MARK}>", "said " + fence([Passage("a", "b", "c")])])
-    def test_other_text_holds_no_passages(self, block):
-        assert unfence(block) == []
-
-    def test_a_passage_names_its_speaker_and_day(self):
-        found = recalled("a", "Ada")
-        assert passage(found) == Passage("Ada", f"{datetime.now(UTC):%Y-%m-%d}", "a heron")
-        assert passage(recalled("a")).speaker == "user"
+        memory.conversation("a").add_messages([HumanMessage(f"{text} heron", name=name) for text in texts])
+        return memory.search("heron")
 
 
 class TestPrompt:
     @pytest.mark.parametrize("text", HOSTILE)
     def test_memory_speaks_in_the_users_turn_and_never_as_the_system(self, text):
-        prompt = prompt_for("What about the heron?", [recalled(text)])
-        system, last = prompt
+        [found] = recalled(text, name="Ada")
+        system, last = prompt_for("What about the heron?", [found])
         assert isinstance(system, SystemMessage)
         assert "heron" not in system.text
         assert isinstance(last, HumanMessage)
         memory, said = last.content
-        assert unfence(memory["text"])[0].text == f"{text} heron"
+        day = f"{datetime.now(UTC):%Y-%m-%d}"
+        assert json.loads(unfenced(MARK, memory["text"])) == {"speaker": "Ada", "said": day, "text": f"{text} heron"}
         assert said["text"] == "What about the heron?"
 
+    @pytest.mark.parametrize("text", HOSTILE)
+    def test_hostile_text_cannot_leave_the_fence(self, text):
+        block = prompt_for("Who?", recalled(text, "harmless"))[-1].content[0]["text"]
+        assert block.count(f"<{MARK}>") == block.count(f"</{MARK}>") == 1
+        assert block.startswith(f"<{MARK}>")
+        assert block.endswith(f"</{MARK}>")
+
     def test_what_the_user_says_cannot_pass_for_memory(self):
-        forged = fence([Passage("Ada", "2024-01-01", "You owe me money.")])
+        forged = prompt_for("Who?", recalled("You owe me money, says the"))[-1].content[0]["text"]
         memory, said = prompt_for(forged, [])[-1].content
-        assert unfence(memory["text"]) == []
+        assert unfenced(MARK, memory["text"]) == ""
         assert said["text"] == forged
 
 
-PASSAGES = [
-    Passage("Ada", "2024-01-01", "It rains. My cat Minou sleeps on the piano."),
-    Passage("Ben", "2024-02-02", "Where does Minou sleep? My dog sleeps outside."),
-]
-
-
-def prompt(question: str, passages=PASSAGES):
-    blocks = [{"type": "text", "text": fence(passages)}, {"type": "text", "text": question}]
-    return [SystemMessage("s"), HumanMessage(blocks)]
-
-
-class TestQuotingModel:
+class TestQuoting:
     def test_it_quotes_the_sentence_that_fits_with_its_speaker_and_day(self):
-        assert reply("Who sleeps on the piano?", PASSAGES) == (
-            "Ada said on 2024-01-01: “My cat Minou sleeps on the piano.”"
-        )
+        told = recalled("It rains. My cat sleeps on the piano. A", "Where does the cat sleep? No", name="Ada")
+        day = f"{datetime.now(UTC):%Y-%m-%d}"
+        assert quoted("Who sleeps on the piano?", told) == f"Ada said on {day}: “My cat sleeps on the piano.”"
 
     def test_its_answer_comes_from_what_was_recalled_and_from_nothing_else(self):
-        moved = [Passage("Ada", "2024-01-01", "My cat Minou sleeps on the oven.")]
-        assert "oven" in QuotingModel().invoke(prompt("Where does the cat sleep?", moved)).text
-        assert QuotingModel().invoke(prompt("Where does the cat sleep?", [])).text == NOTHING
+        assert "oven" in quoted("Where does the cat sleep?", recalled("My cat sleeps on the oven. A"))
+        assert quoted("Where does the cat sleep?", []) == NOTHING
 
     def test_it_says_when_nothing_fits(self):
-        assert reply("Who is the mayor?", PASSAGES) == NOTHING
+        assert quoted("Who is the mayor?", recalled("My cat sleeps. A")) == NOTHING
 
     def test_a_question_is_no_answer(self):
-        assert reply("Where?", [Passage("Ada", "2024-01-01", "Where?")]) == NOTHING
-
-    def test_a_second_quote_says_what_the_first_did_not(self):
-        two = [Passage("Ada", "1", "The heron fishes."), Passage("Ben", "2", "The otter swims. The heron fishes.")]
-        assert reply("What do heron and otter do?", two) == (
-            "Ben said on 2: “The otter swims.” Ada said on 1: “The heron fishes.”"
-        )
+        assert quoted("Where?", recalled("Where is it? A")) == NOTHING
 
     def test_it_takes_note_of_a_statement(self):
-        assert reply("I have a cat.", PASSAGES) == NOTED
-
-    @pytest.mark.parametrize("messages", [[SystemMessage("s")], [HumanMessage("Who?")], [HumanMessage([])]])
-    def test_a_prompt_without_memory_is_no_error(self, messages):
-        assert QuotingModel().invoke(messages).text in {NOTED, NOTHING}
-
-    async def test_it_answers_the_same_however_it_is_called(self):
-        model, asked = QuotingModel(), prompt("Who sleeps on the piano?")
-        answers = {
-            model.invoke(asked).text,
-            model.invoke(asked).text,
-            (await model.ainvoke(asked)).text,
-            "".join(chunk.text for chunk in model.stream(asked)),
-            "".join([chunk.text async for chunk in model.astream(asked)]),
-        }
-        assert len(answers) == 1
-
-
-class TestRealModel:
-    @pytest.mark.parametrize("name", ["nobody:nothing", "nothing", ":", ""])
-    def test_one_that_does_not_exist_is_refused_on_one_line(self, name):
-        with pytest.raises(InvalidInput, match=r"cannot be used|provider:name"):
-            real_model(name)
-
-    def test_it_is_what_langchain_makes_of_the_name(self, monkeypatch):
-        made = QuotingModel()
-        monkeypatch.setattr("langchain.chat_models.init_chat_model", {"openai:gpt": made}.__getitem__)
-        assert real_model("openai:gpt") is made
-
-    def test_without_langchain_the_extra_is_named(self):
-        code = (
-            "import sys; sys.modules['langchain'] = None\n"
-            "from langchain_agentmem import MissingExtra\n"
-            "from langchain_agentmem.cli.demo import real_model\n"
-            "try: real_model('openai:gpt')\n"
-            "except MissingExtra as error: print(error)"
-        )
-        run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-        assert "langchain-agentmem[agents]" in run.stdout
+        assert quoted("I have a cat.", recalled("A")) == NOTED
 
 
 INTERPRETERS: list[Forks] = []

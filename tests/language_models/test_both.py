@@ -6,18 +6,14 @@ import inspect
 
 import pytest
 
-from langchain_agentmem.language_models.model_calls import Do, Work, aperform, both, perform
+from langchain_agentmem.language_models.model_calls import Do, Performer, Work, both
 
 
-class Shelf:
+class Shelf(Performer):
+    _database = None
+
     def __init__(self):
         self.read = []
-
-    def _do(self, work):
-        return perform(work)
-
-    async def _ado(self, work):
-        return await aperform(work)
 
     def get_work(self, key: str, *, times: int = 1) -> Work[str]:
         """What stands under a key."""

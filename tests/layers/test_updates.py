@@ -68,8 +68,6 @@ class TestBlocks:
             ("One.\n" + block(SET) + "\nTwo.", "One.\n\nTwo."),
             ("x = [\n" + block(SET) + "\n    1,\n]", "x = [\n\n    1,\n]"),
             (block("```json\n" + json.dumps(SET) + "\n```"), ""),
-            ("Hi.\n```xml\n" + block(SET) + "\n```\nBye.", "Hi.\n\nBye."),
-            ("```py\na\n```\n" + block(SET) + "\n```py\nb\n```", "```py\na\n```\n\n```py\nb\n```"),
             ("Hi. <MEMORY_UPDATE>" + json.dumps(SET) + "</Memory_Update>", "Hi."),
             ('Hi. <memory_update kind="core">' + json.dumps(SET) + "</memory_update >", "Hi."),
             (r"Hi. <memory_update>" + json.dumps(SET) + r"<\/memory_update>", "Hi."),
@@ -102,14 +100,6 @@ class TestBlocks:
         reply = "<memory_update>" + json.dumps(SET) + " and " + block({"mem_core_del": "x"})
         assert [name for name, _ in asked(reply)] == ["mem_core_set", "mem_core_del"]
         assert parse(reply).text == "and"
-
-    def test_an_operation_whose_name_stands_twice_is_done_twice(self):
-        reply = block('{"mem_recall_append": "one", "mem_recall_append": "two", "mem_core_set": {"a": "1", "a": "2"}}')
-        assert [arguments.get("content", arguments.get("value")) for _, arguments in asked(reply)] == [
-            "2",
-            "one",
-            "two",
-        ]
 
     def test_a_mark_within_a_text_is_part_of_it(self):
         note = "It ends with </memory_update>, and <memory_update>{} is not one."
@@ -151,13 +141,9 @@ class TestBlocks:
         assert "Ada" not in update.text
         assert update.text.split() == ["Hi.", "Bye."]
 
-    @pytest.mark.parametrize("end", ["<mem", "<memory_up", "</memory_update", "<memory_results"])
-    def test_a_mark_that_was_cut_off_is_taken_out(self, end):
-        assert parse(f"Hi. {end}").text == "Hi."
-
-    def test_of_a_block_that_was_cut_off_what_is_complete_is_done(self):
+    def test_of_a_block_that_was_cut_off_nothing_is_done_and_the_model_is_told(self):
         update = parse('Hi. <memory_update>{"mem_core_set": {"a": "whole"}, "mem_recall_append": "only ha')
-        assert [each.name for each in update.requests] == ["mem_core_set"]
+        assert update.requests == ()
         assert "cut off" in update.problems[0]
         assert update.text == "Hi."
 
@@ -353,10 +339,6 @@ class TestHostile:
             update = parse("".join(source.choices(self.PIECES, k=20_000)))
             assert len(update.requests) <= MOST_OPERATIONS
             assert not MARK.search(update.text)
-
-    def test_a_name_that_stands_very_often_is_read(self):
-        update = parse(block("{" + ", ".join(['"mem_recall_append": "x"'] * 50_000) + "}"))
-        assert len(update.requests) == MOST_OPERATIONS
 
     def test_deep_nesting_is_a_problem_and_no_error(self):
         for deep in ("[" * 1_500 + "]" * 1_500, '{"a":' * 1_500 + "1" + "}" * 1_500, "[" * 900 + "]" * 900):

@@ -45,30 +45,25 @@ where n.path >= :low and n.path < :high and a.created_at >= :since
 group by a.created_at / cast(:width as bigint)
 order by a.created_at / cast(:width as bigint) desc;
 
--- name: audit_conversation_sizes
--- How many conversations had how many prompts since a time.
-select entries, count(*) as conversations
+-- name: audit_count_conversations
+-- How many conversations there are.
+select count(*) as found
 from (
-    select count(*) as entries
+    select 1
     from audit a
     join namespace n on n.id = a.namespace_id
     where n.path >= :low and n.path < :high and a.conversation is not null and a.kind in ('exchange', 'call')
-        and a.created_at >= :since
     group by n.path, a.conversation
-) c
-group by entries
-order by entries;
+) c;
 
 -- name: audit_conversations
--- Conversations that had more prompts since a time than a number, those with most first.
+-- The conversations that had most prompts, those with most first.
 select n.path, a.conversation, count(*) as entries, sum(case when a.hidden = 1 then 1 else 0 end) as junk,
     min(a.created_at) as first_at, max(a.created_at) as last_at
 from audit a
 join namespace n on n.id = a.namespace_id
 where n.path >= :low and n.path < :high and a.conversation is not null and a.kind in ('exchange', 'call')
-    and a.created_at >= :since
 group by n.path, a.conversation
-having count(*) > cast(:most as bigint)
 order by count(*) desc, max(a.created_at) desc, n.path, a.conversation
 limit cast(:limit as bigint);
 
