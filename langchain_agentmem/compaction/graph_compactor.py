@@ -71,6 +71,8 @@ CACHE = "compactions"
 BATCH = 500
 """Messages that are recorded in one transaction."""
 _BELOW = 0.9  # of what a provider refused
+_LEAST_LIMIT = 500
+"""No limit is lowered below so many tokens of messages."""
 
 
 class ContextView(NamedTuple):
@@ -218,11 +220,16 @@ class Compactor:
         view: ContextView | None = yield In(self._home(at), step)
         return view
 
-    def lower(self, tokens: int) -> None:
-        """Note that a provider refused a context of so many tokens: from now on, contexts are kept below that."""
-        limit = self.limit.tokens
-        if limit is None or tokens < limit:
-            self.limit = replace(self.limit, tokens=max(1, int(tokens * _BELOW)))
+    def lower(self, tokens: int, overhead: int) -> None:
+        """Note that a provider refused a context: from now on, contexts are kept below that.
+
+        Args:
+            tokens: What was refused, in tokens.
+            overhead: Tokens that are sent beside the messages; a limit leaves room for some messages, too.
+        """
+        lower = max(int(tokens * _BELOW), self.calibrated(overhead) + _LEAST_LIMIT)
+        if self.limit.tokens is None or lower < self.limit.tokens:
+            self.limit = replace(self.limit, tokens=lower)
             self.target = target_of(self.config, self.limit)
 
     def _found(

@@ -37,7 +37,8 @@ from langchain_agentmem.base.fencing import fenced
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import AgentMemoryError, InvalidInput
 from langchain_agentmem.language_models.lenient_json import read_json
-from langchain_agentmem.language_models.model_calls import Ask, Work, is_too_large
+from langchain_agentmem.language_models.model_calls import Ask, Work
+from langchain_agentmem.language_models.overflow import is_too_large
 from langchain_agentmem.language_models.tokens import TokenCounter, clipped
 from langchain_agentmem.messages.history_shape import calls_of, role_of
 from langchain_agentmem.messages.message_marks import KeptImage, Summary, plain, sections, summary_in

@@ -16,7 +16,7 @@ from langchain_core.language_models.fake_chat_models import FakeListChatModel, G
 from langchain_core.messages import AIMessage, ChatMessage, FunctionMessage, HumanMessage, SystemMessage, ToolMessage
 
 from langchain_agentmem.errors import AgentMemoryError
-from langchain_agentmem.language_models.model_calls import Ask, aperform, is_too_large
+from langchain_agentmem.language_models.model_calls import Ask, aperform
 from langchain_agentmem.language_models.summarization import (
     CUT,
     NAME,
@@ -325,36 +325,6 @@ class TestTooLarge:
         assert isinstance(result.failure, ContextOverflowError)
         assert result.summary.provisional
         assert result.calls < 12
-
-    @pytest.mark.parametrize(
-        "error",
-        [
-            ContextOverflowError("x"),
-            RuntimeError("This model's maximum context length is 8192 tokens."),
-            RuntimeError("prompt is too long: 213046 tokens > 200000 maximum"),
-            RuntimeError("Request too large for gpt-4o"),
-            RuntimeError("input length and `max_tokens` exceed context limit: 199000"),
-            RuntimeError("The input token count (1200000) exceeds the maximum number of tokens allowed (1048576)."),
-        ],
-    )
-    def test_is_known_by_class_and_words(self, error):
-        assert is_too_large(error)
-        wrapped = ValueError("wrapped")
-        wrapped.__cause__ = error
-        assert is_too_large(wrapped)
-
-    @pytest.mark.parametrize(
-        ("name", "value"),
-        [("status_code", 413), ("code", "context_length_exceeded"), ("body", {"error": {"type": "request_too_large"}})],
-    )
-    def test_is_known_by_status_and_code(self, name, value):
-        error = RuntimeError("no")
-        setattr(error, name, value)
-        assert is_too_large(error)
-
-    @pytest.mark.parametrize("error", [TimeoutError("too late"), RuntimeError("rate limit"), ValueError("413")])
-    def test_is_nothing_else(self, error):
-        assert not is_too_large(error)
 
 
 NONSENSE = [
