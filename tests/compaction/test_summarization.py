@@ -332,7 +332,19 @@ NONSENSE = [
     "```\n```",
     '{"summary": ""}', "I'm sorry, but I can't help with that.", "Please provide the conversation to summarize.",
     FILLER * 2_000, json.dumps({"summary": FILLER * 2_000}), "...", '{"summary": 12}', "{summary",
+    json.dumps({"user_request_summary": "He asks.", "summary": "I'm sorry, but I can't help with that."}),
+    json.dumps({"user_request_summary": "string", "summary": "string", "salient_facts": ["string"]}),
+    "Hotel 7 is free on Monday! Anything else?",
 ]  # fmt: skip
+ECHOES = {
+    "all": lambda given, asked: given,
+    "all, as JSON": lambda given, asked: json.dumps({"summary": given}),
+    "two thirds, as JSON": lambda given, asked: json.dumps({"summary": given[len(given) // 3 :]}),
+    "in facts": lambda given, asked: json.dumps({"summary": "So:", "salient_facts": given.splitlines()[20:]}),
+    "the instructions": lambda given, asked: asked[:800],
+    "the instructions, as JSON": lambda given, asked: json.dumps({"summary": asked[:800]}),
+    "the instructions, and some": lambda given, asked: json.dumps({"summary": asked[:500] + given[:500]}),
+}
 
 
 class TestFailure:
@@ -346,6 +358,24 @@ class TestFailure:
         assert GOAL in result.summary.user_request
         assert "ask019x" in result.summary.summary
         assert COUNTER.count_text(sections(result.summary)) <= 400
+
+    @pytest.mark.parametrize("echo", ECHOES.values(), ids=ECHOES)
+    def test_an_echo_is_refused(self, echo):
+        def model(messages):
+            return echo(messages[-1].text, messages[0].text)
+
+        result = summarized(tool_rounds(40), model, room=100_000)
+        assert isinstance(result.failure, AgentMemoryError)
+        assert result.summary.provisional
+
+    def test_what_quotes_much_and_is_short_is_no_echo(self):
+        def model(messages):
+            lines = [line for line in messages[-1].text.splitlines() if "result" in line]
+            return json.dumps({"summary": "\n".join(lines[:5]), "open_threads": ["Book one."]})
+
+        result = summarized(tool_rounds(40), model, room=100_000)
+        assert result.failure is None
+        assert not result.summary.provisional
 
     def test_no_model_is_no_failure(self):
         result = summarized(tool_rounds(3), None)
