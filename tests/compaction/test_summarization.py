@@ -370,8 +370,8 @@ class TestFailure:
 
     def test_what_quotes_much_and_is_short_is_no_echo(self):
         def model(messages):
-            lines = [line for line in messages[-1].text.splitlines() if "result" in line]
-            return json.dumps({"summary": "\n".join(lines[:5]), "open_threads": ["Book one."]})
+            given = messages[-1].text
+            return json.dumps({"summary": given[-len(given) // 4 :]})
 
         result = summarized(tool_rounds(40), model, room=100_000)
         assert result.failure is None
