@@ -30,6 +30,7 @@ from langchain_agentmem.compaction.compacted_context import (
     CompactionReport,
     Context,
     History,
+    count_open,
     followed,
     place_of,
     record_of,
@@ -423,7 +424,8 @@ class Compactor:
         limit, target = self.limit, self.target
         if limit.tokens is not None and target.tokens is not None and tokens > limit.tokens:
             room = (limit.tokens - target.tokens) / self.counter.factor()
-            return context.grown_tokens >= room or self._loose_tokens(context) >= room
+            later = self._cost(context.messages[len(context.messages) - count_open(context.messages) :])
+            return context.grown_tokens - later >= room or self._loose_tokens(context) >= room
         if limit.messages is not None and target.messages is not None and len(context.messages) > limit.messages:
             return context.grown >= limit.messages - target.messages
         return True
@@ -495,7 +497,8 @@ class Compactor:
             outcome = yield from compacting(before.messages, situation)
             if ahead and outcome.failures:  # there is time to try again
                 raise outcome.failures[0].error
-            return (yield from self._kept(subject, before, outcome, situation, report, ahead=ahead))
+            anew = base.record is not None and base.record.reached == subject.reached
+            return (yield from self._kept(subject, before, outcome, situation, report, ahead=ahead, anew=anew))
 
     def recovered(
         self,
@@ -538,13 +541,18 @@ class Compactor:
             return (yield from self._kept(subject, before, outcome, situation, report, anew=True))
 
     def _closed(self, subject: CompactedHistory, base: Context, situation: Situation) -> tuple[Context, Situation]:
-        """A context without the calls at its end that are still open, and what a compaction of it has to reach."""
+        """A context without the calls at its end that are still open, and what a compaction of it has to reach.
+
+        Its messages are called by their keys, so that a copy is known by its id, however it was altered.
+        """
         end = len(base.messages) - subject.later
-        before = replace(base, messages=base.messages[:end], keys=base.keys[:end])
+        closed = zip(base.messages[:end], base.keys, strict=False)
+        named = [each if key in (None, each.id) else each.model_copy(update={"id": key}) for each, key in closed]
+        before = replace(base, messages=named, keys=base.keys[:end])
         return before, replace(
             situation,
             overhead_tokens=situation.overhead_tokens + self._cost(base.messages[end:]),
-            archive=_archive(base, subject.at),
+            archive=_archive(before, subject.at),
             originals=subject.originals,
         )
 

@@ -39,6 +39,7 @@ from langchain_agentmem.compaction.compacted_context import (
     place_of,
 )
 from langchain_agentmem.compaction.compaction_config import ManagedMemoryConfig, checked_config
+from langchain_agentmem.compaction.dropped_messages import DroppedMessage, said
 from langchain_agentmem.compaction.graph_compactor import Compactor, ContextView
 from langchain_agentmem.compaction.processors import Processor, checked_messages
 from langchain_agentmem.conversations import compaction_records, message_log
@@ -88,7 +89,8 @@ class Logged:
         """What a compaction of this context would be of."""
         later = count_open(self.context.messages)
         closed = self.context.keys[: len(self.context.keys) - later]
-        slot = next((self.slots[key] for key in reversed(closed) if key is not None), 0)
+        before = self.context.record.slot if self.context.record else None
+        slot = max(before or 0, next((self.slots[key] for key in reversed(closed) if key in self.slots), 0))
         digest = blake2b(f"{slot}".encode(), digest_size=20).digest()
         return CompactedHistory(at, LOG, self.messages - later, digest, self.places, later, slot, originals)
 
@@ -130,16 +132,6 @@ def newest_of(at: message_log.Address) -> Steps[int | None]:
     return next((header.id for header in found if not header.ahead), None)
 
 
-def originals(at: message_log.Address, context: Context) -> Steps[dict[str, BaseMessage]]:
-    """What was said, of which a context has shortened copies, by the ids of both."""
-    found: dict[str, BaseMessage] = {}
-    for message, key in zip(context.messages, context.keys, strict=True):
-        row = None if key is not None or not message.id else (yield from message_log.get(at, message.id))
-        if row is not None:
-            found[row.key] = to_langchain(decode_body(row.body, row.key))
-    return found
-
-
 def read_from(at: message_log.Address, record: CompactionRecord | None, counter: TokenCounter) -> Steps[Logged]:
     """Read the context that a compaction of a conversation gives; the whole conversation where there is none."""
     rows = yield query.branch_counts(path=at.path, kind=message_log.CONVERSATION, name=at.name)
@@ -148,6 +140,7 @@ def read_from(at: message_log.Address, record: CompactionRecord | None, counter:
     now = rows[0]
     messages: list[BaseMessage] = []
     keys: list[str | None] = []
+    copies: set[str] = set()
     places: dict[str, int] = {}
     slots: dict[str, int] = {}
     place = 0
@@ -155,7 +148,9 @@ def read_from(at: message_log.Address, record: CompactionRecord | None, counter:
         place += 2  # so that nothing on both sides of a gap passes for neighbours
         if isinstance(item, BaseMessage):
             messages.append(item)
-            keys.append(None)
+            keys.append(key := None if is_filler(item) else item.id)
+            if key is not None:
+                copies.add(key)
             continue
         for row in (yield from _between(now["id"], item)):
             place += 1
@@ -165,7 +160,7 @@ def read_from(at: message_log.Address, record: CompactionRecord | None, counter:
     head = sum(map(counter.count_message, messages))
     reached = (record.slot or 0) if record else 0
     new = yield query.messages_between(branch=now["id"], first=reached + 1, last=message_log.ALL)
-    context = Context(messages=messages, keys=keys, record=record, tokens=head)
+    context = Context(messages=messages, keys=keys, copies=frozenset(copies), record=record, tokens=head)
     start = Logged(branch=_identity(now), context=context, places=places, slots=slots)
     return _extended(start, now, new, counter)
 
@@ -506,8 +501,10 @@ class ManagedConversationMemory(ConversationMemory):
         return record is not None
 
     def _subject(self, logged: Logged) -> Work[CompactedHistory]:
-        said = yield Run("compaction.read", partial(originals, self._at, logged.context), shown=False)
-        return logged.subject(self._at, said)
+        make = partial(said, self._at, [*logged.context.copies])
+        found: list[DroppedMessage] = yield Run("compaction.read", make, shown=False)
+        originals = {each.message.message_id: to_langchain(each.message) for each in found}
+        return logged.subject(self._at, originals)
 
     def _is_triggered(self, event: str, logged: Logged, tokens: int, *, due: bool) -> bool:
         if event != ASKED and event not in self.config.trigger_events:
