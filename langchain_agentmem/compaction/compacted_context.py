@@ -398,6 +398,7 @@ class CompactionReport:
         self._began = time.perf_counter()
         self._before = (0, 0)
         self._facts: dict[str, Any] = {"status": NOTHING}
+        self._fell_short = False
 
     def step(self, name: str, work: Work[Any], at: Address | None, trigger: str, **inputs: Any) -> Shown:
         """The work that this reports, as a trace shows it.
@@ -462,8 +463,16 @@ class CompactionReport:
         for failure in failures:
             self._emit(self._ended("failed", [failure.stage]))
             self._emit(CompactionStageFailed(session_id=session, stage=failure.stage, error=failure.error))
-        self._emit(self._ended("completed", stages, post_tokens=tokens, post_messages=messages))
-        if (reason := outcome.reason) is not None:
+        dropped = () if record is None else record.dropped
+        self._emit(self._ended("completed", stages, post_tokens=tokens, post_messages=messages, dropped_ids=dropped))
+        if outcome.reason is not None:
+            self.fell_short(tokens, target, outcome.reason)
+
+    def fell_short(self, tokens: int, target: Size, reason: str) -> None:
+        """The context is larger than it should be, for this reason; of one look that is told once."""
+        if not self._fell_short:
+            self._fell_short = True
+            session = self._fields["session_id"]
             wanted = target.tokens
             self._emit(CompactionFellShort(session_id=session, tokens=tokens, target_tokens=wanted, reason=reason))
 

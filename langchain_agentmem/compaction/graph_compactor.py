@@ -50,15 +50,15 @@ from langchain_agentmem.compaction.compaction_config import (
     window_of,
 )
 from langchain_agentmem.compaction.overflow_recovery import payload_bytes, thorough, with_tool_output_cut
-from langchain_agentmem.compaction.processors import PipelineOutcome, compacting
+from langchain_agentmem.compaction.processors import PipelineOutcome, compacting, why_larger
 from langchain_agentmem.conversations import compaction_records, message_log
 from langchain_agentmem.conversations.compaction_records import STATE, CompactionRecord, Header
 from langchain_agentmem.conversations.log_entries import MOST_TRACED, entry_of
 from langchain_agentmem.errors import StorageError
 from langchain_agentmem.language_models.model_calls import Ahead, In, Run, Shown, Work
 from langchain_agentmem.language_models.tokens import TokenCounter
-from langchain_agentmem.messages.history_repair import repaired, sound_until, with_distinct_calls
-from langchain_agentmem.messages.history_shape import count_rounds, droppable, role_of, shape_of
+from langchain_agentmem.messages.history_repair import repaired, sound_until
+from langchain_agentmem.messages.history_shape import count_rounds, droppable, shape_of
 from langchain_agentmem.messages.message_marks import is_filler, is_made
 from langchain_agentmem.storage import Steps
 from langchain_agentmem.storage.database import Database
@@ -169,16 +169,17 @@ class Compactor:
         report.sized(NOTHING, size)
         if not self.is_due(context, tokens, self.model):
             self._notice(history, at, known, context, overhead)
-            return self._view(context, history, overhead)
+            return self._view(context, history, overhead, report)
         if (ready := (yield from self._newest(history, at, known, beyond=context))) is not None:
             ready_tokens = self.calibrated(ready.tokens + overhead)
             if self._is_within(self.limit, ready, ready_tokens):
                 report.sized(READY, size, (ready_tokens, len(ready.messages)))
-                return self._view(ready, history, overhead, compacted=True)
+                return self._view(ready, history, overhead, report, compacted=True)
         base = yield from self._base(history, at, context)
         situation = self.situation(overhead=overhead)
         record = yield from self.compacted(state_subject(history, at, base), base, situation, report, tokens=tokens)
-        return self._view(resolved(record, history, self.counter), history, overhead, compacted=True)
+        made = resolved(record, history, self.counter)
+        return self._view(made, history, overhead, report, compacted=True)
 
     def smaller(
         self,
@@ -211,7 +212,8 @@ class Compactor:
             )
             if record is None:
                 return None
-            return self._view(resolved(record, history, self.counter), history, overhead, compacted=True)
+            made = resolved(record, history, self.counter)
+            return self._view(made, history, overhead, report, compacted=True)
 
         step = report.step(
             RECOVER, working(), at, "refused", provider=provider or None, attempt=attempt, messages=len(messages)
@@ -593,18 +595,46 @@ class Compactor:
         report.completed(outcome, situation.target, tokens=left, messages=messages, record=record)
         return record
 
-    def _view(self, context: Context, history: History, overhead: int, *, compacted: bool = False) -> ContextView:
-        tokens = self.calibrated(context.tokens + overhead)
-        messages, reached = context.messages, 0
+    def _view(
+        self, context: Context, history: History, overhead: int, report: CompactionReport, *, compacted: bool = False
+    ) -> ContextView:
+        reached = 0
         if context.record is not None:
             reached = context.record.reached
             whole = int((history.tokens[-1] + overhead) * self.counter.factor())
-            self.database.measures.shortened(max(0, whole - tokens))
+            self.database.measures.shortened(max(0, whole - self.calibrated(context.tokens + overhead)))
         sound = history.sound if history.sound >= reached else sound_until(history.messages, reached)
-        if sound < len(history.messages) or not messages or role_of(messages[-1]) == "system":
-            messages = repaired(messages)
-        else:
-            messages = with_distinct_calls(messages) if history.repeats else list(messages)
+        messages = context.messages
+        is_sound = sound == len(history.messages) and not history.repeats
+        messages = list(messages) if is_sound else repaired(messages)
+        return self.shown(messages, context, report, overhead=overhead, compacted=compacted)
+
+    def shown(
+        self,
+        messages: list[BaseMessage],
+        context: Context,
+        report: CompactionReport,
+        *,
+        overhead: int = 0,
+        compacted: bool = False,
+    ) -> ContextView:
+        """What a model is shown of a context; where that is larger than its limit, an event says why.
+
+        Args:
+            messages: The context, valid for every provider.
+            context: The context.
+            report: Who is told.
+            overhead: Tokens that are sent beside the messages.
+            compacted: Whether it was compacted just now.
+        """
+        before, after = ({id(each): each for each in some} for some in (context.messages, messages))
+        repair = self._cost([after[each] for each in after.keys() - before.keys()])
+        repair -= self._cost([before[each] for each in before.keys() - after.keys()])
+        tokens = self.calibrated(context.tokens + repair + overhead)
+        seen = replace(context, messages=messages)
+        if self.config.active_context.enabled and not self._is_within(self.limit, seen, tokens):
+            situation = self.situation(overhead=overhead)
+            report.fell_short(tokens, situation.target, why_larger(messages, situation))
         return ContextView(messages, tokens, compacted)
 
 

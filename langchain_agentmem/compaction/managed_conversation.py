@@ -49,7 +49,7 @@ from langchain_agentmem.conversations.log_entries import shown_message
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.language_models.model_calls import Do, Run, Shown, Work, both, usable_model
 from langchain_agentmem.language_models.tokens import TokenCounter
-from langchain_agentmem.messages.history_repair import repaired, sound_until, with_distinct_calls
+from langchain_agentmem.messages.history_repair import repaired
 from langchain_agentmem.messages.history_shape import calls_of
 from langchain_agentmem.messages.langchain_messages import from_langchain, has_images, to_langchain, with_images
 from langchain_agentmem.messages.message import decode_body
@@ -73,7 +73,6 @@ class Logged:
         context: The context.
         places: Where its messages stand, by their keys; those of neighbours in the log are neighbours.
         slots: The rows of its messages, by their keys.
-        sound: Up to where it needs no repair.
     """
 
     branch: tuple[int, int] | None = None
@@ -83,7 +82,6 @@ class Logged:
     context: Context = field(default_factory=Context)
     places: dict[str, int] = field(default_factory=dict)
     slots: dict[str, int] = field(default_factory=dict)
-    sound: int = 0
 
     def subject(self, at: message_log.Address, originals: Mapping[str, BaseMessage]) -> CompactedHistory:
         """What a compaction of this context would be of."""
@@ -189,7 +187,6 @@ def _extended(known: Logged, now: Any, rows: Sequence[Any], counter: TokenCounte
         context=context,
         places=places,
         slots=slots,
-        sound=sound_until(context.messages, known.sound),
     )
 
 
@@ -382,7 +379,7 @@ class ManagedConversationMemory(ConversationMemory):
         Raises:
             InvalidInput: The runtime is no dictionary, or its model cannot be asked.
         """
-        _, compacted = yield from self._compacting(ASKED, _model_in(runtime))
+        _, compacted = yield from self._compacting(ASKED, self._report(), _model_in(runtime))
         return compacted
 
     compact_if_needed, acompact_if_needed = both(compact_if_needed_work)
@@ -437,17 +434,19 @@ class ManagedConversationMemory(ConversationMemory):
         return view.messages
 
     def _viewing(self, images: ImageFiles) -> Work[ContextView]:
-        logged, compacted = yield from self._compacting("get_messages")
+        report = self._report()
+        logged, compacted = yield from self._compacting("get_messages", report)
         if (record := logged.context.record) is not None:
             self._database.measures.shortened(int(record.saved * self._compactor.counter.factor()))
         seen = yield from _seen(logged.context, images)
-        messages = list(map(_copied, seen.messages))  # whoever is given them may change them
-        messages = repaired(messages) if logged.sound < len(messages) else with_distinct_calls(messages)
-        if self._retrieve is not None:
-            messages = repaired(checked_messages(self._retrieve(messages, self.config), "retrieval_strategy"))
-        return ContextView(messages, self._compactor.calibrated(logged.context.tokens), compacted)
+        seen = replace(seen, messages=list(map(_copied, seen.messages)))  # whoever is given them may change them
+        view = self._compactor.shown(repaired(seen.messages), seen, report, compacted=compacted)
+        if self._retrieve is None:
+            return view
+        chosen = checked_messages(self._retrieve(view.messages, self.config), "retrieval_strategy")
+        return view._replace(messages=repaired(chosen))
 
-    def _compacting(self, event: str, model: Any = None) -> Work[tuple[Logged, bool]]:
+    def _compacting(self, event: str, report: CompactionReport, model: Any = None) -> Work[tuple[Logged, bool]]:
         """Compact if an event calls for it, which is a step only then. Returns the context, and whether it did."""
         model = self._compactor.model if model is None else model
         while True:
@@ -458,7 +457,6 @@ class ManagedConversationMemory(ConversationMemory):
             if not triggered or not (yield from self._is_outdated(logged)):
                 break
             self._logged = None  # another object or process has compacted it meanwhile
-        report = self._report()
         report.sized(NOTHING, (tokens, len(logged.context.messages)))
         if triggered:
             work = self._compacted(logged, tokens, model, report, due=due)
@@ -568,7 +566,7 @@ class ManagedConversationMemory(ConversationMemory):
         self._invalidated("add")
         if "add" in self.config.trigger_events:
             try:
-                yield from self._compacting("add")
+                yield from self._compacting("add", self._report())
             except Exception:  # what was added is added
                 logger.warning("The context could not be compacted; it will be tried again.", exc_info=True)
 
