@@ -30,6 +30,7 @@ from langchain_agentmem.compaction.compacted_context import (
     CompactionReport,
     Context,
     History,
+    count_open,
     followed,
     place_of,
     record_of,
@@ -49,15 +50,15 @@ from langchain_agentmem.compaction.compaction_config import (
     window_of,
 )
 from langchain_agentmem.compaction.overflow_recovery import payload_bytes, thorough, with_tool_output_cut
-from langchain_agentmem.compaction.processors import PipelineOutcome, compacting
+from langchain_agentmem.compaction.processors import PipelineOutcome, compacting, why_larger
 from langchain_agentmem.conversations import compaction_records, message_log
 from langchain_agentmem.conversations.compaction_records import STATE, CompactionRecord, Header
 from langchain_agentmem.conversations.log_entries import MOST_TRACED, entry_of
 from langchain_agentmem.errors import StorageError
 from langchain_agentmem.language_models.model_calls import Ahead, In, Run, Shown, Work
 from langchain_agentmem.language_models.tokens import TokenCounter
-from langchain_agentmem.messages.history_repair import repaired, sound_until, with_distinct_calls
-from langchain_agentmem.messages.history_shape import count_rounds, droppable, role_of, shape_of
+from langchain_agentmem.messages.history_repair import repaired, sound_until
+from langchain_agentmem.messages.history_shape import count_rounds, droppable, shape_of
 from langchain_agentmem.messages.message_marks import is_filler, is_made
 from langchain_agentmem.storage import Steps
 from langchain_agentmem.storage.database import Database
@@ -170,16 +171,17 @@ class Compactor:
         report.sized(NOTHING, size)
         if not self.is_due(context, tokens, self.model):
             self._notice(history, at, known, context, overhead)
-            return self._view(context, history, overhead)
+            return self._view(context, history, overhead, report)
         if (ready := (yield from self._newest(history, at, known, beyond=context))) is not None:
             ready_tokens = self.calibrated(ready.tokens + overhead)
             if self._is_within(self.limit, ready, ready_tokens):
                 report.sized(READY, size, (ready_tokens, len(ready.messages)))
-                return self._view(ready, history, overhead, compacted=True)
+                return self._view(ready, history, overhead, report, compacted=True)
         base = yield from self._base(history, at, context)
         situation = self.situation(overhead=overhead)
         record = yield from self.compacted(state_subject(history, at, base), base, situation, report, tokens=tokens)
-        return self._view(resolved(record, history, self.counter), history, overhead, compacted=True)
+        made = resolved(record, history, self.counter)
+        return self._view(made, history, overhead, report, compacted=True)
 
     def smaller(
         self,
@@ -212,7 +214,8 @@ class Compactor:
             )
             if record is None:
                 return None
-            return self._view(resolved(record, history, self.counter), history, overhead, compacted=True)
+            made = resolved(record, history, self.counter)
+            return self._view(made, history, overhead, report, compacted=True)
 
         step = report.step(
             RECOVER, working(), at, "refused", provider=provider or None, attempt=attempt, messages=len(messages)
@@ -430,7 +433,8 @@ class Compactor:
         limit, target = self.limit, self.target
         if limit.tokens is not None and target.tokens is not None and tokens > limit.tokens:
             room = (limit.tokens - target.tokens) / self.counter.factor()
-            return context.grown_tokens >= room or self._loose_tokens(context) >= room
+            later = self._cost(context.messages[len(context.messages) - count_open(context.messages) :])
+            return context.grown_tokens - later >= room or self._loose_tokens(context) >= room
         if limit.messages is not None and target.messages is not None and len(context.messages) > limit.messages:
             return context.grown >= limit.messages - target.messages
         return True
@@ -502,7 +506,8 @@ class Compactor:
             outcome = yield from compacting(before.messages, situation)
             if ahead and outcome.failures:  # there is time to try again
                 raise outcome.failures[0].error
-            return (yield from self._kept(subject, before, outcome, situation, report, ahead=ahead))
+            anew = base.record is not None and base.record.reached == subject.reached
+            return (yield from self._kept(subject, before, outcome, situation, report, ahead=ahead, anew=anew))
 
     def recovered(
         self,
@@ -545,13 +550,18 @@ class Compactor:
             return (yield from self._kept(subject, before, outcome, situation, report, anew=True))
 
     def _closed(self, subject: CompactedHistory, base: Context, situation: Situation) -> tuple[Context, Situation]:
-        """A context without the calls at its end that are still open, and what a compaction of it has to reach."""
+        """A context without the calls at its end that are still open, and what a compaction of it has to reach.
+
+        Its messages are called by their keys, so that a copy is known by its id, however it was altered.
+        """
         end = len(base.messages) - subject.later
-        before = replace(base, messages=base.messages[:end], keys=base.keys[:end])
+        closed = zip(base.messages[:end], base.keys, strict=False)
+        named = [each if key in (None, each.id) else each.model_copy(update={"id": key}) for each, key in closed]
+        before = replace(base, messages=named, keys=base.keys[:end])
         return before, replace(
             situation,
             overhead_tokens=situation.overhead_tokens + self._cost(base.messages[end:]),
-            archive=_archive(base, subject.at),
+            archive=_archive(before, subject.at),
             originals=subject.originals,
         )
 
@@ -592,18 +602,46 @@ class Compactor:
         report.completed(outcome, situation.target, tokens=left, messages=messages, record=record)
         return record
 
-    def _view(self, context: Context, history: History, overhead: int, *, compacted: bool = False) -> ContextView:
-        tokens = self.calibrated(context.tokens + overhead)
-        messages, reached = context.messages, 0
+    def _view(
+        self, context: Context, history: History, overhead: int, report: CompactionReport, *, compacted: bool = False
+    ) -> ContextView:
+        reached = 0
         if context.record is not None:
             reached = context.record.reached
             whole = int((history.tokens[-1] + overhead) * self.counter.factor())
-            self.database.measures.shortened(max(0, whole - tokens))
+            self.database.measures.shortened(max(0, whole - self.calibrated(context.tokens + overhead)))
         sound = history.sound if history.sound >= reached else sound_until(history.messages, reached)
-        if sound < len(history.messages) or not messages or role_of(messages[-1]) == "system":
-            messages = repaired(messages)
-        else:
-            messages = with_distinct_calls(messages) if history.repeats else list(messages)
+        messages = context.messages
+        is_sound = sound == len(history.messages) and not history.repeats
+        messages = list(messages) if is_sound else repaired(messages)
+        return self.shown(messages, context, report, overhead=overhead, compacted=compacted)
+
+    def shown(
+        self,
+        messages: list[BaseMessage],
+        context: Context,
+        report: CompactionReport,
+        *,
+        overhead: int = 0,
+        compacted: bool = False,
+    ) -> ContextView:
+        """What a model is shown of a context; where that is larger than its limit, an event says why.
+
+        Args:
+            messages: The context, valid for every provider.
+            context: The context.
+            report: Who is told.
+            overhead: Tokens that are sent beside the messages.
+            compacted: Whether it was compacted just now.
+        """
+        before, after = ({id(each): each for each in some} for some in (context.messages, messages))
+        repair = self._cost([after[each] for each in after.keys() - before.keys()])
+        repair -= self._cost([before[each] for each in before.keys() - after.keys()])
+        tokens = self.calibrated(context.tokens + repair + overhead)
+        seen = replace(context, messages=messages)
+        if self.config.active_context.enabled and not self._is_within(self.limit, seen, tokens):
+            situation = self.situation(overhead=overhead)
+            report.fell_short(tokens, situation.target, why_larger(messages, situation))
         return ContextView(messages, tokens, compacted)
 
 
