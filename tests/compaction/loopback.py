@@ -147,7 +147,7 @@ class _Handler(BaseHTTPRequestHandler):
         except Exception as error:  # noqa: BLE001 - it is raised where the test ends
             self.loopback.failures.append(error)
             status, body = 500, {"error": {"message": str(error), "type": "server_error", "param": None, "code": None}}
-        if status == 200 and api.streams(request, path):
+        if api.streams(request, path) and (status == 200 or api.refuses_late):
             self.stream(api.stream(request, body))
         else:
             self.answer(status, body)

@@ -30,6 +30,8 @@ class ChatCompletions:
     """OpenAI's chat completions."""
 
     path = re.compile(r"/v1/chat/completions$")
+    refuses_late = False
+    """Whether a refusal comes in the stream that was asked for, with status 200."""
 
     def heard(self, request: dict[str, Any]) -> dict[str, Any]:
         """The request in the form that scripts see: messages and tools."""
@@ -97,6 +99,7 @@ class Responses(ChatCompletions):
     """OpenAI's responses."""
 
     path = re.compile(r"/v1/responses$")
+    refuses_late = True
 
     def heard(self, request: dict[str, Any]) -> dict[str, Any]:
         messages: list[dict[str, Any]] = []
@@ -159,6 +162,9 @@ class Responses(ChatCompletions):
         return {**base, "status": "completed", "output": output, "usage": usage}
 
     def stream(self, request: dict[str, Any], answer: dict[str, Any]) -> Iterator[Mapping[str, Any] | str]:
+        if isinstance(error := answer["error"], Mapping):
+            yield {"type": "error", "sequence_number": 0, **{key: error[key] for key in ("code", "message", "param")}}
+            return
         events: list[dict[str, Any]] = [
             {"type": "response.created", "response": {**answer, "output": [], "status": "in_progress"}}
         ]
