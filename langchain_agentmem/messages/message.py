@@ -9,6 +9,7 @@ it.
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Mapping
 from contextlib import suppress
 from copy import deepcopy
@@ -214,6 +215,8 @@ class AgentCallMsg:
 
 SOURCES = {"user": "user", "assistant": "model", "tool": "tool"}
 """Where a message comes from, by the role that says it."""
+RECALLING = frozenset({"recall_dropped", "expand"})
+"""The tools by which a model looks for what left its context."""
 LANGCHAIN_ROLES = {"human": "user", "ai": "assistant"}
 """The roles of messages, by LangChain's name for their type."""
 
@@ -609,7 +612,7 @@ def same_body(one: bytes, other: bytes) -> bool:
 
 
 def body_text(body: bytes) -> str:
-    """Read only what a search should find a message by: `Message.text`, without making the message.
+    """Read only `Message.text`, without making the message.
 
     Args:
         body: What `encode_body` gave.
@@ -617,12 +620,49 @@ def body_text(body: bytes) -> str:
     Raises:
         DatabaseUnreadable: The bytes are damaged.
     """
+    text = _plain_text(body)
+    return decode_body(body, "").text if text is None else text
+
+
+def body_words(body: bytes) -> str:
+    """Read only what a search finds a message by, `found_by`, without making the message where it is text alone.
+
+    Args:
+        body: What `encode_body` gave.
+
+    Raises:
+        DatabaseUnreadable: The bytes are damaged.
+    """
+    text = _plain_text(body, "tool_calls")
+    return found_by(decode_body(body, "")) if text is None else text
+
+
+def found_by(message: Message) -> str:
+    """What a search finds a message by: its text, and the arguments of what it calls.
+
+    What was looked for in memory is left out: it would be found in the place of what was found.
+    """
+    calls = [call.arguments for call in message.tool_calls or () if call.name not in RECALLING]
+    return "\n".join(filter(None, [message.text, *map(_arguments, calls)]))
+
+
+def _arguments(text: str) -> str:
+    """The values of a call's arguments; what cannot be parsed is given as it is."""
+    try:
+        return provider_content.readable_text(json.loads(text, parse_int=str, parse_float=str))
+    except (ValueError, RecursionError):
+        return text
+
+
+def _plain_text(body: bytes, *others: str) -> str | None:
+    """The text of a message or of a round that is text, unless it has one of the other fields as well."""
     if _TAGGED not in body:
         with suppress(InvalidInput):
             fields = read_plain(body)
-            if isinstance(fields, dict) and isinstance(text := fields.get("content", fields.get("user_query")), str):
-                return text  # of a message, or of a round
-    return decode_body(body, "").text
+            if isinstance(fields, dict) and fields.keys().isdisjoint(others):
+                text = fields.get("content", fields.get("user_query"))
+                return text if isinstance(text, str) else None
+    return None
 
 
 def message_time(message: Message | BaseMessage) -> datetime | None:
