@@ -48,8 +48,6 @@ ORDERS = (
 )
 """Processors; None is a sliding window."""
 
-pytestmark = pytest.mark.sqlite_suffices
-
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_it_is_valid_and_what_it_does_not_show_is_accounted_for(chunk):
@@ -57,6 +55,13 @@ def test_it_is_valid_and_what_it_does_not_show_is_accounted_for(chunk):
     with AgentMemory(":memory:", hooks=[events.append]) as memory:
         for seed in range(chunk, HISTORIES, CHUNKS):
             follow(memory, events, seed, asked=seed % ASKED_ONE_OF == 0)
+
+
+def test_so_it_is_on_either_engine(url):
+    events = []
+    with AgentMemory(url, hooks=[events.append]) as memory:
+        for seed in range(60):
+            follow(memory, events, seed, asked=False)
 
 
 @pytest.mark.deep
@@ -97,8 +102,9 @@ def follow(memory, events, seed, *, asked, each=False):
         view = shown.view(history, new)
         account.check(history, view)
         calls = len(model.asked)
-        assert shown.view(history, []) == view, f"{account.where}: the second time is another"
-        assert len(model.asked) == calls, f"{account.where}: a second call for the same history"
+        if each or length >= len(given) or dice.random() < 0.2:
+            assert shown.view(history, []) == view, f"{account.where}: the second time is another"
+            assert len(model.asked) == calls, f"{account.where}: a second call for the same history"
         if asked and (each or length >= len(given)):
             assert refusals(view) == [], account.where
 
