@@ -42,7 +42,7 @@ from langchain_agentmem.conversations.compaction_records import STATE, Compactio
 from langchain_agentmem.conversations.message_log import Address
 from langchain_agentmem.language_models.model_calls import Shown, Work
 from langchain_agentmem.language_models.tokens import TokenCounter
-from langchain_agentmem.messages.history_repair import sound_until
+from langchain_agentmem.messages.history_repair import says_nothing, sound_until
 from langchain_agentmem.messages.history_shape import calls_of, role_of
 from langchain_agentmem.messages.message_marks import is_filler, summary_in
 from langchain_agentmem.storage.database import Database
@@ -315,7 +315,7 @@ def record_of(
         digest=subject.digest,
         reached=subject.reached,
         items=tuple(items),
-        dropped=tuple(key for _, key in said if key not in there),
+        dropped=tuple(key for message, key in said if key not in there and not says_nothing(message)),
         parent=earlier.id if earlier else None,
         provisional=outcome.summary.provisional if outcome.summary else bool(earlier and earlier.provisional),
         tried=tried,

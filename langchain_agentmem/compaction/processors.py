@@ -203,7 +203,7 @@ def _packed(
 
 def _is_tool_output(message: BaseMessage, config: ToolTruncationConfig) -> bool:
     if isinstance(message, ToolMessage):
-        return True
+        return not is_filler(message)
     if not config.include_tool_payload_user_messages or role_of(message) != "user":
         return False
     text = message.content
@@ -235,7 +235,7 @@ def _offloaded(
     archive: Callable[[BaseMessage], str | None],
 ) -> BaseMessage:
     size = counter.count_message(message)
-    if size <= config.max_tool_message_tokens or OFFLOADED in message.additional_kwargs:
+    if size <= config.max_tool_message_tokens or OFFLOADED in message.additional_kwargs or is_filler(message):
         return message
     key = archive(message)
     if key is None:

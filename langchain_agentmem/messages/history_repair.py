@@ -22,7 +22,7 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, RemoveMessage, ToolMessage
 
-from langchain_agentmem.base.encoding import CALLS, IMAGES, TEXTS, kind_of
+from langchain_agentmem.base.encoding import CALLS, IMAGES, TEXTS, THOUGHTS, kind_of
 from langchain_agentmem.base.fencing import fenced
 from langchain_agentmem.messages.history_shape import calls_of, role_of
 from langchain_agentmem.messages.message_marks import (
@@ -251,9 +251,16 @@ def _mended(message: BaseMessage) -> BaseMessage | None:
     return None if role != "tool" and _is_empty(mended) else mended
 
 
+def says_nothing(message: BaseMessage) -> bool:
+    """Whether a repaired history does not have a message, since nothing is in it that a provider takes."""
+    return _mended(message) is None
+
+
 def _is_empty(message: BaseMessage) -> bool:
+    """Whether a message says nothing; one that only reasons does not, and no provider takes it."""
     content = message.content
-    return not calls_of(message) and not (content.strip() if isinstance(content, str) else content)
+    says = content.strip() if isinstance(content, str) else any(kind_of(block) not in THOUGHTS for block in content)
+    return not says and not calls_of(message)
 
 
 def _with_usable_calls(message: AIMessage) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, TypeAlias, TypeVar
 
-from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
+from langchain_core.messages import BaseMessage, HumanMessage, RemoveMessage, SystemMessage
 
 from langchain_agentmem.base.encoding import IMAGES, kind_of
 from langchain_agentmem.base.fencing import fenced, unfenced
@@ -347,10 +347,12 @@ def is_made(message: BaseMessage) -> bool:
 def is_filler(message: BaseMessage) -> bool:
     """Whether a message tells nothing that somebody said: a summary, memory, or what a provider wants to stand there.
 
+    So does an instruction to remove a message.
+
     It is known by what it says, and not by its mark alone: a mark on something else hides nothing. LangChain's
     summaries say anything, in the user's role, so of those the mark is all there is to go by.
     """
-    if summary_in(message) is not None or is_injected(message):
+    if isinstance(message, RemoveMessage) or summary_in(message) is not None or is_injected(message):
         return True
     if isinstance(message, HumanMessage) and message.additional_kwargs.get(SOURCE_MARK) == SUMMARIZED:
         return True

@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 
 from langchain_agentmem.testing import provider_problems
 
+from . import validators
+
 Said = Mapping[str, Any]
 """An assistant's message: `content`, a text or None, and `tool_calls`."""
 _NUMBERS = itertools.count(1)
@@ -39,7 +41,8 @@ class ChatCompletions:
 
     def problems(self, request: dict[str, Any]) -> list[str]:
         """What the provider does not accept."""
-        return provider_problems(request.get("messages") or [])
+        sent = request.get("messages") or []
+        return provider_problems(sent) + _told(validators.openai_chat(sent))
 
     def invalid(self, message: str) -> Refusal:
         """The refusal of a request that it does not accept."""
@@ -122,21 +125,7 @@ class Responses(ChatCompletions):
         return {**request, "messages": messages, "tools": tools}
 
     def problems(self, request: dict[str, Any]) -> list[str]:
-        """A call and its output stand beside each other by their ids alone."""
-        items = request["input"]
-        calls = [item["call_id"] for item in items if item.get("type") == "function_call"]
-        outputs = [item["call_id"] for item in items if item.get("type") == "function_call_output"]
-        ids = [item["id"] for item in items if item.get("id")]
-        return [
-            *(f"No tool output found for function call {each}." for each in calls if each not in outputs),
-            *(
-                f"No tool call found for function call output with call_id {each}."
-                for each in outputs
-                if each not in calls
-            ),
-            *(f"Invalid 'input': call_id {each} is too long." for each in calls if len(each) > 64),
-            *(f"Duplicate item found with id {each}." for each in {*ids} if ids.count(each) > 1),
-        ]
+        return _told(validators.openai_responses(request["input"]))
 
     def invalid(self, message: str) -> Refusal:
         return self.refusal(message, "input", None)
@@ -216,28 +205,7 @@ class Messages(ChatCompletions):
         return {**request, "messages": messages, "tools": tools}
 
     def problems(self, request: dict[str, Any]) -> list[str]:
-        """Neighbours of one role are one turn, and each call is answered at the beginning of the next."""
-        turns = request["messages"]
-        found = [] if turns and turns[0]["role"] == "user" else ["messages: first message must use the user role"]
-        merged: list[tuple[str, list[dict[str, Any]]]] = []
-        for turn in turns:
-            if not merged or merged[-1][0] != turn["role"]:
-                merged.append((turn["role"], []))
-            merged[-1][1].extend(_blocks(turn["content"]))
-        calls: list[str] = []
-        for n, (_, blocks) in enumerate(merged):
-            results = [block["tool_use_id"] for block in blocks if block["type"] == "tool_result"]
-            kinds = [block["type"] for block in blocks]
-            if sorted(results) != sorted(calls):
-                found.append(f"messages.{n}: `tool_use` ids were found without `tool_result` blocks immediately after")
-            if "tool_result" in kinds[len(results) :]:
-                found.append(f"messages.{n}: `tool_result` blocks must come first")
-            if any(block["type"] == "text" and not block["text"].strip() for block in blocks):
-                found.append(f"messages.{n}: text content blocks must contain non-whitespace text")
-            calls = [block["id"] for block in blocks if block["type"] == "tool_use"]
-            if any(not re.fullmatch(r"[a-zA-Z0-9_-]+", each) for each in calls):
-                found.append(f"messages.{n}: tool_use.id: String should match pattern '^[a-zA-Z0-9_-]+$'")
-        return found + ["messages: `tool_use` without `tool_result`"] * bool(calls)
+        return _told(validators.anthropic(request["messages"]))
 
     def invalid(self, message: str) -> Refusal:
         error = {"type": "invalid_request_error", "message": message}
@@ -305,24 +273,8 @@ class GenerateContent(ChatCompletions):
         return {**request, "messages": messages, "tools": [{"function": each} for each in declared]}
 
     def problems(self, request: dict[str, Any]) -> list[str]:
-        """No two turns of the model in a row, and as many responses as calls right behind them."""
-        found, before, open_calls = [], None, 0
-        for n, turn in enumerate(request["contents"]):
-            parts, role = turn["parts"], turn.get("role", "user")
-            responses = sum("functionResponse" in part for part in parts)
-            if not parts or any(part.get("text") == "" for part in parts):
-                found.append("* GenerateContentRequest.contents: contents must include at least one parts field")
-            if role == "model" and before in {"model", None}:
-                found.append(
-                    f"contents[{n}]: Please ensure that function call turn comes immediately after a user turn"
-                )
-            if responses != open_calls:
-                found.append(
-                    "Please ensure that the number of function response parts is equal to the number of function call "
-                    "parts of the function call turn."
-                )
-            before, open_calls = role, sum("functionCall" in part for part in parts)
-        return found
+        sent = [(turn.get("role", "user"), [*map(_kind, turn["parts"])]) for turn in request["contents"]]
+        return _told(validators.gemini(sent))
 
     def invalid(self, message: str) -> Refusal:
         return Refusal(400, message, {"error": {"code": 400, "message": message, "status": "INVALID_ARGUMENT"}})
@@ -361,6 +313,17 @@ class GenerateContent(ChatCompletions):
 
 
 APIS = (ChatCompletions(), Responses(), Messages(), GenerateContent())
+
+
+def _told(problems: Iterable[validators.Problem]) -> list[str]:
+    return [problem for _, problem in problems]
+
+
+def _kind(part: Mapping[str, Any]) -> str:
+    """What a part of Gemini's is, as its judge calls it."""
+    if "functionCall" in part or "functionResponse" in part:
+        return "call" if "functionCall" in part else "response"
+    return "empty" if part.get("text") == "" else "other"
 
 
 def words(text: str | None) -> list[str]:

@@ -233,6 +233,10 @@ class TestRepair:
         said = [HumanMessage(""), HumanMessage("go"), AIMessage("  "), AIMessage([]), HumanMessage("on")]
         assert [message.content for message in repaired(said)] == ["go", "on"]
 
+    def test_a_message_that_only_reasons_goes(self):
+        thought = {"type": "thinking", "thinking": "hm", "signature": "abc"}
+        assert [message.text for message in repaired([HumanMessage("go"), AIMessage([thought])])] == ["go"]
+
     def test_calls_without_an_id_or_name_go(self):
         calls = [call(1), {"name": "", "args": {}, "id": "c-2"}, {"name": "look", "args": {}, "id": None}]
         said = [HumanMessage("go"), AIMessage("text", tool_calls=calls), ToolMessage("yes", tool_call_id="c-1")]
