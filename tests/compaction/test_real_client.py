@@ -13,11 +13,8 @@ import re
 
 import pytest
 from langchain.agents import create_agent
-from langchain_anthropic import ChatAnthropic
 from langchain_core.messages import HumanMessage, ToolMessage
 from langchain_core.tools import tool
-from langchain_google_genai import ChatGoogleGenerativeAI
-from langchain_openai import ChatOpenAI
 
 from langchain_agentmem import AgentMemory, Experience
 from langchain_agentmem.compaction.compaction_config import ManagedMemoryConfig
@@ -26,6 +23,7 @@ from langchain_agentmem.experiences.experience_middleware import ExperienceMiddl
 from langchain_agentmem.injection.memory_middleware import MemoryMiddleware
 
 from .loopback import calls, loopback
+from .provider_clients import CLIENTS, chat_client
 
 FIRST = "Turn 0. My ship is called Persephone; whatever I ask, never sell it."
 SYSTEM = "You look after a harbour."
@@ -125,11 +123,7 @@ def picture(turn):
     return HumanMessage([{"type": "text", "text": said(turn).text}, image], id=f"said-{turn}")
 
 
-def chat(server):
-    return ChatOpenAI(base_url=server.url, api_key="x", model="gpt-test", max_retries=0)
-
-
-def agent_on(server, memory, config=None, *, client=chat, after=(), **options):
+def agent_on(server, memory, config=None, *, client=chat_client, after=(), **options):
     return create_agent(
         client(server),
         [berths, weather],
@@ -203,20 +197,6 @@ class TestAnAgentOf200Turns:
         check_state(agent, "harbour", 60)
 
 
-def responses(server):
-    return ChatOpenAI(
-        base_url=server.url, api_key="x", model="gpt-test", max_retries=0, use_responses_api=True, store=False
-    )
-
-
-def anthropic(server):
-    return ChatAnthropic(base_url=server.origin, api_key="x", model="claude-test", max_retries=0, max_tokens=1_000)
-
-
-def gemini(server):
-    return ChatGoogleGenerativeAI(base_url=server.origin, api_key="x", model="gemini-test", max_retries=1)
-
-
 def invoke(agent, turn):
     agent.invoke({"messages": [said(turn)]}, on("harbour"))
 
@@ -236,7 +216,7 @@ class TestEachProvidersClient:
 
     @pytest.mark.parametrize("turns", [40, pytest.param(150, marks=pytest.mark.deep)])
     @pytest.mark.parametrize("way", [invoke, ainvoke, astream])
-    @pytest.mark.parametrize("client", [chat, responses, anthropic, gemini])
+    @pytest.mark.parametrize("client", CLIENTS)
     async def test_is_refused_nothing_but_an_overflow_and_loses_nothing(self, memory, tmp_path, client, way, turns):
         harbour = Harbour()
         library = memory.experiences(tmp_path)
