@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -612,7 +612,7 @@ def same_body(one: bytes, other: bytes) -> bool:
 
 
 def body_text(body: bytes) -> str:
-    """Read only `Message.text`, without making the message.
+    """Read only `Message.text`, or the query of a round, without making the message.
 
     Args:
         body: What `encode_body` gave.
@@ -620,12 +620,12 @@ def body_text(body: bytes) -> str:
     Raises:
         DatabaseUnreadable: The bytes are damaged.
     """
-    text = _plain_text(body)
-    return decode_body(body, "").text if text is None else text
+    plain_text = _plain_text(body)
+    return decode_body(body, "").text if plain_text is None else plain_text[0]
 
 
 def body_words(body: bytes) -> str:
-    """Read only what a search finds a message by, `found_by`, without making the message where it is text alone.
+    """Read only what a search finds a message by, `found_by`, without making the message.
 
     Args:
         body: What `encode_body` gave.
@@ -633,8 +633,11 @@ def body_words(body: bytes) -> str:
     Raises:
         DatabaseUnreadable: The bytes are damaged.
     """
-    text = _plain_text(body, "tool_calls")
-    return found_by(decode_body(body, "")) if text is None else text
+    plain_text = _plain_text(body)
+    if plain_text is None:
+        return found_by(decode_body(body, ""))
+    text, calls = plain_text
+    return _with_arguments(text, map(ToolCallMsg.from_dict, calls))
 
 
 def found_by(message: Message) -> str:
@@ -642,26 +645,29 @@ def found_by(message: Message) -> str:
 
     What was looked for in memory is left out: it would be found in the place of what was found.
     """
-    calls = [call.arguments for call in message.tool_calls or () if call.name not in RECALLING]
-    return "\n".join(filter(None, [message.text, *map(_arguments, calls)]))
+    return _with_arguments(message.text, message.tool_calls or ())
 
 
-def _arguments(text: str) -> str:
+def _with_arguments(text: str, calls: Iterable[ToolCallMsg]) -> str:
+    told = [_values(call.arguments) for call in calls if call.name not in RECALLING]
+    return "\n".join(filter(None, [text, *told]))
+
+
+def _values(arguments: str) -> str:
     """The values of a call's arguments; what cannot be parsed is given as it is."""
     try:
-        return provider_content.readable_text(json.loads(text, parse_int=str, parse_float=str))
+        return provider_content.readable_text(json.loads(arguments, parse_int=str, parse_float=str))
     except (ValueError, RecursionError):
-        return text
+        return arguments
 
 
-def _plain_text(body: bytes, *others: str) -> str | None:
-    """The text of a message or of a round that is text, unless it has one of the other fields as well."""
+def _plain_text(body: bytes) -> tuple[str, list[dict[str, Any]]] | None:
+    """The text of a message or of a round, and the calls, where the text is one."""
     if _TAGGED not in body:
         with suppress(InvalidInput):
             fields = read_plain(body)
-            if isinstance(fields, dict) and fields.keys().isdisjoint(others):
-                text = fields.get("content", fields.get("user_query"))
-                return text if isinstance(text, str) else None
+            if isinstance(fields, dict) and isinstance(text := fields.get("content", fields.get("user_query")), str):
+                return text, fields.get("tool_calls") or []
     return None
 
 
