@@ -61,7 +61,7 @@ def test_so_it_is_on_either_engine(url):
     events = []
     with AgentMemory(url, hooks=[events.append]) as memory:
         for seed in range(60):
-            follow(memory, events, seed, asked=False)
+            follow(memory, events, seed)
 
 
 @pytest.mark.deep
@@ -74,7 +74,7 @@ def test_so_it_is_for_twenty_thousand(chunk):
             follow(memory, events, seed, asked=True, each=True)
 
 
-def follow(memory, events, seed, *, asked, each=False):
+def follow(memory, events, seed, *, asked=False, each=False):
     """Give ever more of a history to whatever shows it."""
     dice = random.Random(seed)
     given = with_odd_calls(marked_history(seed), seed)
@@ -105,6 +105,8 @@ def follow(memory, events, seed, *, asked, each=False):
         if each or length >= len(given) or dice.random() < 0.2:
             assert shown.view(history, []) == view, f"{account.where}: the second time is another"
             assert len(model.asked) == calls, f"{account.where}: a second call for the same history"
+            compacted = [event for event in events if isinstance(event, CompactionEvent)]
+            assert not compacted, f"{account.where}: compacted again, though nothing was said"
         if asked and (each or length >= len(given)):
             assert refusals(view) == [], account.where
 
