@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import count
+from operator import is_
 from typing import Any, NamedTuple
 
 from langchain_core.messages import AIMessage, BaseMessage
@@ -453,6 +454,14 @@ class Compactor:
                     self.counter.learn(counted, reply.usage_metadata["input_tokens"], reply.id)
                 return
 
+    def _repair_cost(self, messages: list[BaseMessage], repaired: list[BaseMessage]) -> int:
+        """What it costs that messages were repaired: what came, less what went."""
+        if len(messages) == len(repaired) and all(map(is_, messages, repaired)):
+            return 0
+        before, after = ({id(each): each for each in some} for some in (messages, repaired))
+        came, went = after.keys() - before.keys(), before.keys() - after.keys()
+        return self._cost([after[each] for each in came]) - self._cost([before[each] for each in went])
+
     def _cost(self, messages: Sequence[BaseMessage]) -> int:
         return sum(map(self.counter.count_message, messages))
 
@@ -610,9 +619,8 @@ class Compactor:
             whole = int((history.tokens[-1] + overhead) * self.counter.factor())
             self.database.measures.shortened(max(0, whole - self.calibrated(context.tokens + overhead)))
         sound = history.sound if history.sound >= reached else sound_until(history.messages, reached)
-        messages = context.messages
-        is_sound = sound == len(history.messages) and not history.repeats
-        messages = list(messages) if is_sound else repaired(messages)
+        needs_repair = sound < len(history.messages) or history.repeats
+        messages = repaired(context.messages) if needs_repair else list(context.messages)
         return self.shown(messages, context, report, overhead=overhead, compacted=compacted)
 
     def shown(
@@ -633,10 +641,7 @@ class Compactor:
             overhead: Tokens that are sent beside the messages.
             compacted: Whether it was compacted just now.
         """
-        before, after = ({id(each): each for each in some} for some in (context.messages, messages))
-        repair = self._cost([after[each] for each in after.keys() - before.keys()])
-        repair -= self._cost([before[each] for each in before.keys() - after.keys()])
-        tokens = self.calibrated(context.tokens + repair + overhead)
+        tokens = self.calibrated(context.tokens + self._repair_cost(context.messages, messages) + overhead)
         seen = replace(context, messages=messages)
         if self.config.active_context.enabled and not self._is_within(self.limit, seen, tokens):
             situation = self.situation(overhead=overhead)
