@@ -420,7 +420,7 @@ class CompactionStageFailed(MemoryEvent):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CompactionFellShort(MemoryEvent):
-    """A context could not be made as small as its target, or one is shown that is larger than its limit.
+    """A context could not be made as small as its target, or one is shown that is above its limit.
 
     Attributes:
         session_id: The conversation or thread.

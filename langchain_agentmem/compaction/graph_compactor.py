@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import count
+from operator import is_
 from typing import Any, NamedTuple
 
 from langchain_core.messages import AIMessage, BaseMessage
@@ -30,7 +31,6 @@ from langchain_agentmem.compaction.compacted_context import (
     CompactionReport,
     Context,
     History,
-    count_open,
     followed,
     place_of,
     record_of,
@@ -140,6 +140,7 @@ class Compactor:
         self._agent_name = agent_name
         # Those of no conversation are kept here alone, under numbers of their own.
         self._records: OrderedDict[tuple[message_log.Address | None, int], CompactionRecord] = OrderedDict()
+        self._settled: OrderedDict[tuple[message_log.Address | None, int], int] = OrderedDict()
         self._numbers = count(1)
         self._followed: OrderedDict[message_log.Address | None, _Followed] = OrderedDict()
         database.remembering.add(self)
@@ -169,7 +170,7 @@ class Compactor:
         tokens = self.calibrated(context.tokens + overhead)
         size = tokens, len(context.messages)
         report.sized(NOTHING, size)
-        if not self.is_due(context, tokens, self.model):
+        if not self.is_due(context, tokens, self.model, at):
             self._notice(history, at, known, context, overhead)
             return self._view(context, history, overhead, report)
         if (ready := (yield from self._newest(history, at, known, beyond=context))) is not None:
@@ -411,13 +412,14 @@ class Compactor:
     def _is_within(self, size: Size, context: Context, tokens: int) -> bool:
         return is_within(size, tokens, len(context.messages), lambda: count_rounds(context.messages))
 
-    def is_due(self, context: Context, tokens: int, model: Any) -> bool:
+    def is_due(self, context: Context, tokens: int, model: Any, at: message_log.Address | None) -> bool:
         """Whether to compact: the context is too large, and enough was said since the last time to gain by it.
 
         Args:
             context: The context.
             tokens: What it costs.
             model: What would summarize.
+            at: The conversation, or None.
         """
         record = context.record
         if not self.config.active_context.enabled:
@@ -426,15 +428,17 @@ class Compactor:
             return True
         if self._is_within(self.limit, context, tokens):
             return False
-        return record is None or self._is_worth_it(context, tokens)
+        if record is None:
+            return True
+        settled = self._settled.get((at, record.id)) == context.grown  # nothing was said since this was compacted
+        return not settled and self._is_worth_it(context, tokens)
 
     def _is_worth_it(self, context: Context, tokens: int) -> bool:
         """Whether as much can go as a compaction is to make room for; else the next turn would compact again."""
         limit, target = self.limit, self.target
         if limit.tokens is not None and target.tokens is not None and tokens > limit.tokens:
             room = (limit.tokens - target.tokens) / self.counter.factor()
-            later = self._cost(context.messages[len(context.messages) - count_open(context.messages) :])
-            return context.grown_tokens - later >= room or self._loose_tokens(context) >= room
+            return context.grown_tokens >= room or self._loose_tokens(context) >= room
         if limit.messages is not None and target.messages is not None and len(context.messages) > limit.messages:
             return context.grown >= limit.messages - target.messages
         return True
@@ -456,6 +460,14 @@ class Compactor:
                     counted = context.tokens - since + overhead
                     self.counter.learn(counted, reply.usage_metadata["input_tokens"], reply.id)
                 return
+
+    def _repair_cost(self, messages: list[BaseMessage], repaired: list[BaseMessage]) -> int:
+        """What it costs that messages were repaired: what came, less what went."""
+        if len(messages) == len(repaired) and all(map(is_, messages, repaired)):
+            return 0
+        before, after = ({id(each): each for each in some} for some in (messages, repaired))
+        came, went = after.keys() - before.keys(), before.keys() - after.keys()
+        return self._cost([after[each] for each in came]) - self._cost([before[each] for each in went])
 
     def _cost(self, messages: Sequence[BaseMessage]) -> int:
         return sum(map(self.counter.count_message, messages))
@@ -506,8 +518,11 @@ class Compactor:
             outcome = yield from compacting(before.messages, situation)
             if ahead and outcome.failures:  # there is time to try again
                 raise outcome.failures[0].error
-            anew = base.record is not None and base.record.reached == subject.reached
-            return (yield from self._kept(subject, before, outcome, situation, report, ahead=ahead, anew=anew))
+            again = base.record is not None and base.record.reached == subject.reached
+            anew = again and outcome.messages != before.messages
+            record = yield from self._kept(subject, before, outcome, situation, report, ahead=ahead, anew=anew)
+        _remember(self._settled, (subject.at, record.id), subject.later)
+        return record
 
     def recovered(
         self,
@@ -611,9 +626,8 @@ class Compactor:
             whole = int((history.tokens[-1] + overhead) * self.counter.factor())
             self.database.measures.shortened(max(0, whole - self.calibrated(context.tokens + overhead)))
         sound = history.sound if history.sound >= reached else sound_until(history.messages, reached)
-        messages = context.messages
-        is_sound = sound == len(history.messages) and not history.repeats
-        messages = list(messages) if is_sound else repaired(messages)
+        needs_repair = sound < len(history.messages) or history.repeats
+        messages = repaired(context.messages) if needs_repair else list(context.messages)
         return self.shown(messages, context, report, overhead=overhead, compacted=compacted)
 
     def shown(
@@ -634,10 +648,7 @@ class Compactor:
             overhead: Tokens that are sent beside the messages.
             compacted: Whether it was compacted just now.
         """
-        before, after = ({id(each): each for each in some} for some in (context.messages, messages))
-        repair = self._cost([after[each] for each in after.keys() - before.keys()])
-        repair -= self._cost([before[each] for each in before.keys() - after.keys()])
-        tokens = self.calibrated(context.tokens + repair + overhead)
+        tokens = self.calibrated(context.tokens + self._repair_cost(context.messages, messages) + overhead)
         seen = replace(context, messages=messages)
         if self.config.active_context.enabled and not self._is_within(self.limit, seen, tokens):
             situation = self.situation(overhead=overhead)

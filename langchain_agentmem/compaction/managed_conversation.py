@@ -452,7 +452,7 @@ class ManagedConversationMemory(ConversationMemory):
         while True:
             logged = yield from self._followed()
             tokens = self._compactor.calibrated(logged.context.tokens)
-            due = self._compactor.is_due(logged.context, tokens, model)
+            due = self._compactor.is_due(logged.context, tokens, model, self._at)
             triggered = logged.branch is not None and self._is_triggered(event, logged, tokens, due=due)
             if not triggered or not (yield from self._is_outdated(logged)):
                 break

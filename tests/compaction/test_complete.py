@@ -98,6 +98,18 @@ class TestWhatWasCutBeforeItWasSummarized:
         assert all(any(text[:40] in page for page in pages) for text in gone)
 
 
+@pytest.mark.parametrize("ids", [True, False])
+def test_a_stub_names_what_it_stands_for(memory, ids):
+    history, view = grown(memory.compaction(Summarizer(), config("tool_offload", "summarization")), 20, ids=ids)
+    stubs = [message for message in view if message.text.startswith("[Tool output")]
+    [expand] = memory.tools(include=["expand"])
+    for stub in stubs:
+        [said] = [message.text for message in history if which(message) == which(stub)]
+        assert said[:40] in expand.invoke({"id": stub.id}, RUN)
+        assert f'expand("{stub.id}")' in stub.text
+    assert stubs
+
+
 class TestWhatNoSummaryStandsFor:
     @pytest.fixture(params=["backward_packing", "sliding_window"])
     def shrunk(self, request, memory):
