@@ -58,7 +58,7 @@ from langchain_agentmem.errors import StorageError
 from langchain_agentmem.language_models.model_calls import Ahead, In, Run, Shown, Work
 from langchain_agentmem.language_models.tokens import TokenCounter
 from langchain_agentmem.messages.history_repair import repaired, sound_until
-from langchain_agentmem.messages.history_shape import count_rounds, droppable, shape_of
+from langchain_agentmem.messages.history_shape import count_rounds, droppable, role_of, shape_of
 from langchain_agentmem.messages.message_marks import is_filler, is_made
 from langchain_agentmem.storage import Steps
 from langchain_agentmem.storage.database import Database
@@ -620,13 +620,10 @@ class Compactor:
     def _view(
         self, context: Context, history: History, overhead: int, report: CompactionReport, *, compacted: bool = False
     ) -> ContextView:
-        reached = 0
         if context.record is not None:
-            reached = context.record.reached
             whole = int((history.tokens[-1] + overhead) * self.counter.factor())
             self.database.measures.shortened(max(0, whole - self.calibrated(context.tokens + overhead)))
-        sound = history.sound if history.sound >= reached else sound_until(history.messages, reached)
-        needs_repair = sound < len(history.messages) or history.repeats
+        needs_repair = history.repeats or not _is_sound(context, history)
         messages = repaired(context.messages) if needs_repair else list(context.messages)
         return self.shown(messages, context, report, overhead=overhead, compacted=compacted)
 
@@ -654,6 +651,15 @@ class Compactor:
             situation = self.situation(overhead=overhead)
             report.fell_short(tokens, situation.target, why_larger(messages, situation))
         return ContextView(messages, tokens, compacted)
+
+
+def _is_sound(context: Context, history: History) -> bool:
+    """Whether what was said since a context was compacted needs no repair behind it."""
+    start, reached = len(context.messages) - context.grown, len(history.messages) - context.grown
+    goes_on = not reached or role_of(context.messages[start - 1]) == role_of(history.messages[reached - 1])
+    if goes_on and history.sound >= reached:
+        return history.sound == len(history.messages)
+    return sound_until(context.messages, start) == len(context.messages)
 
 
 def _unrecorded(before: History | None, history: History) -> list[int]:

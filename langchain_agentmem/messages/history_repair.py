@@ -162,7 +162,8 @@ def _without_raw_calls(message: AIMessage) -> dict[str, Any]:
 def _block_renamed(block: Any, names: Mapping[Any, str]) -> Any:
     if not _is_call(block):
         return block
-    return block | {key: names[block[key]] for key in ("id", "call_id") if block.get(key) in names}
+    key = "call_id" if block.get("call_id") else "id"
+    return block | {key: names.get(block[key], block[key])}
 
 
 def _paired(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
@@ -294,8 +295,9 @@ def _unreadable(call: Mapping[str, Any]) -> dict[str, Any]:
 
 def _told_in(block: Mapping[str, Any]) -> dict[str, Any]:
     """The call that a block tells."""
-    given = block.get("input", block.get("args"))
-    return _call({"name": block.get("name"), "id": _call_id(block)}, given if isinstance(given, dict) else {})
+    given, name = block.get("input", block.get("args")), block.get("name")
+    named = {"name": name if isinstance(name, str) else None, "id": _call_id(block)}
+    return _call(named, given if isinstance(given, dict) else {})
 
 
 def _call(call: Mapping[str, Any], arguments: dict[str, Any]) -> dict[str, Any]:
@@ -331,5 +333,6 @@ def _is_call(block: Any) -> bool:
     return kind_of(block) in CALLS
 
 
-def _call_id(block: Mapping[str, Any]) -> Any:
-    return block.get("call_id") or block.get("id")
+def _call_id(block: Mapping[str, Any]) -> str | None:
+    key = block.get("call_id") or block.get("id")
+    return key if isinstance(key, str) else None

@@ -210,6 +210,14 @@ class TestAViewAboveItsLimit:
         assert not [event for event in events if isinstance(event, CompactionFellShort)]
 
 
+def test_what_comes_behind_a_compaction_is_repaired_where_the_two_meet(memory):
+    limits = config("backward_packing", threshold=600)
+    node = memory.compaction(None, limits)
+    said = [*turn(1), *turn(2)[:3], AIMessage("\n", id="nothing")]  # what is said last says nothing, and goes
+    node.invoke([*said], RUN)
+    assert_valid_for_providers(node.invoke([*said, HumanMessage("go on", id="u")], RUN))
+
+
 def test_an_instruction_to_remove_a_message_is_not_recorded_as_one(memory):
     node = memory.compaction(None, config())
     node.invoke([HumanMessage("a", id="1"), RemoveMessage(id="gone"), AIMessage("b", id="2")], RUN)

@@ -308,6 +308,22 @@ class TestRepair:
         assert mended[1].content == []
         assert mended[2] is result
 
+    @pytest.mark.parametrize("odd", [{"id": ["x"]}, {"id": "x", "name": 7}, {"id": None}, {"call_id": {}}, {}])
+    def test_blocks_that_tell_no_usable_call_go(self, odd):
+        text = {"type": "text", "text": "well"}
+        said = [HumanMessage("go"), AIMessage([{"type": "tool_use", "name": "look", "input": {}, **odd}, text])]
+        mended = repaired(said)
+        assert mended[1].content == [text]
+        assert not mended[1].tool_calls
+
+    def test_an_item_of_the_responses_api_keeps_its_own_id(self):
+        item = {"type": "function_call", "id": "fc_1", "call_id": "c" * 50, "name": "look", "arguments": "{}"}
+        call = {"name": "look", "args": {}, "id": "c" * 50}
+        said = [HumanMessage("go"), AIMessage([item], tool_calls=[call]), ToolMessage("ok", tool_call_id="c" * 50)]
+        mended = repaired(said)
+        assert mended[1].content[0]["id"] == "fc_1"
+        assert mended[1].content[0]["call_id"] == mended[1].tool_calls[0]["id"] == mended[2].tool_call_id
+
     def test_calls_that_only_the_raw_reply_still_has_are_gone(self):
         raw = {"id": "call_1", "type": "function", "function": {"name": "weather", "arguments": "{}"}}
         message = AIMessage("Later.", additional_kwargs={"tool_calls": [raw]}).model_copy(update={"tool_calls": []})
