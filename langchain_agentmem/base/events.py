@@ -381,6 +381,8 @@ class CompactionEvent(MemoryEvent):
         post_messages: Messages after; 0 as long as it is not completed.
         duration: Seconds since it started; None when it starts.
         stages_run: The processors that ran, in order; None when it starts.
+        dropped_ids: The messages that left the context with it, in their order. A summary stands for them where one was
+            made; what packing or a window left out nothing stands for, and `expand` brings back each by its id.
     """
 
     session_id: str
@@ -392,6 +394,7 @@ class CompactionEvent(MemoryEvent):
     post_messages: int = 0
     duration: float | None = None
     stages_run: list[str] | None = None
+    dropped_ids: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -411,7 +414,7 @@ class CompactionStageFailed(MemoryEvent):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CompactionFellShort(MemoryEvent):
-    """A context could not be made as small as its target.
+    """A context could not be made as small as its target, or one is shown that is above its limit.
 
     Attributes:
         session_id: The conversation or thread.

@@ -8,7 +8,9 @@ a star import leaves out the middleware, which needs the extra `[agents]`.
 In a graph the history stays as it is, and the context stands under `llm_input_messages`: system messages and the
 first instruction word for word, a summary that goes on from the summary before, and the newest messages as they were
 said, calls with their results. It is valid for every provider, and its beginning stays the same from turn to turn,
-for prompt caches.
+for prompt caches. What it does not show stands behind a summary that it shows, word for word (`messages_behind`); what
+packing or a window leaves out is told by `CompactionEvent.dropped_ids`. A context that is larger than it should be has
+an event that says why (`CompactionFellShort`).
 
     from langchain_core.messages import AIMessage
     from langgraph.graph import START, StateGraph

@@ -42,9 +42,9 @@ from langchain_agentmem.conversations.compaction_records import STATE, Compactio
 from langchain_agentmem.conversations.message_log import Address
 from langchain_agentmem.language_models.model_calls import Shown, Work
 from langchain_agentmem.language_models.tokens import TokenCounter
-from langchain_agentmem.messages.history_repair import sound_until
+from langchain_agentmem.messages.history_repair import says_nothing, sound_until
 from langchain_agentmem.messages.history_shape import calls_of, role_of
-from langchain_agentmem.messages.message_marks import summary_in
+from langchain_agentmem.messages.message_marks import is_filler, summary_in
 from langchain_agentmem.storage.database import Database
 from langchain_agentmem.tracing import brief
 from langchain_agentmem.tracing.measures import Measures
@@ -189,7 +189,8 @@ class Context:
 
     Attributes:
         messages: The messages.
-        keys: For each of them, which message of the history it is, as it was said; None where it was made.
+        keys: For each of them, which message of the history it is, as it was said or as a copy; None where it was made.
+        copies: The keys of those that are copies: shortened, or altered in another way.
         record: The compaction that it goes back to, or None.
         grown: How many messages were said since that; all of them where there is none.
         tokens: What it costs, uncalibrated.
@@ -198,6 +199,7 @@ class Context:
 
     messages: list[BaseMessage] = field(default_factory=list)
     keys: list[str | None] = field(default_factory=list)
+    copies: frozenset[str] = frozenset()
     record: CompactionRecord | None = None
     grown: int = 0
     tokens: int = 0
@@ -235,6 +237,7 @@ def resolved(record: CompactionRecord | None, history: History, counter: TokenCo
         return Context(messages=history.messages, keys=[*history.keys], grown=count, tokens=cost, grown_tokens=cost)
     messages: list[BaseMessage] = []
     keys: list[str | None] = []
+    copies: set[str] = set()
     for item in record.items:
         if isinstance(item, KeySpan):
             span = slice(history.places[item.first], history.places[item.last] + 1)
@@ -242,11 +245,14 @@ def resolved(record: CompactionRecord | None, history: History, counter: TokenCo
             keys += history.keys[span]
         else:
             messages.append(item.model_copy())
-            keys.append(None)
+            keys.append(key := item.id if item.id in history.places and not is_filler(item) else None)
+            if key is not None:
+                copies.add(key)
     grown = history.tokens[-1] - history.tokens[record.reached]
     return Context(
         messages=[*messages, *history.messages[record.reached :]],
         keys=[*keys, *history.keys[record.reached :]],
+        copies=frozenset(copies),
         record=record,
         grown=len(history.messages) - record.reached,
         tokens=sum(map(counter.count_message, messages)) + grown,
@@ -264,8 +270,7 @@ def state_subject(history: History, at: Address | None, context: Context) -> Com
     """
     later = count_open(history.messages)
     closed = len(history.messages) - later
-    made = (message.id for message, key in zip(context.messages, context.keys, strict=True) if key is None)
-    originals = {key: history.messages[history.places[key]] for key in made if key in history.places}
+    originals = {key: history.messages[history.places[key]] for key in context.copies}
     return CompactedHistory(at, STATE, closed, history.digests[closed], history.places, later, originals=originals)
 
 
@@ -299,18 +304,18 @@ def record_of(
         saved: By how many tokens what it came to is shorter than what it began with, uncalibrated.
     """
     said = [(message, key) for message, key in zip(before.messages, before.keys, strict=True) if key is not None]
-    keys = {id(message): key for message, key in said}
+    whole = {id(message): key for message, key in said if key not in before.copies}
     items: list[KeySpan | BaseMessage] = []
-    for is_said, group in groupby(outcome.messages, lambda message: id(message) in keys):
+    for is_whole, group in groupby(outcome.messages, lambda message: id(message) in whole):
         messages = [*group]
-        items += spans([keys[id(each)] for each in messages], subject.places) if is_said else messages
-    there = {keys.get(id(message), message.id) for message in outcome.messages}
+        items += spans([whole[id(each)] for each in messages], subject.places) if is_whole else messages
+    there = {whole.get(id(message), message.id) for message in outcome.messages}
     earlier = before.record
     return CompactionRecord(
         digest=subject.digest,
         reached=subject.reached,
         items=tuple(items),
-        dropped=tuple(key for _, key in said if key not in there),
+        dropped=tuple(key for message, key in said if key not in there and not says_nothing(message)),
         parent=earlier.id if earlier else None,
         provisional=outcome.summary.provisional if outcome.summary else bool(earlier and earlier.provisional),
         tried=tried,
@@ -393,6 +398,7 @@ class CompactionReport:
         self._began = time.perf_counter()
         self._before = (0, 0)
         self._facts: dict[str, Any] = {"status": NOTHING}
+        self._fell_short = False
 
     def step(self, name: str, work: Work[Any], at: Address | None, trigger: str, **inputs: Any) -> Shown:
         """The work that this reports, as a trace shows it.
@@ -457,8 +463,16 @@ class CompactionReport:
         for failure in failures:
             self._emit(self._ended("failed", [failure.stage]))
             self._emit(CompactionStageFailed(session_id=session, stage=failure.stage, error=failure.error))
-        self._emit(self._ended("completed", stages, post_tokens=tokens, post_messages=messages))
-        if (reason := outcome.reason) is not None:
+        dropped = () if record is None else record.dropped
+        self._emit(self._ended("completed", stages, post_tokens=tokens, post_messages=messages, dropped_ids=dropped))
+        if outcome.reason is not None:
+            self.fell_short(tokens, target, outcome.reason)
+
+    def fell_short(self, tokens: int, target: Size, reason: str) -> None:
+        """The context is larger than it should be, for this reason; of one look that is told once."""
+        if not self._fell_short:
+            self._fell_short = True
+            session = self._fields["session_id"]
             wanted = target.tokens
             self._emit(CompactionFellShort(session_id=session, tokens=tokens, target_tokens=wanted, reason=reason))
 

@@ -15,11 +15,12 @@ import copy
 import logging
 import math
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
+from langchain_core.messages import BaseMessage
 from langchain_core.runnables.config import ensure_config
 
 from langchain_agentmem.base import concurrency
@@ -41,11 +42,10 @@ from langchain_agentmem.language_models.model_calls import (
     Do,
     Work,
     aperform,
-    is_payload,
-    is_too_large,
     perform,
     usable_model,
 )
+from langchain_agentmem.language_models.overflow import refusal
 from langchain_agentmem.storage.database import Database, database_of
 
 try:
@@ -58,6 +58,8 @@ logger = logging.getLogger(__name__)
 
 RETRIES = 2
 """How often a call that was refused as too large is repeated."""
+_NEARLY_FULL = 0.8
+"""From which share of the window on a refusal in words that nobody knows is taken for one of its size, once."""
 _REMEMBERED = 256
 
 
@@ -148,7 +150,8 @@ class CompactionMiddleware(AgentMiddleware[Any, Any, Any]):
 
         Raises:
             Exception: What the model raised: at once where it does not say that it was given too much, and the first
-                such error where the context cannot be made smaller, or was refused to the end.
+                such error where the context cannot be made smaller, or was refused to the end. HTTP status 400, 413 or
+                422 in words that nobody knows is answered once, where more than four fifths of the window was sent.
         """
         return perform(self._calling(request, handler), self._database)
 
@@ -166,31 +169,29 @@ class CompactionMiddleware(AgentMiddleware[Any, Any, Any]):
         compactor = self._compactor(request.model, at)
         overhead = self._overhead(request, compactor)
         view: ContextView = yield from compactor.viewing(messages, at, overhead=overhead)
+        window, limit = self._window_of(request.model), compactor.limit
+        attempts = iter(range(1, RETRIES + 1))
         first: Exception | None = None
-        attempt = 0
         while True:
             try:
                 shown: list[Any] = view.messages
-                return (yield _asking(handler, request.override(messages=shown)))
+                response = yield _asking(handler, request.override(messages=shown))
             except Exception as error:
-                if not is_too_large(error):
+                kind = refusal(error)
+                nearly_full = first is None and window is not None and view.tokens > window * _NEARLY_FULL
+                if kind == "other" or (kind == "unclear" and not nearly_full):
                     raise
                 first = first or error
-                lowers = not is_payload(error)
-            if lowers and attempt < RETRIES:
-                self._lower(compactor, request.model, at, view.tokens)
-            smaller = None
-            while smaller is None:
-                attempt += 1
-                if attempt > RETRIES:
-                    raise first
-                try:
-                    smaller = yield from compactor.smaller(
-                        messages, at, provider=provider_of(request.model), attempt=attempt, overhead=overhead
-                    )
-                except Exception:
-                    logger.warning("A context that was refused could not be made smaller.", exc_info=True)
-                    attempt = RETRIES
+            else:
+                if compactor.limit != limit:
+                    self._remember(compactor.limit, request.model, at)
+                return response
+            if kind in {"tokens", "unclear"}:
+                compactor.lower(view.tokens, overhead)
+            provider = provider_of(request.model)
+            smaller = yield from _smaller(compactor, attempts, messages, at, provider=provider, overhead=overhead)
+            if smaller is None:
+                raise first
             view = smaller
 
     def apply(self, messages: list[Any], *, count_tokens: Callable[..., int]) -> None:
@@ -206,18 +207,17 @@ class CompactionMiddleware(AgentMiddleware[Any, Any, Any]):
             view = _waited(self._compactor(None, at).viewing(messages, at), self._database)
             messages[:] = view.messages
 
-    def _lower(self, compactor: Compactor, model: Any, at: Address | None, tokens: int) -> None:
-        """Note that a model refused so many tokens of a thread.
+    def _remember(self, limit: Size, model: Any, at: Address | None) -> None:
+        """Keep the contexts of a thread within a limit, now that a model took less than it had refused.
 
         Another thread is another matter: what it holds may be counted better, and nobody's mistake is to make every
         context small.
         """
-        compactor.lower(tokens)
         if at is None:
             return
         key = (name_of(model), at)
         with self._lock:
-            self._refused[key] = compactor.limit
+            self._refused[key] = limit
             self._refused.move_to_end(key)
             while len(self._refused) > _REMEMBERED:
                 self._refused.popitem(last=False)
@@ -262,6 +262,21 @@ def _asking(handler: Callable[[ModelRequest[Any]], Any], request: ModelRequest[A
     """The agent's own call of its model."""
     ask = partial(handler, request)
     return Do(ask, ask)
+
+
+def _smaller(
+    compactor: Compactor, attempts: Iterator[int], messages: Sequence[BaseMessage], at: Address | None, **options: Any
+) -> Work[ContextView | None]:
+    """What is to be sent in place of a view that was refused; None where no attempt is left that makes it smaller."""
+    for attempt in attempts:
+        try:
+            view = yield from compactor.smaller(messages, at, attempt=attempt, **options)
+        except Exception:
+            logger.warning("A context that was refused could not be made smaller.", exc_info=True)
+            return None
+        if view is not None:
+            return view
+    return None
 
 
 def _schemas(wanted: Any) -> list[dict[str, Any]]:

@@ -47,6 +47,9 @@ class CompactionNode(Runnable[Any, Any]):
     What was compacted is kept in the database: the next turn, a restart or another process goes on from there, and on
     another branch of the thread that counts which is true there.
 
+    It stands before the model and hears of no refusal: where a provider says that it was given too much all the same,
+    `CompactionMiddleware` answers that; here the budget is to be smaller.
+
     Without a thread in the config, as in a plain chain, nothing is recorded, and this object alone remembers what it
     compacted.
 

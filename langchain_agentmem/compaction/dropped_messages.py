@@ -41,7 +41,7 @@ from langchain_agentmem.language_models.model_calls import In, Run, Shown, Work,
 from langchain_agentmem.language_models.summarization import Turn, parts_of, turn_of
 from langchain_agentmem.language_models.tokens import TokenCounter, clipped
 from langchain_agentmem.messages.langchain_messages import to_langchain
-from langchain_agentmem.messages.message import Message, decode_body
+from langchain_agentmem.messages.message import RECALLING, Message, decode_body
 from langchain_agentmem.search.database_search import Search
 from langchain_agentmem.search.memory_search import Recollection, Walls, inquiry
 from langchain_agentmem.search.ranking import Weights
@@ -195,8 +195,6 @@ def _first_with(at: Address, summary: str) -> Steps[CompactionRecord | None]:
 
 logger = logging.getLogger(__name__)
 
-NAMES = ("recall_dropped", "expand")
-"""The names of the tools."""
 MOST_SHOWN = 20
 _ASKED = 10  # times as many are looked at, since a model's own searches are found too, and left out
 """Messages that one search gives at most."""
@@ -390,10 +388,10 @@ def _marked(turn: Turn, key: str, time: datetime) -> str:
 
 def _is_worth_showing(message: Message) -> bool:
     """System messages never leave a context, and what these tools were asked and gave would only be its own echo."""
-    if message.role == "system" or (message.role == "tool" and message.name in NAMES):
+    if message.role == "system" or (message.role == "tool" and message.name in RECALLING):
         return False
     calls = getattr(to_langchain(message), "tool_calls", ())
-    return not calls or bool(message.text.strip()) or any(call["name"] not in NAMES for call in calls)
+    return not calls or bool(message.text.strip()) or any(call["name"] not in RECALLING for call in calls)
 
 
 def _first_of(text: str, terms: Iterable[str]) -> int:

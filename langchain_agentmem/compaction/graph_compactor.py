@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import count
+from operator import is_
 from typing import Any, NamedTuple
 
 from langchain_core.messages import AIMessage, BaseMessage
@@ -49,14 +50,14 @@ from langchain_agentmem.compaction.compaction_config import (
     window_of,
 )
 from langchain_agentmem.compaction.overflow_recovery import payload_bytes, thorough, with_tool_output_cut
-from langchain_agentmem.compaction.processors import PipelineOutcome, compacting
+from langchain_agentmem.compaction.processors import PipelineOutcome, compacting, why_larger
 from langchain_agentmem.conversations import compaction_records, message_log
 from langchain_agentmem.conversations.compaction_records import STATE, CompactionRecord, Header
 from langchain_agentmem.conversations.log_entries import MOST_TRACED, entry_of
 from langchain_agentmem.errors import StorageError
 from langchain_agentmem.language_models.model_calls import Ahead, In, Run, Shown, Work
 from langchain_agentmem.language_models.tokens import TokenCounter
-from langchain_agentmem.messages.history_repair import repaired, sound_until, with_distinct_calls
+from langchain_agentmem.messages.history_repair import repaired, sound_until
 from langchain_agentmem.messages.history_shape import count_rounds, droppable, role_of, shape_of
 from langchain_agentmem.messages.message_marks import is_filler, is_made
 from langchain_agentmem.storage import Steps
@@ -71,6 +72,8 @@ CACHE = "compactions"
 BATCH = 500
 """Messages that are recorded in one transaction."""
 _BELOW = 0.9  # of what a provider refused
+_LEAST_LIMIT = 500
+"""No limit is lowered below so many tokens of messages."""
 
 
 class ContextView(NamedTuple):
@@ -137,6 +140,7 @@ class Compactor:
         self._agent_name = agent_name
         # Those of no conversation are kept here alone, under numbers of their own.
         self._records: OrderedDict[tuple[message_log.Address | None, int], CompactionRecord] = OrderedDict()
+        self._settled: OrderedDict[tuple[message_log.Address | None, int], int] = OrderedDict()
         self._numbers = count(1)
         self._followed: OrderedDict[message_log.Address | None, _Followed] = OrderedDict()
         database.remembering.add(self)
@@ -166,18 +170,19 @@ class Compactor:
         tokens = self.calibrated(context.tokens + overhead)
         size = tokens, len(context.messages)
         report.sized(NOTHING, size)
-        if not self.is_due(context, tokens, self.model):
+        if not self.is_due(context, tokens, self.model, at):
             self._notice(history, at, known, context, overhead)
-            return self._view(context, history, overhead)
+            return self._view(context, history, overhead, report)
         if (ready := (yield from self._newest(history, at, known, beyond=context))) is not None:
             ready_tokens = self.calibrated(ready.tokens + overhead)
             if self._is_within(self.limit, ready, ready_tokens):
                 report.sized(READY, size, (ready_tokens, len(ready.messages)))
-                return self._view(ready, history, overhead, compacted=True)
+                return self._view(ready, history, overhead, report, compacted=True)
         base = yield from self._base(history, at, context)
         situation = self.situation(overhead=overhead)
         record = yield from self.compacted(state_subject(history, at, base), base, situation, report, tokens=tokens)
-        return self._view(resolved(record, history, self.counter), history, overhead, compacted=True)
+        made = resolved(record, history, self.counter)
+        return self._view(made, history, overhead, report, compacted=True)
 
     def smaller(
         self,
@@ -210,7 +215,8 @@ class Compactor:
             )
             if record is None:
                 return None
-            return self._view(resolved(record, history, self.counter), history, overhead, compacted=True)
+            made = resolved(record, history, self.counter)
+            return self._view(made, history, overhead, report, compacted=True)
 
         step = report.step(
             RECOVER, working(), at, "refused", provider=provider or None, attempt=attempt, messages=len(messages)
@@ -218,11 +224,16 @@ class Compactor:
         view: ContextView | None = yield In(self._home(at), step)
         return view
 
-    def lower(self, tokens: int) -> None:
-        """Note that a provider refused a context of so many tokens: from now on, contexts are kept below that."""
-        limit = self.limit.tokens
-        if limit is None or tokens < limit:
-            self.limit = replace(self.limit, tokens=max(1, int(tokens * _BELOW)))
+    def lower(self, tokens: int, overhead: int) -> None:
+        """Note that a provider refused a context: from now on, contexts are kept below that.
+
+        Args:
+            tokens: What was refused, in tokens.
+            overhead: Tokens that are sent beside the messages; a limit leaves room for some messages, too.
+        """
+        lower = max(int(tokens * _BELOW), self.calibrated(overhead) + _LEAST_LIMIT)
+        if self.limit.tokens is None or lower < self.limit.tokens:
+            self.limit = replace(self.limit, tokens=lower)
             self.target = target_of(self.config, self.limit)
 
     def _found(
@@ -401,13 +412,14 @@ class Compactor:
     def _is_within(self, size: Size, context: Context, tokens: int) -> bool:
         return is_within(size, tokens, len(context.messages), lambda: count_rounds(context.messages))
 
-    def is_due(self, context: Context, tokens: int, model: Any) -> bool:
+    def is_due(self, context: Context, tokens: int, model: Any, at: message_log.Address | None) -> bool:
         """Whether to compact: the context is too large, and enough was said since the last time to gain by it.
 
         Args:
             context: The context.
             tokens: What it costs.
             model: What would summarize.
+            at: The conversation, or None.
         """
         record = context.record
         if not self.config.active_context.enabled:
@@ -416,7 +428,10 @@ class Compactor:
             return True
         if self._is_within(self.limit, context, tokens):
             return False
-        return record is None or self._is_worth_it(context, tokens)
+        if record is None:
+            return True
+        settled = self._settled.get((at, record.id)) == context.grown  # nothing was said since this was compacted
+        return not settled and self._is_worth_it(context, tokens)
 
     def _is_worth_it(self, context: Context, tokens: int) -> bool:
         """Whether as much can go as a compaction is to make room for; else the next turn would compact again."""
@@ -445,6 +460,14 @@ class Compactor:
                     counted = context.tokens - since + overhead
                     self.counter.learn(counted, reply.usage_metadata["input_tokens"], reply.id)
                 return
+
+    def _repair_cost(self, messages: list[BaseMessage], repaired: list[BaseMessage]) -> int:
+        """What it costs that messages were repaired: what came, less what went."""
+        if len(messages) == len(repaired) and all(map(is_, messages, repaired)):
+            return 0
+        before, after = ({id(each): each for each in some} for some in (messages, repaired))
+        came, went = after.keys() - before.keys(), before.keys() - after.keys()
+        return self._cost([after[each] for each in came]) - self._cost([before[each] for each in went])
 
     def _cost(self, messages: Sequence[BaseMessage]) -> int:
         return sum(map(self.counter.count_message, messages))
@@ -495,7 +518,11 @@ class Compactor:
             outcome = yield from compacting(before.messages, situation)
             if ahead and outcome.failures:  # there is time to try again
                 raise outcome.failures[0].error
-            return (yield from self._kept(subject, before, outcome, situation, report, ahead=ahead))
+            again = base.record is not None and base.record.reached == subject.reached
+            anew = again and outcome.messages != before.messages
+            record = yield from self._kept(subject, before, outcome, situation, report, ahead=ahead, anew=anew)
+        _remember(self._settled, (subject.at, record.id), subject.later)
+        return record
 
     def recovered(
         self,
@@ -538,13 +565,18 @@ class Compactor:
             return (yield from self._kept(subject, before, outcome, situation, report, anew=True))
 
     def _closed(self, subject: CompactedHistory, base: Context, situation: Situation) -> tuple[Context, Situation]:
-        """A context without the calls at its end that are still open, and what a compaction of it has to reach."""
+        """A context without the calls at its end that are still open, and what a compaction of it has to reach.
+
+        Its messages are called by their keys, so that a copy is known by its id, however it was altered.
+        """
         end = len(base.messages) - subject.later
-        before = replace(base, messages=base.messages[:end], keys=base.keys[:end])
+        closed = zip(base.messages[:end], base.keys, strict=False)
+        named = [each if key in (None, each.id) else each.model_copy(update={"id": key}) for each, key in closed]
+        before = replace(base, messages=named, keys=base.keys[:end])
         return before, replace(
             situation,
             overhead_tokens=situation.overhead_tokens + self._cost(base.messages[end:]),
-            archive=_archive(base, subject.at),
+            archive=_archive(before, subject.at),
             originals=subject.originals,
         )
 
@@ -585,19 +617,49 @@ class Compactor:
         report.completed(outcome, situation.target, tokens=left, messages=messages, record=record)
         return record
 
-    def _view(self, context: Context, history: History, overhead: int, *, compacted: bool = False) -> ContextView:
-        tokens = self.calibrated(context.tokens + overhead)
-        messages, reached = context.messages, 0
+    def _view(
+        self, context: Context, history: History, overhead: int, report: CompactionReport, *, compacted: bool = False
+    ) -> ContextView:
         if context.record is not None:
-            reached = context.record.reached
             whole = int((history.tokens[-1] + overhead) * self.counter.factor())
-            self.database.measures.shortened(max(0, whole - tokens))
-        sound = history.sound if history.sound >= reached else sound_until(history.messages, reached)
-        if sound < len(history.messages) or not messages or role_of(messages[-1]) == "system":
-            messages = repaired(messages)
-        else:
-            messages = with_distinct_calls(messages) if history.repeats else list(messages)
+            self.database.measures.shortened(max(0, whole - self.calibrated(context.tokens + overhead)))
+        needs_repair = history.repeats or not _is_sound(context, history)
+        messages = repaired(context.messages) if needs_repair else list(context.messages)
+        return self.shown(messages, context, report, overhead=overhead, compacted=compacted)
+
+    def shown(
+        self,
+        messages: list[BaseMessage],
+        context: Context,
+        report: CompactionReport,
+        *,
+        overhead: int = 0,
+        compacted: bool = False,
+    ) -> ContextView:
+        """What a model is shown of a context; where that is larger than its limit, an event says why.
+
+        Args:
+            messages: The context, valid for every provider.
+            context: The context.
+            report: Who is told.
+            overhead: Tokens that are sent beside the messages.
+            compacted: Whether it was compacted just now.
+        """
+        tokens = self.calibrated(context.tokens + self._repair_cost(context.messages, messages) + overhead)
+        seen = replace(context, messages=messages)
+        if self.config.active_context.enabled and not self._is_within(self.limit, seen, tokens):
+            situation = self.situation(overhead=overhead)
+            report.fell_short(tokens, situation.target, why_larger(messages, situation))
         return ContextView(messages, tokens, compacted)
+
+
+def _is_sound(context: Context, history: History) -> bool:
+    """Whether what was said since a context was compacted needs no repair behind it."""
+    start, reached = len(context.messages) - context.grown, len(history.messages) - context.grown
+    goes_on = not reached or role_of(context.messages[start - 1]) == role_of(history.messages[reached - 1])
+    if goes_on and history.sound >= reached:
+        return history.sound == len(history.messages)
+    return sound_until(context.messages, start) == len(context.messages)
 
 
 def _unrecorded(before: History | None, history: History) -> list[int]:

@@ -39,6 +39,7 @@ from langchain_agentmem.compaction.compacted_context import (
     place_of,
 )
 from langchain_agentmem.compaction.compaction_config import ManagedMemoryConfig, checked_config
+from langchain_agentmem.compaction.dropped_messages import DroppedMessage, said
 from langchain_agentmem.compaction.graph_compactor import Compactor, ContextView
 from langchain_agentmem.compaction.processors import Processor, checked_messages
 from langchain_agentmem.conversations import compaction_records, message_log
@@ -48,7 +49,7 @@ from langchain_agentmem.conversations.log_entries import shown_message
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.language_models.model_calls import Do, Run, Shown, Work, both, usable_model
 from langchain_agentmem.language_models.tokens import TokenCounter
-from langchain_agentmem.messages.history_repair import repaired, sound_until, with_distinct_calls
+from langchain_agentmem.messages.history_repair import repaired
 from langchain_agentmem.messages.history_shape import calls_of
 from langchain_agentmem.messages.langchain_messages import from_langchain, has_images, to_langchain, with_images
 from langchain_agentmem.messages.message import decode_body
@@ -72,7 +73,6 @@ class Logged:
         context: The context.
         places: Where its messages stand, by their keys; those of neighbours in the log are neighbours.
         slots: The rows of its messages, by their keys.
-        sound: Up to where it needs no repair.
     """
 
     branch: tuple[int, int] | None = None
@@ -82,13 +82,13 @@ class Logged:
     context: Context = field(default_factory=Context)
     places: dict[str, int] = field(default_factory=dict)
     slots: dict[str, int] = field(default_factory=dict)
-    sound: int = 0
 
     def subject(self, at: message_log.Address, originals: Mapping[str, BaseMessage]) -> CompactedHistory:
         """What a compaction of this context would be of."""
         later = count_open(self.context.messages)
         closed = self.context.keys[: len(self.context.keys) - later]
-        slot = next((self.slots[key] for key in reversed(closed) if key is not None), 0)
+        before = self.context.record.slot if self.context.record else None
+        slot = max(before or 0, next((self.slots[key] for key in reversed(closed) if key in self.slots), 0))
         digest = blake2b(f"{slot}".encode(), digest_size=20).digest()
         return CompactedHistory(at, LOG, self.messages - later, digest, self.places, later, slot, originals)
 
@@ -130,16 +130,6 @@ def newest_of(at: message_log.Address) -> Steps[int | None]:
     return next((header.id for header in found if not header.ahead), None)
 
 
-def originals(at: message_log.Address, context: Context) -> Steps[dict[str, BaseMessage]]:
-    """What was said, of which a context has shortened copies, by the ids of both."""
-    found: dict[str, BaseMessage] = {}
-    for message, key in zip(context.messages, context.keys, strict=True):
-        row = None if key is not None or not message.id else (yield from message_log.get(at, message.id))
-        if row is not None:
-            found[row.key] = to_langchain(decode_body(row.body, row.key))
-    return found
-
-
 def read_from(at: message_log.Address, record: CompactionRecord | None, counter: TokenCounter) -> Steps[Logged]:
     """Read the context that a compaction of a conversation gives; the whole conversation where there is none."""
     rows = yield query.branch_counts(path=at.path, kind=message_log.CONVERSATION, name=at.name)
@@ -148,6 +138,7 @@ def read_from(at: message_log.Address, record: CompactionRecord | None, counter:
     now = rows[0]
     messages: list[BaseMessage] = []
     keys: list[str | None] = []
+    copies: set[str] = set()
     places: dict[str, int] = {}
     slots: dict[str, int] = {}
     place = 0
@@ -155,7 +146,9 @@ def read_from(at: message_log.Address, record: CompactionRecord | None, counter:
         place += 2  # so that nothing on both sides of a gap passes for neighbours
         if isinstance(item, BaseMessage):
             messages.append(item)
-            keys.append(None)
+            keys.append(key := None if is_filler(item) else item.id)
+            if key is not None:
+                copies.add(key)
             continue
         for row in (yield from _between(now["id"], item)):
             place += 1
@@ -165,7 +158,7 @@ def read_from(at: message_log.Address, record: CompactionRecord | None, counter:
     head = sum(map(counter.count_message, messages))
     reached = (record.slot or 0) if record else 0
     new = yield query.messages_between(branch=now["id"], first=reached + 1, last=message_log.ALL)
-    context = Context(messages=messages, keys=keys, record=record, tokens=head)
+    context = Context(messages=messages, keys=keys, copies=frozenset(copies), record=record, tokens=head)
     start = Logged(branch=_identity(now), context=context, places=places, slots=slots)
     return _extended(start, now, new, counter)
 
@@ -194,7 +187,6 @@ def _extended(known: Logged, now: Any, rows: Sequence[Any], counter: TokenCounte
         context=context,
         places=places,
         slots=slots,
-        sound=sound_until(context.messages, known.sound),
     )
 
 
@@ -387,7 +379,7 @@ class ManagedConversationMemory(ConversationMemory):
         Raises:
             InvalidInput: The runtime is no dictionary, or its model cannot be asked.
         """
-        _, compacted = yield from self._compacting(ASKED, _model_in(runtime))
+        _, compacted = yield from self._compacting(ASKED, self._report(), _model_in(runtime))
         return compacted
 
     compact_if_needed, acompact_if_needed = both(compact_if_needed_work)
@@ -442,28 +434,29 @@ class ManagedConversationMemory(ConversationMemory):
         return view.messages
 
     def _viewing(self, images: ImageFiles) -> Work[ContextView]:
-        logged, compacted = yield from self._compacting("get_messages")
+        report = self._report()
+        logged, compacted = yield from self._compacting("get_messages", report)
         if (record := logged.context.record) is not None:
             self._database.measures.shortened(int(record.saved * self._compactor.counter.factor()))
         seen = yield from _seen(logged.context, images)
-        messages = list(map(_copied, seen.messages))  # whoever is given them may change them
-        messages = repaired(messages) if logged.sound < len(messages) else with_distinct_calls(messages)
-        if self._retrieve is not None:
-            messages = repaired(checked_messages(self._retrieve(messages, self.config), "retrieval_strategy"))
-        return ContextView(messages, self._compactor.calibrated(logged.context.tokens), compacted)
+        seen = replace(seen, messages=list(map(_copied, seen.messages)))  # whoever is given them may change them
+        view = self._compactor.shown(repaired(seen.messages), seen, report, compacted=compacted)
+        if self._retrieve is None:
+            return view
+        chosen = checked_messages(self._retrieve(view.messages, self.config), "retrieval_strategy")
+        return view._replace(messages=repaired(chosen))
 
-    def _compacting(self, event: str, model: Any = None) -> Work[tuple[Logged, bool]]:
+    def _compacting(self, event: str, report: CompactionReport, model: Any = None) -> Work[tuple[Logged, bool]]:
         """Compact if an event calls for it, which is a step only then. Returns the context, and whether it did."""
         model = self._compactor.model if model is None else model
         while True:
             logged = yield from self._followed()
             tokens = self._compactor.calibrated(logged.context.tokens)
-            due = self._compactor.is_due(logged.context, tokens, model)
+            due = self._compactor.is_due(logged.context, tokens, model, self._at)
             triggered = logged.branch is not None and self._is_triggered(event, logged, tokens, due=due)
             if not triggered or not (yield from self._is_outdated(logged)):
                 break
             self._logged = None  # another object or process has compacted it meanwhile
-        report = self._report()
         report.sized(NOTHING, (tokens, len(logged.context.messages)))
         if triggered:
             work = self._compacted(logged, tokens, model, report, due=due)
@@ -506,8 +499,10 @@ class ManagedConversationMemory(ConversationMemory):
         return record is not None
 
     def _subject(self, logged: Logged) -> Work[CompactedHistory]:
-        said = yield Run("compaction.read", partial(originals, self._at, logged.context), shown=False)
-        return logged.subject(self._at, said)
+        make = partial(said, self._at, [*logged.context.copies])
+        found: list[DroppedMessage] = yield Run("compaction.read", make, shown=False)
+        originals = {each.message.message_id: to_langchain(each.message) for each in found}
+        return logged.subject(self._at, originals)
 
     def _is_triggered(self, event: str, logged: Logged, tokens: int, *, due: bool) -> bool:
         if event != ASKED and event not in self.config.trigger_events:
@@ -571,7 +566,7 @@ class ManagedConversationMemory(ConversationMemory):
         self._invalidated("add")
         if "add" in self.config.trigger_events:
             try:
-                yield from self._compacting("add")
+                yield from self._compacting("add", self._report())
             except Exception:  # what was added is added
                 logger.warning("The context could not be compacted; it will be tried again.", exc_info=True)
 

@@ -54,7 +54,7 @@ from langchain_agentmem.messages.history_shape import (
     role_of,
     shape_of,
 )
-from langchain_agentmem.messages.message_marks import Summary, altered, summary_in, summary_message
+from langchain_agentmem.messages.message_marks import Summary, altered, is_filler, summary_in, summary_message
 
 OFFLOADED = "agentmem_offloaded"
 """In `additional_kwargs` of a stub: the id by which what it stands for is brought back."""
@@ -127,7 +127,9 @@ def backward_packing(
 ) -> list[BaseMessage]:
     """Keep the newest messages that fit beside what must stay, without a gap.
 
-    System messages, the first instruction, a summary, the request at hand and the protected tail always stay.
+    System messages, the first instruction, a summary, the request at hand and the protected tail always stay. Nothing
+    stands for what is left out: as much as fits is shown. A context that is recorded tells what left it with
+    `CompactionEvent.dropped_ids`; `recall_dropped` finds it, and `expand` brings back each by its id.
 
     Args:
         messages: A history.
@@ -156,7 +158,8 @@ def sliding_window(
     """Show system messages and as many of the newest messages as fit, calls always with their results.
 
     The last thing a user said is always shown, so that the context has a user message; and whatever is newest is, even
-    where that alone is too large.
+    where that alone is too large. A window shows its newest messages and nothing else, so that nothing stands for
+    what is left out; it is told of and brought back as for `backward_packing`.
 
     Args:
         messages: A history.
@@ -200,7 +203,7 @@ def _packed(
 
 def _is_tool_output(message: BaseMessage, config: ToolTruncationConfig) -> bool:
     if isinstance(message, ToolMessage):
-        return True
+        return not is_filler(message)
     if not config.include_tool_payload_user_messages or role_of(message) != "user":
         return False
     text = message.content
@@ -232,7 +235,7 @@ def _offloaded(
     archive: Callable[[BaseMessage], str | None],
 ) -> BaseMessage:
     size = counter.count_message(message)
-    if size <= config.max_tool_message_tokens or OFFLOADED in message.additional_kwargs:
+    if size <= config.max_tool_message_tokens or OFFLOADED in message.additional_kwargs or is_filler(message):
         return message
     key = archive(message)
     if key is None:
@@ -325,7 +328,7 @@ def shortening(messages: list[BaseMessage], situation: Situation) -> Work[tuple[
         output_tokens=min(situation.summary_tokens, max(room, _LEAST)),
         input_tokens=situation.input_tokens,
     )
-    stands_for = len(dropped) + (earlier.stands_for if earlier else 0)
+    stands_for = sum(not is_filler(each) for each in dropped) + (earlier.stands_for if earlier else 0)
     kept = _kept(messages, shape, going)
     most = min(situation.tokens(messages) - 1, situation.target.tokens or sys.maxsize)
     room = most - situation.tokens([*kept.before, *kept.behind])
@@ -504,7 +507,7 @@ def compacting(messages: Sequence[BaseMessage], situation: Situation) -> Work[Pi
         stages_run=tuple(stages),
         summary=summary,
         failures=tuple(failures),
-        reason=None if situation.fits(context) else _reason(context, situation),
+        reason=None if situation.fits(context) else why_larger(context, situation),
         calls=calls,
     )
 
@@ -558,8 +561,8 @@ def checked_messages(given: Any, by: str) -> Sequence[BaseMessage]:
     return given
 
 
-def _reason(messages: list[BaseMessage], situation: Situation) -> str:
-    """Why a context could not be made smaller, so that somebody can do something about it."""
+def why_larger(messages: Sequence[BaseMessage], situation: Situation) -> str:
+    """Why a context is larger than its target, in two sentences, so that somebody can do something about it."""
     shape = shape_of(messages, grace=situation.config.summarization.grace_recent_messages)
     parts = {
         "the protected tail": messages[shape.tail :],

@@ -19,7 +19,7 @@ from langchain_agentmem.base.clock import moment
 from langchain_agentmem.base.namespaces import Namespace, namespace_of, range_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import BranchMoved, InvalidInput, MessageError
-from langchain_agentmem.messages.message import body_text, same_body
+from langchain_agentmem.messages.message import body_text, body_words, same_body
 from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.rewinding import memory_rows, message_sources
 from langchain_agentmem.search import search_index
@@ -76,6 +76,11 @@ class LogEntry(NamedTuple):
     def findable(self) -> bool:
         """Whether a search finds it: a round is found by its query."""
         return self.kind != ROUND or bool(self.text)
+
+    @property
+    def words(self) -> str:
+        """What a search finds it by, as `body_words` reads it: most messages call nothing, and are text alone."""
+        return body_words(self.body) if b'"tool_calls"' in self.body else self.text
 
 
 class Stored(NamedTuple):
@@ -635,7 +640,7 @@ def _replace(at: Address, branch: int, head: int, row: Any, entry: LogEntry, *, 
     if row["document_id"] is None or edited:
         yield query.insert_entry(**new)
         if row["document_id"] is not None:
-            old = body_text(bytes(row["body"]))
+            old = body_words(bytes(row["body"]))
             yield from search_index.replace(row["document_id"], old, row["wording"], _document(entry), tail=tail)
         return
     placed = yield from search_index.places(search_index.Series(at.path, MESSAGE, at.name), [_document(entry)])
@@ -658,7 +663,7 @@ def _places(at: Address, entries: Sequence[LogEntry]) -> Steps[search_index.Plac
 
 def _document(entry: LogEntry) -> search_index.IndexedDocument:
     speaker = None if entry.role == "tool" else entry.sender  # a tool's name is what it does, not who it is
-    return search_index.IndexedDocument(entry.text, entry.created_at, speaker=speaker, role=entry.role)
+    return search_index.IndexedDocument(entry.words, entry.created_at, speaker=speaker, role=entry.role)
 
 
 def _retain(at: Address, branch: int, retention: Retention, now: int) -> Steps[list[str]]:
@@ -712,7 +717,7 @@ def _drop(slot: int) -> Steps[None]:
 def _unindex(rows: Sequence[Any]) -> Steps[None]:
     yield from search_index.remove(
         [
-            (row["document_id"], body_text(bytes(row["body"])))
+            (row["document_id"], body_words(bytes(row["body"])))
             for row in rows
             if row["body"] is not None and row["document_id"] is not None
         ]

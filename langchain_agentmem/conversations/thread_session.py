@@ -169,7 +169,7 @@ def _draft(entry: LogEntry, *, first: int | None = None, earlier: Sequence[str] 
     if first is not None:
         extra |= {"first": first, "earlier": list(earlier)}
     if entry.findable:
-        extra["words"] = entry.text
+        extra["words"] = entry.words
         if entry.role != "tool" and entry.sender is not None:
             extra["speaker"] = entry.sender
     return memory_rows.RowDraft(

@@ -37,7 +37,8 @@ from langchain_agentmem.base.fencing import fenced
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import AgentMemoryError, InvalidInput
 from langchain_agentmem.language_models.lenient_json import read_json
-from langchain_agentmem.language_models.model_calls import Ask, Work, is_too_large
+from langchain_agentmem.language_models.model_calls import Ask, Work
+from langchain_agentmem.language_models.overflow import is_too_large
 from langchain_agentmem.language_models.tokens import TokenCounter, clipped
 from langchain_agentmem.messages.history_shape import calls_of, role_of
 from langchain_agentmem.messages.message_marks import KeptImage, Summary, plain, sections, summary_in
@@ -275,7 +276,7 @@ _FENCE = re.compile(r"```[\w+-]*\n(.*?)\n?(?:```|\Z)", re.DOTALL)
 _IMAGE = re.compile(r"img_[0-9a-f]{8}")
 _LETTERS = 3
 """A text with fewer letters tells nothing."""
-_NOTHING = frozenset({"null", "none", "nil", "undefined", "true", "false", "n/a"})
+_NOTHING = frozenset({"null", "none", "nil", "undefined", "true", "false", "n/a", "string", "str", "text"})
 _REFUSAL = re.compile(
     r"(?:i['\u2019]m|i am|we['\u2019]re|we are)? ?(?:very |so )?(?:sorry|unable|afraid|not able)\b"
     r"|i can(?:no|['\u2019])t\b|i (?:do not|don['\u2019]t) (?:have|see)\b|as an ai\b|unfortunately,? i\b"
@@ -283,6 +284,10 @@ _REFUSAL = re.compile(
     re.IGNORECASE,
 )
 _LONG_FOR_REFUSAL = 400
+_ECHO = 0.8
+"""A summary of which a greater share stands word for word in what the model was given may be an echo."""
+_QUOTED = 10
+"""A summary that has more runs of words than this from its instructions repeats these."""
 
 
 def answer(reply: str, images: Mapping[str, KeptImage], kept: Sequence[KeptImage], most: int | None) -> Summary | None:
@@ -295,7 +300,7 @@ def answer(reply: str, images: Mapping[str, KeptImage], kept: Sequence[KeptImage
         most: How many images are kept at most, the newest; None for all.
 
     Returns:
-        The summary; None where the reply is none.
+        The summary; None where the reply has the form of none. Whether it tells anything, `is_nonsense` says.
     """
     reply = _THOUGHT.sub("", reply)
     said = read_json(reply)
@@ -303,9 +308,6 @@ def answer(reply: str, images: Mapping[str, KeptImage], kept: Sequence[KeptImage
         text = _prose(reply)
         return None if text is None else replace(Summary(summary=text), kept_images=_newest(kept, most))
     found = Summary.from_dict(said)
-    texts = (found.summary, *found.salient_facts)
-    if not _tells(" ".join(text for text in texts if text not in _INSTRUCTIONS)):  # some models repeat the question
-        return None
     if not isinstance(said.get("keep_images", said.get("kept_images")), list | dict | str):
         return replace(found, kept_images=_newest(kept, most), stands_for=0, provisional=False)
     contexts = {
@@ -328,7 +330,30 @@ def _prose(reply: str) -> str | None:
         text = inside.group(1).strip()
     if text.startswith("{") or (text.startswith("[") and read_json(text, wanted=list) is not None):
         return None
-    return text if _tells(text) and not (_REFUSAL.match(text) and len(text) < _LONG_FOR_REFUSAL) else None
+    return None if text.endswith("?") else text  # whoever asks answers the user
+
+
+def is_nonsense(found: Summary, source: str, instructions: str) -> bool:
+    """Whether a summary is a refusal, tells nothing, or repeats what the model was given.
+
+    Args:
+        found: What the model gave.
+        source: What it was to summarize.
+        instructions: What it was told to do.
+    """
+    told = " ".join(text for text in (found.summary, *found.salient_facts) if _tells(text) and text not in instructions)
+    if not told or (len(told) < _LONG_FOR_REFUSAL and _REFUSAL.match(told)):
+        return True
+    text = " ".join((found.user_request, found.summary, *found.salient_facts, *found.open_threads))
+    said, asked = _runs(text), _runs(instructions)
+    repeated = len(said & (asked | _runs(source))) > _ECHO * len(said)
+    return repeated and (len(text) > len(source) // 2 or len(said & asked) > _QUOTED)
+
+
+def _runs(text: str) -> set[tuple[str, ...]]:
+    """All that stands in a text in four words."""
+    words = re.findall(r"\w+", text.casefold())
+    return {*zip(words, words[1:], words[2:], words[3:], strict=False)}
 
 
 def _tells(text: str) -> Any:
@@ -659,6 +684,9 @@ class _Fold:
             cost(turn, self.counter, with_images=True) for turn in self.piece if turn.role != _EARLIER
         )
         if found is None or self._cost(found) >= (max(replaced, self._goal) if self.rest else replaced):
+            return False
+        source = "\n".join(turn.fenced for turn in self.piece)
+        if is_nonsense(found, source, self.config.prompt or _INSTRUCTIONS):
             return False
         self.replaced = replaced
         self.running = clip(found, self._goal if self.rest else self.output, self.counter)

@@ -1,26 +1,46 @@
 """A history as every provider accepts it, whatever it was before.
 
 Providers refuse a result without its call, a call without its result, a system message in the middle, an empty message,
-and a conversation that no user begins. `repaired` mends all that in a copy, loses no text, and keeps the order
-otherwise: results move to their calls, a call without a result gets one that says so, and a result without a call is
-told in words.
+a conversation that no user begins, two turns of the assistant in a row, a user right after a result, and ids of calls
+that are long or of other signs than theirs. `repaired` mends all that in a copy, loses no text, and keeps the order
+otherwise: results move to their calls, a call without a result gets one that says so, a result without a call is told
+in words, and a few words stand where somebody else has to speak. An id that is refused becomes one made of it, the same
+each time, and a call that could not be parsed one whose argument is what was written, since not every client sends it
+otherwise.
+
+What only some providers know is left as it is, since a history does not know whom it is for: whoever moves a
+conversation from Anthropic to another provider takes `redacted_thinking` out of it.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from hashlib import blake2b
 from itertools import count
 from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, RemoveMessage, ToolMessage
 
-from langchain_agentmem.base.encoding import CALLS, IMAGES, TEXTS, kind_of
+from langchain_agentmem.base.encoding import CALLS, IMAGES, TEXTS, THOUGHTS, kind_of
 from langchain_agentmem.base.fencing import fenced
 from langchain_agentmem.messages.history_shape import calls_of, role_of
-from langchain_agentmem.messages.message_marks import BEGINNING, MADE, NO_RESULT, OPENING, RESULT, altered
+from langchain_agentmem.messages.message_marks import (
+    BEGINNING,
+    FILLER,
+    GOES_ON,
+    MADE,
+    NO_ANSWER,
+    NO_RESULT,
+    RESULT,
+    altered,
+)
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+_CALL_ID = re.compile(r"[a-zA-Z0-9_-]{1,40}")
+_REFUSED_AFTER = {"assistant": "assistant", "tool": "user"}
+UNREADABLE = "unreadable"
+"""The argument of a call that could not be parsed: what was written."""
 
 
 def sound_until(messages: Sequence[BaseMessage], start: int = 0) -> int:
@@ -31,23 +51,25 @@ def sound_until(messages: Sequence[BaseMessage], start: int = 0) -> int:
         start: Where to begin: a place up to which this was found before.
     """
     sound = start
-    body = start > 0 and role_of(messages[start - 1]) != "system"
+    before = role_of(messages[start - 1]) if start else "system"
     waiting: set[str] = set()
     for place in range(start, len(messages)):
         message = messages[place]
         role = role_of(message)
         if waiting:
             fits = role == "tool" and getattr(message, "tool_call_id", None) in waiting
+        elif before == "system":
+            fits = role in ("system", "user")
         else:
-            fits = role not in ("system", "tool") if body else role in ("system", "user")
+            fits = role not in ("system", "tool", _REFUSED_AFTER.get(before))
         if not fits or _mended(message) is not message:
             return sound
         if waiting:
             waiting.discard(message.tool_call_id)  # type: ignore[attr-defined]  # a tool message has it
         else:
-            body = role != "system"
             waiting = {call["id"] for call in calls_of(message)}
-        if not waiting:
+        before = role
+        if not waiting and role != "system":  # system messages alone are no history
             sound = place + 1
     return sound
 
@@ -58,18 +80,30 @@ def repaired(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
     Args:
         messages: Any history. It is not changed.
     """
-    if sound_until(messages) == len(messages) and any(role_of(message) == "user" for message in messages):
-        return with_distinct_calls(messages)
+    if sound_until(messages) == len(messages):
+        return _with_distinct_calls(messages)
     mended = [each for message in messages if (each := _mended(message)) is not None]
     systems = [each for each in mended if role_of(each) == "system"]
     said = [each for each in mended if role_of(each) != "system"]
     body = _paired(said)
     if (systems or body) and (not body or role_of(body[0]) != "user"):
-        body.insert(0, HumanMessage(content=BEGINNING, id="agentmem-opening", additional_kwargs={MADE: OPENING}))
-    return with_distinct_calls(systems + body)
+        body.insert(0, HumanMessage(content=BEGINNING, id="agentmem-opening", additional_kwargs={MADE: FILLER}))
+    return _with_distinct_calls(systems + _alternating(body))
 
 
-def with_distinct_calls(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+def _alternating(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+    """With a word of somebody else's between two turns that providers refuse one right after the other."""
+    turns: list[BaseMessage] = []
+    for message in messages:
+        if turns and _REFUSED_AFTER.get(role_of(turns[-1])) == role_of(message):
+            made = {"id": message.id and f"{message.id}:before", "additional_kwargs": {MADE: FILLER}}
+            is_user = role_of(message) == "user"
+            turns.append(AIMessage(content=NO_ANSWER, **made) if is_user else HumanMessage(content=GOES_ON, **made))
+        turns.append(message)
+    return turns
+
+
+def _with_distinct_calls(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
     """Give calls ids of their own where a later call bears the id of an earlier one; their results follow them.
 
     Some models count their calls anew each turn. Anthropic refuses an id that comes twice.
@@ -91,32 +125,45 @@ def with_distinct_calls(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
         calls = [call["id"] for call in calls_of(message)]
         renamed = {call: _free(call, seen) for call in calls if call in seen}
         seen.update(renamed.get(call, call) for call in calls)
-        distinct.append(_renamed(message, renamed) if renamed else message)
+        distinct.append(_renamed(message, renamed) if renamed and isinstance(message, AIMessage) else message)
     return distinct
 
 
 def _free(call: str, seen: set[str]) -> str:
-    return next(name for number in count(2) if (name := f"{call}-{number}") not in seen)
+    return next(name for number in count(2) if (name := _usable(f"{call}-{number}")) not in seen)
 
 
-def _renamed(message: BaseMessage, names: dict[str, str]) -> BaseMessage:
+def _usable(call: str) -> str:
+    """The id of a call as every provider takes it."""
+    return call if _CALL_ID.fullmatch(call) else f"call_{blake2b(call.encode(), digest_size=16).hexdigest()}"
+
+
+def _named(name: str) -> str:
+    """A name as every provider takes it."""
+    return name if _NAME.fullmatch(name) else re.sub(r"[^a-zA-Z0-9_-]", "_", name)[:64]
+
+
+def _renamed(message: AIMessage, names: Mapping[Any, str]) -> AIMessage:
     """A message whose calls have other ids, wherever it tells them."""
-    changes: dict[str, Any] = {}
-    for kind in ("tool_calls", "invalid_tool_calls"):
-        calls = getattr(message, kind, [])
-        changes[kind] = [call | {"id": names.get(call["id"], call["id"])} for call in calls]
+    changes: dict[str, Any] = {
+        "tool_calls": [call | {"id": names.get(call["id"], call["id"])} for call in message.tool_calls],
+        "additional_kwargs": _without_raw_calls(message),
+    }
     if isinstance(message.content, list):
         changes["content"] = [_block_renamed(block, names) for block in message.content]
-    kwargs = message.additional_kwargs
-    if isinstance(told := kwargs.get("tool_calls"), list):
-        changes["additional_kwargs"] = kwargs | {"tool_calls": [_block_renamed(call, names) for call in told]}
     return altered(message, **changes)
 
 
-def _block_renamed(block: Any, names: dict[str, str]) -> Any:
-    if not isinstance(block, dict):
+def _without_raw_calls(message: AIMessage) -> dict[str, Any]:
+    """What a message has beside its fields, without the calls as OpenAI sent them: they are in `tool_calls`."""
+    return {name: value for name, value in message.additional_kwargs.items() if name != "tool_calls"}
+
+
+def _block_renamed(block: Any, names: Mapping[Any, str]) -> Any:
+    if not _is_call(block):
         return block
-    return block | {key: names[block[key]] for key in ("id", "call_id") if block.get(key) in names}
+    key = "call_id" if block.get("call_id") else "id"
+    return block | {key: names.get(block[key], block[key])}
 
 
 def _paired(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
@@ -155,7 +202,7 @@ def _answers(messages: Sequence[BaseMessage]) -> dict[int, dict[str, int]]:
 
 def _missing(message: BaseMessage, call: dict[str, Any]) -> ToolMessage:
     key = f"{message.id}:{call['id']}:missing" if message.id else None
-    made = {"status": "error", "additional_kwargs": {MADE: True}}
+    made = {"status": "error", "additional_kwargs": {MADE: FILLER}}
     return ToolMessage(content=NO_RESULT, tool_call_id=call["id"], name=call["name"], id=key, **made)
 
 
@@ -184,9 +231,11 @@ def _mended(message: BaseMessage) -> BaseMessage | None:
     if isinstance(message, RemoveMessage):
         return None
     changes: dict[str, Any] = {}
-    if message.name is not None and not _NAME.fullmatch(message.name):
-        changes["name"] = re.sub(r"[^a-zA-Z0-9_-]", "_", message.name)[:64] or None
-    if isinstance(message, AIMessage) and calls_of(message):
+    if message.name is not None and (name := _named(message.name) or None) != message.name:
+        changes["name"] = name
+    if isinstance(message, ToolMessage) and (key := _usable(message.tool_call_id)) != message.tool_call_id:
+        changes["tool_call_id"] = key
+    if isinstance(message, AIMessage):
         changes |= _with_usable_calls(message)
     content = changes.get("content", message.content)
     role = role_of(message)
@@ -197,37 +246,72 @@ def _mended(message: BaseMessage) -> BaseMessage | None:
         if len(kept) != len(content) or any(one is not other for one, other in zip(kept, content, strict=True)):
             changes["content"] = kept
     mended = altered(message, **changes) if changes else message
+    if isinstance(mended, AIMessage):
+        names = {call["id"]: usable for call in mended.tool_calls if (usable := _usable(str(call["id"]))) != call["id"]}
+        mended = _renamed(mended, names) if names else mended
     return None if role != "tool" and _is_empty(mended) else mended
 
 
+def says_nothing(message: BaseMessage) -> bool:
+    """Whether a repaired history does not have a message, since nothing is in it that a provider takes."""
+    return _mended(message) is None
+
+
 def _is_empty(message: BaseMessage) -> bool:
+    """Whether a message says nothing; one that only reasons does not, and no provider takes it."""
     content = message.content
-    return not calls_of(message) and not (content.strip() if isinstance(content, str) else content)
+    says = content.strip() if isinstance(content, str) else any(kind_of(block) not in THOUGHTS for block in content)
+    return not says and not calls_of(message)
 
 
 def _with_usable_calls(message: AIMessage) -> dict[str, Any]:
-    """What must change in a message so that each of its calls can be answered: an id and a name, and an id once."""
-    seen: set[str] = set()
-    usable: dict[str, list[Any]] = {"tool_calls": [], "invalid_tool_calls": []}
-    for kind, kept in usable.items():
-        for call in getattr(message, kind):
-            if call.get("id") and call.get("name") and call["id"] not in seen:
-                seen.add(call["id"])
-                kept.append(call)
-    changes: dict[str, Any] = {kind: kept for kind, kept in usable.items() if len(kept) != len(getattr(message, kind))}
-    if isinstance(message.content, list):
-        if not message.tool_calls and not message.invalid_tool_calls:  # the blocks are all there is of the calls
-            calls = [block for block in message.content if isinstance(block, dict) and _is_call(block)]
-            named = {block["id"]: block for block in calls if block.get("id") and block.get("name")}
-            changes["tool_calls"] = [
-                {"name": block["name"], "args": _arguments(block), "id": key, "type": "tool_call"}
-                for key, block in named.items()
-            ]
-            seen = {*named}
-        content = [block for block in message.content if not _is_call(block) or _call_id(block) in seen]
-        if len(content) != len(message.content):
-            changes["content"] = content
+    """What must change so that every client sends a message's calls, each with an id and a name."""
+    blocks: list[Any] = message.content if isinstance(message.content, list) else []
+    told: list[Any] = [*message.tool_calls, *map(_unreadable, message.invalid_tool_calls)]
+    told = told or [_told_in(block) for block in blocks if _is_call(block)]  # they are all there is of the calls then
+    calls: dict[Any, dict[str, Any]] = {}
+    for call in told:
+        if call["id"] and call["name"]:
+            name = _named(call["name"])
+            calls.setdefault(call["id"], call if name == call["name"] else call | {"name": name})
+    changes: dict[str, Any] = {}
+    if [*calls.values()] != message.tool_calls:
+        changes["tool_calls"] = [*calls.values()]
+    if message.invalid_tool_calls:
+        changes["invalid_tool_calls"] = []
+    left = calls.copy()
+    kept = [each for block in blocks if (each := _call_block(block, left)) is not None]
+    if kept != blocks:
+        changes["content"] = kept
+    if "tool_calls" in message.additional_kwargs and (changes or not calls):
+        changes["additional_kwargs"] = _without_raw_calls(message)
     return changes
+
+
+def _unreadable(call: Mapping[str, Any]) -> dict[str, Any]:
+    """A call that could not be parsed, as one whose argument is what was written."""
+    return _call(call, {UNREADABLE: call["args"] or ""})
+
+
+def _told_in(block: Mapping[str, Any]) -> dict[str, Any]:
+    """The call that a block tells."""
+    given, name = block.get("input", block.get("args")), block.get("name")
+    named = {"name": name if isinstance(name, str) else None, "id": _call_id(block)}
+    return _call(named, given if isinstance(given, dict) else {})
+
+
+def _call(call: Mapping[str, Any], arguments: dict[str, Any]) -> dict[str, Any]:
+    return {"name": call["name"], "args": arguments, "id": call["id"], "type": "tool_call"}
+
+
+def _call_block(block: Any, calls: dict[Any, dict[str, Any]]) -> Any:
+    """A block as its call is told, which it takes from the calls; None where none is left of its id."""
+    if not _is_call(block):
+        return block
+    call = calls.pop(_call_id(block), None)
+    if call is None or kind_of(block) == "invalid_tool_call":
+        return None
+    return block if block.get("name") == call["name"] else block | {"name": call["name"]}
 
 
 def _block(block: Any, role: str) -> Any:
@@ -249,10 +333,6 @@ def _is_call(block: Any) -> bool:
     return kind_of(block) in CALLS
 
 
-def _call_id(block: Any) -> Any:
-    return block.get("id") if block.get("id") is not None else block.get("call_id")
-
-
-def _arguments(block: dict[str, Any]) -> dict[str, Any]:
-    given = block.get("input", block.get("args"))
-    return given if isinstance(given, dict) else {}
+def _call_id(block: Mapping[str, Any]) -> str | None:
+    key = block.get("call_id") or block.get("id")
+    return key if isinstance(key, str) else None

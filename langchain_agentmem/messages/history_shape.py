@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from langchain_core.messages import AIMessage, BaseMessage, ChatMessage, HumanMessage, SystemMessage, ToolMessage
 
 from langchain_agentmem.base.encoding import kind_of
-from langchain_agentmem.messages.message_marks import MADE, OPENING, RESULT, is_injected, summary_in
+from langchain_agentmem.messages.message_marks import FILLER, MADE, RESULT, is_filler, is_injected, summary_in
 
 _ROLES = {"human": "user", "ai": "assistant", "function": "tool"}
 _CALL_BLOCKS = frozenset({"tool_use", "tool_call"})
@@ -74,7 +74,7 @@ def protected_from(messages: Sequence[BaseMessage], grace: int) -> int:
         messages: The history.
         grace: How many assistant messages are protected. 0 protects the last user message and what follows it.
     """
-    assistants = [place for place, message in enumerate(messages) if isinstance(message, AIMessage)]
+    assistants = [place for place, each in enumerate(messages) if isinstance(each, AIMessage) and not is_filler(each)]
     if grace and assistants:
         return assistants[-grace] if grace <= len(assistants) else assistants[0]
     users = [place for place, message in enumerate(messages) if is_said_by_user(message)]
@@ -85,7 +85,7 @@ def protected_from(messages: Sequence[BaseMessage], grace: int) -> int:
 def is_said_by_user(message: BaseMessage) -> bool:
     """Whether a user said it; not all that is in the user's role was: a summary was not, nor what brings memory."""
     made = message.additional_kwargs.get(MADE)
-    if role_of(message) != "user" or made in (OPENING, RESULT):
+    if role_of(message) != "user" or made in (FILLER, RESULT):
         return False
     return summary_in(message) is None and not is_injected(message)
 
@@ -134,7 +134,7 @@ def shape_of(messages: Sequence[BaseMessage], *, grace: int, keep_first: bool = 
         request = users[-1] if users and users[-1] < tail else None
         first = None
     begins = messages[systems].additional_kwargs.get(MADE) if systems < len(messages) else None
-    return Shape(systems, systems if begins == OPENING else None, first, summary, request, tail)
+    return Shape(systems, systems if begins == FILLER else None, first, summary, request, tail)
 
 
 def droppable(messages: Sequence[BaseMessage], shape: Shape) -> list[Bundle]:

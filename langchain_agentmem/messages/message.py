@@ -9,7 +9,8 @@ it.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+import json
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -214,6 +215,8 @@ class AgentCallMsg:
 
 SOURCES = {"user": "user", "assistant": "model", "tool": "tool"}
 """Where a message comes from, by the role that says it."""
+RECALLING = frozenset({"recall_dropped", "expand"})
+"""The tools by which a model looks for what left its context."""
 LANGCHAIN_ROLES = {"human": "user", "ai": "assistant"}
 """The roles of messages, by LangChain's name for their type."""
 
@@ -609,7 +612,7 @@ def same_body(one: bytes, other: bytes) -> bool:
 
 
 def body_text(body: bytes) -> str:
-    """Read only what a search should find a message by: `Message.text`, without making the message.
+    """Read only `Message.text`, or the query of a round, without making the message.
 
     Args:
         body: What `encode_body` gave.
@@ -617,12 +620,55 @@ def body_text(body: bytes) -> str:
     Raises:
         DatabaseUnreadable: The bytes are damaged.
     """
+    plain_text = _plain_text(body)
+    return decode_body(body, "").text if plain_text is None else plain_text[0]
+
+
+def body_words(body: bytes) -> str:
+    """Read only what a search finds a message by, `found_by`, without making the message.
+
+    Args:
+        body: What `encode_body` gave.
+
+    Raises:
+        DatabaseUnreadable: The bytes are damaged.
+    """
+    plain_text = _plain_text(body)
+    if plain_text is None:
+        return found_by(decode_body(body, ""))
+    text, calls = plain_text
+    return _with_arguments(text, map(ToolCallMsg.from_dict, calls))
+
+
+def found_by(message: Message) -> str:
+    """What a search finds a message by: its text, and the arguments of what it calls.
+
+    What was looked for in memory is left out: it would be found in the place of what was found.
+    """
+    return _with_arguments(message.text, message.tool_calls or ())
+
+
+def _with_arguments(text: str, calls: Iterable[ToolCallMsg]) -> str:
+    told = [_values(call.arguments) for call in calls if call.name not in RECALLING]
+    return "\n".join(filter(None, [text, *told]))
+
+
+def _values(arguments: str) -> str:
+    """The values of a call's arguments; what cannot be parsed is given as it is."""
+    try:
+        return provider_content.readable_text(json.loads(arguments, parse_int=str, parse_float=str))
+    except (ValueError, RecursionError):
+        return arguments
+
+
+def _plain_text(body: bytes) -> tuple[str, list[dict[str, Any]]] | None:
+    """The text of a message or of a round, and the calls, where the text is one."""
     if _TAGGED not in body:
         with suppress(InvalidInput):
             fields = read_plain(body)
             if isinstance(fields, dict) and isinstance(text := fields.get("content", fields.get("user_query")), str):
-                return text  # of a message, or of a round
-    return decode_body(body, "").text
+                return text, fields.get("tool_calls") or []
+    return None
 
 
 def message_time(message: Message | BaseMessage) -> datetime | None:

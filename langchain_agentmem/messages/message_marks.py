@@ -24,7 +24,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, TypeAlias, TypeVar
 
-from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
+from langchain_core.messages import BaseMessage, HumanMessage, RemoveMessage, SystemMessage
 
 from langchain_agentmem.base.encoding import IMAGES, kind_of
 from langchain_agentmem.base.fencing import fenced, unfenced
@@ -313,11 +313,14 @@ def _images(value: Any) -> Iterable[KeptImage]:
 
 MADE = "agentmem_made"
 """In `additional_kwargs` of a message that a compaction made or altered."""
-OPENING, RESULT = "opening", "result"
-"""What `MADE` says of a message in the user's role that no user said: that it stands there so that a user begins, or
-that it tells a result whose call is not there."""
-NO_RESULT = "[No result was recorded for this call.]"
+ALTERED, FILLER, RESULT = "altered", "filler", "result"
+"""What `MADE` says: that a message was altered, that it stands there because providers want one, or that it tells a
+result whose call is not there, in the user's role. It is a text each time, since some clients merge what messages have
+under one key."""
 BEGINNING = "[The conversation begins here.]"
+GOES_ON = "[The assistant goes on.]"
+NO_ANSWER = "[No answer was recorded here.]"
+NO_RESULT = "[No result was recorded for this call.]"
 
 SOURCE_MARK, SUMMARIZED = "lc_source", "summarization"
 """In `additional_kwargs` of a summary that LangChain's own `SummarizationMiddleware` made, and what that says there."""
@@ -333,7 +336,7 @@ def altered(message: M, **changes: Any) -> M:
     kwargs = changes.pop("additional_kwargs", message.additional_kwargs)
     if getattr(message, "artifact", None) is not None:
         changes["artifact"] = None  # no model is sent it, and it need not be kept twice
-    return message.model_copy(update={**changes, "additional_kwargs": {MADE: True, **kwargs}})
+    return message.model_copy(update={**changes, "additional_kwargs": {MADE: ALTERED, **kwargs}})
 
 
 def is_made(message: BaseMessage) -> bool:
@@ -344,11 +347,13 @@ def is_made(message: BaseMessage) -> bool:
 def is_filler(message: BaseMessage) -> bool:
     """Whether a message tells nothing that somebody said: a summary, memory, or what a provider wants to stand there.
 
+    So does an instruction to remove a message.
+
     It is known by what it says, and not by its mark alone: a mark on something else hides nothing. LangChain's
     summaries say anything, in the user's role, so of those the mark is all there is to go by.
     """
-    if summary_in(message) is not None or is_injected(message):
+    if isinstance(message, RemoveMessage) or summary_in(message) is not None or is_injected(message):
         return True
     if isinstance(message, HumanMessage) and message.additional_kwargs.get(SOURCE_MARK) == SUMMARIZED:
         return True
-    return MADE in message.additional_kwargs and message.content in (BEGINNING, NO_RESULT)
+    return MADE in message.additional_kwargs and message.content in (BEGINNING, GOES_ON, NO_ANSWER, NO_RESULT)

@@ -150,7 +150,7 @@ def tells(text: str) -> frozenset[str]:
     return frozenset(found)
 
 
-VERSION = crc32(f"1 {unicodedata.unidata_version} {version('snowballstemmer')}".encode())
+VERSION = crc32(f"2 {unicodedata.unidata_version} {version('snowballstemmer')}".encode())
 """Changes whenever the same text may give other terms, so with this module, Python's Unicode tables and the stemmer. A
 database that was indexed by another version is indexed anew."""
 

@@ -248,7 +248,8 @@ def search(
     if not ranges:
         return []
     counted = yield query.totals.ahead(ranges=_json(ranges))
-    speakers, terms = yield from _named(asked.question, ranges)
+    speakers, unnamed = yield from _named(asked.question, ranges)
+    terms = unnamed or asked.question.terms
     [totals] = counted
     if not totals["documents"]:
         return []
@@ -256,6 +257,9 @@ def search(
     if not terms and not times and dense is None:
         return []
     postings, worth = yield from _postings(terms, ranges, walls, totals)
+    if speakers and not unnamed:  # a name alone stands in all that its owner said
+        for row in (yield query.spoken(words=_words(asked.question), ranges=_json(ranges), limit=CANDIDATES)):
+            postings[asked.question.words[row["word"]]].add(row["id"])
     chosen = set(ranking.first_look(postings, worth, max(CANDIDATES, limit)))
     chosen |= yield from _dated(times, ranges)
     if dense is not None:
@@ -374,8 +378,11 @@ def _joined(numbers: Iterable[int], bits: int) -> list[Range]:
 
 def _speakers(question: analysis.Question, ranges: Sequence[Range]) -> Statement:
     """Who is named by a word of a question, with the word."""
-    words = list(question.words)[: analysis.MOST_QUERY_TERMS]
-    return query.speakers(words=_json(words), ranges=_json(ranges))
+    return query.speakers(words=_words(question), ranges=_json(ranges))
+
+
+def _words(question: analysis.Question) -> str:
+    return _json(list(question.words)[: analysis.MOST_QUERY_TERMS])
 
 
 def _named(question: analysis.Question, ranges: Sequence[Range]) -> Steps[tuple[set[int], tuple[str, ...]]]:
@@ -383,7 +390,7 @@ def _named(question: analysis.Question, ranges: Sequence[Range]) -> Steps[tuple[
     rows = yield _speakers(question, ranges)
     names = {question.words[row["word"]] for row in rows}
     terms = tuple(term for term in question.terms if term not in names)
-    return {row["speaker"] for row in rows}, terms or question.terms
+    return {row["speaker"] for row in rows}, terms
 
 
 def _postings(

@@ -6,19 +6,26 @@
 
     assert_valid_for_providers([HumanMessage("Hello."), AIMessage("Good morning!")])
 
-The rules are those of OpenAI's chat completions, of Anthropic's messages and of Gemini taken together, for messages as
-LangChain's clients send them. Whoever passes here can change the model in the middle of a conversation. Each rule, and
-who refuses what breaks it:
+The rules are those of OpenAI's chat completions and responses, of Anthropic's messages (with thinking), of Gemini, of
+Mistral, and of Bedrock's Converse taken together, for messages as LangChain's clients send them. Whoever passes here
+can change the model in the middle of a conversation. Each rule, and who refuses what breaks it:
 
 - There are messages: Anthropic ("messages: at least one message is required"). One of them is the user's, and the first
   that is no system message is: Anthropic ('messages: first message must use the "user" role'), Gemini ("Please ensure
   that function call turn comes immediately after a user turn or after a function response turn").
 - System messages stand together at the beginning: langchain-anthropic ("Received multiple non-consecutive system
   messages"), and langchain-google-genai leaves later ones out, without a word, where none stands first.
+- No two assistant messages stand in a row: Gemini, where the second calls tools ("Please ensure that function call turn
+  comes immediately after a user turn or after a function response turn"), whose turns alternate.
+- No user speaks right after a tool: Mistral ("Unexpected role 'user' after role 'tool'", 3230).
 - Every call has an id and a name, and no two calls have one id: Anthropic ("`tool_use` ids must be unique"), and
   langchain-google-genai gives every call of an id the first result of that id. Content blocks that repeat what is in
   `tool_calls` are the same call, those that do not are calls too, since langchain-anthropic sends them.
-  `invalid_tool_calls` are calls, since langchain-openai and langchain-anthropic send them.
+  `invalid_tool_calls` are none, since langchain-openai and langchain-anthropic send them, and langchain-aws and
+  langchain-google-genai do not, so that with some client their results have no call.
+- The ids of calls have at most 40 signs: OpenAI's chat completions ("string too long. Expected a string with maximum
+  length 40"; its responses and Bedrock take 64). They are of letters, digits, "_" and "-": Bedrock, Anthropic
+  ("tool_use.id: String should match pattern '^[a-zA-Z0-9_-]+$'").
 - Every call is answered once, directly after the message that makes it, before anything else: OpenAI ("An assistant
   message with 'tool_calls' must be followed by tool messages responding to each 'tool_call_id'"), Anthropic
   ("`tool_use` ids were found without `tool_result` blocks immediately after"), Gemini ("Please ensure that the number
@@ -31,15 +38,25 @@ who refuses what breaks it:
   'content': expected a string, got null"), Gemini ("Unable to submit request because it must include at least one parts
   field").
 - Images are the user's or a tool's: OpenAI ("Image URLs are only allowed for messages with role 'user'").
-- Names are of letters, digits, "_" and "-": OpenAI ("string does not match pattern").
+- Names are of letters, digits, "_" and "-", at most 64 of them: OpenAI ("string does not match pattern"), Bedrock.
 - Reasoning is the assistant's, is not all that a message says, stands before text and calls, or after the result of a
   tool that the provider runs, and is as it was signed: Anthropic ("The final block in an assistant message cannot be
   `thinking`", "Expected `thinking` or `redacted_thinking`, but found `tool_use`", "thinking.signature: Field
-  required").
+  required"). A `reasoning` block comes once: OpenAI's responses ("Duplicate item found with id rs_…").
 
-Not looked at is what can only be mended by writing other messages than were said. Anthropic wants no blank text beside
-calls, Gemini no assistant message directly before one that calls tools. Nor is it said who must speak last, since a
-conversation may end with anyone.
+They are from the documents of OpenAI (https://platform.openai.com/docs/guides/function-calling,
+https://platform.openai.com/docs/guides/reasoning), Anthropic
+(https://docs.anthropic.com/en/docs/agents-and-tools/tool-use/implement-tool-use,
+https://docs.anthropic.com/en/docs/build-with-claude/extended-thinking), Gemini
+(https://ai.google.dev/gemini-api/docs/function-calling), Mistral
+(https://docs.mistral.ai/capabilities/function_calling/, and what it checks:
+https://github.com/mistralai/mistral-common/blob/main/src/mistral_common/protocol/instruct/validator.py), and Bedrock
+(https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_ToolUseBlock.html,
+https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_Converse.html), and what they do not say from the
+words with which they refuse.
+
+Not looked at is who speaks last, since a conversation may end with anyone, and blocks that one provider alone knows:
+langchain-openai refuses `redacted_thinking` of Anthropic.
 """
 
 from __future__ import annotations
@@ -57,12 +74,15 @@ _Problem: TypeAlias = tuple[int, str]
 """The place of a message, from 0, and a sentence about it."""
 
 _ROLES = ("system", "user", "assistant", "tool")
-_NAME = re.compile(r"[a-zA-Z0-9_-]+")
+_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+_CALL_ID = re.compile(r"[a-zA-Z0-9_-]{1,40}")
+_NOT_AFTER = {("assistant", "assistant"), ("tool", "user")}
 _TEXTS = frozenset({"text", "input_text", "output_text"})
 _IMAGES = frozenset({"image", "image_url", "input_image"})
 _CALLS = frozenset({"tool_use", "tool_call", "function_call", "invalid_tool_call"})
 _REASONING = frozenset({"thinking", "redacted_thinking", "reasoning", "reasoning_content"})
 _SEALS = {"thinking": "signature", "redacted_thinking": "data"}
+_OF_NAMES = "at most 64 letters, digits, '_' and '-' are a name"
 
 
 class _Call(NamedTuple):
@@ -78,6 +98,7 @@ class _Said(NamedTuple):
     calls: Sequence[_Call] = ()
     answers: Any = None
     name: Any = None
+    unparsed: Sequence[Any] = ()
 
 
 def provider_problems(messages: Iterable[BaseMessage | Mapping[str, Any]]) -> list[str]:
@@ -118,6 +139,8 @@ def _of_roles(said: Sequence[_Said]) -> Iterator[_Problem]:
             yield place, f"is none of {', '.join(_ROLES)}"
         elif role == "system" and any(other != "system" for other in speakers[:place]):
             yield place, "is a system message after others"
+        elif place and (speakers[place - 1], role) in _NOT_AFTER:
+            yield place, f"comes right after a message of the {speakers[place - 1]}"
     first = next((place for place, role in enumerate(speakers) if role != "system"), None)
     if first is not None and speakers[first] != "user":
         yield first, "comes before any user message"
@@ -158,12 +181,23 @@ def _of_calls(said: Sequence[_Said]) -> Iterator[_Problem]:
             if call in made
         )
         made.update(open_calls)
-        for call_name in [call.name for call in message.calls if not _is_name(call.name)]:
-            yield place, f"makes a call of a tool named {safe_repr(call_name)}: letters, digits, '_' and '-' only"
+        yield from ((place, problem) for problem in _of_words(message))
     yield from ((caller, f"makes call {safe_repr(call)}, which is not answered right after it") for call in open_calls)
 
 
+def _of_words(message: _Said) -> Iterator[str]:
+    """What is wrong with the words of the calls of a message."""
+    for call in message.calls:
+        if isinstance(call.id, str) and call.id and not _CALL_ID.fullmatch(call.id):
+            yield f"makes call {safe_repr(call.id)}: at most 40 letters, digits, '_' and '-' are an id"
+        if not _is_name(call.name):
+            yield f"makes a call of a tool named {safe_repr(call.name)}: {_OF_NAMES}"
+    for key in message.unparsed:
+        yield f"makes call {safe_repr(key)}, which could not be parsed, so that not every client sends it"
+
+
 def _of_contents(said: Sequence[_Said]) -> Iterator[_Problem]:
+    thoughts: set[Any] = set()
     for place, message in enumerate(said):
         kinds = [block.get("type") for block in message.content]
         if message.role not in _ROLES:
@@ -175,9 +209,12 @@ def _of_contents(said: Sequence[_Said]) -> Iterator[_Problem]:
         if message.role in {"system", "assistant"} and not _IMAGES.isdisjoint(kinds):
             yield place, "shows an image, which only users and tools may"
         if message.role != "tool" and message.name is not None and not _is_name(message.name):
-            yield place, f"is named {safe_repr(message.name)}: letters, digits, '_' and '-' only"
+            yield place, f"is named {safe_repr(message.name)}: {_OF_NAMES}"
         if not _REASONING.isdisjoint(kinds):
             yield from ((place, problem) for problem in _of_reasoning(message, kinds))
+            own = {block["id"] for kind, block in _with(kinds, message) if kind == "reasoning" and block.get("id")}
+            yield from ((place, f"reasons as an earlier message does: {safe_repr(each)}") for each in own & thoughts)
+            thoughts |= own
 
 
 def _of_reasoning(message: _Said, kinds: Sequence[Any]) -> Iterator[str]:
@@ -226,7 +263,9 @@ def _read(message: Any) -> _Said:
     if isinstance(message, AIMessage):
         calls = [_Call(call["id"], call["name"]) for call in (*message.tool_calls, *message.invalid_tool_calls)]
         sent_instead = message.additional_kwargs.get("tool_calls") or ()  # what langchain-openai sends without them
-        return _Said("assistant", content, _calls(calls, () if calls else sent_instead, content), name=name)
+        unparsed = [call["id"] for call in message.invalid_tool_calls]
+        told = _calls(calls, () if calls else sent_instead, content)
+        return _Said("assistant", content, told, name=name, unparsed=unparsed)
     if isinstance(message, ToolMessage):
         return _Said("tool", content, answers=message.tool_call_id, name=name)
     if isinstance(message, HumanMessage | SystemMessage):

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import orjson
 from langchain_core.exceptions import ContextOverflowError
-from langchain_core.messages import BaseMessage
+from langchain_core.messages import BaseMessage, ToolMessage
 
 from langchain_agentmem.language_models.tokens import TokenCounter
 from langchain_agentmem.messages.message_marks import summary_in
@@ -67,6 +67,23 @@ def marked_history(seed):
         calls = getattr(message, "tool_calls", ()) or ()
         for call in calls:
             call["args"] = {"mark": f"mk{place}cx", **call["args"]}
+    return history
+
+
+def with_odd_calls(history, seed):
+    """A history whose calls have ids as some models and frameworks make them; it is changed.
+
+    Most have the ids that they had, others long ones, ones of other signs, or ones that are long and begin alike.
+    """
+    form = ("{}", "{}", "{}".ljust(60 + seed % 300, "x"), "functions.look:{}", "p" * 60 + "{}")[seed % 5]
+    make = form.format
+    for message in history:
+        if isinstance(message, ToolMessage):
+            message.tool_call_id = make(message.tool_call_id)
+        blocks = message.content if isinstance(message.content, list) else []
+        calls = [*getattr(message, "tool_calls", ()), *getattr(message, "invalid_tool_calls", ())]
+        for call in (*calls, *(block for block in blocks if block.get("type") == "tool_use")):
+            call["id"] = make(call["id"])
     return history
 
 

@@ -9,7 +9,10 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
 
+from langchain_agentmem.language_models.overflow import refusal
+
 from .loopback import calls, loopback
+from .provider_clients import CLIENTS
 
 ASK = HumanMessage("What is the weather in Oslo?")
 LOOK = AIMessage("", tool_calls=[{"name": "weather", "args": {"city": "Oslo"}, "id": "call_1"}])
@@ -68,3 +71,42 @@ def test_messages_that_some_provider_refuses_are_refused(messages):
     with loopback() as server, pytest.raises(openai.BadRequestError):
         client(server).invoke(messages)
     assert not server.sizes
+
+
+class TestEachApi:
+    @pytest.mark.parametrize("way", ["invoke", "ainvoke", "stream", "astream"])
+    @pytest.mark.parametrize("client", CLIENTS)
+    async def test_answers_and_refuses_what_is_too_large_as_its_client_expects(self, client, way):
+        async def ask(text):
+            match way:
+                case "invoke":
+                    return model.invoke(text).text
+                case "ainvoke":
+                    return (await model.ainvoke(text)).text
+                case "stream":
+                    return "".join(part.text for part in model.stream(text))
+                case _:
+                    return "".join([part.text async for part in model.astream(text)])
+
+        with loopback(limit_tokens=200) as server:
+            model = client(server)
+            assert await ask("Hello.") == "Well."
+            with pytest.raises(Exception) as failure:
+                await ask(LONG)
+        assert refusal(failure.value) == "tokens"
+        assert len(server.refusals) == 1
+
+    @pytest.mark.parametrize("client", CLIENTS)
+    def test_refuses_a_call_without_its_result(self, client):
+        with loopback() as server, pytest.raises(Exception) as failure:
+            client(server).bind_tools([weather]).invoke([ASK, LOOK, ASK])
+        assert refusal(failure.value) == "unclear"
+        assert not server.sizes
+
+    @pytest.mark.parametrize("client", CLIENTS)
+    def test_calls_tools(self, client):
+        with loopback(script=lambda request: calls(("call_1", "weather", {"city": "Oslo"}), content="So.")) as server:
+            said = client(server).bind_tools([weather]).invoke([ASK])
+        assert said.text == "So."
+        assert [(call["name"], call["args"]) for call in said.tool_calls] == [("weather", {"city": "Oslo"})]
+        assert server.requests[0]["messages"][-1]["content"] == ASK.text

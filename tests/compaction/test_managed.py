@@ -13,6 +13,7 @@ from langchain_agentmem.compaction import (
     summary_in,
 )
 from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.messages.message_marks import BEGINNING
 from langchain_agentmem.testing import assert_valid_for_providers
 from tests.compaction.summarizers import Summarizer, budget
 
@@ -74,12 +75,18 @@ class TestTwoViews:
 
     def test_it_can_be_made_as_the_document_makes_it(self):
         chat = ManagedConversationMemory(config=SMALL, description="You count.")
-        assert chat.get_messages() == [{"role": "system", "content": "You count."}]
+        assert chat.get_raw_messages() == [{"role": "system", "content": "You count."}]
         assert chat.compact_if_needed() is False
         assert chat.compact_for_payload_error() is False
         chat = ManagedConversationMemory(config=SMALL)
         assert chat.get_messages() == chat.get_raw_messages() == []
         assert chat.compact_if_needed() is False
+
+    def test_where_nobody_has_spoken_a_user_begins_all_the_same(self, memory):
+        chat = memory.managed_conversation("c", config=SMALL, description="You count.")
+        assert [message.text for message in chat.messages] == ["You count.", BEGINNING]
+        chat.add(role="user", content="How many?")
+        assert [message.text for message in chat.messages] == ["You count.", "How many?"]
 
     def test_the_facade_makes_it_by_its_name(self, memory):
         chat = memory.create("managed_conversation", conversation_id="c", config=SMALL)

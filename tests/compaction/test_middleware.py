@@ -422,6 +422,93 @@ class TestARefusal:
         assert len(model.shown) == 8
         assert not model.asked
 
+    @pytest.mark.parametrize(
+        "error",
+        [
+            Refused(400, "Invalid 'messages[10].tool_calls[0].id': string too long. Expected maximum length 40."),
+            Refused(429, "Rate limit reached: too many tokens per minute."),
+            Refused(400, "An error occurred (ThrottlingException): Too many tokens, please wait before trying again."),
+        ],
+        ids=["an id", "a rate", "throttling"],
+    )
+    def test_of_what_sounds_like_it_passes_and_lowers_nothing(self, memory, error):
+        model = Scripted(refuse=lambda call: error if call == 8 else None)
+        agent = agent_of(memory, model, LARGE, window=1_500)
+        long_talk(agent, 7)
+        with pytest.raises(Refused):
+            ask(agent, 7)
+        assert len(model.shown) == 8
+        ask(agent, 8)
+        assert len(model.shown[-1]) > len(model.shown[-2]), "nothing was compacted"
+
+    def test_of_a_rate_is_answered_and_lowers_nothing(self, memory):
+        error = Refused(413, "Request too large for model `k` on tokens per minute (TPM): Limit 900, Requested 1100.")
+        model = Scripted(refuse=lambda call: error if call == 12 else None)
+        agent = agent_of(memory, model, LARGE)
+        long_talk(agent, 30)
+        assert len(model.shown[12]) < len(model.shown[11])
+        assert COUNTER.count(model.shown[-1]) > COUNTER.count(model.shown[11])
+
+    @pytest.mark.parametrize("awaited", [False, True])
+    async def test_in_unknown_words_is_answered_once_where_the_window_was_nearly_full(self, memory, awaited):
+        def refuse(call):
+            return Refused(400, "E17") if COUNTER.count(model.shown[-1]) > 1_500 else None
+
+        model = Scripted(refuse=refuse)
+        agent = agent_of(memory, model, LARGE, window=1_700)
+        for turn in range(30):
+            await aask(agent, turn) if awaited else ask(agent, turn)
+        assert sum(COUNTER.count(shown) > 1_500 for shown in model.shown) == 1, "what was taken is remembered"
+
+    @pytest.mark.parametrize(("window", "calls"), [(1_700, 2), (17_000, 1), (None, 1)])
+    def test_in_unknown_words_is_raised_where_that_does_not_help_or_is_not_likely_to(self, memory, window, calls):
+        errors = [Refused(422, "E17"), Refused(422, "E17")]
+        model = Scripted()
+        agent = agent_of(memory, model, LARGE, window=window)
+        turn = 0
+        while not model.shown or COUNTER.count(model.shown[-1]) < 1_450:
+            ask(agent, turn)
+            turn += 1
+        before = len(model.shown)
+        model.refuse = lambda call: errors[call - before - 1]
+        with pytest.raises(Refused) as raised:
+            ask(agent, turn)
+        assert len(model.shown) == before + calls
+        assert raised.value in errors
+        model.refuse = None
+        for later in range(turn + 1, turn + 20):
+            ask(agent, later)
+        assert max(map(COUNTER.count, model.shown[-19:])) > 1_400, "what never succeeded lowers nothing"
+
+    def test_in_unknown_words_is_never_answered_twice(self, memory, monkeypatch):
+        def smaller(compactor, messages, at, **more):
+            return ContextView(messages[:1], 99)
+            yield
+
+        monkeypatch.setattr(Compactor, "smaller", smaller)
+        model = Scripted(refuse=lambda call: Refused(400, "E17"))
+        with pytest.raises(Refused):
+            ask(agent_of(memory, model, LARGE, window=70), 0)
+        assert len(model.shown) == 2
+
+    def test_that_no_smaller_context_helped_lowers_nothing(self, memory):
+        model = Scripted()
+        agent = agent_of(memory, model, LARGE)
+        long_talk(agent, 11)
+        model.refuse = lambda call: ContextOverflowError("no")
+        with pytest.raises(ContextOverflowError):
+            ask(agent, 11)
+        model.refuse = None
+        for turn in range(12, 30):
+            ask(agent, turn)
+        assert COUNTER.count(model.shown[-1]) > COUNTER.count(model.shown[11])
+
+    def test_of_a_small_context_does_not_make_all_others_tiny(self, memory):
+        model = Scripted(refuse=lambda call: ContextOverflowError("no") if call == 4 else None)
+        agent = agent_of(memory, model, LARGE, system_prompt=TALK * 3)
+        long_talk(agent, 20)
+        assert COUNTER.count(model.shown[3][1:]) < 500 < max(COUNTER.count(shown[1:]) for shown in model.shown[4:])
+
     def test_followed_by_an_error_of_another_kind_passes_that_on(self, memory):
         answers = {8: ContextOverflowError("too much"), 9: Refused(429, "slower")}
         model = Scripted(refuse=answers.get)

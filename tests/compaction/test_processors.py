@@ -1,5 +1,7 @@
 """Processors alone: what each keeps and takes, on histories that providers accept and such that they do not."""
 
+import re
+
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 
@@ -17,8 +19,8 @@ from langchain_agentmem.compaction import (
     tool_truncation,
 )
 from langchain_agentmem.language_models.tokens import TokenCounter
-from langchain_agentmem.messages.history_shape import protected_from
-from langchain_agentmem.messages.message_marks import BEGINNING, NO_RESULT
+from langchain_agentmem.messages.history_shape import is_said_by_user, protected_from
+from langchain_agentmem.messages.message_marks import BEGINNING, GOES_ON, MADE, NO_ANSWER, NO_RESULT, is_filler
 from langchain_agentmem.testing import assert_valid_for_providers
 from tests.compaction.summarizers import Summarizer
 
@@ -199,7 +201,8 @@ class TestRepair:
     def test_a_late_result_moves_to_its_call(self):
         ai, tool = round_of(1)
         mended = repaired([HumanMessage("go"), ai, HumanMessage("still there?"), tool])
-        assert [type(message) for message in mended] == [HumanMessage, AIMessage, ToolMessage, HumanMessage]
+        kinds = [HumanMessage, AIMessage, ToolMessage, AIMessage, HumanMessage]
+        assert [type(message) for message in mended] == kinds
         assert mended[2] is tool
 
     def test_a_call_without_a_result_gets_one_that_says_so(self):
@@ -230,6 +233,10 @@ class TestRepair:
         said = [HumanMessage(""), HumanMessage("go"), AIMessage("  "), AIMessage([]), HumanMessage("on")]
         assert [message.content for message in repaired(said)] == ["go", "on"]
 
+    def test_a_message_that_only_reasons_goes(self):
+        thought = {"type": "thinking", "thinking": "hm", "signature": "abc"}
+        assert [message.text for message in repaired([HumanMessage("go"), AIMessage([thought])])] == ["go"]
+
     def test_calls_without_an_id_or_name_go(self):
         calls = [call(1), {"name": "", "args": {}, "id": "c-2"}, {"name": "look", "args": {}, "id": None}]
         said = [HumanMessage("go"), AIMessage("text", tool_calls=calls), ToolMessage("yes", tool_call_id="c-1")]
@@ -251,10 +258,81 @@ class TestRepair:
             "c-1-2",
             "c-1-3",
         ]
-        assert mended[:4] == said[:4]
+        assert mended[:3] == said[:3]
         assert_valid_for_providers(mended)
         assert repaired(mended) == mended
         assert said[4].tool_calls[0]["id"] == "c-1"
+
+    def test_somebody_else_speaks_between_two_turns_of_the_assistant(self):
+        said = [HumanMessage("go"), AIMessage("One moment."), *round_of(1), AIMessage("Done.")]
+        mended = repaired(said)
+        assert [message.text for message in mended if is_filler(message)] == [GOES_ON]
+        assert mended[2].text == GOES_ON
+        assert not is_said_by_user(mended[2])
+        assert repaired(mended) == mended
+
+    def test_the_assistant_speaks_between_a_result_and_the_user(self):
+        mended = repaired([HumanMessage("go"), *round_of(1), HumanMessage("and now?", id="u2")])
+        assert [message.text for message in mended][-2:] == [NO_ANSWER, "and now?"]
+        assert mended[-2].id == "u2:before"
+        assert protected_from(mended, 1) == 1, "what stands there for a provider is no turn of the assistant's"
+
+    @pytest.mark.parametrize("given", ["c" * 41, "functions.look:0", "ein Ruf", ""])
+    def test_an_id_that_a_provider_refuses_becomes_one_made_of_it(self, given):
+        use = {"type": "tool_use", "id": given, "name": "look", "input": {}}
+        said = [
+            HumanMessage("go"),
+            AIMessage([use], tool_calls=[{"name": "look", "args": {}, "id": given or "c" * 400}]),
+            ToolMessage("seen", tool_call_id=given or "c" * 400),
+        ]
+        mended = repaired(said)
+        [key] = [each["id"] for each in mended[1].tool_calls]
+        assert re.fullmatch("call_[0-9a-f]{32}", key)
+        assert mended[2].tool_call_id == key
+        assert [block["id"] for block in mended[1].content] == ([key] if given else [])
+        assert repaired(said) == mended, "each time the same, so that a prompt's beginning stays what it was"
+
+    def test_ids_that_are_told_apart_stay_short(self):
+        said = [HumanMessage("go"), *round_of("x" * 38), AIMessage("ok"), HumanMessage("on"), *round_of("x" * 38)]
+        keys = [message.tool_call_id for message in repaired(said) if isinstance(message, ToolMessage)]
+        assert len({*keys}) == 2
+        assert max(map(len, keys)) <= 40
+
+    def test_a_call_that_could_not_be_parsed_is_one_that_every_client_sends(self):
+        broken = {"name": "look up", "args": '{"city": ', "id": "c-9", "error": "cut", "type": "invalid_tool_call"}
+        result = ToolMessage("No.", tool_call_id="c-9")
+        mended = repaired([HumanMessage("go"), AIMessage([broken], invalid_tool_calls=[broken]), result])
+        [made] = mended[1].tool_calls
+        assert (made["name"], made["args"], made["id"]) == ("look_up", {"unreadable": '{"city": '}, "c-9")
+        assert not mended[1].invalid_tool_calls
+        assert mended[1].content == []
+        assert mended[2] is result
+
+    @pytest.mark.parametrize("odd", [{"id": ["x"]}, {"id": "x", "name": 7}, {"id": None}, {"call_id": {}}, {}])
+    def test_blocks_that_tell_no_usable_call_go(self, odd):
+        text = {"type": "text", "text": "well"}
+        said = [HumanMessage("go"), AIMessage([{"type": "tool_use", "name": "look", "input": {}, **odd}, text])]
+        mended = repaired(said)
+        assert mended[1].content == [text]
+        assert not mended[1].tool_calls
+
+    def test_an_item_of_the_responses_api_keeps_its_own_id(self):
+        item = {"type": "function_call", "id": "fc_1", "call_id": "c" * 50, "name": "look", "arguments": "{}"}
+        call = {"name": "look", "args": {}, "id": "c" * 50}
+        said = [HumanMessage("go"), AIMessage([item], tool_calls=[call]), ToolMessage("ok", tool_call_id="c" * 50)]
+        mended = repaired(said)
+        assert mended[1].content[0]["id"] == "fc_1"
+        assert mended[1].content[0]["call_id"] == mended[1].tool_calls[0]["id"] == mended[2].tool_call_id
+
+    def test_calls_that_only_the_raw_reply_still_has_are_gone(self):
+        raw = {"id": "call_1", "type": "function", "function": {"name": "weather", "arguments": "{}"}}
+        message = AIMessage("Later.", additional_kwargs={"tool_calls": [raw]}).model_copy(update={"tool_calls": []})
+        mended = repaired([HumanMessage("go"), message, HumanMessage("and?")])
+        assert "tool_calls" not in mended[1].additional_kwargs
+
+    def test_marks_are_texts_since_clients_merge_them(self):
+        said = [HumanMessage("hello", name="Ada L.", id="u"), ToolMessage("42", tool_call_id="gone", id="r")]
+        assert {type(message.additional_kwargs[MADE]) for message in repaired(said)} == {str}
 
     def test_nothing_is_nothing(self):
         assert repaired([]) == []

@@ -1,6 +1,6 @@
-"""OpenAI's real client, and a server that refuses as the real one does: an agent of 200 turns never fails.
+"""Real clients, and a server that refuses as the real ones do: an agent of 200 turns never fails.
 
-The server refuses what any provider would refuse, and every request that arrives is looked at: whether the user's first
+The server refuses what the provider would refuse, and every request that arrives is looked at: whether the user's first
 instruction still stands in it, word for word.
 """
 
@@ -15,13 +15,15 @@ import pytest
 from langchain.agents import create_agent
 from langchain_core.messages import HumanMessage, ToolMessage
 from langchain_core.tools import tool
-from langchain_openai import ChatOpenAI
 
-from langchain_agentmem import AgentMemory
+from langchain_agentmem import AgentMemory, Experience
 from langchain_agentmem.compaction.compaction_config import ManagedMemoryConfig
 from langchain_agentmem.compaction.compaction_middleware import CompactionMiddleware
+from langchain_agentmem.experiences.experience_middleware import ExperienceMiddleware
+from langchain_agentmem.injection.memory_middleware import MemoryMiddleware
 
 from .loopback import calls, loopback
+from .provider_clients import CLIENTS, chat_client
 
 FIRST = "Turn 0. My ship is called Persephone; whatever I ask, never sell it."
 SYSTEM = "You look after a harbour."
@@ -29,6 +31,7 @@ SUMMARIZER = "You keep the record of a conversation"
 TALK = "The harbour master looks at the list, the sky and the sea, and then tells what he thinks of all three. " * 9
 LINE = "Berth {0} is held by the trawler Alma {0}, 31 m, 4 crew, until the tide of the {0}th. "
 LIMIT = 4_000
+OVERFLOWS = {"context_length_exceeded", "prompt is too long", "input token count"}
 TURNS = 200
 
 
@@ -120,13 +123,12 @@ def picture(turn):
     return HumanMessage([{"type": "text", "text": said(turn).text}, image], id=f"said-{turn}")
 
 
-def agent_on(server, memory, config=None, **options):
-    model = ChatOpenAI(base_url=server.url, api_key="x", model="gpt-test", max_retries=0)
+def agent_on(server, memory, config=None, *, client=chat_client, after=(), **options):
     return create_agent(
-        model,
+        client(server),
         [berths, weather],
         system_prompt=SYSTEM,
-        middleware=[CompactionMiddleware(memory, config=config, **options)],
+        middleware=[CompactionMiddleware(memory, config=config, **options), *after],
         checkpointer=memory.checkpointer,
     )
 
@@ -193,6 +195,47 @@ class TestAnAgentOf200Turns:
         assert server.answered >= 60
         check(server, 60)
         check_state(agent, "harbour", 60)
+
+
+def invoke(agent, turn):
+    agent.invoke({"messages": [said(turn)]}, on("harbour"))
+
+
+async def ainvoke(agent, turn):
+    await agent.ainvoke({"messages": [said(turn)]}, on("harbour"))
+
+
+async def astream(agent, turn):
+    parts = agent.astream({"messages": [said(turn)]}, on("harbour"), stream_mode="messages")
+    told = [part.text async for part, _ in parts]
+    assert f"Answer {turn}." in "".join(told)
+
+
+class TestEachProvidersClient:
+    """With memory in its prompts and experiences, on a server that takes less than the budget."""
+
+    @pytest.mark.parametrize("turns", [40, pytest.param(150, marks=pytest.mark.deep)])
+    @pytest.mark.parametrize("way", [invoke, ainvoke, astream])
+    @pytest.mark.parametrize("client", CLIENTS)
+    async def test_is_refused_nothing_but_an_overflow_and_loses_nothing(self, memory, tmp_path, client, way, turns):
+        harbour = Harbour()
+        library = memory.experiences(tmp_path)
+        library.add(Experience("storms", when="Use when the harbour master looks at the sea.", what="Mention storms."))
+        after = [MemoryMiddleware(memory), ExperienceMiddleware(library)]
+        with loopback(limit_tokens=LIMIT, script=harbour) as server:
+            agent = agent_on(server, memory, client=client, after=after)
+            for turn in range(turns):
+                done = way(agent, turn)
+                if done is not None:
+                    await done
+        assert harbour.summaries
+        assert server.refusals
+        assert {code for _, code in server.refusals} <= OVERFLOWS
+        assert len(server.refusals) < 10, "what was refused is remembered"
+        check_state(agent, "harbour", turns)
+        told = "\n".join([*harbour.seen, *map(text_of, server.requests[-1]["messages"])])
+        assert {*map(int, re.findall(r"Turn (\d+)\.", told))} == {*range(turns)}
+        assert "Mention storms." in "\n".join(map(text_of, server.requests[-1]["messages"]))
 
 
 class TestOtherRefusals:

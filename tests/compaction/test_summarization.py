@@ -16,7 +16,7 @@ from langchain_core.language_models.fake_chat_models import FakeListChatModel, G
 from langchain_core.messages import AIMessage, ChatMessage, FunctionMessage, HumanMessage, SystemMessage, ToolMessage
 
 from langchain_agentmem.errors import AgentMemoryError
-from langchain_agentmem.language_models.model_calls import Ask, aperform, is_too_large
+from langchain_agentmem.language_models.model_calls import Ask, aperform
 from langchain_agentmem.language_models.summarization import (
     CUT,
     NAME,
@@ -326,43 +326,25 @@ class TestTooLarge:
         assert result.summary.provisional
         assert result.calls < 12
 
-    @pytest.mark.parametrize(
-        "error",
-        [
-            ContextOverflowError("x"),
-            RuntimeError("This model's maximum context length is 8192 tokens."),
-            RuntimeError("prompt is too long: 213046 tokens > 200000 maximum"),
-            RuntimeError("Request too large for gpt-4o"),
-            RuntimeError("input length and `max_tokens` exceed context limit: 199000"),
-            RuntimeError("The input token count (1200000) exceeds the maximum number of tokens allowed (1048576)."),
-        ],
-    )
-    def test_is_known_by_class_and_words(self, error):
-        assert is_too_large(error)
-        wrapped = ValueError("wrapped")
-        wrapped.__cause__ = error
-        assert is_too_large(wrapped)
-
-    @pytest.mark.parametrize(
-        ("name", "value"),
-        [("status_code", 413), ("code", "context_length_exceeded"), ("body", {"error": {"type": "request_too_large"}})],
-    )
-    def test_is_known_by_status_and_code(self, name, value):
-        error = RuntimeError("no")
-        setattr(error, name, value)
-        assert is_too_large(error)
-
-    @pytest.mark.parametrize("error", [TimeoutError("too late"), RuntimeError("rate limit"), ValueError("413")])
-    def test_is_nothing_else(self, error):
-        assert not is_too_large(error)
-
 
 NONSENSE = [
     "", "  \n", "[]", '["a", "b", "a list of facts"]', "7", "null", "{}", '{"foo": "bar bar bar bar"}', "OK.",
     "```\n```",
     '{"summary": ""}', "I'm sorry, but I can't help with that.", "Please provide the conversation to summarize.",
     FILLER * 2_000, json.dumps({"summary": FILLER * 2_000}), "...", '{"summary": 12}', "{summary",
+    json.dumps({"user_request_summary": "He asks.", "summary": "I'm sorry, but I can't help with that."}),
+    json.dumps({"user_request_summary": "string", "summary": "string", "salient_facts": ["string"]}),
+    "Hotel 7 is free on Monday! Anything else?",
 ]  # fmt: skip
+ECHOES = {
+    "all": lambda given, asked: given,
+    "all, as JSON": lambda given, asked: json.dumps({"summary": given}),
+    "two thirds, as JSON": lambda given, asked: json.dumps({"summary": given[len(given) // 3 :]}),
+    "in facts": lambda given, asked: json.dumps({"summary": "So:", "salient_facts": given.splitlines()[20:]}),
+    "the instructions": lambda given, asked: asked[:800],
+    "the instructions, as JSON": lambda given, asked: json.dumps({"summary": asked[:800]}),
+    "the instructions, and some": lambda given, asked: json.dumps({"summary": asked[:500] + given[:500]}),
+}
 
 
 class TestFailure:
@@ -376,6 +358,24 @@ class TestFailure:
         assert GOAL in result.summary.user_request
         assert "ask019x" in result.summary.summary
         assert COUNTER.count_text(sections(result.summary)) <= 400
+
+    @pytest.mark.parametrize("echo", ECHOES.values(), ids=ECHOES)
+    def test_an_echo_is_refused(self, echo):
+        def model(messages):
+            return echo(messages[-1].text, messages[0].text)
+
+        result = summarized(tool_rounds(40), model, room=100_000)
+        assert isinstance(result.failure, AgentMemoryError)
+        assert result.summary.provisional
+
+    def test_what_quotes_much_and_is_short_is_no_echo(self):
+        def model(messages):
+            given = messages[-1].text
+            return json.dumps({"summary": given[-len(given) // 4 :]})
+
+        result = summarized(tool_rounds(40), model, room=100_000)
+        assert result.failure is None
+        assert not result.summary.provisional
 
     def test_no_model_is_no_failure(self):
         result = summarized(tool_rounds(3), None)

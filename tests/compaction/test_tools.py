@@ -69,6 +69,25 @@ class TestRecall:
         assert '<message id="q3" role="user" by="Maya" said_at="2026-01-01 12:' in text
         assert "Question word003q." in text
 
+    def test_what_was_called_is_found_by_its_arguments_and_what_was_said_by_its_speaker(self, memory):
+        call = {"name": "look", "args": {"city": "Lisbon", "nights": 4711, "note": ["line\nbreak"]}, "id": "c1"}
+        wrong = {"name": "look", "args": '{"city": "Oporto', "id": "c2", "error": "cut", "type": "invalid_tool_call"}
+        history = [
+            HumanMessage("Begin.", id="first"),
+            AIMessage("", id="called", tool_calls=[call]),
+            ToolMessage("ok", tool_call_id="c1", id="r1"),
+            AIMessage("I look.", id="wrong", invalid_tool_calls=[wrong]),
+            ToolMessage("What?", tool_call_id="c2", id="r2"),
+            HumanMessage("So it is.", id="said", name="Zanzibar"),
+        ]
+        compacted(memory, [*history, *chat(20)])
+        for word, key in [("Lisbon", "called"), ("4711", "called"), ("break", "called"), ("Oporto", "wrong")]:
+            assert f'id="{key}"' in recall(memory, word)
+            assert memory.search(word)[0].id == key
+        assert 'id="said"' in recall(memory, "Zanzibar")
+        assert memory.search("Lisbon")[0].text == "Lisbon\n4711\nline\nbreak"
+        assert memory.verify().problems == ()
+
     def test_the_model_sees_neither_config_nor_thread(self, memory):
         ours = memory.tools(include=["recall_dropped", "expand"])
         assert [sorted(each.args) for each in ours] == [["limit", "order", "query"], ["id", "page"]]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_agentmem.messages.message import Message, body_text, encode_body
+from langchain_agentmem.messages.message import Message, ToolCallMsg, body_text, body_words, encode_body, found_by
 from langchain_agentmem.search.analysis import LONGEST_TERM, LONGEST_TEXT, analysed, question, terms
 
 
@@ -119,8 +119,10 @@ class TestWhatIsIndexed:
     @given(
         st.text() | st.lists(st.dictionaries(st.sampled_from(["type", "text"]), st.text(), max_size=2), max_size=3),
         st.none() | st.text(),
+        st.lists(st.builds(ToolCallMsg, id=st.just("c"), name=st.text(min_size=1), arguments=st.text()), max_size=2),
     )
-    def test_a_message_and_its_stored_body_have_the_same_text(self, content, name):
+    def test_a_message_and_its_stored_body_have_the_same_words(self, content, name, calls):
         """The index takes an entry out by its terms, so what went in must be what the body says."""
-        message = Message(role="user", content=content, name=name)
+        message = Message(role="user", content=content, name=name, tool_calls=calls)
         assert body_text(encode_body(message)) == message.text
+        assert body_words(encode_body(message)) == found_by(message)

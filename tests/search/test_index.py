@@ -6,7 +6,9 @@ from collections import Counter
 import pytest
 from langchain_core.messages import HumanMessage
 
-from langchain_agentmem import AgentMemory
+from langchain_agentmem import AgentMemory, Message
+from langchain_agentmem.conversations import message_log
+from langchain_agentmem.messages.message import body_text
 from langchain_agentmem.search import analysis, search_index
 from langchain_agentmem.storage.part import all_parts
 
@@ -127,6 +129,24 @@ class TestNewAnalysis:
             chat = memory.conversation("c")
             chat.remove_by_id(chat.messages[7].id)
             assert ids(memory, "word7") == []
+            assert memory.verify().problems == ()
+
+    def test_what_was_called_before_is_found_by_its_arguments(self, url, raw, monkeypatch):
+        calls = [{"id": f"c{n}", "name": "look", "arguments": {"city": f"Lisbon{n}"}} for n in range(3)]
+        with monkeypatch.context() as before:
+            before.setattr(analysis, "VERSION", analysis.VERSION - 1)
+            before.setattr(message_log, "body_words", body_text)
+            with AgentMemory(url) as memory:
+                memory.conversation("c").add_messages(
+                    [Message(role="assistant", content="word", tool_calls=[call]) for call in calls]
+                )
+                assert ids(memory, "Lisbon1") == []
+        with AgentMemory(url) as memory:
+            chat = memory.conversation("c")
+            key = chat.messages[1].id
+            assert ids(memory, "Lisbon1") == [key]
+            chat.remove_by_id(key)
+            assert indexed(memory, raw) == {"word": 2, "lisbon0": 1, "lisbon2": 1}
             assert memory.verify().problems == ()
 
 

@@ -45,9 +45,11 @@ class TestNames:
         for each in ask(talk, "What have Ann and Zoë planted?"):
             assert "speaker" not in each.why.signals
 
-    def test_a_name_alone_is_looked_up_as_a_word(self, talk):
+    def test_a_name_alone_is_looked_up_as_a_word_and_finds_what_its_owner_said(self, talk):
         talk.conversation("c", ("a",)).add(role="user", content="Ann is here.")
-        assert [each.text for each in ask(talk, "Ann")] == ["Ann is here."]
+        talk.conversation("elsewhere", ("b",)).add({"role": "user", "content": "A tree.", "name": "Ann"})
+        assert [each.text for each in ask(talk, "Ann")] == ["I planted tomatoes.", "Ann is here."]
+        assert [each.text for each in ask(talk, "zoë")] == ["I planted beans."]
 
     def test_a_name_counts_only_where_its_owner_speaks(self, talk):
         talk.conversation("d", ("a",)).add(role="user", content="Ann planted a tree.")

@@ -1,4 +1,4 @@
-"""What OpenAI, Anthropic or Gemini refuse is noticed, each under the words with which it is refused."""
+"""What OpenAI, Anthropic, Gemini, Mistral or Bedrock refuse is noticed, each under the words of the refusal."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ RAIN = ToolMessage("Rain.", tool_call_id="call_1")
 SUN = ToolMessage("Sun.", tool_call_id="call_2")
 ANSWER = AIMessage("Rain in Oslo, sun in Rome.")
 IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGVsbG8="}}
+REASONING = {"type": "reasoning", "id": "rs_1", "summary": []}
 THOUGHT = {"type": "thinking", "thinking": "Two cities.", "signature": "EqQBCgIYAhIM"}
 SAYING = {"type": "text", "text": "Let me look."}
 USE = {"type": "tool_use", "id": "call_1", "name": "weather", "input": {"city": "Oslo"}}
@@ -195,6 +196,41 @@ REFUSED = [
         [*[ASK, ONE, RAIN, ANSWER], *[ASK, ONE, RAIN]],
         "makes call 'call_1', whose id an earlier call has",
     ),
+    (
+        "OpenAI: Invalid 'messages[1].tool_calls[0].id': string too long. Expected a string with maximum length 40",
+        [ASK, AIMessage("", tool_calls=[{**OSLO, "id": "c" * 41}]), ToolMessage("Rain.", tool_call_id="c" * 41)],
+        "at most 40",
+    ),
+    (
+        "Bedrock: messages.1.member.content.1.member.toolUse.toolUseId failed to satisfy constraint: pattern",
+        [
+            ASK,
+            AIMessage("", tool_calls=[{**OSLO, "id": "functions.weather:0"}]),
+            ToolMessage("", tool_call_id="functions.weather:0"),
+        ],
+        "makes call 'functions.weather:0': at most 40 letters, digits, '_' and '-' are an id",
+    ),
+    (
+        "Bedrock: The number of toolResult blocks exceeds the number of toolUse blocks of previous turn",
+        [ASK, AIMessage("", invalid_tool_calls=[BROKEN]), ToolMessage("No arguments.", tool_call_id="call_9")],
+        "makes call 'call_9', which could not be parsed",
+    ),
+    (
+        "Mistral: Unexpected role 'user' after role 'tool'",
+        [ASK, ONE, RAIN, AND],
+        "Message 3 (user) comes right after a message of the tool",
+    ),
+    (
+        "Gemini: Please ensure that function call turn comes immediately after a user turn",
+        [ASK, AIMessage("One moment."), ONE, RAIN],
+        "Message 2 (assistant) comes right after a message of the assistant",
+    ),
+    (
+        "OpenAI: Duplicate item found with id rs_1. Remove duplicate items from your input and try again.",
+        [ASK, AIMessage([REASONING, SAYING]), AND, AIMessage([REASONING, SAYING])],
+        "reasons as an earlier message does: 'rs_1'",
+    ),
+    ("OpenAI: Invalid 'messages[0].name': string too long", [HumanMessage("Hello.", name="a" * 65)], "at most 64"),
     ("OpenAI: Invalid value: 'bot'. Supported values are: 'system', ...", [openai("bot", "Hello.")], "(bot) is none"),
 ]
 
@@ -205,7 +241,6 @@ VALID = {
     "several system messages at the beginning": [BRIEF, SystemMessage("Be kind."), ASK, ANSWER],
     "a developer's instructions": [ChatMessage("Be brief.", role="developer"), ASK, ANSWER],
     "several user messages in a row": [HumanMessage("Hello."), ASK, ANSWER],
-    "several answers in a row": [ASK, AIMessage("One moment."), ANSWER, HumanMessage("Thanks.")],
     "a tool that says nothing": [ASK, ONE, ToolMessage("", tool_call_id="call_1")],
     "calls that the content repeats": [ASK, AIMessage([SAYING, USE], tool_calls=[OSLO]), RAIN],
     "a call that only the content makes": [ASK, AIMessage([SAYING, USE]), RAIN],
@@ -216,11 +251,6 @@ VALID = {
             tool_calls=[OSLO],
         ),
         RAIN,
-    ],
-    "an invalid call that was answered": [
-        ASK,
-        AIMessage("", invalid_tool_calls=[BROKEN]),
-        ToolMessage("These are no arguments.", tool_call_id="call_9"),
     ],
     "reasoning before a call": [ASK, AIMessage([THOUGHT, SAYING, USE], tool_calls=[OSLO]), RAIN, ANSWER],
     "reasoning, and calls in their field": [ASK, AIMessage([THOUGHT], tool_calls=[OSLO]), RAIN, ANSWER],
@@ -279,6 +309,7 @@ def test_each_problem_is_told_once_and_in_the_order_of_the_messages():
     assert provider_problems(messages) == [
         "Message 1 (assistant) makes call 'call_2', which is not answered right after it.",
         "Message 3 (tool) answers call 'call_1' a second time.",
+        "Message 4 (user) comes right after a message of the tool.",
         "Message 4 (user) is empty.",
         "Message 5 (tool) answers 'call_2', and the assistant message before it makes no such call.",
         "Message 6 (system) is a system message after others.",

@@ -211,6 +211,21 @@ cross join search_speaker p on p.word = w.value
     and p.series_id >= json_extract(r.value, '$[0]') >> 22 and p.series_id < json_extract(r.value, '$[1]') >> 22
 limit 1000;
 
+-- name: spoken
+-- The newest that those said who are named by some words, a hundred of each series at most.
+select w.value as word, d.id
+from json_each(:words) w
+cross join json_each(:ranges) r
+cross join search_speaker p on p.word = w.value
+    and p.series_id >= json_extract(r.value, '$[0]') >> 22 and p.series_id < json_extract(r.value, '$[1]') >> 22
+cross join search_document d on d.id in (
+    select id from search_document
+    where id >= p.series_id << 22 and id < (p.series_id + 1) << 22 and speaker = p.speaker
+    order by id desc limit 100
+)
+order by d.created_at desc, d.id desc
+limit cast(:limit as bigint);
+
 -- name: dated_documents
 -- Documents of a time, in the series that reach into it.
 select d.id

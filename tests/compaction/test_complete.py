@@ -1,0 +1,231 @@
+"""Nothing that leaves a context is lost: it stands behind a summary, or its ids are told, and each is brought back."""
+
+from __future__ import annotations
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, ToolMessage
+
+from langchain_agentmem import AgentMemory
+from langchain_agentmem.base.events import CompactionEvent, CompactionFellShort
+from langchain_agentmem.compaction import (
+    ActiveContextPolicyConfig,
+    BackwardPackingConfig,
+    CompactionNode,
+    ManagedMemoryConfig,
+    SummarizationConfig,
+    ToolOffloadConfig,
+    ToolTruncationConfig,
+    messages_behind,
+    summary_in,
+)
+from langchain_agentmem.messages.langchain_messages import to_langchain
+from langchain_agentmem.messages.message_marks import GOES_ON, MADE, is_filler
+from langchain_agentmem.testing import assert_valid_for_providers
+from tests.compaction.marked import COUNTER, costs
+from tests.compaction.summarizers import Summarizer
+
+RUN = {"configurable": {"thread_id": "t"}}
+WORDS = "the invoice of the kettle from Oslo was paid on Tuesday and the receipt is in the blue folder "
+
+
+def turn(number, *, ids=True, call="call-{}"):
+    key = call.format(number)
+    said = [
+        HumanMessage(f"question {number} {WORDS}"),
+        AIMessage("", tool_calls=[{"name": "look", "args": {}, "id": key}]),
+        ToolMessage(f"result {number} {WORDS * 20}", tool_call_id=key),
+        AIMessage(f"answer {number} {WORDS}"),
+    ]
+    for place, message in enumerate(said):
+        message.id = f"m{number}-{place}" if ids else None
+    return said
+
+
+def config(*order, threshold=2_500, mode="compaction", **more):
+    limits = ActiveContextPolicyConfig(
+        mode=mode,
+        processor_order=[*(order or ("summarization",))],
+        tool_truncation=ToolTruncationConfig(max_tool_message_tokens=40),
+        tool_offload=ToolOffloadConfig(max_tool_message_tokens=60, preview_tokens=10),
+        summarization=SummarizationConfig(timeout=None),
+        **more,
+    )
+    return ManagedMemoryConfig(threshold_tokens=threshold, token_counter=COUNTER, active_context=limits)
+
+
+def grown(node, turns, **how):
+    """The history after so many turns, and what the node shows of it; it is asked each turn."""
+    history, view = [], []
+    for number in range(turns):
+        history += turn(number, **how)
+        view = node.invoke([*history], RUN)
+    return history, view
+
+
+def which(message):
+    """Which message one is, by what is left of it however it was cut."""
+    calls = [call["id"] for call in getattr(message, "tool_calls", ())]
+    return message.type, getattr(message, "tool_call_id", None) or str(calls or message.text[:12])
+
+
+def texts(messages):
+    return [message.text for message in messages if not is_filler(message)]
+
+
+def completed(events):
+    return [event for event in events if isinstance(event, CompactionEvent) and event.status == "completed"]
+
+
+@pytest.mark.parametrize("order", [("tool_truncation", "summarization"), ("tool_offload", "summarization")])
+@pytest.mark.parametrize("ids", [True, False])
+class TestWhatWasCutBeforeItWasSummarized:
+    def test_stands_behind_the_summary_word_for_word(self, memory, order, ids):
+        history, view = grown(memory.compaction(Summarizer(), config(*order)), 20, ids=ids)
+        [summary] = [message for message in view if summary_in(message) is not None]
+        behind = messages_behind(memory, summary, conversation_id="t")
+        shown = [message for message in view if not is_filler(message)]
+        assert sorted(map(which, [*map(to_langchain, behind), *shown])) == sorted(map(which, history)), "each once"
+        assert {message.text for message in behind} <= {*texts(history)}
+        assert summary_in(summary).stands_for == len(behind)
+
+    def test_is_brought_back_by_the_id_of_the_summary(self, memory, order, ids):
+        history, view = grown(memory.compaction(Summarizer(), config(*order)), 20, ids=ids)
+        [summary] = [message for message in view if summary_in(message) is not None]
+        [expand] = memory.tools(include=["expand"])
+        pages = [expand.invoke({"id": summary.id, "page": page}, RUN) for page in range(1, 6)]
+        gone = [message.text for message in history if which(message) not in {*map(which, view)}]
+        assert len(gone) > 20
+        assert all(any(text[:40] in page for page in pages) for text in gone)
+
+
+@pytest.mark.parametrize("ids", [True, False])
+def test_a_stub_names_what_it_stands_for(memory, ids):
+    history, view = grown(memory.compaction(Summarizer(), config("tool_offload", "summarization")), 20, ids=ids)
+    stubs = [message for message in view if message.text.startswith("[Tool output")]
+    [expand] = memory.tools(include=["expand"])
+    for stub in stubs:
+        [said] = [message.text for message in history if which(message) == which(stub)]
+        assert said[:40] in expand.invoke({"id": stub.id}, RUN)
+        assert f'expand("{stub.id}")' in stub.text
+    assert stubs
+
+
+class TestWhatNoSummaryStandsFor:
+    @pytest.fixture(params=["backward_packing", "sliding_window"])
+    def shrunk(self, request, memory):
+        limits = config("backward_packing", backward_packing=BackwardPackingConfig())
+        return limits if request.param == "backward_packing" else config(mode="sliding_window")
+
+    def test_is_told_by_an_event_and_brought_back_by_its_id(self, url, shrunk):
+        events = []
+        with AgentMemory(url, hooks=[events.append]) as memory:
+            history, view = grown(memory.compaction(None, shrunk), 12)
+            assert not any(summary_in(message) is not None for message in view), "a window shows its newest, no more"
+            told = [key for event in completed(events) for key in event.dropped_ids]
+            shown = [message.id for message in view if not is_filler(message)]
+            assert sorted(told + shown) == sorted(message.id for message in history), "each once"
+            [expand] = memory.tools(include=["expand"])
+            assert all(history_text(history, key) in expand.invoke({"id": key}, RUN) for key in told)
+
+    def test_is_behind_the_next_summary(self, memory):
+        history, _ = grown(memory.compaction(None, config("backward_packing")), 8)
+        node = memory.compaction(Summarizer(), config("summarization"))
+        for number in range(8, 16):
+            history += turn(number)
+            view = node.invoke([*history], RUN)
+        [summary] = [message for message in view if summary_in(message) is not None]
+        behind = [message.message_id for message in messages_behind(memory, summary, conversation_id="t")]
+        shown = [message.id for message in view if not is_filler(message)]
+        assert sorted(behind + shown) == sorted(message.id for message in history)
+
+
+def history_text(history, key):
+    return next(message.text for message in history if message.id == key)[:40]
+
+
+class TestACompactionThatWasMade:
+    def test_is_used_at_the_next_read_while_calls_are_open(self, memory):
+        model = Summarizer()
+        chat = memory.managed_conversation("c", config=config(threshold=700), model=model)
+        chat.add_messages([AIMessage(f"Welcome! {WORDS}", id="w")])
+        for number in range(6):
+            chat.add_messages(turn(number, call="call"))
+            chat.add_messages([HumanMessage("on", id=f"on{number}"), *turn(100 + number, call="call")[1:2]])
+            view = chat.messages
+            asked = len(model.asked)
+            assert chat.messages == view
+            assert len(model.asked) == asked, "a model is asked at each read"
+            ids = [message.id for message in view]
+            assert len({*ids}) == len(ids), "nothing is shown twice"
+            assert_valid_for_providers(view)
+            chat.add_messages([ToolMessage(f"late {number}", tool_call_id="call", id=f"late{number}")])
+
+
+class TestWhatAFunctionOfTheUsersAltered:
+    def test_stays_altered_and_keeps_its_key(self, memory):
+        def shortened(messages, situation):
+            return [
+                message.model_copy(update={"content": "short"}) if message.type == "tool" else message
+                for message in messages
+            ]
+
+        node = memory.compaction(Summarizer(), config(shortened, "summarization", threshold=1_600))
+        history, view = grown(node, 10)
+        summaries = [message for message in view if summary_in(message) is not None]
+        behind = [each.message_id for one in summaries for each in messages_behind(memory, one, conversation_id="t")]
+        assert sorted(behind + [each.id for each in view if not is_filler(each)]) == sorted(each.id for each in history)
+        assert "short" in texts(view), "what it made of a message is not undone by the next compaction"
+
+
+class TestAViewAboveItsLimit:
+    def test_has_an_event_that_says_why_each_time(self, url):
+        events = []
+        with AgentMemory(url, hooks=[events.append]) as memory:
+            node = memory.compaction(Summarizer(), config(threshold=100))
+            for _ in range(3):
+                events.clear()
+                view = node.invoke(turn(1), RUN)
+                assert costs(view) > 100
+                [event] = [event for event in events if isinstance(event, CompactionFellShort)]
+                assert "the protected tail" in event.reason
+
+    def test_by_what_stands_there_for_providers_too(self, url):
+        events = []
+        said = [HumanMessage("go", id="u"), *(AIMessage("yes", id=f"a{number}") for number in range(9))]
+        with AgentMemory(url, hooks=[events.append]) as memory:
+            view = CompactionNode(memory, None, config(threshold=costs(said) + 10)).invoke(said, RUN)
+        assert sum(message.text == GOES_ON for message in view) == 8
+        [event] = [event for event in events if isinstance(event, CompactionFellShort)]
+        assert event.tokens == costs(view) > costs(said) + 10
+
+    def test_has_none_where_nobody_keeps_a_budget(self, url):
+        events = []
+        limits = ActiveContextPolicyConfig(enabled=False)
+        with AgentMemory(url, hooks=[events.append]) as memory:
+            chat = memory.managed_conversation(
+                "c", config=ManagedMemoryConfig(threshold_tokens=100, token_counter=COUNTER, active_context=limits)
+            )
+            chat.add_messages(turn(1))
+            assert costs(chat.messages) > 100
+        assert not [event for event in events if isinstance(event, CompactionFellShort)]
+
+
+def test_what_comes_behind_a_compaction_is_repaired_where_the_two_meet(memory):
+    limits = config("backward_packing", threshold=600)
+    node = memory.compaction(None, limits)
+    said = [*turn(1), *turn(2)[:3], AIMessage("\n", id="nothing")]  # what is said last says nothing, and goes
+    node.invoke([*said], RUN)
+    assert_valid_for_providers(node.invoke([*said, HumanMessage("go on", id="u")], RUN))
+
+
+def test_an_instruction_to_remove_a_message_is_not_recorded_as_one(memory):
+    node = memory.compaction(None, config())
+    node.invoke([HumanMessage("a", id="1"), RemoveMessage(id="gone"), AIMessage("b", id="2")], RUN)
+    assert [message.id for message in memory.conversation("t").messages] == ["1", "2"]
+
+
+def test_tool_output_that_stands_for_none_is_not_cut(memory):
+    limits = config("tool_truncation", "summarization", threshold=700)
+    said = [each for number in range(3) for each in turn(number) if each.type != "tool"]
+    view = memory.compaction(Summarizer(), limits).invoke(said + turn(9), RUN)
+    assert all(is_filler(each) for each in view if each.additional_kwargs.get(MADE) == "filler")

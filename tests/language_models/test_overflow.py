@@ -1,0 +1,86 @@
+"""What providers say when a prompt does not fit is known for that, and what sounds like it is not taken for it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+from langchain_core.exceptions import ContextOverflowError
+
+from langchain_agentmem.base.data_tables import data_table
+from langchain_agentmem.language_models.overflow import is_too_large, refusal
+
+SEEN = yaml.safe_load((Path(__file__).parent / "overflow_seen.yaml").read_text(encoding="utf-8"))
+SAID = [seen["said"][:50] for seen in SEEN]
+
+
+class Refused(Exception):
+    """What a provider's client raises."""
+
+    def __init__(self, text, **told):
+        super().__init__(text)
+        self.__dict__.update(told)
+
+
+class TestARefusal:
+    @pytest.mark.parametrize("seen", SEEN, ids=SAID)
+    def test_is_known_as_its_client_raises_it(self, seen):
+        status, code, said = seen["status"], seen["code"], seen["said"]
+        body = {"message": said, "code": code}
+        assert (
+            refusal(Refused(f"Error code: {status} - {body}", status_code=status, code=code, body=body)) == seen["kind"]
+        )
+
+    @pytest.mark.parametrize("seen", SEEN, ids=SAID)
+    def test_is_known_by_its_words_alone(self, seen):
+        error = RuntimeError(seen["said"])
+        kind = seen.get("alone", seen["kind"])
+        assert refusal(error) == ("other" if kind == "unclear" else kind)
+        wrapped = ValueError("wrapped")
+        wrapped.__cause__ = error
+        assert refusal(wrapped) == refusal(error)
+
+    @pytest.mark.parametrize(
+        ("told", "kind"),
+        [
+            ({"status_code": 413}, "bytes"),
+            ({"code": "context_length_exceeded"}, "tokens"),
+            ({"body": {"error": {"type": "request_too_large"}}}, "bytes"),
+            ({"response": {"Error": {"Code": "ThrottlingException"}}}, "other"),
+            ({"response": {"Error": {"Code": "E"}, "ResponseMetadata": {"HTTPStatusCode": 400}}}, "unclear"),
+            ({"code": 400, "status": "INVALID_ARGUMENT"}, "unclear"),
+            ({"code": True}, "other"),
+            ({"body": [], "response": None, "status": object()}, "other"),
+        ],
+    )
+    def test_is_known_wherever_a_client_keeps_it(self, told, kind):
+        assert refusal(Refused("no", **told)) == kind
+
+    def test_is_known_by_its_class(self):
+        assert refusal(ContextOverflowError("x")) == "tokens"
+        assert refusal(type("RequestTooLargeError", (Exception,), {})()) == "bytes"
+
+    def test_of_a_rate_is_none_whatever_it_was_made_of(self):
+        limited = Refused("slower", status_code=429)
+        wrapped = Refused("no", status_code=400)
+        wrapped.__context__ = limited
+        assert refusal(wrapped) == "other"
+
+    @pytest.mark.parametrize("error", [TimeoutError("too late"), RuntimeError("rate limit"), ValueError("413")])
+    def test_is_nothing_else(self, error):
+        assert not is_too_large(error)
+
+
+class TestTheTable:
+    ROWS = data_table("language_models/overflow.yaml")
+
+    def test_says_where_each_row_was_seen(self):
+        for row in self.ROWS:
+            assert row["source"].startswith("https://")
+            assert row["kind"] in {"tokens", "bytes", "rate", "other"}
+            assert row.keys() <= {"provider", "words", "code", "status", "error", "kind", "source"}
+
+    def test_has_some_thirty_providers(self):
+        names = {name for row in self.ROWS for name in row["provider"].split(", ")}
+        assert len(names) >= 30
