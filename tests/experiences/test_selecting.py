@@ -15,6 +15,7 @@ from langchain_agentmem import Experience, ExperienceSelector, SelectionTemplate
 from langchain_agentmem.base.events import ExperienceSelectionFellBack
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.experiences.experience_selector import _REMEMBERED
+from langchain_agentmem.experiences.lexical_choice import UNSURE
 from langchain_agentmem.messages.role_rounds import Attachment, AttachmentType, SharedMemoryEntry
 
 from .conftest import CHARTS, FILES, LOAD, PLOT, REFUNDS, WEATHER, Picky
@@ -207,15 +208,17 @@ class TestAuto:
 
     def test_one_that_fits_well_beside_a_better_one_is_asked_about(self, shelf, quick):
         """Of related ones the words choose the best; whether others are meant as well, a model knows better."""
-        general = Experience("refund", [], "When a refund is asked for.", "Open a ticket.")
-        damaged = Experience("damaged", [], "When a refund is asked for a damaged vase.", "Ask for a picture.")
-        shelf.write(general, damaged)
+        vases = Experience("vases", [], "For a damaged vase.", "Ask for a picture.")
+        murano = Experience("murano", [], "For a damaged vase from Murano with a crack.", "Ask for the certificate.")
+        shelf.write(vases, murano)
         library = quick.experiences(shelf.path)
-        query = "A refund was asked for, a refund for the damaged vase."
-        assert library.selector().select(query).ids == ("damaged",)
-        picky = Picky(["refund"])
+        query = "My vase from Murano is damaged, it has a crack."
+        words = library.selector().select(query)
+        assert words.ids == ("murano",)
+        assert words.scores["vases"] > UNSURE[1]
+        picky = Picky(["vases"])
         selection = library.selector(model=picky, strategy="auto").select(query)
-        assert (selection.ids, picky.shown) == (("damaged", "refund"), ["refund"])
+        assert (selection.ids, picky.shown) == (("murano", "vases"), ["vases"])
 
     def test_a_failure_leaves_it_to_the_words(self, library, unsure, events):
         unsure(0, 1.1)
