@@ -436,16 +436,15 @@ def learning(
         waits: list[Due] = yield from looking(ground, "facts.due", source_texts.waiting, shown=False)
         here = [due for due in waits if wanted(due) and due.key not in parked]
         ready, _ = source_texts.in_time(here, most, ground.now() if patient else FOREVER)
-        was_silent = any(due.silent for due in waits)
         for some in _batches(ready, ground.settings, alone):
-            outcome = yield from _batch(ground, model, some, holds, alone, was_silent=was_silent)
-            others = [due for due in ready if due.key not in {each.key for each in some}]
+            outcome = yield from _batch(ground, model, some, holds, alone)
             is_last = some[0].failed
             in_doubt = outcome.silent >= most or some[0].attempts > 0 or (is_last and not patient)
-            if probes := outcome.silent > 0 and in_doubt and bool(others):
+            others = [due for due in ready if due not in some] if outcome.silent and in_doubt else []
+            if others:
                 learned.failed = is_last = True
                 probe = others[outcome.silent % len(others)]
-                outcome = yield from _batch(ground, model, [probe], holds, alone, was_silent=True, keeps=False)
+                outcome = yield from _batch(ground, model, [probe], holds, alone, keeps=False)
             if outcome.lost:
                 learned.lost = True
                 return learned
@@ -455,9 +454,9 @@ def learning(
                 learned.failed = True
                 if patient or (outcome.silent and is_last):
                     return learned
-                if not outcome.silent and not probes:
+                if not outcome.silent and not others:
                     parked |= {due.key for due in some if due.attempts + 1 >= most}
-            if probes or not outcome.read:
+            if others or not outcome.read:
                 break  # what waits is shown in other batches from now on, and what failed comes before what follows it
         if not ready:
             return learned
@@ -470,7 +469,6 @@ def _batch(
     holds: Callable[[], Steps[bool]] | None,
     alone: set[str],
     *,
-    was_silent: bool,
     keeps: bool = True,
 ) -> Work[_BatchOutcome]:
     """Have facts extracted from some messages; or, where nothing is kept of it, see whether the model answers."""
@@ -497,8 +495,7 @@ def _batch(
         if failure is not None:
             silent = (yield from source_texts.failed(book, still, told, most)) if still else 0
             return _BatchOutcome(0, failure=told, silent=silent)
-        if was_silent:
-            yield from source_texts.answered(book, some, most)
+        yield from source_texts.answered(book, some, most)
         if not keeps:
             return _BatchOutcome(0)
         if answer.problems and still:
