@@ -226,12 +226,10 @@ def in_time(waits: Sequence[Due], most: int, now: int) -> tuple[list[Due], int |
     Returns:
         They, and when the next of the others may be asked about; None where there is none.
     """
-    down = max((due.until for due in waits if due.silent and not due.attempts), default=0)
+    down = max((due.until for due in waits if due.silent and due.attempts < most), default=0)
     if down > now:
         return [], down
-    line = [due for due in waits if due.attempts < most]
-    has_news = not all(due.failed for due in line)  # which show whether the silence was due to one message
-    ready = list(takewhile(lambda due: due.until <= now or (has_news and due.silent), line))
+    ready = list(takewhile(lambda due: due.until <= now, (due for due in waits if due.attempts < most)))
     ready += [due for due in waits if due.attempts >= most and due.until <= now]
     return ready, min((due.until for due in waits if due.until > now), default=None)
 
@@ -253,8 +251,8 @@ def failed(book: Book, some: Sequence[Due], trouble: ExtractionTrouble, most: in
     silent = 0
     if trouble.silent:  # who does not wait for the time to come finds nothing new
         keys = {due.key for due in some}
-        same = [each for key, each in waits.items() if _silence(each) and (key in keys or not each.extra["attempts"])]
-        silent = max([1, *(_silence(each) + (_until(each) <= change.now) for each in same)])
+        same = [each for key, each in waits.items() if key in keys or each.extra["attempts"] < most]
+        silent = max([1, *(_silence(each) + (_until(each) <= change.now) for each in same if _silence(each))])
     for due in some:
         if silent:
             _postpone(book, waits[due.key], due.attempts, jobs.pause(silent - 1, LONGEST_SILENCE), silent)

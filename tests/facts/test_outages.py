@@ -105,6 +105,17 @@ class TestAnOutage:
         assert await facts.adrain() == len(TOWNS) if awaited else facts.drain() == len(TOWNS)
         assert set(lived(facts)) == set(TOWNS)
 
+    def test_is_not_longer_for_being_asked_often(self, memory, clock):
+        provider = Provider()
+        facts = memory.facts("b", model=provider, settings=FactsConfig(batch_messages=1))
+        said(facts, *moves("Oslo"))
+        for _ in range(20):
+            facts.drain()
+            clock.pass_time(seconds=-1)  # at one moment
+        provider.up = True
+        look(facts, clock, hours=0.02)
+        assert lived(facts) == ["Oslo"]
+
     def test_ends_with_the_next_answer(self, memory, clock):
         provider = Provider()
         facts = memory.facts("b", model=provider)
@@ -124,6 +135,16 @@ class TestAnOutage:
         look(facts, clock, hours=0.02)
         assert lived(facts) == ["Oslo", "Rome", "Lima"]
         assert facts.waiting() == 1
+
+    def test_is_none_for_what_is_said_after_such_a_message(self, memory, clock):
+        facts = memory.facts("b", model=Provider(up=True, refuses="poison"))
+        said(facts, "poison", *moves("Oslo"))
+        look(facts, clock, hours=0.1)
+        clock.pass_time(seconds=PARKED)
+        look(facts, clock, hours=1)  # it is asked about again, and alone
+        said(facts, moves("Oslo", "Rome")[1], first=2)
+        facts._look()
+        assert (lived(facts), facts.waiting()) == (["Oslo", "Rome"], 1)
 
     def test_does_not_hold_up_each_turn_of_a_graph(self, light, clock):
         provider = Provider()
