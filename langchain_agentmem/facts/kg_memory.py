@@ -126,6 +126,10 @@ class KGMemory(EventSource):
     On a thread facts rewind with it. There only nodes can change them, so what is added in one is extracted by `drain`
     in a node, or by the node `memory.remember_facts(model)`, and not in the background.
 
+    What waits is never given up. While the model gives no answers it is asked less and less, up to every ten minutes;
+    what it makes nonsense of is asked about once a day, and by `drain`. `failures` tells why, and `memory.stats()` how
+    many messages wait.
+
     Attributes:
         settings: How facts are kept and learned.
 
