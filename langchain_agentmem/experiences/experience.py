@@ -92,9 +92,10 @@ class Experience(Portable):
         """Whether a role is meant.
 
         Args:
-            role: Its name; None or "" for whoever asks without a role, for whom everything is meant.
+            role: Its name, in any case; None or "" for whoever asks without a role, for whom everything is meant.
         """
-        return not role or not self.who or role in self.who
+        name = (role or "").strip().casefold()
+        return not name or not self.who or name in (each.casefold() for each in self.who)
 
     def to_dict(self) -> dict[str, Any]:
         """Give ``{"exp_id", "who", "when", "what"}``."""

@@ -50,7 +50,7 @@ from langchain_agentmem.conversations.session_memory import SessionMemory
 from langchain_agentmem.errors import AgentMemoryError, InvalidInput
 from langchain_agentmem.experiences import experience_part
 from langchain_agentmem.experiences.experience import Experience, with_section
-from langchain_agentmem.experiences.lexical_choice import THRESHOLD, UNSURE, judged
+from langchain_agentmem.experiences.lexical_choice import THRESHOLD, UNSURE, judged, leading
 from langchain_agentmem.experiences.model_choice import (
     DEFAULT,
     STRATEGIES,
@@ -146,19 +146,22 @@ class ExperienceSelector(Performer, Runnable[Any, Any], BaseExampleSelector):
       variables, or the messages, out of the state stands before it.
 
     It selects for each query anew, among what the folder holds then. By their words, experiences are chosen without a
-    model. A model's answers are remembered as long as query, situation and conditions are the same; where it fails, the
-    words decide, and hooks are told with `ExperienceSelectionFellBack`.
+    model. A model's answers are remembered as long as query, situation and conditions are the same; one that is cut off
+    is asked for once more. Where the model fails, or chooses only what is no candidate, the words decide, and hooks are
+    told with `ExperienceSelectionFellBack`.
 
     Args:
         library: Where the experiences are.
-        role: Who asks: only what is meant for this role, or for all, is considered. Default: everything is.
+        role: Who asks: only what is meant for this role, or for all, is considered; case does not count. Default:
+            everything is.
         model: Who selects: a LangChain model, a function from messages to text, or a model's name. Default: nobody.
         strategy: "lexical" by words; "model"; "auto" asks the model only about those of which the words leave it open.
             Default: "model" if there is one, else "lexical".
         template: What the model is asked: a text with `{experiences}`, `{user_query}` and `{context}`, or a
             `SelectionTemplate`. Braces that are meant as such are doubled. Default: our own.
         max_selected: Most experiences that are chosen. Default: all that apply.
-        threshold: From which score, between 0 and 1, the words decide that one applies. Default: what proved best.
+        threshold: From which score, between 0 and 1, the words decide that one applies, unless another has a better one
+            by the same words. Default: what proved best.
         session: The session whose last rounds tell the situation, and that may name a sub folder by a shared entry
             "experience_sub_path": a `SessionMemory`, an id, or a function that gives one for a config, such as
             `memory.session`. Default: none; messages tell the situation, if there are any.
@@ -213,7 +216,7 @@ class ExperienceSelector(Performer, Runnable[Any, Any], BaseExampleSelector):
         self.role = _role_of(role)
         asked = _model_of(model, models, llm_alias)
         self.strategy = _strategy_of(strategy, asked)
-        self.enabled = enabled.get(self.role or "", True) if isinstance(enabled, Mapping) else enabled
+        self.enabled = _enabled_for(self.role, enabled) if isinstance(enabled, Mapping) else enabled
         if not isinstance(self.enabled, bool):
             raise InvalidInput(f"enabled must be True or False, or that by role, not {safe_repr(enabled)}.")
         if max_selected is not None:
@@ -442,10 +445,12 @@ class ExperienceSelector(Performer, Runnable[Any, Any], BaseExampleSelector):
             each.exp_id: weighed(said.score, tallies.get(each.exp_id))
             for each, said in zip(candidates, found, strict=True)
         }
-        applies = {exp_id for exp_id, score in scores.items() if score >= self._threshold}
+        leads = {each.exp_id for each, does in zip(candidates, leading(found), strict=True) if does}
+        applies = {exp_id for exp_id in leads if scores[exp_id] >= self._threshold}
         reasons = {each.exp_id: said.reason for each, said in zip(candidates, found, strict=True)}
-        low, high = (0, math.inf) if self.strategy == "model" else UNSURE if self.strategy == "auto" else (0, 0)
-        open_ones = [each for each in candidates if low <= scores[each.exp_id] < high]
+        low, sure = {"lexical": (math.inf, math.inf), "model": (0, math.inf), "auto": UNSURE}[self.strategy]
+        certain = {exp_id for exp_id in leads if scores[exp_id] >= sure}
+        open_ones = [each for each in candidates if scores[each.exp_id] >= low and each.exp_id not in certain]
         fell_back = ""
         if open_ones:
             messages = self._messages(query, context, open_ones)
@@ -493,16 +498,18 @@ class ExperienceSelector(Performer, Runnable[Any, Any], BaseExampleSelector):
         with self._lock:
             if (known := self._known.get(key)) is not None:
                 return known
-        failure, reason = None, "The model's answer says nothing that can be understood."
+        failure, reason = None, "The model's answer cannot be understood, or chooses only what is no candidate."
+        ask = Ask(
+            self._model,
+            messages,
+            "experience.choose",
+            self._timeout,
+            inputs=lambda: {"query": brief(query), "role": self.role, "exp_ids": ids},
+        )
         try:
-            answer = yield Ask(
-                self._model,
-                messages,
-                "experience.choose",
-                self._timeout,
-                inputs=lambda: {"query": brief(query), "role": self.role, "exp_ids": ids},
-            )
-            reading = selected(str(answer)[:LONGEST_ANSWER], ids)
+            reading = selected(str((yield ask))[:LONGEST_ANSWER], ids)
+            if reading is not None and not reading.whole:
+                reading = selected(str((yield ask))[:LONGEST_ANSWER], ids) or reading
         except Exception as error:  # noqa: BLE001 - a model that fails must not end the run
             failure, reading, reason = error, None, f"The model failed: {type(error).__name__}."
         if reading is None:
@@ -589,6 +596,11 @@ def _role_of(role: Any) -> str | None:
     if role is not None and not isinstance(role, str):
         raise InvalidInput(f"A role is named by a text, not by {safe_repr(role)}.")
     return (role or "").strip() or None
+
+
+def _enabled_for(role: str | None, enabled: Mapping[Any, bool]) -> bool:
+    named = {each.strip().casefold(): on for each, on in enabled.items() if isinstance(each, str)}
+    return named.get((role or "").casefold(), True)
 
 
 def _model_of(model: Any, models: Any, alias: Any) -> Any:

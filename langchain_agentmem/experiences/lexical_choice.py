@@ -1,11 +1,12 @@
 """Which conditions a query meets, judged by words alone: pure arithmetic, without a model and without a database.
 
 A word that few conditions have tells much, one that is everywhere little. A condition lists situations, and each is a
-clause of its own: the best one counts. A word that another condition explains better counts for that one. What a
-condition says it is not for speaks against it. What went before counts where a query is about that.
+clause of its own: the best one counts. What a condition says it is not for speaks against it. What went before counts
+where a query is about that. Conditions have scores of their own, which no other lowers; of those that the same words
+speak for, such as several rules on refunds, only the ones that lead apply.
 
 The constants were tuned on two sets in `tests/benchmarks/experiences`. On a third that nobody had tuned on, words alone
-find 57 % of what applies, and 63 % of what they choose does (an F1 of 0.60): a first choice, and no substitute for a
+find 57 % of what applies, and 60 % of what they choose does (an F1 of 0.58): a first choice, and no substitute for a
 model. More rules fitted the two sets better and were no help there, which is why they are gone: synonyms, compounds,
 word families, British spelling.
 
@@ -37,8 +38,11 @@ COVER = 0.5
 """The power of how much of an alternative is met: "price" is half of "stock prices"."""
 AGAINST = 0.8
 """What a word counts where the condition says that it does not apply."""
-STEEP = 2.0
-"""How soon a word counts less where another condition explains the query better."""
+AMONG = 100
+"""Among how many conditions a word is rare or not, at least: five rules on refunds do not make that word a common one.
+"""
+SHARE = 0.9
+"""How much of the best score a condition needs that a word in common leads to."""
 LENGTH, SHORT = 0.4, 2.0
 """The power by which a long query needs more, and the length below which it hardly matters."""
 HALF = 0.317
@@ -69,7 +73,6 @@ _BULLET = re.compile(r"(?:[-*+\u2022]|\d+[.)])\s")
 _SENTENCE = re.compile(r"(?<=[.;!?]) ")
 _FRAGMENT = re.compile(r"[,:;()]|\b(?:or|and)\b", re.IGNORECASE)
 _LABEL = re.compile(r"^(User|Execution|Error):", re.MULTILINE)
-_LONG_NUMBER = 3  # 429 says something, 2 hardly
 _MOST_LINES = 50
 
 Weights: TypeAlias = Mapping[str, float]
@@ -129,29 +132,37 @@ def judged(query: str, context: str, conditions: Sequence[str]) -> list[Judged]:
     if length < 1 or FOLLOW_UP.search(_within(query)):
         for word, weight in _before(query, context, spelled):
             asked[word] = max(asked.get(word, 0.0), BEFORE * weight)
-    most = rarity(len(every), 1)
-    worth = {word: asked[word] * rarity(len(every), len(holding[word])) / most for word in asked if word in holding}
-    evidence = {number: _evidence(worth, every[number]) for number in sorted({n for w in worth for n in holding[w]})}
-    total = {number: sum(told.values()) for number, told in evidence.items()}
-    strongest: dict[str, float] = {}
-    for number, told in evidence.items():
-        for word, value in told.items():
-            strongest[word] = max(strongest.get(word, 0.0), total[number] * value)
+    among = max(len(every), AMONG)
+    most = rarity(among, 1)
+    worth = {word: asked[word] * rarity(among, len(holding[word])) / most for word in asked if word in holding}
     found = [_NOTHING] * len(conditions)
-    for number, told in evidence.items():
-        if total[number] <= 0:
-            continue
-        own = {
-            word: value * (total[number] * value / strongest[word]) ** STEEP if value > 0 else value
-            for word, value in told.items()
-        }
-        left = sum(own.values())
-        if left > 0:
-            enough = left / (SHORT + length) ** LENGTH
+    for number in sorted({number for word in worth for number in holding[word]}):
+        told = _evidence(worth, every[number])
+        evidence = _sum(told)
+        if evidence > 0:
+            enough = evidence / (SHORT + length) ** LENGTH
             score = enough / (enough + HALF)
-            reasons = {spelled[word]: value / left * score for word, value in own.items()}
+            reasons = {spelled[word]: value / evidence * score for word, value in told.items()}
             found[number] = Judged(score, MappingProxyType(reasons))
     return found
+
+
+def leading(found: Sequence[Judged]) -> list[bool]:
+    """Which conditions are met about as well as any that a word in common speaks for.
+
+    Args:
+        found: What `judged` gave.
+
+    Returns:
+        One for each condition, in their order.
+    """
+    best: dict[str, float] = {}
+    for each in found:
+        best |= {word: max(best.get(word, 0.0), each.score) for word, worth in each.terms.items() if worth > 0}
+    return [
+        each.score >= SHARE * max((best[word] for word, worth in each.terms.items() if worth > 0), default=0.0)
+        for each in found
+    ]
 
 
 def _evidence(worth: Weights, condition: _Condition) -> dict[str, float]:
@@ -258,8 +269,7 @@ def _said(text: str, spelled: dict[str, str]) -> dict[str, float]:
     for word, term in question(_INSIDE.sub(" ", _within(text))).words.items():
         spelled.setdefault(term, word)
         if word not in silent and (len(term) > 1 or not term.isascii() or term.isdigit()):
-            small = term.isdigit() and len(term) < _LONG_NUMBER
-            words[term] = FAINT if small or term in faint else 1.0
+            words[term] = FAINT if term in faint else 1.0
     return words
 
 

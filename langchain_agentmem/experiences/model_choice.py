@@ -153,6 +153,8 @@ class AnswerReading(NamedTuple):
     """Ids, each once, in the order of the candidates."""
     reasons: Mapping[str, str]
     """What it gives as the reason, for those candidates that it gives one for, chosen or not."""
+    whole: bool = True
+    """Whether it is complete; what one that was cut off would have said of the others nobody knows."""
 
 
 def selected(answer: str, candidates: Sequence[str]) -> AnswerReading | None:
@@ -162,11 +164,11 @@ def selected(answer: str, candidates: Sequence[str]) -> AnswerReading | None:
         answer: What it wrote: an object of ids and verdicts, a list of ids or of objects with an id, such a thing under
             a key, fenced, amid prose or cut off; else text. What is denied once is not chosen.
         candidates: The ids it could choose from. They are compared exactly, else without regard to case and to blanks
-            around them where that is clear. What else it names is ignored.
+            around them where that is clear. What else it names beside them is ignored.
 
     Returns:
-        None if the answer says nothing that can be understood. One that says that nothing applies, or that names none
-        of the candidates in the form that was asked for, selects nothing.
+        None if the answer says nothing that can be understood, or chooses only what is no candidate. One that says that
+        nothing applies selects nothing.
     """
     text = _THOUGHTS.sub("", answer).strip().lstrip("\ufeff") if isinstance(answer, str) else ""
     found = _Verdicts(candidates)
@@ -179,7 +181,9 @@ def selected(answer: str, candidates: Sequence[str]) -> AnswerReading | None:
             found.known = {each: said for each, said in found.known.items() if not text.endswith(each)}
     elif value is None and not text.startswith(("<", "{", "[")):
         found.read_words(text)
-    return found.reading() if found.valid else None
+    if not found.valid or (found.strange and not found.known):
+        return None
+    return found.reading(whole=whole and all(text.rfind(opening) <= text.rfind(end) for opening, end in ("{}", "[]")))
 
 
 def _json(text: str) -> tuple[Any, bool]:
@@ -220,15 +224,16 @@ class _Verdicts:
     def __init__(self, candidates: Sequence[str]) -> None:
         self.known: dict[str, bool] = {}
         self.valid = False
+        self.strange = False  # whether it chooses what is no candidate
         self._ids = dict.fromkeys(each for each in candidates if each)
         self._loose: dict[str, list[str]] = {}
         self._reasons: dict[str, str] = {}
         for each in self._ids:
             self._loose.setdefault(each.strip().casefold(), []).append(each)
 
-    def reading(self) -> AnswerReading:
+    def reading(self, *, whole: bool) -> AnswerReading:
         chosen = tuple(name for name in self._ids if self.known.get(name))
-        return AnswerReading(chosen, MappingProxyType(self._reasons))
+        return AnswerReading(chosen, MappingProxyType(self._reasons), whole)
 
     def read(self, value: Any, *, whole: bool, denied: bool = False, depth: int = 0) -> None:
         """Read JSON.
@@ -256,9 +261,9 @@ class _Verdicts:
                 self._add(name, not denied and not _denies(key))
             elif not key and isinstance(each, str):
                 self.read_words(each)
-                self.valid = True
-            elif _verdict(each) is not None:
-                self.valid = True
+                self._add(None, _NONE.match(each) is None)
+            elif (said := _verdict(each)) is not None:
+                self._add(None, said and not denied and not _denies(key))
 
     def deny_what_is_false(self, text: str) -> None:
         """Take back what stands as a key of false anywhere."""
@@ -298,7 +303,9 @@ class _Verdicts:
 
     def _add(self, name: str | None, applies: bool, reason: str = "") -> None:  # noqa: FBT001 - a verdict is a boolean
         self.valid = True
-        if name is not None:
+        if name is None:
+            self.strange = self.strange or applies
+        else:
             self.known[name] = applies and self.known.get(name, True)
             if reason:
                 self._reasons.setdefault(name, reason)

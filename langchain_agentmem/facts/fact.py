@@ -99,7 +99,8 @@ class FactsConfig:
         predicates: Predicates that a model is to use where they fit. Default: whichever it likes.
         batch_messages: Most messages that one call of the model is shown. Default: 8.
         batch_chars: Most characters of them. A longer message is shown alone, and clipped. Default: 12,000.
-        max_attempts: How often the model is asked about a message before it is given up. Default: 3.
+        max_attempts: How often the model is asked about a message before that is parked: others go before it, and the
+            model is asked about it once a day. Default: 3.
         timeout: Seconds to wait for the model. Default: 120; None for ever.
         instructions: What the model is told beside the form of its answer. Default: nothing.
         redact_secrets: Whether secrets are taken out of subjects and objects. Default: True.
@@ -304,21 +305,19 @@ class Alias:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ExtractionFailure:
-    """An answer of a model that could not be used, or a model that gave none.
+    """An answer of a model that could not be used, or a model that gave none. The messages go on waiting.
 
     Attributes:
         message_ids: The messages that it was asked about.
         error: What was wrong.
         answer: What it said, clipped.
         at: When, in UTC.
-        given_up: Whether the messages were given up.
     """
 
     message_ids: tuple[str, ...]
     error: str
     answer: str
     at: datetime
-    given_up: bool
 
 
 def sentence(subject: str, predicate: str, obj: str) -> str:

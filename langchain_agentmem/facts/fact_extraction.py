@@ -14,11 +14,13 @@ import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, NamedTuple
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 
 from langchain_agentmem.base.clock import EARLIEST, micros, moment
+from langchain_agentmem.base.events import FirstFailures
 from langchain_agentmem.base.fencing import fenced, harmless
 from langchain_agentmem.base.redaction import redact
 from langchain_agentmem.base.safe_repr import safe_repr
@@ -38,8 +40,9 @@ from langchain_agentmem.facts.fact_store import Book, FactStatement, SpokenTurn
 from langchain_agentmem.facts.source_texts import Due, ExtractionTrouble
 from langchain_agentmem.language_models.lenient_json import read_json, read_row
 from langchain_agentmem.language_models.model_calls import Ask, Work, Writer
+from langchain_agentmem.language_models.summarization import is_refusal
 from langchain_agentmem.rewinding.memory_access import Change, Footing, changing, looking, whose
-from langchain_agentmem.rewinding.memory_rows import View
+from langchain_agentmem.rewinding.memory_rows import FOREVER, View
 from langchain_agentmem.search.dates import spans
 from langchain_agentmem.storage import Steps
 from langchain_agentmem.tracing import brief
@@ -124,7 +127,7 @@ def structured(model: Any) -> Any | None:
 
 
 def reply_of(reply: Any) -> Any:
-    """What of a model's reply its answer is read from: an object, a list of them, or text."""
+    """What of a model's reply its answer is read from: an object, a list of them, or text. A refusal is an object."""
     if isinstance(reply, Mapping) and "raw" in reply and "parsed" in reply:
         raw, parsed = reply["raw"], reply["parsed"]
         several = isinstance(raw, AIMessage) and len(raw.tool_calls) > 1  # of which only the first is parsed
@@ -134,7 +137,10 @@ def reply_of(reply: Any) -> Any:
     if isinstance(reply, AIMessage) and reply.invalid_tool_calls:
         return reply.invalid_tool_calls[0]["args"] or ""
     if isinstance(reply, BaseMessage):
-        return str(reply.text)
+        blocks = reply.content if isinstance(reply.content, list) else []
+        refusals = [block.get("refusal") for block in blocks if isinstance(block, Mapping)]
+        refusal = next(filter(None, [reply.additional_kwargs.get("refusal"), *refusals]), None)
+        return {"refusal": refusal} if refusal else str(reply.text)
     if isinstance(reply, Mapping | list | str) or hasattr(reply, "model_dump"):
         return reply
     content = getattr(reply, "content", reply)
@@ -149,13 +155,14 @@ def read(reply: Any, some: Sequence[Due]) -> ExtractionAnswer:
         some: The messages that it was shown.
     """
     given = _parts(reply)
+    is_cut = isinstance(reply, str) and repr(_parsed(reply, complete=True)) != repr(_parsed(reply))
     if given is None:
-        return ExtractionAnswer(problems=("It is neither an object with facts nor a list of them.",), readable=False)
+        return ExtractionAnswer(problems=("It is cut off." if is_cut else _unlike(reply),), readable=False)
     items, same = given
     facts: list[tuple[int, FactStatement]] = []
     problems: list[str] = []
     unplaced = False
-    if isinstance(reply, str) and repr(_parsed(reply, complete=True)) != repr(_parsed(reply)):
+    if is_cut:
         problems.append("It is cut off.")
         if len(some) > 1:  # nobody knows what else it would have said of which of them
             return ExtractionAnswer(problems=tuple(problems), readable=False)
@@ -240,6 +247,17 @@ def _parts(reply: Any) -> tuple[list[Any], list[Any]] | None:
         else:
             return None
     return facts, same
+
+
+def _unlike(reply: Any) -> str:
+    """What a reply is that holds no facts."""
+    if isinstance(reply, str) and not reply.strip():
+        return "It is empty."
+    if is_refusal(reply.strip()) if isinstance(reply, str) else isinstance(reply, Mapping) and reply.get("refusal"):
+        return "It is a refusal."
+    if isinstance(reply, str) and not {"{", "["} & set(reply):
+        return "It is prose, and no JSON object."
+    return "It is neither an object with facts nor a list of them."
 
 
 def _parsed(text: str, *, complete: bool = False) -> Any:
@@ -353,8 +371,8 @@ class Learned:
     """What learning came to.
 
     Attributes:
-        messages: How many messages wait no more, given up or not.
-        failed: Whether a model could not be asked, or its answer could not be used.
+        messages: How many messages wait no more.
+        failed: Whether a model gave no answer, or one that could not be used.
         lost: Whether somebody else has the right to extract by now.
         fact_ids: The facts that were added, or of which more is known.
     """
@@ -370,15 +388,22 @@ class Learned:
 
 
 class _BatchOutcome(NamedTuple):
-    """What a batch came to: how many messages wait no more, what was said, what was refused, and what went wrong."""
+    """What a batch came to: how many messages wait no more, what was said, what was refused, and what went wrong.
+
+    `silent` says how often in a row the model was found to be down, `lost` that somebody else may extract by now.
+    """
 
     read: int
     turns: Sequence[SpokenTurn] = ()
     refused: Sequence[str] = ()
-    failure: str | None = None
+    failure: ExtractionTrouble | None = None
+    silent: int = 0
+    lost: bool = False
 
     def told(self) -> dict[str, Any]:
-        failure = {} if self.failure is None else {"failure": brief(self.failure)}
+        if self.lost:
+            return {"lost": True}
+        failure = {} if self.failure is None else {"failure": brief(self.failure.error)}
         return {"read": self.read, **fact_store.turns_shown(self.turns, self.refused), **failure}
 
 
@@ -399,20 +424,41 @@ def learning(
         learned: What was learned before, to which more is added. Default: nothing.
         holds: Whether the right to do so is still held; asked in the transaction that keeps them. Default: it is.
         wanted: From which messages. Default: all.
-        patient: Whether to stop when something fails, and come again later. Default: try again at once.
+        patient: Whether to ask only about what may be asked about now, and to stop when something fails. Default: ask
+            about everything, again at once where an answer cannot be used, until it is parked; and stop when the model
+            gives no answer.
     """
     learned = Learned() if learned is None else learned
+    most = ground.settings.max_attempts
     alone: set[str] = set()
+    parked: set[str] = set()
     while True:
         waits: list[Due] = yield from looking(ground, "facts.due", source_texts.waiting, shown=False)
-        here = [due for due in waits if wanted(due)]
-        for some in _batches(here, ground.settings, alone):
-            goes_on = yield from _batch(ground, model, some, holds, learned, alone)
-            if learned.lost or (learned.failed and patient):
+        here = [due for due in waits if wanted(due) and due.key not in parked]
+        ready, _ = source_texts.in_time(here, most, ground.now() if patient else FOREVER)
+        for some in _batches(ready, ground.settings, alone):
+            outcome = yield from _batch(ground, model, some, holds, alone)
+            is_last = some[0].failed
+            in_doubt = outcome.silent >= most or some[0].attempts > 0 or (is_last and not patient)
+            others = [due for due in ready if due not in some] if outcome.silent and in_doubt else []
+            if others:
+                learned.failed = is_last = True
+                probe = others[outcome.silent % len(others)]
+                outcome = yield from _batch(ground, model, [probe], holds, alone, keeps=False)
+            if outcome.lost:
+                learned.lost = True
                 return learned
-            if not goes_on:
+            learned.messages += outcome.read
+            learned.fact_ids |= {turn.key: None for turn in outcome.turns if turn.outcome != "known"}
+            if outcome.failure is not None:
+                learned.failed = True
+                if patient or (outcome.silent and is_last):
+                    return learned
+                if not outcome.silent and not others:
+                    parked |= {due.key for due in some if due.attempts + 1 >= most}
+            if others or not outcome.read:
                 break  # what waits is shown in other batches from now on, and what failed comes before what follows it
-        if not here:
+        if not ready:
             return learned
 
 
@@ -421,19 +467,20 @@ def _batch(
     model: Any,
     some: Sequence[Due],
     holds: Callable[[], Steps[bool]] | None,
-    learned: Learned,
     alone: set[str],
-) -> Work[bool]:
-    """Have facts extracted from some messages. Returns whether the next batch is to follow."""
+    *,
+    keeps: bool = True,
+) -> Work[_BatchOutcome]:
+    """Have facts extracted from some messages; or, where nothing is kept of it, see whether the model answers."""
     answer, said, failure = yield from _asked(ground, model, some)
-    if failure is None and answer.unplaced:
+    if failure is None and answer.unplaced and keeps:
         # A fact that names no message has no source. Shown one at a time, none is needed.
         alone.update(due.key for due in some)
-        return False
+        return _BatchOutcome(0)
 
-    def keep(change: Change) -> Steps[_BatchOutcome | None]:
+    def keep(change: Change) -> Steps[_BatchOutcome]:
         if holds is not None and not (yield from holds()):
-            return None
+            return _BatchOutcome(0, lost=True)
         # What was changed meanwhile waits to be shown as it is now.
         shown = {due.key: due.shown for due in some}
         still = [
@@ -442,33 +489,28 @@ def _batch(
         change.writer = Writer("model")
         book = yield from ground.book(change)
         whole = len(still) == len(some)  # else the answer may quote what is gone by now, and is not kept
+        most = ground.settings.max_attempts
+        told = ExtractionTrouble(" ".join(answer.problems), said) if failure is None else failure
+        told = told if whole else told._replace(error=_GONE, answer="")
         if failure is not None:
-            told = failure if whole else ExtractionTrouble(_GONE, "")
-            most = ground.settings.max_attempts
-            given_up = bool(still) and (yield from source_texts.failed(book, still, told, most))
-            return _BatchOutcome(len(still) if given_up else 0, failure=told.error)
+            silent = (yield from source_texts.failed(book, still, told, most)) if still else 0
+            return _BatchOutcome(0, failure=told, silent=silent)
+        yield from source_texts.answered(book, some, most)
+        if not keeps:
+            return _BatchOutcome(0)
         if answer.problems and still:
-            told = ExtractionTrouble(" ".join(answer.problems), said) if whole else ExtractionTrouble(_GONE, "")
-            source_texts.record(book, still, told, given_up=False)
+            source_texts.record(book, still, told)
         yield from _tell(ground, book, answer, [due.key for due in some], still)
         for due in still:
             source_texts.done(book, due)
         return _BatchOutcome(len(still), book.turns, answer.problems)
 
-    kept: _BatchOutcome | None = yield from changing(
-        ground,
-        "facts.learn",
-        keep,
-        outputs=lambda kept: {"lost": True} if kept is None else kept.told(),
-        message_ids=[due.message.message_id for due in some],
-    )
-    if kept is None:
-        learned.lost = True
-        return False
-    learned.messages += kept.read
-    learned.failed = learned.failed or failure is not None
-    learned.fact_ids |= {turn.key: None for turn in kept.turns if turn.outcome != "known"}
-    return failure is None
+    asked_about = [due.message.message_id for due in some]
+    return (yield from changing(ground, "facts.learn", keep, outputs=_BatchOutcome.told, message_ids=asked_about))
+
+
+class _Reports(FirstFailures):
+    """What goes wrong with extraction, told in the log once for each database and each way to fail."""
 
 
 def _asked(
@@ -478,7 +520,7 @@ def _asked(
     agreed: Rules = yield from looking(ground, "facts.rules", ground.rules, shown=False)
     try:
         reply = yield Ask(
-            (structured(model) or model) if some[0].attempts == 0 else model,  # what failed is asked without a form
+            model if some[0].failed else structured(model) or model,  # what failed is asked without a form
             question(some, ground.settings, sorted(agreed.single)),
             "facts.extract",
             ground.settings.timeout,
@@ -486,14 +528,27 @@ def _asked(
             inputs=lambda: whose(ground, said=fact_store.messages_shown([due.message for due in some])),
         )
         answer = read(reply, some)
-    except Exception as error:  # whatever a model raises, the messages go on waiting
-        logger.warning("No facts were extracted from %d messages; it will be tried again.", len(some), exc_info=True)
-        trouble = ExtractionTrouble(f"The model gave no answer: {type(error).__name__}: {error}", "")
+    except Exception as error:  # noqa: BLE001 - whatever a model raises, the messages go on waiting
+        trouble = ExtractionTrouble(f"The model gave no answer: {type(error).__name__}: {error}", "", silent=True)
+        _report(ground, type(error).__name__, some, trouble, error)
         return ExtractionAnswer(), "", trouble
     if not answer.readable:
         trouble = ExtractionTrouble("The answer cannot be used: " + " ".join(answer.problems), str(reply))
+        _report(ground, answer.problems[0], some, trouble)
         return answer, str(reply), trouble
     return answer, str(reply), None
+
+
+def _report(
+    ground: FactsGround,
+    source: str,
+    some: Sequence[Due],
+    trouble: ExtractionTrouble,
+    error: Exception | None = None,
+) -> None:
+    reports = ground.database.attached(_Reports, partial(_Reports, logger))
+    message = "No facts were extracted from %d messages, which wait to be tried again; see failures(). %s"
+    reports.report(source, message, len(some), brief(trouble.error), error=error)
 
 
 def _tell(
@@ -524,7 +579,7 @@ def _batches(waits: Sequence[Due], settings: FactsConfig, alone: Collection[str]
     size = 0
     for due in waits:
         length = min(len(due.message.text), settings.batch_chars)
-        single = due.attempts > 0 or due.key in alone
+        single = due.failed or due.key in alone
         full = len(some) >= settings.batch_messages or size + length > settings.batch_chars
         if some and (single or full):
             yield some

@@ -212,8 +212,9 @@ ROLES = ("user", "assistant")
 class RememberFacts(Runnable[Any, dict[str, Any]]):
     """Extracts facts from the messages of a state that it has not read yet.
 
-    It changes nothing in the state. What fails goes no further: the messages wait, and are tried again when the node
-    runs next, up to `max_attempts` of the settings. Summaries, and memory that was put into the context, are not read.
+    It changes nothing in the state. What fails goes no further: the messages wait, and are asked about again when the
+    node runs next, after a time that grows. While the model gives no answers, the node does not wait for it each time.
+    Summaries, and memory that was put into the context, are not read.
 
     Args:
         memory: An `AgentMemory`, or the path or URL of a database.
@@ -332,7 +333,7 @@ class RememberFacts(Runnable[Any, dict[str, Any]]):
             # What others have brought just now, side by side with this, they extract themselves: they may be executed
             # again, and this may.
             is_mine = due.conversation == conversation and due.message.message_id in mine
-            return is_mine or due.listed or due.attempts > 0
+            return is_mine or due.listed or due.failed
 
         return new, (yield from learning(ground, self._model, wanted=wanted, patient=True))
 

@@ -126,6 +126,10 @@ class KGMemory(EventSource):
     On a thread facts rewind with it. There only nodes can change them, so what is added in one is extracted by `drain`
     in a node, or by the node `memory.remember_facts(model)`, and not in the background.
 
+    What waits is never given up. While the model gives no answers it is asked less and less, up to every ten minutes;
+    what it makes nonsense of is asked about once a day, and by `drain`. `failures` tells why, and `memory.stats()` how
+    many messages wait.
+
     Attributes:
         settings: How facts are kept and learned.
 
@@ -171,6 +175,7 @@ class KGMemory(EventSource):
         self._database = self._ground.database
         self._wanted = WantedJob(point.path, JOBS, point.name)
         if self._model is not None and isinstance(point, BranchAt):
+            self._database.draining.add(self)
             self._attendant.start()
             self._attendant.notify()  # another process may have left something
 
@@ -437,8 +442,8 @@ class KGMemory(EventSource):
             role: Who said it. Default: "user".
 
         Returns:
-            The facts that it tells of. Where the model fails, none; the text waits to be tried again, and `failures`
-            says why.
+            The facts that it tells of. Where the model fails, none; the text waits to be asked about again, and
+            `failures` says why.
 
         Raises:
             InvalidInput: There is no model, or an argument is wrong.
@@ -469,14 +474,15 @@ class KGMemory(EventSource):
     def drain_work(self) -> Work[int]:
         """Have facts extracted from all that waits, now, and wait for it.
 
-        What the model fails at is tried again at once, up to `max_attempts` of the settings; then it is given up, and
-        `failures` says why. Nothing of that is raised.
+        Where an answer cannot be used the model is asked again at once, up to `max_attempts` of the settings; then the
+        message is parked. Where the model gives no answer, it is asked once more, and this ends. What it failed at goes
+        on waiting, and `failures` says why; nothing of that is raised.
 
         Whoever else extracts just now, in the background or in another process, is waited for; one that died holds
         the right to do so for some seconds yet.
 
         Returns:
-            How many messages this call has settled, beside those that others did; 0 without a model.
+            How many messages this call has had read, beside those that others did; 0 without a model.
         """
         if self._model is None:
             return 0
@@ -630,11 +636,14 @@ class KGMemory(EventSource):
 
     def _look(self) -> Looked:
         """Extract facts from what waits, in the background."""
-        learned = Learned()
+        learned, pause = Learned(), None
         try:
-            if not self._database.engine.read(self._is_waited_for) or self._asking:
+            due_in = self._database.engine.read(self._due_in)
+            if self._asking:
                 return Looked()
-            pause = self._database.attempt(self._wanted, partial(self._learn, learned, patient=True))
+            if due_in == 0:
+                pause = self._database.attempt(self._wanted, partial(self._learn, learned, patient=True))
+                due_in = self._database.engine.read(self._due_in)
         except MemoryClosed:
             return Looked(over=True)
         except Exception:  # what waits goes on waiting
@@ -642,13 +651,18 @@ class KGMemory(EventSource):
                 return Looked(over=True)
             logger.warning("No facts were extracted for %r; it will be tried again.", self.name, exc_info=True)
             return Looked(jobs.pause(0), failed=True)
-        if learned.failed or learned.lost:  # whoever has the right now may die
+        if learned.lost:  # whoever has the right now may die
             pause = jobs.pause(0)
-        return Looked(pause, failed=learned.failed)
+        again_in = due_in if pause is None else pause
+        # Nobody waits here for what is parked for a day: whoever looks then asks about it.
+        return Looked(None if again_in is None or again_in > source_texts.LONGEST_SILENCE else again_in)
 
-    def _is_waited_for(self) -> Steps[bool]:
-        view = yield from self._ground.point.view(self._ground.now())
-        return bool((yield from source_texts.waiting(view)))
+    def _due_in(self) -> Steps[float | None]:
+        """The seconds after which the model may be asked about something that waits; None if nothing does."""
+        now = self._ground.now()
+        waits = yield from source_texts.waiting((yield from self._ground.point.view(now)))
+        ready, later = source_texts.in_time(waits, self.settings.max_attempts, now)
+        return 0.0 if ready else None if later is None else (later - now) / 1_000_000
 
     def _learn(self, learned: Learned, job: Job, *, patient: bool) -> None:
         work = learning(self._ground, self._model, learned=learned, holds=partial(jobs.holds, job), patient=patient)

@@ -1,11 +1,18 @@
 """What was said and is kept as it was, and which of it still waits to have its facts extracted.
 
 What waits is in the database, in the transaction that keeps the message, so a crash loses none of it.
+
+What a model fails at goes on waiting, too. Where it answers nonsense about a message, it is asked again after a second,
+then after two, then the message is *parked*: others go before it, and it is asked about once a day. Where there is no
+answer at all, the model is taken to be down, and nothing is asked for a time that doubles, up to ten minutes: an outage
+uses nothing up, and changes no order. A message may be the reason, so after some questions in vain another is asked
+about as well, only to see. If that is answered, it counts as nonsense about the first.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import takewhile
 from typing import Any, NamedTuple
 
 from langchain_agentmem.base.clock import moment
@@ -18,11 +25,18 @@ from langchain_agentmem.facts.fact_store import Book, message_of
 from langchain_agentmem.messages.message import Message, plain, same_body
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.memory_rows import DUE, FAILURE, SAID, TEXT, Kept, RowDraft, View
-from langchain_agentmem.storage import Steps
+from langchain_agentmem.storage import Steps, jobs
 
 KEPT_FAILURES = 100
 """How many failures are remembered."""
 LONGEST_ANSWER = 2_000
+LONGEST_SILENCE = 600.0
+"""Seconds between two questions to a model that gives no answers."""
+PARKED = 86_400.0
+"""Seconds between two questions about a message of which a model made nonsense again and again."""
+FAILED = "failed"
+"""The label of what waits and was asked about in vain."""
+_SECOND = 1_000_000
 
 
 class Due(NamedTuple):
@@ -30,11 +44,14 @@ class Due(NamedTuple):
 
     Attributes:
         key: The key under which it is kept.
-        attempts: How often a model failed to extract something from it.
+        attempts: How often a model failed at it, and not at others.
         message: It.
         said_at: When it was said, in microseconds since 1970.
         conversation: The conversation or thread that it belongs to, if it is known.
         listed: Whether it is shown and found beside the facts.
+        failed: Whether it was asked about in vain.
+        until: Before when it is not asked about unless somebody wants it now.
+        silent: How often in a row the model was found to be down when it was asked about it; 0 if it answered since.
     """
 
     key: str
@@ -43,6 +60,9 @@ class Due(NamedTuple):
     said_at: int
     conversation: str | None
     listed: bool = True
+    failed: bool = False
+    until: int = 0
+    silent: int = 0
 
     @property
     def shown(self) -> tuple[str, str | None, str, int]:
@@ -51,10 +71,11 @@ class Due(NamedTuple):
 
 
 class ExtractionTrouble(NamedTuple):
-    """What went wrong with some messages: why, and what the model said."""
+    """What went wrong with some messages: why, what the model said, and whether it said nothing at all."""
 
     error: str
     answer: str
+    silent: bool = False
 
 
 def keep(
@@ -191,49 +212,113 @@ def done(book: Book, due: Due) -> None:
     book.change.remove(DUE, due.key)
 
 
-def failed(book: Book, some: Sequence[Due], failure: ExtractionTrouble, most: int) -> Steps[bool]:
-    """A model could not be asked about some messages, or its answer could not be used.
+def in_time(waits: Sequence[Due], most: int, now: int) -> tuple[list[Due], int | None]:
+    """Which messages may be asked about, and in which order.
+
+    Those that are parked come last. Of the others none goes before one that was said earlier: it can matter for what
+    holds in the end.
+
+    Args:
+        waits: Those that wait, in the order in which they came.
+        most: After how many attempts a message is parked.
+        now: When.
+
+    Returns:
+        They, and when the next of the others may be asked about; None where there is none.
+    """
+    down = max((due.until for due in waits if due.silent and due.attempts < most), default=0)
+    if down > now:
+        return [], down
+    ready = list(takewhile(lambda due: due.until <= now, (due for due in waits if due.attempts < most)))
+    ready += [due for due in waits if due.attempts >= most and due.until <= now]
+    return ready, min((due.until for due in waits if due.until > now), default=None)
+
+
+def failed(book: Book, some: Sequence[Due], trouble: ExtractionTrouble, most: int) -> Steps[int]:
+    """A model gave no answer about some messages, or one that could not be used. They wait to be asked about again.
 
     Args:
         book: Where facts are changed.
         some: The messages.
-        failure: What went wrong.
-        most: After how many attempts a message is given up.
+        trouble: What went wrong.
+        most: After how many attempts a message is parked.
 
     Returns:
-        Whether they were given up.
+        How often in a row the model is found to be down by now; 0 where it gave an answer.
     """
     change = book.change
-    given_up = all(due.attempts + 1 >= most for due in some)
+    waits = {kept.key: kept for kept in (yield from memory_rows.current(change.view, DUE))}
+    silent = 0
+    if trouble.silent:  # who does not wait for the time to come finds nothing new
+        keys = {due.key for due in some}
+        same = [each for key, each in waits.items() if key in keys or each.extra["attempts"] < most]
+        silent = max([1, *(_silence(each) + (_until(each) <= change.now) for each in same if _silence(each))])
     for due in some:
-        if due.attempts + 1 >= most:
-            done(book, due)
+        if silent:
+            _postpone(book, waits[due.key], due.attempts, jobs.pause(silent - 1, LONGEST_SILENCE), silent)
         else:
-            found = yield from memory_rows.named(change.view, DUE, [due.key])
-            extra = {**found[due.key].extra, "attempts": due.attempts + 1}
-            change.drafts.append(RowDraft(DUE, due.key, b"", found[due.key].created_at, extra=extra))
-    record(book, some, failure, given_up=given_up)
+            _blame(book, waits[due.key], most)
+    if not silent:
+        yield from answered(book, some, most)
+    record(book, some, trouble)
     old = yield from memory_rows.current(change.view, FAILURE)
     for kept in old[: max(0, len(old) + 1 - KEPT_FAILURES)]:
         change.remove(FAILURE, kept.key)
-    return given_up
+    return silent
 
 
-def record(book: Book, some: Sequence[Due], failure: ExtractionTrouble, *, given_up: bool) -> None:
+def answered(book: Book, some: Sequence[Due], most: int) -> Steps[None]:
+    """A model has answered, so it is not down: what it was silent about may be asked about again.
+
+    Args:
+        book: Where facts are changed.
+        some: Those that it answered about.
+        most: After how many attempts a message is parked.
+    """
+    keys = {due.key for due in some}
+    due = yield from memory_rows.current(book.change.view, DUE)
+    silent = [kept for kept in due if _silence(kept) and kept.key not in keys]
+    last = max((_until(kept) for kept in silent), default=0)
+    for kept in silent:
+        # What failed last, and later than what was answered about now, may be the reason.
+        if _until(kept) == last > max(each.until for each in some):
+            _blame(book, kept, most)
+        else:
+            _postpone(book, kept, kept.extra["attempts"], 0.0)
+
+
+def _blame(book: Book, kept: Kept, most: int) -> None:
+    attempts = kept.extra["attempts"]
+    _postpone(book, kept, attempts + 1, jobs.pause(attempts) if attempts + 1 < most else PARKED)
+
+
+def _postpone(book: Book, kept: Kept, attempts: int, pause: float, silent: int = 0) -> None:
+    until = book.change.now + int(pause * _SECOND)
+    extra = {**kept.extra, "attempts": attempts, "until": until, "silent": silent}
+    book.change.drafts.append(RowDraft(DUE, kept.key, b"", kept.created_at, label=FAILED, extra=extra))
+
+
+def _until(kept: Kept) -> int:
+    return kept.extra.get("until") or 0
+
+
+def _silence(kept: Kept) -> int:
+    return kept.extra.get("silent") or 0
+
+
+def record(book: Book, some: Sequence[Due], trouble: ExtractionTrouble) -> None:
     """Note what went wrong.
 
     Args:
         book: Where facts are changed.
         some: The messages.
-        failure: What went wrong.
-        given_up: Whether they were given up.
+        trouble: What went wrong.
     """
     extra = {
         "told": resting_on(some, book.change.now),
         "rests_on_all": True,  # the answer may repeat any of them
-        "error": failure.error[:LONGEST_ANSWER],
-        "answer": failure.answer[:LONGEST_ANSWER],
-        "given_up": given_up,
+        "error": trouble.error[:LONGEST_ANSWER],
+        "answer": trouble.answer[:LONGEST_ANSWER],
     }
     book.change.drafts.append(RowDraft(FAILURE, book.new_id(), b"", book.change.now, extra=extra))
 
@@ -263,15 +348,24 @@ def failures(view: View, limit: int) -> Steps[list[ExtractionFailure]]:
             error=kept.extra["error"],
             answer=kept.extra["answer"],
             at=moment(kept.created_at),
-            given_up=kept.extra["given_up"],
         )
         for kept in found
     ]
 
 
 def _due(waits: Kept, text: Kept) -> Due:
-    attempts: int = waits.extra["attempts"]
-    return Due(waits.key, attempts, message_of(text), text.created_at, conversation_of(text), is_listed(text))
+    attempts = waits.extra["attempts"]
+    return Due(
+        waits.key,
+        attempts,
+        message_of(text),
+        text.created_at,
+        conversation_of(text),
+        is_listed(text),
+        waits.label == FAILED or attempts > 0,
+        _until(waits),
+        _silence(waits),
+    )
 
 
 def _stands_for(kept: Kept, body: bytes, conversation: str | None) -> bool:

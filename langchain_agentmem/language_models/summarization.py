@@ -323,6 +323,11 @@ def _newest(images: Sequence[KeptImage], most: int | None) -> tuple[KeptImage, .
     return tuple(images if most is None else images[len(images) - min(most, len(images)) :])
 
 
+def is_refusal(text: str) -> bool:
+    """Whether a text says that the model does not do what it was asked for."""
+    return len(text) < _LONG_FOR_REFUSAL and _REFUSAL.match(text) is not None
+
+
 def _prose(reply: str) -> str | None:
     """A reply without JSON, if it tells something."""
     text = reply.strip()

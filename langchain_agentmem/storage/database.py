@@ -185,6 +185,14 @@ class Writing(Protocol):
         ...
 
 
+class Draining(Protocol):
+    """Something that has work done in the background."""
+
+    def drain(self) -> object:
+        """Have all of it done now, and wait for it."""
+        ...
+
+
 class InUse(Generic[T]):
     """Objects that are in use. Others may be made, in any thread, while somebody goes through them."""
 
@@ -248,6 +256,7 @@ class Database:
         on_write: Functions that are called when something was written, with where.
         homes: Functions that give the namespace of a run whose config does not say it; empty where they know none.
         writing: Whoever still has something to write, and does so when it is told to `close`.
+        draining: Whoever has work done in the background that is no job of the queue, and all of it at once by `drain`.
 
     Args:
         url: A path, ":memory:", a `postgresql://` URL, or a psycopg pool.
@@ -302,6 +311,7 @@ class Database:
         self.tracing.metadata["agentmem_database"] = self.engine.dialect
         self.remembering: InUse[Remembering] = InUse()
         self.writing: InUse[Writing] = InUse()
+        self.draining: InUse[Draining] = InUse()
         self.on_write: list[Callable[[Database], object]] = []
         self.homes: list[Callable[[Mapping[str, Any]], Namespace]] = []
         self.scopes = scopes._replace(home=self._home)

@@ -122,9 +122,9 @@ def now() -> int:
     return time.time_ns() // 1000
 
 
-def pause(attempts: int) -> float:
-    """Seconds until a job is tried again that has failed so often before: 1, 2, 4, and so on up to 60."""
-    return min(2.0 ** min(attempts, 10), LONGEST_PAUSE)
+def pause(attempts: int, longest: float = LONGEST_PAUSE) -> float:
+    """Seconds until something is tried again that has failed so often before: 1, 2, 4, and so on up to a longest."""
+    return min(2.0 ** min(attempts, 10), longest)
 
 
 def key_in(name: str, what: str = "") -> str:

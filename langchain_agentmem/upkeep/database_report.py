@@ -121,6 +121,8 @@ class Stats(TypedDict):
         events: Current events.
         records: Current records.
         facts: Current facts.
+        waiting_facts: Messages that wait to have their facts extracted.
+        failed_facts: Those of them that a model was asked about in vain, see `KGMemory.failures`.
         old_memories: Versions that others have replaced.
         waiting_groups: Tasks of graphs that have remembered something and are not sealed yet.
         experiences: Experiences with a tally.
@@ -164,6 +166,8 @@ class Stats(TypedDict):
     events: int
     records: int
     facts: int
+    waiting_facts: int
+    failed_facts: int
     old_memories: int
     waiting_groups: int
     experiences: int
@@ -569,6 +573,15 @@ def _verified(url: str, opening: Opening, checking: Callable[[str], object] | No
     try:
         with closing(Database(url, opening=opening._replace(shards=AS_MADE))) as database:
             problems = integrity.verify([each.engine for each in database.everywhere], checking).problems
+            counts = added([each.engine.read(counting) for each in database.everywhere])["counts"]
+        if counts["failed_facts"]:
+            yield Finding(
+                "facts",
+                "note",
+                f"{counts['waiting_facts']:,} messages wait to have their facts extracted; a model was asked about "
+                f"{counts['failed_facts']:,} of them in vain.",
+                "memory.facts(branch).failures() says why; with model=, drain() asks again now.",
+            )
     except AgentMemoryError as error:
         problems = (str(error),)
     for problem in problems:

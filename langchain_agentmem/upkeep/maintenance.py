@@ -488,11 +488,16 @@ class Maintenance(Performer):
     prune, aprune = both(prune_work)
 
     def settle(self) -> None:
-        """Do now what is otherwise done in the background: vectors of documents, summaries that are made ahead of need.
+        """Do now what is otherwise done in the background: vectors of documents, summaries made ahead of need, facts.
+
+        Facts are extracted for every `memory.facts(…, model=…)` that is in use; what their model fails at goes on
+        waiting, as their `failures()` tell.
 
         Raises:
-            Exception: Whatever the embeddings or the model raise. What waits goes on waiting.
+            Exception: Whatever the embeddings, or the model that summarizes, raise. What waits goes on waiting.
         """
+        for facts in self.database.draining:
+            facts.drain()
         self.database.look_around()
         for each in self.database.everywhere:
             each.worker.settle()

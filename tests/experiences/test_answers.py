@@ -40,6 +40,7 @@ class TestJson:
     @pytest.mark.parametrize("answer", CASES["cut_off"])
     def test_an_id_whose_verdict_is_cut_off_is_not_chosen(self, answer):
         assert chosen(answer) == ("exp-1",)
+        assert not selected(answer, IDS).whole
 
     def test_numbers_stand_for_ids_that_are_numbers(self):
         ids = ["1", "2", "17"]
@@ -63,7 +64,7 @@ class TestJson:
 
     def test_case_and_blanks_count_where_they_tell_two_apart(self):
         assert chosen('{"A": true}', ["a", "A"]) == ("A",)
-        assert chosen('{" a": true}', ["a", "A"]) == ()
+        assert chosen('{" a": true}', ["a", "A"]) is None
         assert chosen('{" a ": true, "B": true}', ["a", "b"]) == ("a", "b")
         assert chosen('{"STRASSE": true}', ["straße"]) == ("straße",)
 

@@ -70,7 +70,8 @@ class TestAnExperience:
         assert experience.is_for("Planner")
         assert experience.is_for("")  # who has no role is given everything
         assert not experience.is_for("CodeInterpreter")
-        assert not experience.is_for("planner")
+        assert experience.is_for(" planner ")  # people write the names of roles in any case
+        assert experience.is_for("PLANNER")
 
     @pytest.mark.parametrize(("given", "text"), [(1, "1"), (-7, "-7"), (1.5, "1.5"), (" a ", "a")])
     def test_numbers_are_ids(self, given, text):

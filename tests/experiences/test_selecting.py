@@ -15,6 +15,7 @@ from langchain_agentmem import Experience, ExperienceSelector, SelectionTemplate
 from langchain_agentmem.base.events import ExperienceSelectionFellBack
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.experiences.experience_selector import _REMEMBERED
+from langchain_agentmem.experiences.lexical_choice import UNSURE
 from langchain_agentmem.messages.role_rounds import Attachment, AttachmentType, SharedMemoryEntry
 
 from .conftest import CHARTS, FILES, LOAD, PLOT, REFUNDS, WEATHER, Picky
@@ -205,6 +206,20 @@ class TestAuto:
         assert set(selection.ids) == {"charts", "refunds"}
         assert picky.shown == ["files", "refunds"]
 
+    def test_one_that_fits_well_beside_a_better_one_is_asked_about(self, shelf, quick):
+        """Of related ones the words choose the best; whether others are meant as well, a model knows better."""
+        vases = Experience("vases", [], "For a damaged vase.", "Ask for a picture.")
+        murano = Experience("murano", [], "For a damaged vase from Murano with a crack.", "Ask for the certificate.")
+        shelf.write(vases, murano)
+        library = quick.experiences(shelf.path)
+        query = "My vase from Murano is damaged, it has a crack."
+        words = library.selector().select(query)
+        assert words.ids == ("murano",)
+        assert words.scores["vases"] > UNSURE[1]
+        picky = Picky(["vases"])
+        selection = library.selector(model=picky, strategy="auto").select(query)
+        assert (selection.ids, picky.shown) == (("murano", "vases"), ["vases"])
+
     def test_a_failure_leaves_it_to_the_words(self, library, unsure, events):
         unsure(0, 1.1)
         selector = library.selector(model=Picky(RuntimeError("down")), strategy="auto")
@@ -266,9 +281,31 @@ class TestFallingBack:
         asyncio.run(cancelled())
         assert fell_back(events) == []
 
-    def test_ids_that_nobody_knows_are_an_answer(self, library, events):
-        assert library.selector(model=Picky(lambda messages: '{"nobody": true}')).select(PLOT).ids == ()
-        assert fell_back(events) == []
+    @pytest.mark.parametrize("answer", ['{"nobody": true}', '["exp_99"]', "[1]"])
+    def test_ids_that_nobody_knows_are_no_answer(self, library, events, answer):
+        picky = Picky(answer)
+        selection = library.selector(model=picky).select(PLOT)
+        assert selection.ids == ("charts",)
+        assert "no candidate" in selection.fell_back
+        assert [event.reason for event in fell_back(events)] == [selection.fell_back]
+        assert len(picky.asked) == 1
+
+    @pytest.mark.parametrize("asynchronous", [False, True])
+    async def test_an_answer_that_is_cut_off_is_asked_for_once_more(self, library, events, asynchronous):
+        answers = iter(['{"charts": true, "files": tr', '{"charts": true, "files": true}'])
+        picky = Picky(lambda messages: next(answers))
+        selector = library.selector(model=picky)
+        selection = await selector.aselect(PLOT) if asynchronous else selector.select(PLOT)
+        assert set(selection.ids) == {"charts", "files"}
+        assert (len(picky.asked), fell_back(events)) == (2, [])
+        assert selector.select(PLOT).ids == selection.ids  # which is remembered
+
+    @pytest.mark.parametrize("second", ['{"files": true, "charts": tr', "I am sorry, I cannot."])
+    def test_one_that_is_cut_off_again_says_what_it_says(self, library, events, second):
+        answers = iter(['{"files": true, "charts": fa', second])
+        picky = Picky(lambda messages: next(answers))
+        assert library.selector(model=picky).select(PLOT).ids == ("files",)
+        assert (len(picky.asked), fell_back(events)) == (2, [])
 
 
 WRONG = {
@@ -320,7 +357,7 @@ class TestOptions:
         assert library.selector(**options, llm_alias="").select(PLOT).ids == ("charts",)
 
     @pytest.mark.parametrize(
-        ("enabled", "on"), [(True, True), (False, False), ({"Planner": False}, False), ({"x": False}, True)]
+        ("enabled", "on"), [(True, True), (False, False), ({"planner": False}, False), ({"x": False}, True)]
     )
     async def test_a_role_may_go_without(self, library, enabled, on):
         picky = Picky(["charts"])

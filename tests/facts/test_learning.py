@@ -8,6 +8,7 @@ import threading
 import time
 
 import pytest
+from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableLambda
 
 from langchain_agentmem import AgentMemory
@@ -33,7 +34,7 @@ MODELS = {
 @pytest.fixture
 def quick(monkeypatch):
     """What failed is tried again soon."""
-    monkeypatch.setattr(jobs, "pause", lambda attempts: 0.01)
+    monkeypatch.setattr(jobs, "pause", lambda *_: 0.01)
 
 
 def until(condition):
@@ -96,11 +97,14 @@ class TestAnyModel:
     @pytest.mark.parametrize("style", STYLES)
     def test_may_answer_in_any_style(self, here, style):
         model = Scripted(STYLES[style])
-        facts = learned(here, model, *likes("tea"), "Maya | lives in | Oslo | 2024-01-01\nTom | likes | tea", "Hello!")
+        said(here.facts("b"), *likes("tea"), "Maya | lives in | Oslo | 2024-01-01\nTom | likes | tea", "Hello!")
+        facts = here.facts("b", model=model)
+        facts.drain()
         assert known(facts) == {("likes", "tea"): ("m0",), ("lives in", "Oslo"): ("m1",)}
         assert known(facts, "Tom") == {("likes", "tea"): ("m1",)}
-        # Of a message that tells nothing, an answer that is cut off says nothing, so it is asked for once more.
+        # Of a message that tells nothing, an answer that is cut off says nothing, so it is asked for again.
         assert len(model.calls) == {"unnumbered": 4, "cut off": 5}.get(style, 1)
+        assert facts.waiting() == (1 if style == "cut off" else 0)
 
     def test_that_names_no_messages_is_shown_one_at_a_time(self, here):
         model = Scripted(STYLES["unnumbered"])
@@ -142,7 +146,6 @@ class TestAnyModel:
         assert known(facts) == {("likes", "tea"): ("m0",), ("likes", "rain"): ("m1",)}
         [failure] = facts.failures()
         assert "takes no tools" in failure.error
-        assert not failure.given_up
 
     def test_that_is_none_leaves_everything_waiting_and_findable(self, memory):
         facts = memory.facts("b")
@@ -271,20 +274,48 @@ class TestBatches:
             FactsConfig(**settings)
 
 
-NONSENSE = ["I cannot help with that.", "", {}, {"facts": "none"}, [["Maya", "likes"]], None, 42, "{" * 2000]
+CUT, REFUSED, EMPTY, PROSE = "It is cut off.", "It is a refusal.", "It is empty.", "It is prose, and no JSON object."
+NEITHER = "It is neither an object with facts nor a list of them."
+NONSENSE = [
+    ("I cannot help with that.", REFUSED),
+    (AIMessage("", additional_kwargs={"refusal": "No."}), REFUSED),
+    (AIMessage([{"type": "refusal", "refusal": "Not this."}]), REFUSED),
+    ("", EMPTY),
+    (" \n", EMPTY),
+    (None, EMPTY),
+    (AIMessage(""), EMPTY),
+    ("Maya seems to like tea.", PROSE),
+    ("```json\n{", CUT),
+    ("{" * 2_000, CUT),
+    ('{"facts": [{"subject": "Maya", "pred', CUT),
+    ({}, NEITHER),
+    ("{}", NEITHER),
+    ({"facts": "none"}, NEITHER),
+    (42, PROSE),
+    ([["Maya", "likes"]], "Fact 1: it is no object"),
+]
+
+
+def failing(memory, model, *texts, **settings):
+    """Facts of a branch, once a model has failed at all that was said."""
+    said(memory.facts("b"), *texts)
+    facts = memory.facts("b", model=model, settings=FactsConfig(**settings))
+    assert facts.drain() == 0
+    assert facts.waiting() == len(texts)
+    return facts
 
 
 @pytest.mark.usefixtures("alone")
 class TestFailing:
-    @pytest.mark.parametrize("answer", NONSENSE)
-    def test_an_answer_that_is_none_is_recorded_and_the_message_given_up(self, here, answer):
+    @pytest.mark.parametrize(("answer", "what"), NONSENSE, ids=range(len(NONSENSE)))
+    def test_what_cannot_be_used_is_told_as_what_it_is_and_the_message_parked(self, here, answer, what):
         model = Scripted(lambda _: answer)
-        facts = learned(here, model, *likes("tea"))
-        assert (len(model.calls), facts.waiting(), known(facts)) == (3, 0, {})
+        facts = failing(here, model, *likes("tea"))
+        assert (len(model.calls), known(facts)) == (3, {})
         failures = facts.failures()
-        assert [failure.given_up for failure in failures] == [False, False, True]
+        assert len(failures) == 3
         assert {failure.message_ids for failure in failures} == {("m0",)}
-        assert all(failure.error.startswith("The answer cannot be used: ") for failure in failures)
+        assert all(failure.error.startswith(f"The answer cannot be used: {what}") for failure in failures)
         if isinstance(answer, str):
             assert failures[0].answer == answer[:LONGEST_ANSWER]
 
@@ -293,9 +324,9 @@ class TestFailing:
         def fail(before, some):
             raise error
 
-        facts = learned(memory, Scripted(meanwhile=fail), *likes("tea"), max_attempts=2)
+        facts = failing(memory, Scripted(meanwhile=fail), *likes("tea"))
         failures = facts.failures()
-        assert [failure.given_up for failure in failures] == [False, True]
+        assert len(failures) == 2
         assert failures[0].error == f"The model gave no answer: {type(error).__name__}: {error}"
         assert known(facts) == {}
         assert facts.retrieve_by_id("m0") is not None
@@ -303,16 +334,12 @@ class TestFailing:
     @pytest.mark.parametrize("kind", ["a function", "an awaited function"])
     def test_a_model_that_hangs_is_left_when_time_is_up(self, here, kind):
         over = threading.Event()
-        said(here.facts("b"), *likes("tea"))
         script = Scripted(meanwhile=lambda *_: over.wait(PATIENCE) and None)
-        facts = here.facts("b", model=MODELS[kind](script), settings=FactsConfig(timeout=0.02, max_attempts=1))
         try:
-            assert facts.drain() == 1
+            facts = failing(here, MODELS[kind](script), *likes("tea"), timeout=0.02)
         finally:
             over.set()
-        [failure] = facts.failures()
-        assert "TimeoutError" in failure.error
-        assert failure.given_up
+        assert all("TimeoutError" in failure.error for failure in facts.failures())
 
     async def test_a_model_that_hangs_is_left_in_a_loop_too(self, here):
         async def hang(messages):
@@ -353,27 +380,35 @@ class TestFailing:
                 raise ValueError(hostile)
             return answers[min(before, 2) // 2]
 
-        facts = learned(memory, Scripted(meanwhile=answer), "hello")
+        facts = failing(memory, Scripted(meanwhile=answer), "hello")
+        assert facts.drain() == 1
         assert [len(failure.answer) for failure in facts.failures()] == [LONGEST_ANSWER, 0]
         [fact] = facts.history("a \ufffd")
         assert (fact.predicate, fact.object) == ("b", "c\ufffd")
 
     def test_the_last_failures_are_kept(self, here):
         texts = likes(*map(str, range(KEPT_FAILURES // 2 + 5)))
-        facts = learned(here, Scripted(lambda _: "no"), *texts, batch_messages=1, max_attempts=2)
+        facts = failing(here, Scripted(lambda _: "no"), *texts, batch_messages=1, max_attempts=2)
         failures = facts.failures()
         assert len(failures) == KEPT_FAILURES
         assert failures[-1].message_ids == (f"m{len(texts) - 1}",)
         assert facts.failures(2) == failures[-2:]
         assert facts.failures(0) == []
 
-    def test_what_was_given_up_is_tried_again_once_it_is_changed(self, here):
+    def test_what_is_parked_is_asked_about_again_when_somebody_wants_it(self, here):
         model = Scripted(lambda _: "no")
-        facts = learned(here, model, *likes("tea"), max_attempts=1)
+        facts = failing(here, model, *likes("tea"), max_attempts=1)
+        assert len(model.calls) == 1
         model.style = STYLES["json"]
-        assert facts.drain() == 0
+        assert facts.drain() == 1
+        assert known(facts) == {("likes", "tea"): ("m0",)}
+
+    def test_what_is_parked_is_asked_about_as_it_is_changed(self, here):
+        model = Scripted(lambda _: "no")
+        facts = failing(here, model, *likes("tea"), max_attempts=1)
+        model.style = STYLES["json"]
         facts.update("m0", content="Maya | likes | rain")
-        facts.drain()
+        assert facts.drain() == 1
         assert known(facts) == {("likes", "rain"): ("m0",)}
 
 
@@ -409,15 +444,15 @@ class TestFailingInTheBackground:
         until(lambda: known(facts))
         assert len(facts.failures()) == 2
 
-    def test_is_given_up_and_what_comes_later_is_learned(self, here, quick):
+    def test_is_parked_and_what_comes_later_is_learned(self, here, quick):
         def refuse(before, some):
             return "no" if any("poison" in each.text for each in some) else None
 
         facts = here.facts("b", model=Scripted(meanwhile=refuse))
         said(facts, "poison", *likes("tea"))
         until(lambda: known(facts) == {("likes", "tea"): ("m1",)})
-        until(lambda: facts.waiting() == 0)
-        assert [failure.given_up for failure in facts.failures() if failure.message_ids == ("m0",)].count(True) == 1
+        assert facts.waiting() == 1
+        assert len([failure for failure in facts.failures() if "m0" in failure.message_ids]) == 3
 
 
 @pytest.mark.usefixtures("alone")

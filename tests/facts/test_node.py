@@ -150,12 +150,11 @@ class TestFailing:
                 assert light.facts(at()).history("Maya") == []
                 [failure] = light.facts(at()).failures()
                 assert failure.message_ids == ("m0", state["messages"][1].id)
-                assert not failure.given_up
         facts = light.facts(at())
         assert known(facts) == ["Maya lives in Porto", "Tom likes tea"]
         assert (facts.waiting(), len(facts.failures())) == (0, 1)
 
-    def test_what_fails_too_often_is_given_up_and_does_not_keep_others(self, light):
+    def test_what_fails_too_often_is_parked_and_does_not_keep_others(self, light, clock):
         class Refusing(Reader):
             def __call__(self, messages: Any) -> str:
                 if "poison" in messages[-1].content:
@@ -166,10 +165,10 @@ class TestFailing:
         graph.invoke(says("poison", id="bad"), at())
         for number in range(3):
             graph.invoke(says(f"Maya likes thing{number}", id=f"m{number}"), at())
+            clock.pass_time(seconds=5)
         facts = light.facts(at())
         assert [fact.object for fact in facts.history("Maya")] == ["thing0", "thing1", "thing2"]
-        assert facts.waiting() == 0
-        assert facts.failures()[-1].given_up
+        assert facts.waiting() == 1
 
     async def test_a_model_that_does_not_answer_is_not_waited_for(self, light):
         class Slow(Reader):

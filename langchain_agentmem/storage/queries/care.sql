@@ -23,6 +23,10 @@ select
     (select count(*) from memory where kind = 'event' and deleted = 0 and until = 4611686018427387904) as events,
     (select count(*) from memory where kind = 'record' and deleted = 0 and until = 4611686018427387904) as records,
     (select count(*) from memory where kind = 'fact' and deleted = 0 and until = 4611686018427387904) as facts,
+    (select count(*) from memory where kind = 'fact_due' and deleted = 0 and until = 4611686018427387904)
+        as waiting_facts,
+    (select count(*) from memory where kind = 'fact_due' and label = 'failed' and deleted = 0
+        and until = 4611686018427387904) as failed_facts,
     (select count(*) from memory where until < 4611686018427387904 and kind <> 'message') as old_memories,
     (select count(*) from memory_group) as waiting_groups,
     (select count(*) from experience_tally) as experiences,
@@ -46,7 +50,7 @@ with spaces as (
 ), blobs as (
     select length(value) as size from blob where namespace_id in (select id from spaces)
 ), memories as (
-    select kind, until, deleted from memory where branch_id in (select id from branches)
+    select kind, label, until, deleted from memory where branch_id in (select id from branches)
 )
 select
     (select count(*) from spaces) as namespaces,
@@ -68,6 +72,10 @@ select
     (select count(*) from memories where kind = 'event' and deleted = 0 and until = 4611686018427387904) as events,
     (select count(*) from memories where kind = 'record' and deleted = 0 and until = 4611686018427387904) as records,
     (select count(*) from memories where kind = 'fact' and deleted = 0 and until = 4611686018427387904) as facts,
+    (select count(*) from memories where kind = 'fact_due' and deleted = 0 and until = 4611686018427387904)
+        as waiting_facts,
+    (select count(*) from memories where kind = 'fact_due' and label = 'failed' and deleted = 0
+        and until = 4611686018427387904) as failed_facts,
     (select count(*) from memories where until < 4611686018427387904) as old_memories,
     (select count(*) from experience_tally where namespace_id in (select id from spaces)) as experiences,
     (select count(*) from experience_feedback where namespace_id in (select id from spaces)) as feedback,

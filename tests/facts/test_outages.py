@@ -1,0 +1,270 @@
+"""A model that gives no answers for hours, or nonsense for ever: nothing is lost, and somebody hears of it."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+
+from langchain_agentmem import AgentMemory
+from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.facts.fact import FactsConfig
+from langchain_agentmem.facts.source_texts import LONGEST_SILENCE, PARKED
+from langchain_agentmem.upkeep.database_report import diagnose
+
+from .scripted import Scripted
+from .test_node import at, chat, says
+
+TOWNS = ("Oslo", "Rome", "Oslo", "Lima", "Kyoto", "Rome", "Oslo", "Bergen", "Lima", "Quito", "Turin", "Oslo")
+
+
+class Provider(Scripted):
+    """A model that is up or down; some texts it never answers."""
+
+    def __init__(self, *, up: bool = False, refuses: str | None = None) -> None:
+        super().__init__(meanwhile=self._answer)
+        self.up, self.refuses = up, refuses
+
+    def _answer(self, before: int, some: Any) -> None:
+        if not self.up or any(self.refuses and self.refuses in each.text for each in some):
+            raise ConnectionError("no route")
+
+
+def said(facts: Any, *texts: str, first: int = 0) -> None:
+    for number, text in enumerate(texts, first):
+        facts.add({"role": "user", "content": text, "message_id": f"m{number}"})
+
+
+def moves(*towns: str) -> list[str]:
+    return [f"Maya | lives in | {town} | 2024-{month:02}-01" for month, town in enumerate(towns, 1)]
+
+
+def lived(facts: Any) -> list[str]:
+    return [fact.object for fact in facts.history("Maya", "lives in")]
+
+
+def look(facts: Any, clock: Any, hours: float) -> None:
+    """What the background does in some hours: it looks every thirty seconds here."""
+    for _ in range(int(hours * 120)):
+        clock.pass_time(seconds=30)
+        facts._look()
+
+
+@pytest.mark.usefixtures("alone")
+class TestAnOutage:
+    def test_of_hours_loses_nothing_and_costs_few_questions(self, memory, clock):
+        provider = Provider()
+        facts = memory.facts("b", model=provider)
+        said(facts, *moves(*TOWNS))
+        look(facts, clock, hours=6)
+        assert facts.waiting() == len(TOWNS)
+        assert len(provider.calls) < 2 * (6 * 3_600 / LONGEST_SILENCE + 12)
+        provider.up = True
+        look(facts, clock, hours=LONGEST_SILENCE / 3_600 + 0.1)
+        assert facts.waiting() == 0
+        assert lived(facts) == list(TOWNS)  # in the order in which they were said
+
+    def test_is_asked_about_soon_at_first(self, memory, clock):
+        provider = Provider()
+        facts = memory.facts("b", model=provider)
+        said(facts, *moves("Oslo"))
+        facts._look()
+        provider.up = True
+        clock.pass_time(seconds=2)
+        facts._look()
+        assert lived(facts) == ["Oslo"]
+
+    def test_holds_for_what_is_said_in_it_and_for_other_processes(self, url, clock):
+        provider, other = Provider(), Provider()
+        with AgentMemory(url, clock=clock) as one, AgentMemory(url, clock=clock) as two:
+            facts = one.facts("b", model=provider)
+            said(facts, *moves(*TOWNS))
+            look(facts, clock, hours=1)
+            elsewhere = two.facts("b", model=other)
+            said(elsewhere, "Maya | likes | tea", first=len(TOWNS))
+            asked = len(provider.calls)
+            elsewhere._look()
+            facts._look()
+            assert (len(other.calls), len(provider.calls)) == (0, asked)
+            other.up = True
+            look(elsewhere, clock, hours=0.3)
+            assert lived(facts) == list(TOWNS)
+            assert facts.waiting() == 0
+
+    @pytest.mark.parametrize("awaited", [False, True])
+    async def test_is_not_used_up_by_those_who_cannot_wait(self, memory, awaited):
+        provider = Provider()
+        facts = memory.facts("b", model=provider)
+        said(facts, *moves(*TOWNS))
+        for _ in range(20):
+            assert await facts.adrain() == 0 if awaited else facts.drain() == 0
+        assert len(provider.calls) <= 2 * 20 + 1
+        assert facts.waiting() == len(TOWNS)
+        provider.up = True
+        assert await facts.adrain() == len(TOWNS) if awaited else facts.drain() == len(TOWNS)
+        assert set(lived(facts)) == set(TOWNS)
+
+    def test_is_not_longer_for_being_asked_often(self, memory, clock):
+        provider = Provider()
+        facts = memory.facts("b", model=provider, settings=FactsConfig(batch_messages=1))
+        said(facts, *moves("Oslo"))
+        for _ in range(20):
+            facts.drain()
+            clock.pass_time(seconds=-1)  # at one moment
+        provider.up = True
+        look(facts, clock, hours=0.02)
+        assert lived(facts) == ["Oslo"]
+
+    def test_ends_with_the_next_answer(self, memory, clock):
+        provider = Provider()
+        facts = memory.facts("b", model=provider)
+        said(facts, *moves(*TOWNS))
+        look(facts, clock, hours=5)
+        provider.up = True
+        facts.extract_and_update_from_text("Maya | likes | tea")
+        look(facts, clock, hours=0.02)
+        assert facts.waiting() == 0
+
+    def test_is_none_where_the_model_fails_at_one_message_alone(self, memory, clock):
+        facts = memory.facts("b", model=Provider(up=True, refuses="poison"))
+        said(facts, "poison", *moves("Oslo", "Rome"))
+        look(facts, clock, hours=0.1)
+        assert lived(facts) == ["Oslo", "Rome"]
+        said(facts, *moves("Oslo", "Rome", "Lima")[2:], first=9)
+        look(facts, clock, hours=0.02)
+        assert lived(facts) == ["Oslo", "Rome", "Lima"]
+        assert facts.waiting() == 1
+
+    def test_is_none_for_what_is_said_after_such_a_message(self, memory, clock):
+        facts = memory.facts("b", model=Provider(up=True, refuses="poison"))
+        said(facts, "poison", *moves("Oslo"))
+        look(facts, clock, hours=0.1)
+        clock.pass_time(seconds=PARKED)
+        look(facts, clock, hours=1)  # it is asked about again, and alone
+        said(facts, moves("Oslo", "Rome")[1], first=2)
+        facts._look()
+        assert (lived(facts), facts.waiting()) == (["Oslo", "Rome"], 1)
+
+    def test_does_not_hold_up_each_turn_of_a_graph(self, light, clock):
+        provider = Provider()
+        graph = chat(light, light.remember_facts(provider), answer="")
+        for number, town in enumerate(TOWNS * 4):
+            graph.invoke(says(f"Maya | likes | {town} {number}", id=f"m{number}"), at())
+            clock.pass_time(seconds=10)
+        assert len(provider.calls) < 2 * 12
+        provider.up = True
+        clock.pass_time(seconds=LONGEST_SILENCE)
+        graph.invoke(says("Maya | likes | tea", id="last"), at())
+        clock.pass_time(seconds=LONGEST_SILENCE)
+        graph.invoke(says("That was all.", id="bye"), at())
+        facts = light.facts(at())
+        assert facts.waiting() == 0
+        assert len(facts.history("Maya")) == len(TOWNS) * 4 + 1
+
+
+@pytest.mark.usefixtures("alone")
+class TestNonsense:
+    def test_is_asked_about_again_after_a_day(self, memory, clock):
+        model = Scripted(lambda _: "Nice!")
+        facts = memory.facts("b", model=model)
+        said(facts, *moves("Oslo"))
+        look(facts, clock, hours=20)
+        assert len(model.calls) == 3
+        clock.pass_time(seconds=PARKED)
+        model.style = Scripted().style
+        facts._look()
+        assert lived(facts) == ["Oslo"]
+
+    def test_keeps_nobody_waiting_in_the_background(self, memory, clock):
+        facts = memory.facts("b", model=Scripted(lambda _: "Nice!"), settings=FactsConfig(max_attempts=1))
+        said(facts, *moves("Oslo"))
+        assert facts._look().again_in is None
+
+
+@pytest.mark.usefixtures("alone")
+class TestSettling:
+    @pytest.mark.parametrize("awaited", [False, True])
+    async def test_waits_for_facts(self, memory, awaited):
+        facts, others = (memory.facts("b", space, model=Provider(up=True)) for space in (None, ("them",)))
+        for each in (facts, others):
+            said(each, *moves("Oslo", "Rome"))
+        assert facts.waiting() == 2
+        await memory.asettle() if awaited else memory.settle()
+        assert lived(facts) == lived(others) == ["Oslo", "Rome"]
+
+    def test_leaves_what_the_model_fails_at(self, memory):
+        facts = memory.facts("b", model=Provider())
+        said(facts, *moves("Oslo"))
+        memory.settle()
+        assert (facts.waiting(), len(facts.failures())) == (1, 2)
+
+
+def test_settling_waits_for_what_is_asked_in_the_background(memory):
+    facts = memory.facts("b", model=Provider(up=True))
+    for number, text in enumerate(moves(*TOWNS)):
+        said(facts, text, first=number)
+    memory.settle()
+    assert facts.waiting() == 0
+    assert lived(facts) == list(TOWNS)
+
+
+@pytest.mark.usefixtures("alone")
+class TestWhoHearsOfIt:
+    @pytest.mark.parametrize("model", [Provider(), Scripted(lambda _: "Nice!"), Scripted(lambda _: "")])
+    def test_the_log_says_it_once(self, memory, caplog, model):
+        caplog.set_level(logging.INFO, "langchain_agentmem.facts")
+        for branch in ("b", "c"):
+            facts = memory.facts(branch, model=model)
+            said(facts, *moves("Oslo"))
+            for _ in range(3):
+                facts.drain()
+        [record] = caplog.records
+        assert record.levelname == "WARNING"
+        assert "No facts were extracted from 1 messages" in record.getMessage()
+        assert facts.failures()[0].error in record.getMessage()
+
+    def test_statistics_count_it(self, memory):
+        facts = memory.facts("b", ("us",), model=Provider(), settings=FactsConfig(batch_messages=2))
+        said(facts, *moves(*TOWNS))
+        counted = [memory.stats(), memory.within(("us",)).stats(), memory.within(("them",)).stats()]
+        assert [each["waiting_facts"] for each in counted] == [len(TOWNS), len(TOWNS), 0]
+        assert [each["failed_facts"] for each in counted] == [0, 0, 0]
+        facts.drain()
+        counted = [memory.stats(), memory.within(("us",)).stats(), memory.within(("them",)).stats()]
+        assert [each["waiting_facts"] for each in counted] == [len(TOWNS), len(TOWNS), 0]
+        assert [each["failed_facts"] for each in counted] == [3, 3, 0]
+
+    def test_the_doctor_tells_of_it(self, url):
+        with AgentMemory(url) as memory:
+            facts = memory.facts("b", model=Provider())
+            said(facts, *moves("Oslo", "Rome"))
+            facts.drain()
+        [finding] = [each for each in diagnose(url) if each.name == "facts"]
+        assert finding.level == "note"
+        assert (
+            "2 messages wait to have their facts extracted; a model was asked about 2 of them in vain" in finding.text
+        )
+        assert "drain()" in finding.remedy
+        with AgentMemory(url) as memory:
+            memory.facts("b", model=Provider(up=True)).drain()
+        assert not [each for each in diagnose(url) if each.name == "facts"]
+
+
+def test_a_file_keeps_how_long_to_wait(light, clock, tmp_path):
+    provider = Provider()
+    facts = light.facts("b", model=provider)
+    facts._attendant.stop()
+    said(facts, *moves("Oslo"))
+    look(facts, clock, hours=1)
+    facts.save_to_file(tmp_path / "facts.json")
+    other = light.facts("c", model=provider)
+    other._attendant.stop()
+    other.load_from_file(tmp_path / "facts.json")
+    asked = len(provider.calls)
+    other._look()
+    assert (other.waiting(), len(provider.calls)) == (1, asked)
+    damaged = (tmp_path / "facts.json").read_text().replace('"silent": ', '"silent": "x", "was": ')
+    (tmp_path / "facts.json").write_text(damaged)
+    with pytest.raises(InvalidInput, match="damaged"):
+        other.load_from_file(tmp_path / "facts.json")
