@@ -347,7 +347,7 @@ def is_nonsense(found: Summary, source: str, instructions: str) -> bool:
         instructions: What it was told to do.
     """
     told = " ".join(text for text in (found.summary, *found.salient_facts) if _tells(text) and text not in instructions)
-    if not told or (len(told) < _LONG_FOR_REFUSAL and _REFUSAL.match(told)):
+    if not told or is_refusal(told):
         return True
     text = " ".join((found.user_request, found.summary, *found.salient_facts, *found.open_threads))
     said, asked = _runs(text), _runs(instructions)
