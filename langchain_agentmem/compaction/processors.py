@@ -203,7 +203,7 @@ def _packed(
 
 def _is_tool_output(message: BaseMessage, config: ToolTruncationConfig) -> bool:
     if isinstance(message, ToolMessage):
-        return not is_filler(message)
+        return OFFLOADED not in message.additional_kwargs and not is_filler(message)
     if not config.include_tool_payload_user_messages or role_of(message) != "user":
         return False
     text = message.content

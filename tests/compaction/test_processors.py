@@ -66,6 +66,13 @@ class TestToolTruncation:
         assert COUNTER.count_text(once[2].content) <= max(most, COUNTER.count_text("…"))
         assert tool_truncation(once, config=config, counter=COUNTER) == once
 
+    def test_a_stub_is_left_whole_since_it_says_where_the_output_is(self):
+        said = [HumanMessage("go"), *round_of(1, LONG), *round_of(2)]
+        stubbed = tool_offload(said, config=ToolOffloadConfig(max_tool_message_tokens=300), counter=COUNTER)
+        assert stubbed[2] is not said[2]
+        config = ToolTruncationConfig(max_tool_message_tokens=5)
+        assert tool_truncation(stubbed, config=config, counter=COUNTER) == stubbed
+
     def test_output_that_a_user_message_carries_is_cut_too(self):
         said = [HumanMessage("Tool look returned: " + LONG), AIMessage("ok"), HumanMessage(LONG)]
         assert tool_truncation(said, counter=COUNTER)[0].content.endswith("[truncated]")
