@@ -75,6 +75,7 @@ class FoundPassage(NamedTuple):
         kind: What it is.
         score: How well it answers the query; None where nobody says.
         why: Why it was found.
+        row: See `Recollection`.
     """
 
     id: str
@@ -85,6 +86,7 @@ class FoundPassage(NamedTuple):
     kind: str = "record"
     score: float | None = None
     why: Why | None = None
+    row: tuple[str, int] | None = None
 
 
 AnyRecord: TypeAlias = "Record | FoundPassage"

@@ -3,13 +3,14 @@
 A text, a prompt, messages, the variables of a prompt, the state of a graph: each is messages to whoever puts something
 in, and gives back its own kind.
 
-`woven` puts memory among messages: what is always there into the prefix, what was recalled right before the question.
+`woven` puts memory among messages: what is always there into the prefix, what was brought for a question before that.
 Messages stay as every provider accepts them, and those that were said stay the same objects, in the same order.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage, convert_to_messages
@@ -19,7 +20,7 @@ from langchain_core.runnables import RunnableConfig
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.messages.history_shape import calls_of, is_said_by_user, role_of
-from langchain_agentmem.messages.message_marks import MEMORY, Part, Role, block, injected, is_injected, is_made
+from langchain_agentmem.messages.message_marks import Part, Role, block, injected, is_injected, is_made
 
 
 class Brought(NamedTuple):
@@ -27,16 +28,18 @@ class Brought(NamedTuple):
 
     Attributes:
         core: Core memory; "" for none.
-        recalled: What happened last, and what was found for a question; "" for nothing.
+        recalled: What was brought for each question that is still shown, by the ids of these messages; under None for
+            the last one, where nobody knows its id.
     """
 
     core: str = ""
-    recalled: str = ""
+    recalled: Mapping[str | None, str] = MappingProxyType({})
 
     def blocks(self) -> list[str]:
         """The texts of the messages that would bring it."""
-        both: list[tuple[Part, str]] = [("core", self.core), ("recalled", self.recalled)]
-        return [block(part, text) for part, text in both if text]
+        return [block("core", self.core)] * bool(self.core) + [
+            block("recalled", each) for each in self.recalled.values()
+        ]
 
 
 def converted(given: Sequence[Any]) -> list[BaseMessage]:
@@ -61,13 +64,36 @@ def woven(messages: Sequence[BaseMessage], brought: Brought, role: Role = "user"
         brought: What is to be shown.
         role: In whose role core memory stands. What was recalled is always in the user's.
     """
-    said = [message for message in messages if not is_injected(message, *MEMORY)]
-    start = next((place for place, each in enumerate(said) if role_of(each) != "system"), len(said))
-    place = last_said(said)
-    place = start if place is None else max(start, _outside(said, place))
+    said = beside(messages, "recalled", brought.recalled)
+    said = [message for message in said if not is_injected(message, "core")]
+    start = _start(said)
     core = [injected("core", brought.core, role)] if brought.core else []
-    recalled = [injected("recalled", brought.recalled)] if brought.recalled else []
-    return [*said[:start], *core, *said[start:place], *recalled, *said[place:]]
+    return [*said[:start], *core, *said[start:]]
+
+
+def beside(messages: Sequence[BaseMessage], part: Part, texts: Mapping[str | None, str]) -> list[BaseMessage]:
+    """Messages with texts before some of them, in the place of what stands there already of this part.
+
+    Args:
+        messages: A context. It is not changed.
+        part: What the texts are.
+        texts: By the ids of the messages; under None before the last that a user said.
+    """
+    said = [message for message in messages if not is_injected(message, part)]
+    start, last = _start(said), last_said(said)
+    places = {message.id: place for place, message in enumerate(said) if message.id in texts}
+    places[None] = start if last is None else last
+    put: dict[int, list[BaseMessage]] = {}
+    for key, text in texts.items():
+        if key in places:
+            place = max(start, _outside(said, places[key]))
+            put.setdefault(place, []).append(injected(part, text, before=key))
+    return [each for place in range(len(said) + 1) for each in (*put.get(place, ()), *said[place : place + 1])]
+
+
+def _start(messages: Sequence[BaseMessage]) -> int:
+    """The place behind the system messages at the beginning."""
+    return next((place for place, each in enumerate(messages) if role_of(each) != "system"), len(messages))
 
 
 def with_block(system: SystemMessage | None, part: Part, text: str) -> SystemMessage:

@@ -138,6 +138,7 @@ class Recollection:
         source: Where it comes from: "user", "model", "tool", "import", "person"; None where nobody said so.
         actor: Who that is, such as a tool's name.
         also: Kind and id of what else says just this: a text that is a message, an event and a record is found once.
+        row: What the index calls its kind, and its row, by which `again` reads it.
     """
 
     kind: str
@@ -153,6 +154,7 @@ class Recollection:
     thread_id: str | None = field(default=None, compare=False)
     source: str | None = field(default=None, compare=False)
     actor: str | None = field(default=None, compare=False)
+    row: tuple[str, int] | None = field(default=None, compare=False, repr=False)
 
     def more(self, **signals: float) -> Recollection:
         """The same with further signals, which add to its score."""
@@ -529,10 +531,7 @@ def recollect(
     many = limit * (MORE if phrases or weights.diversity else 2 if several else 1)
     while True:
         hits = yield from search(asked, walls, limit=many, weights=weights, dense=dense)
-        given: dict[int, Recollection] = {}
-        for kind in sorted({hit.kind for hit in hits}):
-            mine = [hit for hit in hits if hit.kind == kind]
-            given.update((yield from all_parts().recollections[kind](mine, asked.now, looked)))
+        given = yield from _given(hits, asked.now, looked)
         found = once([given[hit.document] for hit in hits if hit.document in given])
         if len(found) >= limit or len(hits) < many:
             break
@@ -541,6 +540,32 @@ def recollect(
         found = [_with_phrases(each, phrases, weights.phrase) for each in found]
         found.sort(key=lambda each: -each.score)
     return _different(found, limit, weights.diversity) if weights.diversity else found[:limit]
+
+
+def again(rows: Iterable[tuple[str, int]], *, now: int, outlook: Viewpoint | None) -> Steps[list[Recollection]]:
+    """What was found before, as it is now. What is gone, or is not seen any more, is left out.
+
+    Args:
+        rows: The `row` of each.
+        now: When, in microseconds since 1970.
+        outlook: From where it looks.
+    """
+    looked = None if outlook is None else (yield from outlook.looked(now))
+    hits = [Hit(number, kind, owner, 0.0, Why()) for number, (kind, owner) in enumerate(rows)]
+    given = yield from _given(hits, now, looked)
+    return [given[hit.document] for hit in hits if hit.document in given]
+
+
+def _given(hits: Sequence[Hit], now: int, looked: Any) -> Steps[dict[int, Recollection]]:
+    """What hits are to the user, by the numbers of their documents."""
+    given: dict[int, Recollection] = {}
+    for kind in sorted({hit.kind for hit in hits}):
+        mine = [hit for hit in hits if hit.kind == kind]
+        shown = yield from all_parts().recollections[kind](mine, now, looked)
+        given.update(
+            {hit.document: replace(shown[hit.document], row=(kind, hit.owner)) for hit in mine if hit.document in shown}
+        )
+    return given
 
 
 _FIRST = ("message", "record", "fact", "event", "item")

@@ -1,0 +1,305 @@
+"""What was put into the prompts of a thread: where, and why. It stays there, so that a provider's cache of them holds.
+
+Memory that was brought for a question stands before it, and stays as long as the question is shown. So prompts grow at
+their end alone, until a compaction begins them anew. What stands already is not brought again.
+
+A note has ids, scores and signals, and not the texts again: each prompt reads them anew, and what was deleted or cannot
+be seen any more is not shown. Of core memory it has the values too, since the beginning of a prompt shows them as they
+were. Notes go with their thread, when they are erased, and after `KEPT_FOR`; an export leaves them out.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from functools import partial
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from langchain_core.messages import BaseMessage
+
+from langchain_agentmem.base.clock import moment
+from langchain_agentmem.base.encoding import read_plain, write_plain
+from langchain_agentmem.base.events import FirstFailures
+from langchain_agentmem.base.namespaces import Scopes, id_of, path_of
+from langchain_agentmem.conversations.message_log import Address
+from langchain_agentmem.errors import AgentMemoryError, DatabaseReadOnly, InvalidInput
+from langchain_agentmem.language_models.model_calls import In, Run, Work
+from langchain_agentmem.messages.history_shape import role_of
+from langchain_agentmem.messages.message_marks import summary_in
+from langchain_agentmem.messages.prompt_forms import last_said
+from langchain_agentmem.storage import Steps, queries, query
+from langchain_agentmem.storage.database import Database
+
+START, CHANGES = "start", "changes"
+"""Parts: what a prompt begins with, and what of core memory has changed since."""
+KEPT_TOKENS = 1_000
+"""What one reader's blocks may take when a compaction begins a prompt anew; the oldest are left out."""
+KEPT_FOR = 30 * 86_400_000_000
+"""How long notes are kept, in microseconds."""
+
+_failures = FirstFailures(logging.getLogger(__name__))
+
+
+class NotedItem(NamedTuple):
+    """Something that a prompt showed.
+
+    Attributes:
+        kind: What it is: "core", "event", "record", "fact", "message", "item", "experience" and so on.
+        id: Its id; of core memory, its key.
+        score: How well it fitted; None for what is shown whatever is asked.
+        signals: What added to the score, by name: words of the question, and others such as "date".
+        reason: The same in words, where somebody said it.
+        row: Where a search found it, if it did.
+    """
+
+    kind: str
+    id: str
+    score: float | None = None
+    signals: Mapping[str, float] = MappingProxyType({})
+    reason: str = ""
+    row: tuple[str, int] | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PromptNote:
+    """What was put before one message of a thread.
+
+    Attributes:
+        message_id: The message.
+        part: "start" for what the prompt began with; else "changes" of core memory since then, "recall" for the newest
+            events, "archival" for what was found, "experiences".
+        reader: Who put it there: "" for memory, else the experiences of a role.
+        items: What it was.
+        tokens: What it takes, about.
+        stands: Whether prompts show it as long as they show the message.
+        values: Of core memory, the values by key.
+        begins: The id of the message that the prompt began with, system messages aside.
+        created_at: When it was first put there; None before it is kept.
+    """
+
+    message_id: str
+    part: str
+    reader: str = ""
+    items: tuple[NotedItem, ...] = ()
+    tokens: int = 0
+    stands: bool = True
+    values: Mapping[str, str] = field(default_factory=dict)
+    begins: str | None = None
+    created_at: datetime | None = None
+
+
+class NoteBook:
+    """The notes of one reader on the prompt that is being made.
+
+    Attributes:
+        question: The id of the message that is answered; None where nothing can be noted.
+
+    Args:
+        at: The thread, or None.
+        reader: Who puts something into the prompt.
+        messages: The prompt, without what was put into it.
+        notes: What is known of these messages.
+    """
+
+    def __init__(
+        self, at: Address | None, reader: str, messages: Sequence[BaseMessage], notes: Sequence[PromptNote] = ()
+    ) -> None:
+        place = last_said(messages)
+        self.question = messages[place].id if at is not None and place is not None else None
+        self._at = at
+        self._reader = reader
+        self._order = [message.id for message in messages if message.id]
+        self._begins = _begins_with(messages)
+        self._notes = {(each.message_id, each.part): each for each in notes}
+        self._new: dict[tuple[str, str], PromptNote] = {}
+
+    @property
+    def start(self) -> PromptNote | None:
+        """What the prompt begins with; None where it has not begun, or begins with other messages by now."""
+        begun = [self._notes.get((key, START)) for key in self._order]
+        return next((note for note in reversed(begun) if note is not None and note.begins == self._begins), None)
+
+    def standing(self) -> dict[str, dict[str, PromptNote]]:
+        """What stands in the prompt, by message and by part, in the order of the messages."""
+        found: dict[str, dict[str, PromptNote]] = {}
+        for key in self._order:
+            parts = {
+                part: note for (of, part), note in self._notes.items() if of == key and note.stands and part != START
+            }
+            if parts:
+                found[key] = parts
+        return found
+
+    def begin(self, values: Mapping[str, str], tokens: int) -> None:
+        """Have the prompt begin anew: changes of before are in the values, and the oldest blocks leave.
+
+        Args:
+            values: Core memory.
+            tokens: What it takes.
+        """
+        room = KEPT_TOKENS
+        for parts in reversed(self.standing().values()):
+            room -= sum(note.tokens for part, note in parts.items() if part != CHANGES)
+            for part, note in parts.items():
+                if room < 0 or part == CHANGES:
+                    self._put(replace(note, stands=False))
+        self.note(START, [NotedItem("core", key) for key in values], tokens, values)
+
+    def note(self, part: str, items: Sequence[NotedItem], tokens: int, values: Mapping[str, str] | None = None) -> None:
+        """Note what stands before the question.
+
+        Args:
+            part: What it is.
+            items: All of it.
+            tokens: What it takes.
+            values: Of core memory, the values.
+        """
+        known = self._notes.get((self.question or "", part))
+        if self.question is None or (known is None and not items and part != START):
+            return
+        made = PromptNote(
+            message_id=self.question,
+            part=part,
+            reader=self._reader,
+            items=tuple(items),
+            tokens=tokens,
+            values=values or {},
+            begins=self._begins,
+        )
+        if known is None or _said_by(known) != _said_by(made):
+            self._put(made)
+
+    def keeping(self, database: Database) -> Work[None]:
+        """Keep what is new. A failure is logged: what is noted on the side never fails a prompt."""
+        if self._at is not None and self._new:
+            make = partial(_keep, self._at, [*self._new.values()], now=database.now())
+            try:
+                yield In(database.at(*self._at), Run("prompt.note", make, write=True, shown=False))
+            except DatabaseReadOnly:
+                pass
+            except AgentMemoryError as error:
+                _failures.report("keep", "What was put into a prompt cannot be noted.", error=error)
+
+    def _put(self, note: PromptNote) -> None:
+        self._new[note.message_id, note.part] = self._notes[note.message_id, note.part] = note
+
+
+def opening(
+    database: Database, config: Mapping[str, Any], messages: Sequence[BaseMessage], reader: str = ""
+) -> Work[NoteBook]:
+    """The notes on a prompt. In no thread there are none, and nothing is noted.
+
+    Args:
+        database: Where.
+        config: The run.
+        messages: The prompt, without what was put into it.
+        reader: Who puts something into it.
+    """
+    at = _thread_of(database.scopes, config)
+    keys = [message.id for message in messages if message.id]
+    if at is None or not keys:
+        return NoteBook(None, reader, messages)
+    make = partial(_notes, at, keys, reader)
+    try:
+        notes: list[PromptNote] = yield In(database.at(*at), Run("prompt.notes", make, shown=False))
+    except AgentMemoryError as error:
+        _failures.report("read", "What stands in a prompt cannot be read, so that it is put there anew.", error=error)
+        return NoteBook(None, reader, messages)
+    return NoteBook(at, reader, messages, notes)
+
+
+def tokens_put(at: Address, keys: Sequence[str]) -> Steps[int]:
+    """What takes so many tokens in the prompts of a thread beside some of its messages.
+
+    Args:
+        at: The thread.
+        keys: The ids of the messages.
+    """
+    [row] = yield query.tokens_put(path=at.path, name=at.name, keys=json.dumps(keys))
+    return int(row["tokens"])
+
+
+def shown(at: Address) -> Steps[list[PromptNote]]:
+    """All that was put into the prompts of a thread, the oldest first."""
+    return [_note(row) for row in (yield query.prompt_notes_of(path=at.path, name=at.name))]
+
+
+def erase(low: str, high: str, name: str | None) -> Steps[None]:
+    """Delete the notes of a thread, or of all, in a range of paths.
+
+    What others were shown of core memory goes with a thread, since that may have said it.
+    """
+    if name is None:
+        yield query.erase_prompt_notes(low=low, high=high)
+    else:
+        yield query.erase_prompt_notes_of(low=low, high=high, name=name)
+
+
+def _notes(at: Address, keys: Sequence[str], reader: str) -> Steps[list[PromptNote]]:
+    rows = yield query.prompt_notes(path=at.path, name=at.name, reader=reader, keys=json.dumps(keys))
+    return [_note(row) for row in rows]
+
+
+def _keep(at: Address, notes: Sequence[PromptNote], *, now: int) -> Steps[None]:
+    yield query.delete_old_prompt_notes(before=now - KEPT_FOR)
+    namespace = yield from queries.number_of(at.path)
+    rows = [
+        {
+            "namespace": namespace,
+            "name": at.name,
+            "key": note.message_id,
+            "part": note.part,
+            "reader": note.reader,
+            "tokens": note.tokens,
+            "stands": int(note.stands),
+            "now": now,
+            "body": write_plain(
+                {"items": [_written(each) for each in note.items], "values": dict(note.values), "begins": note.begins}
+            ),
+        }
+        for note in sorted(notes, key=lambda note: (note.message_id, note.part))
+    ]
+    yield query.keep_prompt_note.many(rows)
+
+
+def _said_by(note: PromptNote) -> tuple[Any, ...]:
+    return note.stands, note.begins, dict(note.values), [each[:2] for each in note.items]
+
+
+def _written(item: NotedItem) -> list[Any]:
+    return list(item._replace(signals=dict(item.signals)))
+
+
+def _note(row: Any) -> PromptNote:
+    body = read_plain(bytes(row["body"]))
+    items = [NotedItem(*each) for each in body["items"]]
+    return PromptNote(
+        message_id=row["key"],
+        part=row["part"],
+        reader=row["reader"],
+        items=tuple(each._replace(row=each.row and (each.row[0], each.row[1])) for each in items),
+        tokens=row["tokens"],
+        stands=bool(row["stands"]),
+        values=body["values"],
+        begins=body["begins"],
+        created_at=moment(row["created_at"]),
+    )
+
+
+def _begins_with(messages: Sequence[BaseMessage]) -> str | None:
+    """The message that tells one beginning from others: the newest summary, else the first that is not the system's."""
+    said = [message for message in messages if role_of(message) != "system"]
+    summaries = [message for message in said if summary_in(message) is not None]
+    return next((message.id for message in (*summaries[-1:], *said[:1])), None)
+
+
+def _thread_of(scopes: Scopes, config: Mapping[str, Any]) -> Address | None:
+    name = (config.get("configurable") or {}).get("thread_id")
+    try:
+        return None if name is None else Address(path_of(scopes.resolve(None, config)), id_of(name, "thread"))
+    except InvalidInput:
+        return None  # whoever needs to know says so
