@@ -50,7 +50,7 @@ from langchain_agentmem.compaction.compaction_config import (
 )
 from langchain_agentmem.compaction.overflow_recovery import payload_bytes, thorough, with_tool_output_cut
 from langchain_agentmem.compaction.processors import PipelineOutcome, compacting
-from langchain_agentmem.conversations import compaction_records, message_log
+from langchain_agentmem.conversations import compaction_records, message_log, prompt_notes
 from langchain_agentmem.conversations.compaction_records import STATE, CompactionRecord, Header
 from langchain_agentmem.conversations.log_entries import MOST_TRACED, entry_of
 from langchain_agentmem.errors import StorageError
@@ -58,7 +58,7 @@ from langchain_agentmem.language_models.model_calls import Ahead, In, Run, Shown
 from langchain_agentmem.language_models.tokens import TokenCounter
 from langchain_agentmem.messages.history_repair import repaired, sound_until, with_distinct_calls
 from langchain_agentmem.messages.history_shape import count_rounds, droppable, role_of, shape_of
-from langchain_agentmem.messages.message_marks import is_filler, is_made
+from langchain_agentmem.messages.message_marks import brought_for, is_filler, is_made
 from langchain_agentmem.storage import Steps
 from langchain_agentmem.storage.database import Database
 
@@ -156,12 +156,14 @@ class Compactor:
         work = self._viewing(messages, at, overhead, report)
         step = report.step(COMPACT, work, at, "turn", messages=len(messages), **self._bounds())
         view: ContextView = yield In(self._home(at), step)
+        yield from self._left(messages, view, at)
         return view
 
     def _viewing(
         self, messages: Sequence[BaseMessage], at: message_log.Address | None, overhead: int, report: CompactionReport
     ) -> Work[ContextView]:
         history, known, context = yield from self._found(messages, at)
+        overhead += yield from self._put_beside(context, at)
         self._learn(history, context, overhead)
         tokens = self.calibrated(context.tokens + overhead)
         size = tokens, len(context.messages)
@@ -216,6 +218,8 @@ class Compactor:
             RECOVER, working(), at, "refused", provider=provider or None, attempt=attempt, messages=len(messages)
         )
         view: ContextView | None = yield In(self._home(at), step)
+        if view is not None:
+            yield from self._left(messages, view, at)
         return view
 
     def lower(self, tokens: int) -> None:
@@ -234,6 +238,22 @@ class Compactor:
         known = yield from self._noted(history, at, before)
         context = yield from self._newest(history, at, known)
         return history, known, context or resolved(None, history, self.counter)
+
+    def _left(self, messages: Sequence[BaseMessage], view: ContextView, at: message_log.Address | None) -> Work[None]:
+        """Note that what was put before messages that have left the context just now is not shown any more."""
+        there = {message.id for message in view.messages}
+        gone = [brought_for(message) for message in messages if message.id not in there] if view.compacted else []
+        if at is not None and gone:
+            make = partial(prompt_notes.leave, at, [key for key in gone if key])
+            yield In(self._home(at), Run("prompt.leave", make, write=True, shown=False))
+
+    def _put_beside(self, context: Context, at: message_log.Address | None) -> Work[int]:
+        """What the memory and the experiences take that stand in the prompts of a thread."""
+        asked = [message.id for message in context.messages if message.type == "human" and message.id]
+        if at is None or not asked:
+            return 0
+        tokens: int = yield Run("prompt.tokens", partial(prompt_notes.tokens_put, at, asked), shown=False)
+        return tokens
 
     def _home(self, at: message_log.Address | None) -> Database:
         """Where a history is recorded, if it is."""

@@ -28,7 +28,7 @@ from langchain_agentmem.base.namespaces import Scopes, id_of, path_of
 from langchain_agentmem.conversations.message_log import Address
 from langchain_agentmem.errors import AgentMemoryError, DatabaseReadOnly, InvalidInput
 from langchain_agentmem.language_models.model_calls import In, Run, Work
-from langchain_agentmem.messages.history_shape import role_of
+from langchain_agentmem.messages.history_shape import is_said_by_user, role_of
 from langchain_agentmem.messages.message_marks import summary_in
 from langchain_agentmem.messages.prompt_forms import last_said
 from langchain_agentmem.storage import Steps, queries, query
@@ -200,7 +200,7 @@ def opening(
         reader: Who puts something into it.
     """
     at = _thread_of(database.scopes, config)
-    keys = [message.id for message in messages if message.id]
+    keys = [message.id for message in messages if message.id and is_said_by_user(message)]
     if at is None or not keys:
         return NoteBook(None, reader, messages)
     make = partial(_notes, at, keys, reader)
@@ -221,6 +221,16 @@ def tokens_put(at: Address, keys: Sequence[str]) -> Steps[int]:
     """
     [row] = yield query.tokens_put(path=at.path, name=at.name, keys=json.dumps(keys))
     return int(row["tokens"])
+
+
+def leave(at: Address, keys: Sequence[str]) -> Steps[None]:
+    """Note that what stands before some messages of a thread is not shown any more.
+
+    Args:
+        at: The thread.
+        keys: The ids of the messages.
+    """
+    yield query.leave_prompt(path=at.path, name=at.name, keys=json.dumps(keys))
 
 
 def shown(at: Address) -> Steps[list[PromptNote]]:

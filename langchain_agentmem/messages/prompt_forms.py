@@ -64,14 +64,14 @@ def woven(messages: Sequence[BaseMessage], brought: Brought, role: Role = "user"
         brought: What is to be shown.
         role: In whose role core memory stands. What was recalled is always in the user's.
     """
-    said = beside(messages, "recalled", brought.recalled)
+    said = placed(messages, "recalled", brought.recalled)
     said = [message for message in said if not is_injected(message, "core")]
     start = _start(said)
     core = [injected("core", brought.core, role)] if brought.core else []
     return [*said[:start], *core, *said[start:]]
 
 
-def beside(messages: Sequence[BaseMessage], part: Part, texts: Mapping[str | None, str]) -> list[BaseMessage]:
+def placed(messages: Sequence[BaseMessage], part: Part, texts: Mapping[str | None, str]) -> list[BaseMessage]:
     """Messages with texts before some of them, in the place of what stands there already of this part.
 
     Args:
@@ -87,6 +87,8 @@ def beside(messages: Sequence[BaseMessage], part: Part, texts: Mapping[str | Non
     for key, text in texts.items():
         if key in places:
             place = max(start, _outside(said, places[key]))
+            while part == "recalled" and place > start and is_injected(said[place - 1], "experiences"):
+                place -= 1  # in one order, whoever comes first
             put.setdefault(place, []).append(injected(part, text, before=key))
     return [each for place in range(len(said) + 1) for each in (*put.get(place, ()), *said[place : place + 1])]
 

@@ -33,6 +33,12 @@ values (:namespace, :name, :key, :part, :reader, :tokens, :stands, :now, :body)
 on conflict (namespace_id, name, key, part, reader) do update set
     tokens = excluded.tokens, stands = excluded.stands, body = excluded.body;
 
+-- name: leave_prompt
+update prompt_note set stands = 0
+where namespace_id = (select id from namespace where path = :path) and name = :name and stands = 1 and key in (
+-- include: keys
+);
+
 -- name: delete_prompt_notes
 delete from prompt_note where namespace_id = (select id from namespace where path = :path) and name = :name;
 
