@@ -53,6 +53,7 @@ from langchain_agentmem.compaction.processors import PipelineOutcome, compacting
 from langchain_agentmem.conversations import compaction_records, message_log, prompt_notes
 from langchain_agentmem.conversations.compaction_records import STATE, CompactionRecord, Header
 from langchain_agentmem.conversations.log_entries import MOST_TRACED, entry_of
+from langchain_agentmem.conversations.prompt_notes import PromptReuse
 from langchain_agentmem.errors import StorageError
 from langchain_agentmem.language_models.model_calls import Ahead, In, Run, Shown, Work
 from langchain_agentmem.language_models.tokens import TokenCounter
@@ -135,6 +136,7 @@ class Compactor:
             given if isinstance(given, TokenCounter) else TokenCounter(given, image_tokens=config.image_token_estimate)
         )
         self._agent_name = agent_name
+        self._reuse = PromptReuse(database, "after compaction")
         # Those of no conversation are kept here alone, under numbers of their own.
         self._records: OrderedDict[tuple[message_log.Address | None, int], CompactionRecord] = OrderedDict()
         self._numbers = count(1)
@@ -157,13 +159,15 @@ class Compactor:
         step = report.step(COMPACT, work, at, "turn", messages=len(messages), **self._bounds())
         view: ContextView = yield In(self._home(at), step)
         yield from self._left(messages, view, at)
+        if len(view.messages) < len(messages):  # what is not compacted grows at its end alone
+            self._reuse.note(at, view.messages)
         return view
 
     def _viewing(
         self, messages: Sequence[BaseMessage], at: message_log.Address | None, overhead: int, report: CompactionReport
     ) -> Work[ContextView]:
         history, known, context = yield from self._found(messages, at)
-        overhead += yield from self._put_beside(context, at)
+        overhead += yield from self._put_beside(context, at, overhead)
         self._learn(history, context, overhead)
         tokens = self.calibrated(context.tokens + overhead)
         size = tokens, len(context.messages)
@@ -247,11 +251,12 @@ class Compactor:
             make = partial(prompt_notes.leave, at, [key for key in gone if key])
             yield In(self._home(at), Run("prompt.leave", make, write=True, shown=False))
 
-    def _put_beside(self, context: Context, at: message_log.Address | None) -> Work[int]:
-        """What the memory and the experiences take that stand in the prompts of a thread."""
-        asked = [message.id for message in context.messages if message.type == "human" and message.id]
-        if at is None or not asked:
+    def _put_beside(self, context: Context, at: message_log.Address | None, overhead: int) -> Work[int]:
+        """What the memory and the experiences take that stand in the prompts of a thread; 0 far from the limit."""
+        limit = self.limit.tokens
+        if at is None or limit is None or context.tokens + overhead < limit / 2:
             return 0
+        asked = [message.id for message in context.messages if message.type == "human" and message.id]
         tokens: int = yield Run("prompt.tokens", partial(prompt_notes.tokens_put, at, asked), shown=False)
         return tokens
 

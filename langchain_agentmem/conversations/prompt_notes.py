@@ -12,10 +12,12 @@ from __future__ import annotations
 
 import json
 import logging
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
+from itertools import takewhile
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -40,6 +42,9 @@ KEPT_TOKENS = 1_000
 """What one reader's blocks may take when a compaction begins a prompt anew; the oldest are left out."""
 KEPT_FOR = 30 * 86_400_000_000
 """How long notes are kept, in microseconds."""
+
+REMEMBERED = 256
+"""Threads of which the last prompt is remembered."""
 
 _failures = FirstFailures(logging.getLogger(__name__))
 
@@ -188,6 +193,47 @@ class NoteBook:
         self._new[note.message_id, note.part] = self._notes[note.message_id, note.part] = note
 
 
+class PromptReuse:
+    """Measures how much of each prompt of a thread begins as the one before it did, which a provider's cache holds.
+
+    Args:
+        database: Its measures are told the characters, as what a cache had and had not.
+        step: What was done to the prompts; the measures call them "prompts with memory" and the like.
+    """
+
+    def __init__(self, database: Database, step: str) -> None:
+        self._measures = database.measures
+        self._name = f"characters of prompts {step}"
+        self._before: OrderedDict[Address, Sequence[BaseMessage]] = OrderedDict()
+
+    def note(self, at: Address | None, messages: Sequence[BaseMessage]) -> None:
+        """A model is about to be shown this; the first prompt of a thread counts for nothing.
+
+        Args:
+            at: The thread, or None.
+            messages: The prompt.
+        """
+        if at is None:
+            return
+        before = self._before.pop(at, None)
+        self._before[at] = messages
+        while len(self._before) > REMEMBERED:
+            self._before.popitem(last=False)
+        if before is not None:
+            same = sum(1 for _ in takewhile(_alike, zip(before, messages, strict=False)))
+            sizes = [len(each.content if isinstance(each.content, str) else str(each.content)) for each in messages]
+            self._measures.cache(self._name, sum(sizes[:same]), sum(sizes[same:]))
+
+
+def _alike(pair: tuple[BaseMessage, BaseMessage]) -> bool:
+    one, other = pair
+    return one is other or (
+        one.type == other.type
+        and one.content == other.content
+        and getattr(one, "tool_calls", None) == getattr(other, "tool_calls", None)
+    )
+
+
 def opening(
     database: Database, config: Mapping[str, Any], messages: Sequence[BaseMessage], reader: str = ""
 ) -> Work[NoteBook]:
@@ -199,7 +245,7 @@ def opening(
         messages: The prompt, without what was put into it.
         reader: Who puts something into it.
     """
-    at = _thread_of(database.scopes, config)
+    at = thread_of(database.scopes, config)
     keys = [message.id for message in messages if message.id and is_said_by_user(message)]
     if at is None or not keys:
         return NoteBook(None, reader, messages)
@@ -307,7 +353,13 @@ def _begins_with(messages: Sequence[BaseMessage]) -> str | None:
     return next((message.id for message in (*summaries[-1:], *said[:1])), None)
 
 
-def _thread_of(scopes: Scopes, config: Mapping[str, Any]) -> Address | None:
+def thread_of(scopes: Scopes, config: Mapping[str, Any]) -> Address | None:
+    """The thread of a run; None where it has none.
+
+    Args:
+        scopes: How the config leads to a namespace.
+        config: The run's config.
+    """
     name = (config.get("configurable") or {}).get("thread_id")
     try:
         return None if name is None else Address(path_of(scopes.resolve(None, config)), id_of(name, "thread"))

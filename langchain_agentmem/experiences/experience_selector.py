@@ -47,7 +47,7 @@ from langchain_agentmem.base.namespaces import config_given, id_of, path_of, ran
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations import prompt_notes
 from langchain_agentmem.conversations.log_entries import role_rounds, shared_entries
-from langchain_agentmem.conversations.prompt_notes import NotedItem
+from langchain_agentmem.conversations.prompt_notes import NotedItem, PromptReuse
 from langchain_agentmem.conversations.session_memory import SessionMemory
 from langchain_agentmem.errors import AgentMemoryError, InvalidInput
 from langchain_agentmem.experiences import experience_part
@@ -249,6 +249,7 @@ class ExperienceSelector(Runnable[Any, Any], BaseExampleSelector):
         self._database = library.database
         self._texts = itertools.count()
         self._counter = TokenCounter()
+        self._reuse = PromptReuse(self._database, "with experiences")
         self._failures = FirstFailures(logger)
         self._known: dict[bytes, AnswerReading] = {}
         self._lock = concurrency.lock()  # guards what is known
@@ -420,7 +421,7 @@ class ExperienceSelector(Runnable[Any, Any], BaseExampleSelector):
         if self._alone:
             return selection.section
         texts = yield from self._standing(request, selection)
-        return form.close(Insertion(lambda messages: placed(messages, PART, texts), selection.section))
+        return form.close(Insertion(lambda messages: self._placed(messages, texts, config), selection.section))
 
     def putting(self, messages: Sequence[BaseMessage], config: RunnableConfig) -> Work[list[BaseMessage]]:
         """Messages with the instructions that apply before the questions that they were chosen for.
@@ -431,7 +432,14 @@ class ExperienceSelector(Runnable[Any, Any], BaseExampleSelector):
         """
         request = self._request(messages, [*messages], config)
         texts = yield from self._standing(request, (yield from self._selected(request)))
-        return placed(messages, PART, texts)
+        return self._placed(messages, texts, config)
+
+    def _placed(
+        self, messages: Sequence[BaseMessage], texts: Mapping[str | None, str], config: RunnableConfig
+    ) -> list[BaseMessage]:
+        prompt = placed(messages, PART, texts)
+        self._reuse.note(prompt_notes.thread_of(self._database.scopes, config), prompt)
+        return prompt
 
     def _standing(self, request: SelectionRequest, selection: Selection) -> Work[dict[str | None, str]]:
         """What stands before each question that is still shown; what stands already is not put there again."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from langchain_core.messages import BaseMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import ensure_config
 
@@ -145,18 +146,20 @@ class MemoryInjection(Runnable[Any, Any]):
         del run_manager
         form = self._form(given, config)
         work = self._bringing.bringing(given, form.messages, ensure_config(config))
-        return self._closed(form, perform(work, self._bringing.database))
+        return self._closed(form, perform(work, self._bringing.database), config)
 
     async def _ainject(self, given: Any, run_manager: Any, config: RunnableConfig) -> Any:
         del run_manager
         form = await aside(self._form, given, config)
         work = self._bringing.bringing(given, form.messages, ensure_config(config))
         brought = await aperform(work, self._bringing.database)
-        return await aside(self._closed, form, brought)
+        return await aside(self._closed, form, brought, config)
 
     def _form(self, given: Any, config: RunnableConfig) -> Form:
         return form_of(given, config, self._keys, self._messages_key)
 
-    def _closed(self, form: Form, brought: Brought) -> Any:
-        text = "\n\n".join(brought.blocks())
-        return form.close(Insertion(lambda messages: woven(messages, brought, self._role), text))
+    def _closed(self, form: Form, brought: Brought, config: RunnableConfig) -> Any:
+        def among(messages: list[BaseMessage]) -> list[BaseMessage]:
+            return self._bringing.put(woven(messages, brought, self._role), config)
+
+        return form.close(Insertion(among, "\n\n".join(brought.blocks())))

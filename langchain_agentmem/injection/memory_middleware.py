@@ -129,7 +129,8 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         if self._role == "system" and brought.core:
             request = request.override(system_message=with_block(request.system_message, "core", brought.core))
             brought = brought._replace(core="")
-        messages: list[Any] = [*woven(request.messages, brought)]
+        messages: list[Any] = woven(request.messages, brought)
+        self._bringing.put([*filter(None, [request.system_message]), *messages], ensure_config())
         return request.override(messages=messages)
 
 

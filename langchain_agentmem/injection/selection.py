@@ -14,7 +14,7 @@ from langchain_agentmem.base.argument_checks import check_whole, listed_field
 from langchain_agentmem.base.namespaces import id_of, path_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations import prompt_notes
-from langchain_agentmem.conversations.prompt_notes import CHANGES, NoteBook, NotedItem, PromptNote
+from langchain_agentmem.conversations.prompt_notes import CHANGES, NoteBook, NotedItem, PromptNote, PromptReuse
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.facts import fact_queries
 from langchain_agentmem.facts.fact import Fact
@@ -100,6 +100,7 @@ class Bringing:
         self.sections = _chosen("sections", self.sections, SECTIONS) or ()
         self._budget = Budget.of(self.budget)
         self._counter = self.counter or TokenCounter()
+        self._reuse = PromptReuse(self.database, "with memory")
         self._warned = False
 
     def bringing(self, given: Any, messages: Sequence[BaseMessage], config: Mapping[str, Any]) -> Work[Brought]:
@@ -130,6 +131,16 @@ class Bringing:
             outputs=self._outputs,
         )
         return shown.brought
+
+    def put(self, messages: list[BaseMessage], config: Mapping[str, Any]) -> list[BaseMessage]:
+        """Measure a prompt that is complete, and give it back.
+
+        Args:
+            messages: What the model is shown.
+            config: The run.
+        """
+        self._reuse.note(prompt_notes.thread_of(self.database.scopes, config), messages)
+        return messages
 
     def is_of_one_thread(self, config: Mapping[str, Any]) -> bool:
         """Whether in a run it is the memory of one thread, which no other sees.
