@@ -21,7 +21,7 @@ from langchain_agentmem.language_models.model_calls import Work, aperform, perfo
 from langchain_agentmem.language_models.tokens import SECTIONS, Budget, TokenCounter
 from langchain_agentmem.layers.layered_memory import LayeredMemory
 from langchain_agentmem.messages.message_marks import Role
-from langchain_agentmem.messages.prompt_forms import Brought, with_block, woven
+from langchain_agentmem.messages.prompt_forms import Brought, with_block, with_breakpoints, woven
 
 try:
     from langchain.agents.middleware.types import AgentMiddleware, ModelRequest, ModelResponse
@@ -58,6 +58,8 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         counter: Counts tokens, for a budget in tokens. Default: a new `TokenCounter`.
         tools: Whether the agent is given the tools of layered memory, or the names of those that it is given. Default
             False.
+        cache_control: Whether the prompt tells Anthropic's models where it can be kept: see `with_breakpoints`. Other
+            providers keep prompts without being told. Default False.
 
     Raises:
         InvalidInput: An argument is wrong.
@@ -78,6 +80,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         sections: Sequence[str] = SECTIONS,
         counter: TokenCounter | None = None,
         tools: bool | Iterable[str] = False,
+        cache_control: bool = False,
     ) -> None:
         super().__init__()
         if role not in ("user", "system"):
@@ -94,6 +97,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
             counter=counter,
         )
         self._role: Role = role
+        self._cache_control = cache_control
         self._told = False
         self.tools = _tools(memory, branch_or_config, namespace, tools)
 
@@ -131,7 +135,10 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
             brought = brought._replace(core="")
         messages: list[Any] = woven(request.messages, brought)
         self._bringing.put([*filter(None, [request.system_message]), *messages], ensure_config())
-        return request.override(messages=messages)
+        system = request.system_message
+        if self._cache_control:
+            system, messages[:] = with_breakpoints(system, messages)
+        return request.override(system_message=system, messages=messages)
 
 
 def _tools(memory: Any, whose: Any, namespace: Sequence[str] | None, wanted: Any) -> list[Any]:

@@ -94,7 +94,9 @@ def is_injected(message: BaseMessage, *parts: Part) -> bool:
         or not isinstance(message, HumanMessage | SystemMessage)
     ):
         return False
-    content = message.content
+    content: Any = message.content
+    if isinstance(content, list) and len(content) == 1 and isinstance(content[0], dict):  # with a breakpoint
+        content = content[0].get("text")
     if not isinstance(content, str) or not content.startswith(head := _HEADS[part] + "\n"):
         return False
     return unfenced(_TAGS[part], content[len(head) :]) is not None

@@ -10,8 +10,9 @@ Messages stay as every provider accepts them, and those that were said stay the 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage, convert_to_messages
 from langchain_core.prompt_values import ChatPromptValue, PromptValue, StringPromptValue
@@ -20,7 +21,7 @@ from langchain_core.runnables import RunnableConfig
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.messages.history_shape import calls_of, is_said_by_user, role_of
-from langchain_agentmem.messages.message_marks import Part, Role, block, injected, is_injected, is_made
+from langchain_agentmem.messages.message_marks import Part, Role, block, injected, is_injected, is_made, summary_in
 
 
 class Brought(NamedTuple):
@@ -115,6 +116,43 @@ def with_block(system: SystemMessage | None, part: Part, text: str) -> SystemMes
         else [*system.content, {"type": "text", "text": text}]
     )
     return system.model_copy(update={"content": content})
+
+
+def with_breakpoints(
+    system: SystemMessage | None, messages: Sequence[BaseMessage]
+) -> tuple[SystemMessage | None, list[BaseMessage]]:
+    """A prompt in which Anthropic's models are told where a prefix ends that will be sent again: at most four.
+
+    They stand at the end of the system message, of core memory, of the summary, and of the last message but one that
+    has a text at its end. Other providers need none of them.
+
+    Args:
+        system: The system message, if there is one. It is not changed.
+        messages: The others. None of them is changed.
+    """
+    marked = list(messages)
+    places = [place for place, each in enumerate(marked) if is_injected(each, "core")][-1:]
+    places += [place for place, each in enumerate(marked) if summary_in(each) is not None][-1:]
+    ends = (
+        place for place in range(len(marked) - 2, max(places, default=-1), -1) if _marked(marked[place]) is not None
+    )
+    for place in [*places, *islice(ends, 1)]:
+        marked[place] = _marked(marked[place]) or marked[place]
+    return (None if system is None else _marked(system) or system), marked
+
+
+M = TypeVar("M", bound=BaseMessage)
+
+
+def _marked(message: M) -> M | None:
+    """A message with a breakpoint at its end; None where no text stands there."""
+    content: Any = message.content
+    blocks = [{"type": "text", "text": content}] if isinstance(content, str) else list(content)
+    end = blocks[-1] if blocks else None
+    if not isinstance(end, dict) or end.get("type") != "text" or not end.get("text"):
+        return None
+    blocks[-1] = {**end, "cache_control": {"type": "ephemeral"}}
+    return message.model_copy(update={"content": blocks})
 
 
 def last_said(messages: Sequence[BaseMessage]) -> int | None:
