@@ -27,9 +27,9 @@ except ImportError as error:
 class ExperienceMiddleware(AgentMiddleware[Any, Any, Any]):
     """Gives the model of an agent the instructions that apply to what the user said last.
 
-    They stand before that, and in no history. In a thread they stay there as long as it is shown, so that a provider's
-    cache of the prompt holds; what stands already is not put there again. A model that selects is asked again only
-    where a tool has failed.
+    They stand before that, and in no history: let this middleware stand after one that compacts. In a thread they stay
+    there as long as it is shown, so that a provider's cache of the prompt holds; what stands already is not put there
+    again. A model that selects is asked again only where a tool has failed.
 
     Args:
         selector: An `ExperienceSelector`, or a library, for one with `options`.

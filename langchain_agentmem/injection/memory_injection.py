@@ -6,8 +6,11 @@
     builder.add_node("memory", memory.inject())
     builder.add_node("answer", lambda state: {"messages": [model.invoke(state["llm_input_messages"])]})
 
-Core memory stands in the prefix, whose bytes change only when it does, so that a provider's cache of the prompt lives
-on. What was found for the question stands right before it. Both are data, in fences that nothing in them can end.
+Core memory stands in the prefix, and what was found for a question right before that. In a thread, prompts grow at
+their end alone, so that a provider's cache of them lives on: what was brought stays where it is as long as its question
+is shown, and is not brought again; changes of core memory are told beside the question, until a compaction begins the
+prompt anew. What is deleted, or was rewound, is not shown any more. All of it is data, in fences that nothing in it can
+end. `memory.conversation(thread_id).shown()` tells what a prompt was shown, and why.
 """
 
 from __future__ import annotations
@@ -45,8 +48,8 @@ class MemoryInjection(Runnable[Any, Any]):
       what it made of this history, such as a compaction, it goes on from that.
     - Any other dictionary: the memory is added as a text under `memory_key`, for a prompt that has this variable.
 
-    Memory that is in the messages already, from a turn before, is taken out first; no conversation stores it as if it
-    had been said.
+    Memory that is in the messages already is taken out first; no conversation stores it as if it had been said. Let it
+    stand after a compaction, which would take what was brought out of the context with the messages around it.
 
     Whose memory it is: that of the named branch; else of the thread it runs in, if its graph has this memory's
     checkpointer; else there is no core memory, and everything in the namespace is searched. A thread or branch in a
@@ -61,8 +64,8 @@ class MemoryInjection(Runnable[Any, Any]):
             "input", "question" or "query", or its only text.
         kinds: What is looked for: "record", "event", "message", "item" and so on. Default: see above.
         limit: How much is found at most. Default 8.
-        budget: How much room the memory may take, see `Budget.of`; what stands around it comes on top. Default: as much
-            as it takes.
+        budget: How much room core memory and what is brought for one question may take, see `Budget.of`; what stands
+            around it comes on top, and so do changes of core memory. Default: as much as it takes.
         role: In whose role core memory stands: "user" or "system". What is found is always in the user's. Default
             "user".
         sections: What is shown: "core", "recall" (the newest events), "archival" (what was found). Default: all.
