@@ -165,59 +165,52 @@ class Bringing:
         messages: Sequence[BaseMessage],
         config: Mapping[str, Any],
     ) -> Work[_Shown]:
-        standing = book.standing()
         layers, material = yield from self._always(layers)
+        prefix, told = self._begun(book, material.core)
+        standing = book.standing()
         there = yield from self._again(layers, standing, config)
-        found = yield from self._new(layers, asked, messages, config, material, there)
-        prefix, told = self._begun(book, material.core, standing)
+        new = yield from self._new(layers, asked, messages, config, material.events, there)
+        new_values = {each.key: each.value for each in material.core if told.get(each.key) != each.value}
         recalled: dict[str | None, str] = {}
-        now = Composed({})
         for key in [*(key for key in standing if key != book.question), book.question]:
             noted = standing.get(key or "", {})
             values = noted[CHANGES].values if CHANGES in noted else {}
-            records = [_passage(there[each[:2]]) for each in _items(noted, ARCHIVAL) if each[:2] in there]
             events = [there[each[:2]] for each in _items(noted, RECALL) if each[:2] in there]
+            records = [_passage(there[each[:2]]) for each in _items(noted, ARCHIVAL) if each[:2] in there]
             if key == book.question:
                 values = {
                     **values,
                     **{each.key: each.value for each in material.core if told.get(each.key) != each.value},
                 }
-                events = sorted([*events, *found.events], key=lambda each: each.created_at)
-                records += found.records
+                events, records = [*events, *new.events], [*records, *new.records]
             changed = [replace(each, value=values[each.key]) for each in material.core if each.key in values]
             changes = yield from composed(Material(changed), self._budget, counter=self.counter)
-            now = yield from composed(Material(prefix, events, records), self._budget, counter=self.counter)
-            texts = {CHANGES: changes.text.replace(HEADINGS[CORE], CHANGED, 1), **now.sections}
+            shown = yield from composed(Material(prefix, events, records), self._budget, counter=self.counter)
+            texts = {CHANGES: changes.text.replace(HEADINGS[CORE], CHANGED, 1), **shown.sections}
             core = texts.pop(CORE, "")
-            if key == book.question:
-                sizes = {part: self._counter.count_text(text) for part, text in texts.items()}
-                book.note(CHANGES, [NotedItem(CORE, each) for each in values], sizes[CHANGES], values)
-                book.note(RECALL, [NotedItem("event", each.id) for each in now.events], sizes.get(RECALL, 0))
-                book.note(ARCHIVAL, [_noted(each) for each in now.records], sizes.get(ARCHIVAL, 0))
             if text := "\n\n".join(filter(None, texts.values())):
                 recalled[key] = text
+        sizes = {part: self._counter.count_text(text) for part, text in texts.items()}  # the last is the question's
+        book.note(CHANGES, [NotedItem(CORE, each) for each in values], sizes[CHANGES], values)
+        book.note(RECALL, [NotedItem(EVENT, each.id) for each in shown.events], sizes.get(RECALL, 0))
+        book.note(ARCHIVAL, [_noted(each) for each in shown.records], sizes.get(ARCHIVAL, 0))
         yield from book.keeping(self.database)
-        return _Shown(Brought(core, recalled), now)
+        return _Shown(Brought(core, recalled), shown)
 
-    def _begun(
-        self, book: NoteBook, core: Sequence[CoreEntry], standing: dict[str, dict[str, PromptNote]]
-    ) -> tuple[list[CoreEntry], dict[str, str]]:
+    def _begun(self, book: NoteBook, core: Sequence[CoreEntry]) -> tuple[list[CoreEntry], dict[str, str]]:
         """Core memory as the prompt begins with it, and as it is told by now, changes included.
 
         A prompt that begins anew begins with what core memory is now; so does one that shows what was deleted.
         """
         values = {each.key: each.value for each in core}
-        told = dict(book.start.values) if book.start is not None else {}
-        for parts in standing.values():
-            told.update(parts[CHANGES].values if CHANGES in parts else {})
-        if book.start is None or not told.keys() <= values.keys():
-            tokens = sum(self._counter.count_text(f"{key}: {value}") for key, value in values.items())
-            book.begin(values, tokens)
-            standing.clear()
-            standing.update(book.standing())
-            return list(core), values
-        before = book.start.values
-        return [replace(each, value=before[each.key]) for each in core if each.key in before], told
+        before = {} if book.start is None else book.start.values
+        told = dict(before)
+        for noted in book.standing().values():
+            told.update(noted[CHANGES].values if CHANGES in noted else {})
+        if book.start is not None and told.keys() <= values.keys():
+            return [replace(each, value=before[each.key]) for each in core if each.key in before], told
+        book.begin(values, sum(self._counter.count_text(f"{key}: {value}") for key, value in values.items()))
+        return list(core), values
 
     def _new(
         self,
@@ -225,23 +218,22 @@ class Bringing:
         asked: str,
         messages: Sequence[BaseMessage],
         config: Mapping[str, Any],
-        material: Material,
+        events: Sequence[Event],
         there: Mapping[tuple[str, str], Any],
     ) -> Work[Material]:
         """What is to be shown beside core memory, and stands nowhere in the context."""
-        events = [event for event in material.events if ("event", event.id) not in there]
+        standing = {text for (_, key), each in there.items() for text in (key, each.content.strip())}
         new: list[Any] = []
         if self._seeks and asked.strip():
-            standing = {key for _, key in there}
-            shown = {event.id for event in material.events} | {each.id for each in messages if each.id}
+            shown = {event.id for event in events} | {each.id for each in messages if each.id}
             texts = {str(each.text).strip() for each in messages}
             texts.add("")  # nothing is shown of what says nothing, such as a call of a tool
             for each in (yield from self._found(layers, asked, config)):
                 if each.id not in shown and each.content.strip() not in texts:
                     texts.add(each.content.strip())
                     new.append(each)
-            new = [each for each in new[: self.limit] if each.id not in standing]
-        return Material((), events, new)
+            new = [each for each in new[: self.limit] if standing.isdisjoint((each.id, each.content.strip()))]
+        return Material((), [event for event in events if event.id not in standing], new)
 
     def _again(
         self, layers: LayeredMemory | None, standing: Mapping[str, Mapping[str, PromptNote]], config: Mapping[str, Any]
@@ -388,7 +380,7 @@ class Bringing:
 
 
 class _Shown(NamedTuple):
-    """What is shown: all of it, and what of it stands before the question, core memory included."""
+    """What is shown: all of it, and core memory with what stands before the question."""
 
     brought: Brought
     now: Composed
