@@ -170,7 +170,7 @@ class Bringing:
         standing = book.standing()
         there = yield from self._again(layers, standing, config)
         new = yield from self._new(layers, asked, messages, config, material.events, there)
-        new_values = {each.key: each.value for each in material.core if told.get(each.key) != each.value}
+        changed_now = {each.key: each.value for each in material.core if told.get(each.key) != each.value}
         recalled: dict[str | None, str] = {}
         for key in [*(key for key in standing if key != book.question), book.question]:
             noted = standing.get(key or "", {})
@@ -178,10 +178,7 @@ class Bringing:
             events = [there[each[:2]] for each in _items(noted, RECALL) if each[:2] in there]
             records = [_passage(there[each[:2]]) for each in _items(noted, ARCHIVAL) if each[:2] in there]
             if key == book.question:
-                values = {
-                    **values,
-                    **{each.key: each.value for each in material.core if told.get(each.key) != each.value},
-                }
+                values = {**values, **changed_now}
                 events, records = [*events, *new.events], [*records, *new.records]
             changed = [replace(each, value=values[each.key]) for each in material.core if each.key in values]
             changes = yield from composed(Material(changed), self._budget, counter=self.counter)

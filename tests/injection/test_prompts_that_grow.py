@@ -235,8 +235,8 @@ class TestWhatIsGone:
         inject.invoke(said(0), at())
         now = memory.database.now()
         monkeypatch.setattr(type(memory.database), "now", lambda _: now + prompt_notes.KEPT_FOR + 1)
-        inject.invoke(said(0), at("other"))
-        assert memory.conversation("t").shown() == []
+        inject.invoke(said(1), at())
+        assert {each.message_id for each in memory.conversation("t").shown()} == {"q1"}
 
 
 class TestWhy:
@@ -286,7 +286,9 @@ class TestOnTheSide:
     def test_compaction_counts_what_stands_in_prompts(self, memory, layers):
         conversation = Address("", "t")
         memory.inject("user-42").invoke(said(2), at())
-        tokens = memory.database.engine.read(lambda: prompt_notes.tokens_put(conversation, ["q0", "q1", "q2"]))
+        tokens = memory.database.at(*conversation).engine.read(
+            lambda: prompt_notes.tokens_put(conversation, ["q0", "q1", "q2"])
+        )
         assert tokens > 10
         compactor = memory.compaction(None, SMALL).compactor
         history = [HumanMessage("x " * 500, id="q2"), AIMessage("y", id="a")]
