@@ -84,12 +84,17 @@ class Reuse:
         self._before = now
 
     def __str__(self) -> str:
-        return f"{self.share:.3f}   {statistics.mean(self._sizes):,.0f} tokens a prompt"
+        return f"{self.share:.3f}   {self.size:,.0f} tokens a prompt"
 
     @property
     def share(self) -> float:
         """The mean share of a prompt."""
         return statistics.mean(self._shares)
+
+    @property
+    def size(self) -> float:
+        """The mean tokens of a prompt."""
+        return statistics.mean(self._sizes)
 
 
 class Looking(BaseChatModel):
