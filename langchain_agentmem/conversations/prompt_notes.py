@@ -125,19 +125,16 @@ class NoteBook:
     @property
     def start(self) -> PromptNote | None:
         """What the prompt begins with; None where it has not begun, or begins with other messages by now."""
-        begun = [self._notes.get((key, START)) for key in self._order]
-        return next((note for note in reversed(begun) if note is not None and note.begins == self._begins), None)
+        begun = (self._notes.get((key, START)) for key in reversed(self._order))
+        return next((note for note in begun if note is not None and note.begins == self._begins), None)
 
     def standing(self) -> dict[str, dict[str, PromptNote]]:
         """What stands in the prompt, by message and by part, in the order of the messages."""
         found: dict[str, dict[str, PromptNote]] = {}
-        for key in self._order:
-            parts = {
-                part: note for (of, part), note in self._notes.items() if of == key and note.stands and part != START
-            }
-            if parts:
-                found[key] = parts
-        return found
+        for (key, part), note in self._notes.items():
+            if note.stands and part != START:
+                found.setdefault(key, {})[part] = note
+        return {key: found[key] for key in self._order if key in found}
 
     def begin(self, values: Mapping[str, str], tokens: int) -> None:
         """Have the prompt begin anew: changes of before are in the values, and the oldest blocks leave.
