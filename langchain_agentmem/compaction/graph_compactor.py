@@ -248,8 +248,7 @@ class Compactor:
         there = {message.id for message in view.messages}
         gone = [brought_for(message) for message in messages if message.id not in there] if view.compacted else []
         if at is not None and gone:
-            make = partial(prompt_notes.leave, at, [key for key in gone if key])
-            yield In(self._home(at), Run("prompt.leave", make, write=True, shown=False))
+            yield from prompt_notes.leaving(self.database, at, [key for key in gone if key])
 
     def _put_beside(self, context: Context, at: message_log.Address | None, overhead: int) -> Work[int]:
         """What the memory and the experiences take that stand in the prompts of a thread; 0 far from the limit."""
@@ -257,8 +256,7 @@ class Compactor:
         if at is None or limit is None or context.tokens + overhead < limit / 2:
             return 0
         asked = [message.id for message in context.messages if message.type == "human" and message.id]
-        tokens: int = yield Run("prompt.tokens", partial(prompt_notes.tokens_put, at, asked), shown=False)
-        return tokens
+        return (yield from prompt_notes.counting(self.database, at, asked))
 
     def _home(self, at: message_log.Address | None) -> Database:
         """Where a history is recorded, if it is."""

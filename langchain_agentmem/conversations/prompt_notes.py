@@ -176,15 +176,10 @@ class NoteBook:
             self._put(made)
 
     def keeping(self, database: Database) -> Work[None]:
-        """Keep what is new. A failure is logged: what is noted on the side never fails a prompt."""
+        """Keep what is new."""
         if self._at is not None and self._new:
             make = partial(_keep, self._at, [*self._new.values()], now=database.now())
-            try:
-                yield In(database.at(*self._at), Run("prompt.note", make, write=True, shown=False))
-            except DatabaseReadOnly:
-                pass
-            except AgentMemoryError as error:
-                _failures.report("keep", "What was put into a prompt cannot be noted.", error=error)
+            yield from _aside(database, self._at, Run("prompt.note", make, write=True, shown=False))
 
     def _put(self, note: PromptNote) -> None:
         self._new[note.message_id, note.part] = self._notes[note.message_id, note.part] = note
@@ -246,34 +241,41 @@ def opening(
     keys = [message.id for message in messages if message.id and is_said_by_user(message)]
     if at is None or not keys:
         return NoteBook(None, reader, messages)
-    make = partial(_notes, at, keys, reader)
-    try:
-        notes: list[PromptNote] = yield In(database.at(*at), Run("prompt.notes", make, shown=False))
-    except AgentMemoryError as error:
-        _failures.report("read", "What stands in a prompt cannot be read, so that it is put there anew.", error=error)
-        return NoteBook(None, reader, messages)
-    return NoteBook(at, reader, messages, notes)
+    notes = yield from _aside(database, at, Run("prompt.notes", partial(_notes, at, keys, reader), shown=False))
+    return NoteBook(None, reader, messages) if notes is None else NoteBook(at, reader, messages, notes)
 
 
-def tokens_put(at: Address, keys: Sequence[str]) -> Steps[int]:
-    """What takes so many tokens in the prompts of a thread beside some of its messages.
+def counting(database: Database, at: Address, keys: Sequence[str]) -> Work[int]:
+    """How many tokens stand before some messages of a thread in its prompts.
 
     Args:
+        database: Where.
         at: The thread.
         keys: The ids of the messages.
     """
-    [row] = yield query.tokens_put(path=at.path, name=at.name, keys=json.dumps(keys))
-    return int(row["tokens"])
+    return (yield from _aside(database, at, Run("prompt.tokens", partial(_tokens, at, keys), shown=False))) or 0
 
 
-def leave(at: Address, keys: Sequence[str]) -> Steps[None]:
+def leaving(database: Database, at: Address, keys: Sequence[str]) -> Work[None]:
     """Note that what stands before some messages of a thread is not shown any more.
 
     Args:
+        database: Where.
         at: The thread.
         keys: The ids of the messages.
     """
-    yield query.leave_prompt(path=at.path, name=at.name, keys=json.dumps(keys))
+    yield from _aside(database, at, Run("prompt.leave", partial(_leave, at, keys), write=True, shown=False))
+
+
+def _aside(database: Database, at: Address, run: Run) -> Work[Any]:
+    """The answer; None where it fails, which is logged: what is noted on the side never fails a prompt."""
+    try:
+        return (yield In(database.at(*at), run))
+    except DatabaseReadOnly:
+        return None
+    except AgentMemoryError as error:
+        _failures.report(run.name, "What stands in prompts cannot be noted, and is put there anew.", error=error)
+        return None
 
 
 def shown(at: Address) -> Steps[list[PromptNote]]:
@@ -290,6 +292,15 @@ def erase(low: str, high: str, name: str | None) -> Steps[None]:
         yield query.erase_prompt_notes(low=low, high=high)
     else:
         yield query.erase_prompt_notes_of(low=low, high=high, name=name)
+
+
+def _tokens(at: Address, keys: Sequence[str]) -> Steps[int]:
+    [row] = yield query.tokens_put(path=at.path, name=at.name, keys=json.dumps(keys))
+    return int(row["tokens"])
+
+
+def _leave(at: Address, keys: Sequence[str]) -> Steps[None]:
+    yield query.leave_prompt(path=at.path, name=at.name, keys=json.dumps(keys))
 
 
 def _notes(at: Address, keys: Sequence[str], reader: str) -> Steps[list[PromptNote]]:

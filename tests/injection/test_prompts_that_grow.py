@@ -276,19 +276,18 @@ class TestOnTheSide:
             raise StorageError("no room")
             yield
 
-        for name in ("_keep", "_notes"):
+        for name in ("_keep", "_notes", "_tokens", "_leave"):
             monkeypatch.setattr(prompt_notes, name, broken)
             prompt_notes._failures._known.clear()
             assert texts(inject.invoke(said(0), at())) == texts(expected)
+            memory.compaction(None, SMALL).invoke([HumanMessage(f"{n} " * 150, id=f"n{n}") for n in range(9)], at())
             assert "logged once" in caplog.text
             caplog.clear()
 
     def test_compaction_counts_what_stands_in_prompts(self, memory, layers):
         conversation = Address("", "t")
         memory.inject("user-42").invoke(said(2), at())
-        tokens = memory.database.at(*conversation).engine.read(
-            lambda: prompt_notes.tokens_put(conversation, ["q0", "q1", "q2"])
-        )
+        tokens = perform(prompt_notes.counting(memory.database, conversation, ["q0", "q1", "q2"]))
         assert tokens > 10
         compactor = memory.compaction(None, SMALL).compactor
         history = [HumanMessage("x " * 500, id="q2"), AIMessage("y", id="a")]
