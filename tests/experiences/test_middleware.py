@@ -95,6 +95,19 @@ class TestTheRequest:
         ]
         assert model.shown[1][3].content == section([FILES])
 
+    def test_in_a_thread_each_role_has_its_own_and_none_is_put_there_twice(self, quick, library):
+        planner = library.selector(role="Planner", rounds=0)
+        coder = library.selector(role="Coder", rounds=0, threshold=1)
+        said = [HumanMessage(PLOT, id="q1")]
+        first = planner.invoke(said, at())
+        assert shown(first) == ["experiences", "human"]
+        assert coder.invoke(said, at()) == said
+        said += [AIMessage("done", id="a1"), HumanMessage(f"{PLOT} Again.", id="q2")]
+        assert planner.invoke(said, at()) == [*first, *said[1:]]
+        [note] = quick.conversation("t").shown()
+        assert [(each.kind, each.id) for each in note.items] == [("experience", "charts")]
+        assert note.items[0].reason
+
     def test_a_file_that_is_edited_counts_from_the_next_call(self, library, filled):
         model = answers(calling("look", place="here"), AIMessage("done"))
 
