@@ -39,7 +39,7 @@ def support(state: CompactionState) -> dict[str, Any]:
     """Stands for the model: it prints the prompt that it is given."""
     for message in state["llm_input_messages"]:
         print("\n".join(f"    {message.type:<7} {line}" for line in message.text.splitlines()))
-    knows = any("order number" in message.text for message in state["llm_input_messages"] if message.type == "system")
+    knows = any("order number" in message.text for message in state["llm_input_messages"])
     return {"messages": [AIMessage("What is the number of your order?" if knows else "How can I help?")]}
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from langchain_core.messages import HumanMessage
+
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.audit import audit_store as audit
 from langchain_agentmem.audit.audit_entry import AuditEntry
@@ -46,6 +48,8 @@ def fill(memory: AgentMemory) -> None:
     managed = memory.managed_conversation("managed", config=config)
     for number in range(60):
         managed.add(role="user", content=f"number {number} of many things that were said here about herons and quinces")
+    asked_now = [HumanMessage("Herons?", id="q")]
+    memory.inject("user-42", namespace=("a",)).invoke(asked_now, {"configurable": {"thread_id": "c"}})
     wanted = jobs.WantedJob("", "tidy", "what \0 ever", b"\xff")
     memory.database.write("job", lambda: jobs.enqueue(wanted, now=1))
     memory.database.measures.ended("memory.test", 0.5)

@@ -292,6 +292,15 @@ class TestNaturalLanguage:
         assert sum(map(len, alone)) == 120
 
 
+class TestPromptCache:
+    def test_prompts_with_memory_share_as_much_as_without(self, benchmarks: Benchmarks, tmp_path: Path) -> None:
+        found = dict(benchmarks.prompt_cache.compared(1, tmp_path, turns=12))
+        alone = found["compaction alone"].share
+        assert alone > 0.5
+        assert found["+ inject + experiences"].share > alone - 0.08
+        assert found["+ inject + experiences"].size > found["compaction alone"].size
+
+
 class TestFacts:
     COUNT = 150
 

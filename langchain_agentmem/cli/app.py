@@ -44,7 +44,7 @@ from langchain_agentmem.cli.database_commands import (
     verify,
 )
 from langchain_agentmem.cli.knowledge_commands import experiences, facts
-from langchain_agentmem.cli.thread_commands import branches, diff, show, threads
+from langchain_agentmem.cli.thread_commands import branches, diff, show, threads, why
 from langchain_agentmem.search.memory_search import Recollection, Why
 from langchain_agentmem.search.timeline import Order
 
@@ -192,7 +192,7 @@ def reasons(why: Why) -> str:
 
 app.command()(demo)
 app.add_typer(threads)
-for looking in (show, search, branches, diff, facts):
+for looking in (show, why, search, branches, diff, facts):
     app.command()(looking)
 app.add_typer(audit)
 app.add_typer(experiences)

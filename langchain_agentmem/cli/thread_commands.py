@@ -1,4 +1,4 @@
-"""`agentmem threads`, `show`, `branches` and `diff`: what there is, who said what, how it forks, and what differs."""
+"""`agentmem threads`, `show`, `why`, `branches`, `diff`: what there is, who said what, what prompts showed, forks."""
 
 from __future__ import annotations
 
@@ -160,6 +160,57 @@ def show(
             _show_log(memory, found, around, limit, as_json=as_json)
         else:
             _show_thread(memory, found, at, limit, as_json=as_json)
+
+
+def why(
+    *,
+    thread: Annotated[str, typer.Argument(metavar="ID", help="A thread.")],
+    database: Existing,
+    namespace: Whose = None,
+    message: Annotated[str | None, typer.Option(metavar="MESSAGE", help="Only what it was shown for this one.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what memory and experiences put into the prompts of a thread, and why.
+
+    It is kept for 30 days. What a score is made of are words of the question, and signals such as "date".
+
+    JSON: a list of objects with message_id, part, role, at, kind, id, score, signals, reason.
+    """
+    with existing(database) as memory:
+        found = one_thread(memory, thread, namespace)
+        notes = memory.conversation(found.thread_id, found.namespace).shown(message)
+    rows = [
+        {
+            "message_id": note.message_id,
+            "part": note.part,
+            "role": note.reader,
+            "at": note.created_at,
+            **{name: value for name, value in item._asdict().items() if name != "row"},
+        }
+        for note in notes
+        for item in note.items
+    ]
+    if as_json:
+        print_json(rows)
+        return
+    screen = Screen()
+    if not rows:
+        screen.line("Nothing is known of the prompts of this thread.")
+        return
+    screen.table(
+        ("for message", "part", "kind", "id", "score", "why"),
+        [
+            (
+                row["message_id"],
+                row["part"],
+                row["kind"],
+                row["id"],
+                "" if row["score"] is None else f"{row['score']:.2f}",
+                shortened(row["reason"] or ", ".join(f"{name} {value:+.2f}" for name, value in row["signals"].items())),
+            )
+            for row in rows
+        ],
+    )
 
 
 def brief(value: Any) -> str:

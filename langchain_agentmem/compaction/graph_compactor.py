@@ -51,15 +51,16 @@ from langchain_agentmem.compaction.compaction_config import (
 )
 from langchain_agentmem.compaction.overflow_recovery import payload_bytes, thorough, with_tool_output_cut
 from langchain_agentmem.compaction.processors import PipelineOutcome, compacting, why_larger
-from langchain_agentmem.conversations import compaction_records, message_log
+from langchain_agentmem.conversations import compaction_records, message_log, prompt_notes
 from langchain_agentmem.conversations.compaction_records import STATE, CompactionRecord, Header
 from langchain_agentmem.conversations.log_entries import MOST_TRACED, entry_of
+from langchain_agentmem.conversations.prompt_notes import PromptReuse
 from langchain_agentmem.errors import StorageError
 from langchain_agentmem.language_models.model_calls import Ahead, In, Run, Shown, Work
 from langchain_agentmem.language_models.tokens import TokenCounter
 from langchain_agentmem.messages.history_repair import repaired, sound_until
 from langchain_agentmem.messages.history_shape import count_rounds, droppable, role_of, shape_of
-from langchain_agentmem.messages.message_marks import is_filler, is_made
+from langchain_agentmem.messages.message_marks import brought_for, is_filler, is_made
 from langchain_agentmem.storage import Steps
 from langchain_agentmem.storage.database import Database
 
@@ -138,6 +139,7 @@ class Compactor:
             given if isinstance(given, TokenCounter) else TokenCounter(given, image_tokens=config.image_token_estimate)
         )
         self._agent_name = agent_name
+        self._reuse = PromptReuse(database, "after compaction")
         # Those of no conversation are kept here alone, under numbers of their own.
         self._records: OrderedDict[tuple[message_log.Address | None, int], CompactionRecord] = OrderedDict()
         self._settled: OrderedDict[tuple[message_log.Address | None, int], int] = OrderedDict()
@@ -160,12 +162,16 @@ class Compactor:
         work = self._viewing(messages, at, overhead, report)
         step = report.step(COMPACT, work, at, "turn", messages=len(messages), **self._bounds())
         view: ContextView = yield In(self._home(at), step)
+        yield from self._left(messages, view, at)
+        if len(view.messages) < len(messages):  # what is not compacted grows at its end alone
+            self._reuse.note(at, view.messages)
         return view
 
     def _viewing(
         self, messages: Sequence[BaseMessage], at: message_log.Address | None, overhead: int, report: CompactionReport
     ) -> Work[ContextView]:
         history, known, context = yield from self._found(messages, at)
+        overhead += yield from self._put_beside(context, at, overhead)
         self._learn(history, context, overhead)
         tokens = self.calibrated(context.tokens + overhead)
         size = tokens, len(context.messages)
@@ -222,6 +228,8 @@ class Compactor:
             RECOVER, working(), at, "refused", provider=provider or None, attempt=attempt, messages=len(messages)
         )
         view: ContextView | None = yield In(self._home(at), step)
+        if view is not None:
+            yield from self._left(messages, view, at)
         return view
 
     def lower(self, tokens: int, overhead: int) -> None:
@@ -245,6 +253,21 @@ class Compactor:
         known = yield from self._noted(history, at, before)
         context = yield from self._newest(history, at, known)
         return history, known, context or resolved(None, history, self.counter)
+
+    def _left(self, messages: Sequence[BaseMessage], view: ContextView, at: message_log.Address | None) -> Work[None]:
+        """Note that what was put before messages that have left the context just now is not shown any more."""
+        there = {message.id for message in view.messages}
+        gone = [brought_for(message) for message in messages if message.id not in there] if view.compacted else []
+        if at is not None and gone:
+            yield from prompt_notes.leaving(self.database, at, [key for key in gone if key])
+
+    def _put_beside(self, context: Context, at: message_log.Address | None, overhead: int) -> Work[int]:
+        """What the memory and the experiences take that stand in the prompts of a thread; 0 far from the limit."""
+        limit = self.limit.tokens
+        if at is None or limit is None or context.tokens + overhead < limit / 2:
+            return 0
+        asked = [message.id for message in context.messages if message.type == "human" and message.id]
+        return (yield from prompt_notes.counting(self.database, at, asked))
 
     def _home(self, at: message_log.Address | None) -> Database:
         """Where a history is recorded, if it is."""

@@ -43,7 +43,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_agentmem.base.clock import moment
 from langchain_agentmem.base.namespaces import id_of, path_of
 from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.conversations import log_entries, message_log
+from langchain_agentmem.conversations import log_entries, message_log, prompt_notes
 from langchain_agentmem.conversations.log_entries import (
     brings_memory,
     edited,
@@ -53,6 +53,7 @@ from langchain_agentmem.conversations.log_entries import (
     trace_inputs,
 )
 from langchain_agentmem.conversations.persistence import LogMemory, checked_retention
+from langchain_agentmem.conversations.prompt_notes import PromptNote
 from langchain_agentmem.errors import DatabaseReadOnly, InvalidInput, MessageError
 from langchain_agentmem.language_models.model_calls import Do, Run, Shown, Work, both
 from langchain_agentmem.messages.langchain_messages import to_langchain
@@ -437,6 +438,27 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         return [MessageVersion(decode_body(row.body, row.key), moment(row.written_at)) for row in found]
 
     history_of, ahistory_of = both(history_of_work)
+
+    def shown_work(self, message_id: str | None = None) -> Work[list[PromptNote]]:
+        """What memory and experiences put into the prompts of the thread of this conversation, and why.
+
+        Notes are kept for 30 days, and have ids, scores and signals, and not the texts.
+
+        Args:
+            message_id: Only what was put there for this message. Default: all.
+
+        Returns:
+            The oldest first: for each message what was put before it.
+
+        Raises:
+            MessageError: The id cannot be one.
+        """
+        key = None if message_id is None else id_of(message_id, "message", MessageError)
+        find = partial(prompt_notes.shown, self._at)
+        notes: list[PromptNote] = yield from self._run("shown", find, trace_inputs(message_id=message_id))
+        return [each for each in notes if each.items and key in (None, each.message_id)]
+
+    shown, ashown = both(shown_work)
 
     def __len__(self) -> int:
         return self._do(self._count_work())

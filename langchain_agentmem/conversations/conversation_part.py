@@ -19,7 +19,7 @@ from langchain_agentmem.base.clock import is_time, moment
 from langchain_agentmem.base.encoding import read_plain, write_plain
 from langchain_agentmem.base.namespaces import id_of, namespace_of, path_of
 from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.conversations import compaction_records, message_log, recorded_messages
+from langchain_agentmem.conversations import compaction_records, message_log, prompt_notes, recorded_messages
 from langchain_agentmem.conversations.log_entries import check_langchain
 from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput, MessageError
 from langchain_agentmem.messages.message import SOURCES, Message, body_words, decode_body, found_by, plain
@@ -286,6 +286,7 @@ def problems() -> Steps[list[str]]:
 
 def _erase(erasure: Erasure) -> Steps[None]:
     within = {"low": erasure.low, "high": erasure.high, "name": erasure.name}
+    yield from prompt_notes.erase(erasure.low, erasure.high, erasure.name)
     for row in (yield query.list_branches(kind=message_log.CONVERSATION, **within)):
         at = message_log.Address(row["path"], row["name"])
         erasure.removed["entries"] += yield from message_log.clear(at, keep_description=False)
@@ -324,7 +325,11 @@ PART = Part(
             Found(stored_as="thread_round", texts=row_texts, recollections=rewound_recollections),
         )
     },
-    tables={"conversations": ("branch", "entry", "token_count"), "compactions": ("compaction",)},
+    tables={
+        "conversations": ("branch", "entry", "token_count"),
+        "compactions": ("compaction",),
+        "prompts": ("prompt_note",),
+    },
     verify={"conversations": problems, "compactions": compaction_records.problems},
     erase=_erase,
     records={"conversation": {"entry", "compaction"}},

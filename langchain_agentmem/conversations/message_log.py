@@ -302,6 +302,7 @@ def clear(at: Address, *, keep_description: bool) -> Steps[int]:
     Returns:
         How many entries were deleted, versions included.
     """
+    yield query.delete_prompt_notes(path=at.path, name=at.name)
     found = yield from locked(at)
     if found is None:
         return 0
@@ -346,6 +347,7 @@ def copy(at: Address, name: str, *, now: int, tail: int) -> Steps[None]:
 def forget(at: Address) -> Steps[None]:
     """Delete what follows a thread that is deleted. What was learned from it stays."""
     yield from memory_rows.discard((yield query.said_of(path=at.path, name=at.name, keys=None)))
+    yield query.delete_prompt_notes(path=at.path, name=at.name)
     found = yield from locked(at)
     if found is None:
         return
@@ -379,6 +381,7 @@ def move(at: Address, path: str, *, tail: int) -> Steps[bool]:
     """
     if (yield from find(Address(path, at.name))) is not None:
         raise InvalidInput(f"There is a conversation {safe_repr(at.name)} in {safe_repr(namespace_of(path))} already.")
+    yield query.delete_prompt_notes(path=at.path, name=at.name)
     found = yield from locked(at)
     if found is None:
         return False

@@ -9,7 +9,8 @@ Experiences are files, since people write and review them; the database holds on
 was said of its help. A selection looks at the folder each time: the stamps of the files say which have to be read
 again, and a stamp is not trusted that is so young that a second edit could have it too. The words of the conditions are
 always compared first, as that takes a fraction of a millisecond; whether a model decides, and of which candidates, is
-the strategy. A model's answers are remembered by what it was asked, so nothing is stale. What is chosen stands in the
-system's role: other than memory, it is what somebody wrote as an instruction. It is fenced all the same, and marked, so
-that no log, compaction or conversation takes it for something that was said, and the next turn's takes its place.
+the strategy. A model's answers are remembered by what it was asked, so nothing is stale. What is chosen stands before
+the question that it was chosen for, and in a thread it stays there, so that a provider's cache of the prompt holds. It
+is fenced and marked, so that no log, compaction or conversation takes it for something that was said. Who wants it in a
+system message writes that as a prompt with the variable `{experiences}`.
 """

@@ -3,7 +3,7 @@
     Experience("file-validation", ["CodeInterpreter"], "Use when files are read.", "Check that the file exists first.")
 
 Whoever selects is shown the condition, and the prompt is given the instruction, in a section that nothing in it can
-leave. It stands in the system's role, since handcrafted experiences are instructions.
+leave. It stands before the question that it was chosen for.
 
     These instructions hold for what is asked now.
     <experiences>
@@ -25,14 +25,13 @@ import re
 import stat
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, Self
 
 import yaml
-from langchain_core.messages import BaseMessage
 
 from langchain_agentmem.base import concurrency
 from langchain_agentmem.base.fencing import fenced, harmless
@@ -40,8 +39,7 @@ from langchain_agentmem.base.files import path_of_file
 from langchain_agentmem.base.namespaces import id_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.messages.history_shape import role_of
-from langchain_agentmem.messages.message_marks import block, injected, is_injected
+from langchain_agentmem.messages.message_marks import block
 from langchain_agentmem.messages.role_rounds import Portable, fields_of
 from langchain_agentmem.tracing.measures import Measures
 
@@ -145,19 +143,6 @@ def section(experiences: Iterable[Experience]) -> str:
     """
     text = told(experiences)
     return block(PART, text) if text else ""
-
-
-def with_section(messages: Sequence[BaseMessage], experiences: Iterable[Experience]) -> list[BaseMessage]:
-    """Messages with such a section behind the system messages at their beginning, in the place of one from before.
-
-    Args:
-        messages: A context. It is not changed.
-        experiences: Those that were chosen.
-    """
-    said = [message for message in messages if not is_injected(message, PART)]
-    text = told(experiences)
-    start = next((place for place, each in enumerate(said) if role_of(each) != "system"), len(said))
-    return [*said[:start], injected(PART, text, "system"), *said[start:]] if text else said
 
 
 def told(experiences: Iterable[Experience]) -> str:

@@ -10,14 +10,13 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from langchain_core.messages import BaseMessage
 from langchain_core.runnables.config import ensure_config
 
 from langchain_agentmem.errors import InvalidInput, MissingExtra
-from langchain_agentmem.experiences.experience import PART, told
 from langchain_agentmem.experiences.experience_library import ExperienceLibrary
 from langchain_agentmem.experiences.experience_selector import ExperienceSelector
-from langchain_agentmem.experiences.model_choice import Selection
-from langchain_agentmem.messages.prompt_forms import with_block
+from langchain_agentmem.language_models.model_calls import Work, aperform, perform
 
 try:
     from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse
@@ -28,8 +27,9 @@ except ImportError as error:
 class ExperienceMiddleware(AgentMiddleware[Any, Any, Any]):
     """Gives the model of an agent the instructions that apply to what the user said last.
 
-    They stand at the end of the agent's own system message, and in no history. While the agent works on one request,
-    each call of its model has them. A model that selects is asked again only where a tool has failed.
+    They stand before that, and in no history: let this middleware stand after one that compacts. In a thread they stay
+    there as long as it is shown, so that a provider's cache of the prompt holds; what stands already is not put there
+    again. A model that selects is asked again only where a tool has failed.
 
     Args:
         selector: An `ExperienceSelector`, or a library, for one with `options`.
@@ -46,6 +46,7 @@ class ExperienceMiddleware(AgentMiddleware[Any, Any, Any]):
         elif not isinstance(selector, ExperienceSelector) or options:
             raise InvalidInput("Give an ExperienceSelector, or an ExperienceLibrary with the options of a selector.")
         self._selector = selector
+        self._database = selector.library.database
 
     def wrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
@@ -56,16 +57,17 @@ class ExperienceMiddleware(AgentMiddleware[Any, Any, Any]):
             request: What the agent is about to ask. It is not changed.
             handler: Asks it.
         """
-        return handler(_with(request, self._selector.select(request.messages, config=ensure_config())))
+        return handler(_with(request, perform(self._putting(request), self._database)))
 
     async def awrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
     ) -> ModelResponse[Any]:
         """`wrap_model_call`, awaited."""
-        return await handler(_with(request, await self._selector.aselect(request.messages, config=ensure_config())))
+        return await handler(_with(request, await aperform(self._putting(request), self._database)))
+
+    def _putting(self, request: ModelRequest[Any]) -> Work[list[BaseMessage]]:
+        return self._selector.putting(request.messages, ensure_config())
 
 
-def _with(request: ModelRequest[Any], selection: Selection) -> ModelRequest[Any]:
-    if not selection.experiences:
-        return request
-    return request.override(system_message=with_block(request.system_message, PART, told(selection.experiences)))
+def _with(request: ModelRequest[Any], messages: list[Any]) -> ModelRequest[Any]:
+    return request.override(messages=messages)

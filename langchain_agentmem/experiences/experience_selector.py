@@ -45,11 +45,13 @@ from langchain_agentmem.base.events import ExperienceSelectionFellBack, FirstFai
 from langchain_agentmem.base.files import path_of_file, whole_file
 from langchain_agentmem.base.namespaces import config_given, id_of, path_of, range_of
 from langchain_agentmem.base.safe_repr import safe_repr
+from langchain_agentmem.conversations import prompt_notes
 from langchain_agentmem.conversations.log_entries import role_rounds, shared_entries
+from langchain_agentmem.conversations.prompt_notes import NotedItem, PromptReuse
 from langchain_agentmem.conversations.session_memory import SessionMemory
 from langchain_agentmem.errors import AgentMemoryError, InvalidInput
 from langchain_agentmem.experiences import experience_part
-from langchain_agentmem.experiences.experience import Experience, with_section
+from langchain_agentmem.experiences.experience import PART, Experience, told
 from langchain_agentmem.experiences.lexical_choice import THRESHOLD, UNSURE, judged, leading
 from langchain_agentmem.experiences.model_choice import (
     DEFAULT,
@@ -71,8 +73,10 @@ from langchain_agentmem.language_models.model_calls import (
     both,
     usable_model,
 )
+from langchain_agentmem.language_models.tokens import TokenCounter
 from langchain_agentmem.messages.history_shape import is_said_by_user, role_of
-from langchain_agentmem.messages.prompt_forms import Insertion, Keys, check_keys, form_of, last_said
+from langchain_agentmem.messages.message_marks import is_injected
+from langchain_agentmem.messages.prompt_forms import Insertion, Keys, check_keys, form_of, last_said, placed
 from langchain_agentmem.messages.role_rounds import AttachmentType, Round
 from langchain_agentmem.storage.database import Database
 from langchain_agentmem.storage.queries import digest
@@ -136,8 +140,9 @@ class ExperienceSelector(Performer, Runnable[Any, Any], BaseExampleSelector):
 
     It gives back what it is given, with their instructions in it:
 
-    - Messages, or a prompt made of messages: as a system message behind those at the beginning, in the place of the one
-      of the turn before. No conversation stores it as if it had been said.
+    - Messages, or a prompt made of messages: before what the user said last. In a thread it stays there as long as that
+      is shown, so that a provider's cache of the prompt holds, and what stands already is not put there again. No
+      conversation stores it as if it had been said.
     - A text, or a prompt that is one: before it.
     - A dictionary: as a text under `experiences_key`, "" where none applies, for a prompt that has this variable; if it
       has messages under `messages_key`, in these as well.
@@ -245,6 +250,8 @@ class ExperienceSelector(Performer, Runnable[Any, Any], BaseExampleSelector):
         self._prompt_log = prompt_log if prompt_log is None or callable(prompt_log) else path_of_file(prompt_log)
         self._database: Database = library.database
         self._texts = itertools.count()
+        self._counter = TokenCounter()
+        self._reuse = PromptReuse(self._database, "with experiences")
         self._failures = FirstFailures(logger)
         self._known: dict[bytes, AnswerReading] = {}
         self._lock = concurrency.lock()  # guards what is known
@@ -411,10 +418,52 @@ class ExperienceSelector(Performer, Runnable[Any, Any], BaseExampleSelector):
     def _put(self, given: Any, config: RunnableConfig) -> Work[Any]:
         """Put what applies into what is given."""
         form = form_of(given, {} if self._alone else config, self._keys, self._messages_key)
-        selection = yield from self._selected(self._request(given, form.messages, config))
+        request = self._request(given, form.messages, config)
+        selection = yield from self._selected(request)
         if self._alone:
             return selection.section
-        return form.close(Insertion(lambda messages: with_section(messages, selection.experiences), selection.section))
+        texts = yield from self._standing(request, selection)
+        return form.close(Insertion(lambda messages: self._placed(messages, texts, config), selection.section))
+
+    def putting(self, messages: Sequence[BaseMessage], config: RunnableConfig) -> Work[list[BaseMessage]]:
+        """Messages with the instructions that apply before the questions that they were chosen for.
+
+        Args:
+            messages: A context. It is not changed.
+            config: The run.
+        """
+        request = self._request(messages, [*messages], config)
+        texts = yield from self._standing(request, (yield from self._selected(request)))
+        return self._placed(messages, texts, config)
+
+    def _placed(
+        self, messages: Sequence[BaseMessage], texts: Mapping[str | None, str], config: RunnableConfig
+    ) -> list[BaseMessage]:
+        prompt = placed(messages, PART, texts)
+        self._reuse.note(prompt_notes.thread_of(self._database.scopes, config), prompt)
+        return prompt
+
+    def _standing(self, request: SelectionRequest, selection: Selection) -> Work[dict[str | None, str]]:
+        """What stands before each question that is still shown; what stands already is not put there again."""
+        said = [message for message in request.messages if not is_injected(message)]
+        book = yield from prompt_notes.opening(self._database, request.config, said, f"{PART} {self.role or ''}")
+        if book.start is None:
+            book.begin({}, 0)
+        texts: dict[str | None, str] = {}
+        standing = {key: parts[PART].items for key, parts in book.standing().items() if PART in parts}
+        there = {item.id for items in standing.values() for item in items}
+        new = [
+            NotedItem("experience", exp_id, round(selection.scores[exp_id], 4), reason=selection.reasons[exp_id])
+            for exp_id in selection.ids
+            if exp_id not in there
+        ]
+        chosen = (*standing.pop(book.question or "", ()), *new)
+        for key, items in (*standing.items(), (book.question, chosen)):
+            if text := told(selection.known[item.id] for item in items if item.id in selection.known):
+                texts[key] = text
+        book.note(PART, chosen, self._counter.count_text(texts.get(book.question, "")))
+        yield from book.keeping(self._database)
+        return texts
 
     def _selecting(self, request: SelectionRequest) -> Work[Selection]:
         """Select: what the folder holds, by words, by a model, and what feedback says."""
@@ -429,6 +478,7 @@ class ExperienceSelector(Performer, Runnable[Any, Any], BaseExampleSelector):
             role=self.role,
             candidates=tuple(each.exp_id for each in candidates),
             strategy=self.strategy,
+            known={each.exp_id: each for each in candidates},
         )
         if not query or not candidates:
             return nothing

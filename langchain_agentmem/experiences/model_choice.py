@@ -345,6 +345,7 @@ class Selection:
         strategy: "lexical", "model" or "auto".
         asked: The ids of those that a model was asked about.
         fell_back: Why the words had to decide, in a sentence; "" where they did not have to.
+        known: Those that were considered, by id.
     """
 
     query: str
@@ -356,6 +357,7 @@ class Selection:
     strategy: Strategy = "lexical"
     asked: tuple[str, ...] = ()
     fell_back: str = ""
+    known: Mapping[str, Experience] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def ids(self) -> tuple[str, ...]:

@@ -6,8 +6,11 @@
     builder.add_node("memory", memory.inject())
     builder.add_node("answer", lambda state: {"messages": [model.invoke(state["llm_input_messages"])]})
 
-Core memory stands in the prefix, whose bytes change only when it does, so that a provider's cache of the prompt lives
-on. What was found for the question stands right before it. Both are data, in fences that nothing in them can end.
+Core memory stands in the prefix, and what was found for a question right before that. In a thread, prompts grow at
+their end alone, so that a provider's cache of them lives on: what was brought stays where it is as long as its question
+is shown, and is not brought again; changes of core memory are told beside the question, until a compaction begins the
+prompt anew. What is deleted, or was rewound, is not shown any more. All of it is data, in fences that nothing in it can
+end. `memory.conversation(thread_id).shown()` tells what a prompt was shown, and why.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from langchain_core.messages import BaseMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import ensure_config
 
@@ -47,8 +51,8 @@ class MemoryInjection(Runnable[Any, Any]):
     Where the question asks for an order of events, a summary, or what contradicts what, what was found stands in the
     order of time, each with its day, and of a change both sides are there; the budget goes to the best all the same.
 
-    Memory that is in the messages already, from a turn before, is taken out first; no conversation stores it as if it
-    had been said.
+    Memory that is in the messages already is taken out first; no conversation stores it as if it had been said. Let it
+    stand after a compaction, which would take what was brought out of the context with the messages around it.
 
     Whose memory it is: that of the named branch; else of the thread it runs in, if its graph has this memory's
     checkpointer; else there is no core memory, and everything in the namespace is searched. A thread or branch in a
@@ -63,8 +67,8 @@ class MemoryInjection(Runnable[Any, Any]):
             "input", "question" or "query", or its only text.
         kinds: What is looked for: "record", "event", "message", "item" and so on. Default: see above.
         limit: How much is found at most. Default 8.
-        budget: How much room the memory may take, see `Budget.of`; what stands around it comes on top. Default: as much
-            as it takes.
+        budget: How much room core memory and what is brought for one question may take, see `Budget.of`; what stands
+            around it comes on top, and so do changes of core memory. Default: as much as it takes.
         role: In whose role core memory stands: "user" or "system". What is found is always in the user's. Default
             "user".
         sections: What is shown: "core", "recall" (the newest events), "archival" (what was found). Default: all.
@@ -148,18 +152,20 @@ class MemoryInjection(Runnable[Any, Any]):
         del run_manager
         form = self._form(given, config)
         work = self._bringing.bringing(given, form.messages, ensure_config(config))
-        return self._closed(form, perform(work, self._bringing.database))
+        return self._closed(form, perform(work, self._bringing.database), config)
 
     async def _ainject(self, given: Any, run_manager: Any, config: RunnableConfig) -> Any:
         del run_manager
         form = await aside(self._form, given, config)
         work = self._bringing.bringing(given, form.messages, ensure_config(config))
         brought = await aperform(work, self._bringing.database)
-        return await aside(self._closed, form, brought)
+        return await aside(self._closed, form, brought, config)
 
     def _form(self, given: Any, config: RunnableConfig) -> Form:
         return form_of(given, config, self._keys, self._messages_key)
 
-    def _closed(self, form: Form, brought: Brought) -> Any:
-        text = "\n\n".join(brought.blocks())
-        return form.close(Insertion(lambda messages: woven(messages, brought, self._role), text))
+    def _closed(self, form: Form, brought: Brought, config: RunnableConfig) -> Any:
+        def among(messages: list[BaseMessage]) -> list[BaseMessage]:
+            return self._bringing.put(woven(messages, brought, self._role), config)
+
+        return form.close(Insertion(among, "\n\n".join(brought.blocks())))

@@ -2,8 +2,8 @@
 
     agent = create_agent(model, tools, middleware=[MemoryMiddleware(memory)], checkpointer=memory.checkpointer)
 
-Each time the model is called, core memory stands in the prefix of the request, and what fits the last question right
-before that. With `tools=True` the agent can also change its memory itself.
+Each time the model is called, core memory stands in the prefix of the request, and what fits a question right before
+that, where it stays. With `tools=True` the agent can also change its memory itself.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from langchain_agentmem.language_models.model_calls import Work, aperform, perfo
 from langchain_agentmem.language_models.tokens import SECTIONS, Budget, TokenCounter
 from langchain_agentmem.layers.layered_memory import LayeredMemory
 from langchain_agentmem.messages.message_marks import Role
-from langchain_agentmem.messages.prompt_forms import Brought, with_block, woven
+from langchain_agentmem.messages.prompt_forms import Brought, with_block, with_breakpoints, woven
 
 try:
     from langchain.agents.middleware.types import AgentMiddleware, ModelRequest, ModelResponse
@@ -51,13 +51,16 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         kinds: What is looked for: "record", "event", "message", "item" and so on. Default: what is the thread's own,
             and in a namespace of its own everything there.
         limit: How much is found at most. Default 8.
-        budget: How much room the memory may take, see `Budget.of`. Default: as much as it takes.
+        budget: How much room core memory and what is brought for one question may take, see `Budget.of`. Default: as
+            much as it takes.
         role: In whose role core memory stands: "user", or "system" for the end of the agent's system message. What is
             found is always in the user's. Default "user".
         sections: What is shown: "core", "recall" (the newest events), "archival" (what was found). Default: all.
         counter: Counts tokens, for a budget in tokens. Default: a new `TokenCounter`.
         tools: Whether the agent is given the tools of layered memory, or the names of those that it is given. Default
             False.
+        cache_control: Whether the prompt tells Anthropic's models where it can be kept: see `with_breakpoints`. Other
+            providers keep prompts without being told. Default False.
 
     Raises:
         InvalidInput: An argument is wrong.
@@ -78,6 +81,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         sections: Sequence[str] = SECTIONS,
         counter: TokenCounter | None = None,
         tools: bool | Iterable[str] = False,
+        cache_control: bool = False,
     ) -> None:
         super().__init__()
         if role not in ("user", "system"):
@@ -94,6 +98,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
             counter=counter,
         )
         self._role: Role = role
+        self._cache_control = cache_control
         self._told = False
         self.tools = _tools(memory, branch_or_config, namespace, tools)
 
@@ -129,8 +134,12 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         if self._role == "system" and brought.core:
             request = request.override(system_message=with_block(request.system_message, "core", brought.core))
             brought = brought._replace(core="")
-        messages: list[Any] = [*woven(request.messages, brought)]
-        return request.override(messages=messages)
+        messages: list[Any] = woven(request.messages, brought)
+        self._bringing.put([*filter(None, [request.system_message]), *messages], ensure_config())
+        system = request.system_message
+        if self._cache_control:
+            system, messages[:] = with_breakpoints(system, messages)
+        return request.override(system_message=system, messages=messages)
 
 
 def _tools(memory: Any, whose: Any, namespace: Sequence[str] | None, wanted: Any) -> list[Any]:

@@ -4,32 +4,39 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, NamedTuple
 
 from langchain_core.messages import BaseMessage
 
 from langchain_agentmem.base.argument_checks import check_whole, listed_field
 from langchain_agentmem.base.namespaces import id_of, path_of
 from langchain_agentmem.base.safe_repr import safe_repr
+from langchain_agentmem.conversations import prompt_notes
+from langchain_agentmem.conversations.prompt_notes import CHANGES, NoteBook, NotedItem, PromptNote, PromptReuse
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.facts import fact_queries
 from langchain_agentmem.facts.fact import Fact
-from langchain_agentmem.language_models.model_calls import Shown, Work
+from langchain_agentmem.language_models.model_calls import In, Run, Shown, Work
 from langchain_agentmem.language_models.tokens import ARCHIVAL, CORE, RECALL, SECTIONS, Budget, Measure, TokenCounter
-from langchain_agentmem.layers.layer import Event, Record
+from langchain_agentmem.layers.core_memory import CoreEntry
+from langchain_agentmem.layers.layer import Event, Record, event_of, record_of
 from langchain_agentmem.layers.layered_memory import LayeredMemory
-from langchain_agentmem.layers.prompt_context import NEWEST, Composed, FoundPassage, Material, composed
+from langchain_agentmem.layers.prompt_context import HEADINGS, NEWEST, Composed, FoundPassage, Material, composed
 from langchain_agentmem.messages.message import Message
+from langchain_agentmem.messages.message_marks import is_injected
 from langchain_agentmem.messages.prompt_forms import Brought, last_said
-from langchain_agentmem.rewinding.memory_access import whose
-from langchain_agentmem.rewinding.memory_rows import RECORD
+from langchain_agentmem.rewinding import memory_rows
+from langchain_agentmem.rewinding.memory_access import looking, whose
+from langchain_agentmem.rewinding.memory_rows import EVENT, RECORD, View
 from langchain_agentmem.rewinding.outlook import reach_of
 from langchain_agentmem.rewinding.thread_memory import standpoint_of
 from langchain_agentmem.search.analysis import question
 from langchain_agentmem.search.database_search import Search
-from langchain_agentmem.search.memory_search import Recollection, inquiry
+from langchain_agentmem.search.memory_search import Recollection, again, inquiry
 from langchain_agentmem.search.timeline import Order, order_for
+from langchain_agentmem.storage import Steps
 from langchain_agentmem.storage.database import Database, database_of
 from langchain_agentmem.storage.part import all_parts
 from langchain_agentmem.tracing import brief
@@ -40,7 +47,11 @@ LAYERED = ("event", "fact", "record")
 """The kinds of things that a memory finds itself, where it is known whose it is."""
 MOST_ASKED = 4_000
 """How much of a question is looked for, in characters."""
+CHANGED = "## Core Memory, changed since"
+"""Above values that prompts began without."""
 _SPARE = 30  # some of what is found stands in the context already
+_REPLACED = "perhaps replaced later"
+_IN_TIME = {"order": "time"}  # what is noted of a block in the order of time
 
 
 @dataclass(kw_only=True, eq=False)
@@ -92,6 +103,8 @@ class Bringing:
         self.kinds = _chosen("kinds", self.kinds, all_parts().kinds)
         self.sections = _chosen("sections", self.sections, SECTIONS) or ()
         self._budget = Budget.of(self.budget)
+        self._counter = self.counter or TokenCounter()
+        self._reuse = PromptReuse(self.database, "with memory")
         self._warned = False
 
     def bringing(self, given: Any, messages: Sequence[BaseMessage], config: Mapping[str, Any]) -> Work[Brought]:
@@ -106,21 +119,32 @@ class Bringing:
             InvalidInput: The function that gives the question gives something else, or the memory that was named is
                 that of a thread, and its graph has another checkpointer.
         """
-        whose = self.branch_or_config
+        whose, run = self.branch_or_config, config
         layers = self._layers(config)
         if isinstance(whose, Mapping) and layers is not None:
             config = whose
         if layers is not None and not layers.is_enabled():
             return Brought()
         asked = self._asked(given, messages)[:MOST_ASKED]
-        shown: Composed = yield Shown(
+        said = [message for message in messages if not is_injected(message)]
+        book = yield from prompt_notes.opening(self.database, run, said)
+        shown: _Shown = yield Shown(
             "injection.inject",
-            self._composing(layers, asked, messages, config),
+            self._composing(book, layers, asked, said, config),
             inputs=lambda: self._inputs(layers, asked, messages, config),
             outputs=self._outputs,
         )
-        sections = dict(shown.sections)
-        return Brought(sections.pop(CORE, ""), "\n\n".join(sections.values()))
+        return shown.brought
+
+    def put(self, messages: list[BaseMessage], config: Mapping[str, Any]) -> list[BaseMessage]:
+        """Measure a prompt that is complete, and give it back.
+
+        Args:
+            messages: What the model is shown.
+            config: The run.
+        """
+        self._reuse.note(prompt_notes.thread_of(self.database.scopes, config), messages)
+        return messages
 
     def is_of_one_thread(self, config: Mapping[str, Any]) -> bool:
         """Whether in a run it is the memory of one thread, which no other sees.
@@ -138,22 +162,112 @@ class Bringing:
         )
 
     def _composing(
-        self, layers: LayeredMemory | None, asked: str, messages: Sequence[BaseMessage], config: Mapping[str, Any]
-    ) -> Work[Composed]:
+        self,
+        book: NoteBook,
+        layers: LayeredMemory | None,
+        asked: str,
+        messages: Sequence[BaseMessage],
+        config: Mapping[str, Any],
+    ) -> Work[_Shown]:
         layers, material = yield from self._always(layers)
+        prefix, told = self._begun(book, material.core)
+        standing = book.standing()
+        there = yield from self._again(layers, standing, config)
+        new = yield from self._new(layers, asked, messages, config, material.events, there)
+        changed_now = {each.key: each.value for each in material.core if told.get(each.key) != each.value}
+        recalled: dict[str | None, str] = {}
+        for key in [*(key for key in standing if key != book.question), book.question]:
+            noted = standing.get(key or "", {})
+            values = noted[CHANGES].values if CHANGES in noted else {}
+            events = [there[each[:2]] for each in _items(noted, RECALL) if each[:2] in there]
+            in_time = ARCHIVAL in noted and noted[ARCHIVAL].values == _IN_TIME
+            records = [_passage(there[each[:2]], each, in_time) for each in _items(noted, ARCHIVAL) if each[:2] in there]
+            if key == book.question:
+                values = {**values, **changed_now}
+                events, records = [*events, *new.events], [*records, *new.records]
+                in_time = in_time or new.in_time
+            changed = [replace(each, value=values[each.key]) for each in material.core if each.key in values]
+            changes = yield from composed(Material(changed), self._budget, counter=self.counter)
+            shown = yield from composed(Material(prefix, events, records, in_time), self._budget, counter=self.counter)
+            texts = {CHANGES: changes.text.replace(HEADINGS[CORE], CHANGED, 1), **shown.sections}
+            core = texts.pop(CORE, "")
+            if text := "\n\n".join(filter(None, texts.values())):
+                recalled[key] = text
+        sizes = {part: self._counter.count_text(text) for part, text in texts.items()}  # the last is the question's
+        book.note(CHANGES, [NotedItem(CORE, each) for each in values], sizes[CHANGES], values)
+        book.note(RECALL, [NotedItem(EVENT, each.id) for each in shown.events], sizes.get(RECALL, 0))
+        order = _IN_TIME if in_time else None
+        book.note(ARCHIVAL, [_noted(each) for each in shown.records], sizes.get(ARCHIVAL, 0), order)
+        yield from book.keeping(self.database)
+        return _Shown(Brought(core, recalled), shown)
+
+    def _begun(self, book: NoteBook, core: Sequence[CoreEntry]) -> tuple[list[CoreEntry], dict[str, str]]:
+        """Core memory as the prompt begins with it, and as it is told by now, changes included.
+
+        A prompt that begins anew begins with what core memory is now; so does one that shows what was deleted.
+        """
+        values = {each.key: each.value for each in core}
+        before = {} if book.start is None else book.start.values
+        told = dict(before)
+        for noted in book.standing().values():
+            told.update(noted[CHANGES].values if CHANGES in noted else {})
+        if book.start is not None and told.keys() <= values.keys():
+            return [replace(each, value=before[each.key]) for each in core if each.key in before], told
+        book.begin(values, sum(self._counter.count_text(f"{key}: {value}") for key, value in values.items()))
+        return list(core), values
+
+    def _new(
+        self,
+        layers: LayeredMemory | None,
+        asked: str,
+        messages: Sequence[BaseMessage],
+        config: Mapping[str, Any],
+        events: Sequence[Event],
+        there: Mapping[tuple[str, str], Any],
+    ) -> Work[Material]:
+        """What is to be shown beside core memory, and stands nowhere in the context."""
+        standing = {text for (_, key), each in there.items() for text in (key, each.content.strip())}
+        order = order_for(question(asked))
+        new: list[Any] = []
         if self._seeks and asked.strip():
-            shown = {event.id for event in material.events} | {each.id for each in messages if each.id}
+            shown = {event.id for event in events} | {each.id for each in messages if each.id}
             texts = {str(each.text).strip() for each in messages}
-            order = order_for(question(asked))
-            found = yield from self._found(layers, asked, order, config)
             texts.add("")  # nothing is shown of what says nothing, such as a call of a tool
-            new: list[Any] = []
-            for each in found:
+            for each in (yield from self._found(layers, asked, order, config)):
                 if each.id not in shown and each.content.strip() not in texts:
                     texts.add(each.content.strip())
                     new.append(each)
-            material = material._replace(records=new[: self.limit], in_time=order == "time")
-        return (yield from composed(material, self._budget, counter=self.counter))
+            new = [each for each in new[: self.limit] if standing.isdisjoint((each.id, each.content.strip()))]
+        return Material((), [event for event in events if event.id not in standing], new, order == "time")
+
+    def _again(
+        self, layers: LayeredMemory | None, standing: Mapping[str, Mapping[str, PromptNote]], config: Mapping[str, Any]
+    ) -> Work[dict[tuple[str, str], Any]]:
+        """What stands in the context already, as it is now, by kind and id."""
+        items = [each for noted in standing.values() for part in (RECALL, ARCHIVAL) for each in _items(noted, part)]
+        there: dict[tuple[str, str], Any] = {}
+        if layers is not None and (own := [each for each in items if each.row is None]):
+            ground = layers.facts_ground
+
+            def look(view: View) -> Steps[None]:
+                for kind, make in ((EVENT, event_of), (RECORD, record_of)):
+                    keys = [each.id for each in own if each.kind == kind]
+                    kept = (yield from memory_rows.named(view, kind, keys)) if keys else {}
+                    there.update({(kind, key): make(each) for key, each in kept.items()})
+                for each in own:
+                    fact = (yield from fact_queries.fact_in(ground, each.id, view)) if each.kind == "fact" else None
+                    if fact is not None:
+                        there["fact", each.id] = _fact(fact)
+
+            yield from looking(ground, "injection.again", look, shown=False)
+        if rows := [each.row for each in items if each.row is not None]:
+            run = None if isinstance(self.branch_or_config, LayeredMemory) else config
+            walls, outlook = reach_of(self.database, self._named, run)
+            for database, seen in outlook.homes(self.database, walls):
+                make = partial(again, rows, now=self.database.now(), outlook=seen)
+                for hit in (yield In(database, Run("injection.again", make, shown=False))):
+                    there[hit.kind, hit.id] = _hit(hit)
+        return there
 
     @property
     def _seeks(self) -> bool:
@@ -173,8 +287,9 @@ class Bringing:
             return {"namespace": "/".join(self.database.scopes.resolve(self._named, config)), **told}
         return whose(layers.facts_ground, **told)
 
-    def _outputs(self, shown: Composed) -> dict[str, Any]:
+    def _outputs(self, outcome: _Shown) -> dict[str, Any]:
         """What it shows of what was put in."""
+        shown = outcome.now
         told: dict[str, Any] = {
             "core": [each.key for each in shown.core],
             "event_ids": [each.id for each in shown.events],
@@ -274,6 +389,35 @@ class Bringing:
         return tuple(kind for kind in kinds if kind not in LAYERED)
 
 
+class _Shown(NamedTuple):
+    """What is shown: all of it, and core memory with what stands before the question."""
+
+    brought: Brought
+    now: Composed
+
+
+def _items(noted: Mapping[str, PromptNote], part: str) -> tuple[NotedItem, ...]:
+    return noted[part].items if part in noted else ()
+
+
+def _noted(found: Record | FoundPassage) -> NotedItem:
+    """What is noted of something that was found."""
+    why, score = found.why, found.score
+    signals = {} if why is None else {name: round(value, 4) for name, value in {**why.terms, **why.signals}.items()}
+    row = getattr(found, "row", None)
+    reason = _REPLACED if isinstance(found, FoundPassage) and found.about.endswith(_REPLACED) else ""
+    return NotedItem(getattr(found, "kind", RECORD), found.id, score and round(score, 4), signals, reason, row)
+
+
+def _passage(found: Event | Record | FoundPassage, noted: NotedItem, in_time: bool) -> Record | FoundPassage:
+    """Something as it was shown among what was found."""
+    if isinstance(found, Event):
+        return _event(found, dated=in_time)
+    if isinstance(found, Record):
+        return _record(found) if in_time else found
+    return found._replace(about=f"{found.about}, {_REPLACED}") if noted.reason == _REPLACED else found
+
+
 def _told(found: Record | FoundPassage) -> dict[str, Any]:
     """What a trace shows of something that was found."""
     return {
@@ -309,11 +453,13 @@ def _hit(found: Recollection) -> FoundPassage:
     """What a search found, as its line shows it: who said it, and when."""
     speaker = found.kind
     if isinstance(found.value, Fact):
-        return _fact(found.value, found.kind)._replace(score=found.score, why=found.why)
+        return _fact(found.value, found.kind)._replace(score=found.score, why=found.why, row=found.row)
     if isinstance(found.value, Message):
         speaker = str(found.value.name or found.value.role)
-    about = f"{speaker}, {found.created_at:%Y-%m-%d}" + (", replaced later" if found.replaced_by else "")
-    return FoundPassage(found.id, found.text, found.created_at, about, (), found.kind, found.score, found.why)
+    about = f"{speaker}, {found.created_at:%Y-%m-%d}" + (f", {_REPLACED}" if found.replaced_by else "")
+    return FoundPassage(
+        found.id, found.text, found.created_at, about, (), found.kind, found.score, found.why, row=found.row
+    )
 
 
 def _chosen(name: str, given: Sequence[str] | None, known: Sequence[str]) -> tuple[str, ...] | None:

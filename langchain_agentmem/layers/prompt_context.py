@@ -76,6 +76,7 @@ class FoundPassage(NamedTuple):
         score: How well it answers the query; None where nobody says.
         why: Why it was found.
         place: Its place among what was said at the same time.
+        row: See `Recollection`.
     """
 
     id: str
@@ -87,6 +88,7 @@ class FoundPassage(NamedTuple):
     score: float | None = None
     why: Why | None = None
     place: int = 0
+    row: tuple[str, int] | None = None
 
 
 AnyRecord: TypeAlias = "Record | FoundPassage"

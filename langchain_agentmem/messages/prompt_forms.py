@@ -3,14 +3,16 @@
 A text, a prompt, messages, the variables of a prompt, the state of a graph: each is messages to whoever puts something
 in, and gives back its own kind.
 
-`woven` puts memory among messages: what is always there into the prefix, what was recalled right before the question.
+`woven` puts memory among messages: what is always there into the prefix, what was brought for a question before that.
 Messages stay as every provider accepts them, and those that were said stay the same objects, in the same order.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from itertools import islice
+from types import MappingProxyType
+from typing import Any, NamedTuple, TypeVar
 
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage, convert_to_messages
 from langchain_core.prompt_values import ChatPromptValue, PromptValue, StringPromptValue
@@ -19,7 +21,7 @@ from langchain_core.runnables import RunnableConfig
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.messages.history_shape import calls_of, is_said_by_user, role_of
-from langchain_agentmem.messages.message_marks import MEMORY, Part, Role, block, injected, is_injected, is_made
+from langchain_agentmem.messages.message_marks import Part, Role, block, injected, is_injected, is_made, summary_in
 
 
 class Brought(NamedTuple):
@@ -27,16 +29,18 @@ class Brought(NamedTuple):
 
     Attributes:
         core: Core memory; "" for none.
-        recalled: What happened last, and what was found for a question; "" for nothing.
+        recalled: What was brought for each question that is still shown, by the ids of these messages; under None for
+            the last one, where nobody knows its id.
     """
 
     core: str = ""
-    recalled: str = ""
+    recalled: Mapping[str | None, str] = MappingProxyType({})
 
     def blocks(self) -> list[str]:
         """The texts of the messages that would bring it."""
-        both: list[tuple[Part, str]] = [("core", self.core), ("recalled", self.recalled)]
-        return [block(part, text) for part, text in both if text]
+        return [block("core", self.core)] * bool(self.core) + [
+            block("recalled", each) for each in self.recalled.values()
+        ]
 
 
 def converted(given: Sequence[Any]) -> list[BaseMessage]:
@@ -61,13 +65,38 @@ def woven(messages: Sequence[BaseMessage], brought: Brought, role: Role = "user"
         brought: What is to be shown.
         role: In whose role core memory stands. What was recalled is always in the user's.
     """
-    said = [message for message in messages if not is_injected(message, *MEMORY)]
-    start = next((place for place, each in enumerate(said) if role_of(each) != "system"), len(said))
-    place = last_said(said)
-    place = start if place is None else max(start, _outside(said, place))
+    said = placed(messages, "recalled", brought.recalled)
+    said = [message for message in said if not is_injected(message, "core")]
+    start = _start(said)
     core = [injected("core", brought.core, role)] if brought.core else []
-    recalled = [injected("recalled", brought.recalled)] if brought.recalled else []
-    return [*said[:start], *core, *said[start:place], *recalled, *said[place:]]
+    return [*said[:start], *core, *said[start:]]
+
+
+def placed(messages: Sequence[BaseMessage], part: Part, texts: Mapping[str | None, str]) -> list[BaseMessage]:
+    """Messages with texts before some of them, in the place of what stands there already of this part.
+
+    Args:
+        messages: A context. It is not changed.
+        part: What the texts are.
+        texts: By the ids of the messages; under None before the last that a user said.
+    """
+    said = [message for message in messages if not is_injected(message, part)]
+    start, last = _start(said), last_said(said)
+    places = {message.id: place for place, message in enumerate(said) if message.id in texts}
+    places[None] = start if last is None else last
+    put: dict[int, list[BaseMessage]] = {}
+    for key, text in texts.items():
+        if key in places:
+            place = max(start, _outside(said, places[key]))
+            while part == "recalled" and place > start and is_injected(said[place - 1], "experiences"):
+                place -= 1  # in one order, whoever comes first
+            put.setdefault(place, []).append(injected(part, text, before=key))
+    return [each for place in range(len(said) + 1) for each in (*put.get(place, ()), *said[place : place + 1])]
+
+
+def _start(messages: Sequence[BaseMessage]) -> int:
+    """The place behind the system messages at the beginning."""
+    return next((place for place, each in enumerate(messages) if role_of(each) != "system"), len(messages))
 
 
 def with_block(system: SystemMessage | None, part: Part, text: str) -> SystemMessage:
@@ -87,6 +116,43 @@ def with_block(system: SystemMessage | None, part: Part, text: str) -> SystemMes
         else [*system.content, {"type": "text", "text": text}]
     )
     return system.model_copy(update={"content": content})
+
+
+def with_breakpoints(
+    system: SystemMessage | None, messages: Sequence[BaseMessage]
+) -> tuple[SystemMessage | None, list[BaseMessage]]:
+    """A prompt in which Anthropic's models are told where a prefix ends that will be sent again: at most four.
+
+    They stand at the end of the system message, of core memory, of the summary, and of the last message but one that
+    has a text at its end. Other providers need none of them.
+
+    Args:
+        system: The system message, if there is one. It is not changed.
+        messages: The others. None of them is changed.
+    """
+    marked = list(messages)
+    places = [place for place, each in enumerate(marked) if is_injected(each, "core")][-1:]
+    places += [place for place, each in enumerate(marked) if summary_in(each) is not None][-1:]
+    ends = (
+        place for place in range(len(marked) - 2, max(places, default=-1), -1) if _marked(marked[place]) is not None
+    )
+    for place in [*places, *islice(ends, 1)]:
+        marked[place] = _marked(marked[place]) or marked[place]
+    return (None if system is None else _marked(system) or system), marked
+
+
+M = TypeVar("M", bound=BaseMessage)
+
+
+def _marked(message: M) -> M | None:
+    """A message with a breakpoint at its end; None where no text stands there."""
+    content: Any = message.content
+    blocks = [{"type": "text", "text": content}] if isinstance(content, str) else list(content)
+    end = blocks[-1] if blocks else None
+    if not isinstance(end, dict) or end.get("type") != "text" or not end.get("text"):
+        return None
+    blocks[-1] = {**end, "cache_control": {"type": "ephemeral"}}
+    return message.model_copy(update={"content": blocks})
 
 
 def last_said(messages: Sequence[BaseMessage]) -> int | None:

@@ -151,6 +151,7 @@ class Recollection:
             the order of time, of what nearly says this, too.
         replaced_by: Kind and id of what replaced it later; None where nothing is known to. Of facts, what ended them;
             of the rest, in the order of time, as far as words can tell.
+        row: What the index calls its kind, and its row, by which `again` reads it.
     """
 
     kind: str
@@ -167,6 +168,7 @@ class Recollection:
     thread_id: str | None = field(default=None, compare=False)
     source: str | None = field(default=None, compare=False)
     actor: str | None = field(default=None, compare=False)
+    row: tuple[str, int] | None = field(default=None, compare=False, repr=False)
 
     def more(self, **signals: float) -> Recollection:
         """The same with further signals, which add to its score."""
@@ -558,10 +560,7 @@ def recollect(
     many = limit * (MORE if phrases or diversity or order == "time" else 2 if several else 1)
     while True:
         hits = yield from search(asked, walls, limit=many, weights=weights, dense=dense, order=order)
-        given: dict[int, Recollection] = {}
-        for kind in sorted({hit.kind for hit in hits}):
-            mine = [hit for hit in hits if hit.kind == kind]
-            given.update((yield from all_parts().recollections[kind](mine, asked.now, looked)))
+        given = yield from _given(hits, asked.now, looked)
         if order == "time":
             hits.sort()  # what was said at the same time stays in the order of its places
         found = once([given[hit.document] for hit in hits if hit.document in given])
@@ -574,6 +573,32 @@ def recollect(
     if order == "time":
         return in_time(found, asked.question, limit)
     return _different(found, limit, diversity) if diversity else found[:limit]
+
+
+def again(rows: Iterable[tuple[str, int]], *, now: int, outlook: Viewpoint | None) -> Steps[list[Recollection]]:
+    """What was found before, as it is now. What is gone, or is not seen any more, is left out.
+
+    Args:
+        rows: The `row` of each.
+        now: When, in microseconds since 1970.
+        outlook: From where it looks.
+    """
+    looked = None if outlook is None else (yield from outlook.looked(now))
+    hits = [Hit(number, kind, owner, 0.0, Why()) for number, (kind, owner) in enumerate(rows)]
+    given = yield from _given(hits, now, looked)
+    return [given[hit.document] for hit in hits if hit.document in given]
+
+
+def _given(hits: Sequence[Hit], now: int, looked: Any) -> Steps[dict[int, Recollection]]:
+    """What hits are to the user, by the numbers of their documents."""
+    given: dict[int, Recollection] = {}
+    for kind in sorted({hit.kind for hit in hits}):
+        mine = [hit for hit in hits if hit.kind == kind]
+        shown = yield from all_parts().recollections[kind](mine, now, looked)
+        given.update(
+            {hit.document: replace(shown[hit.document], row=(kind, hit.owner)) for hit in mine if hit.document in shown}
+        )
+    return given
 
 
 _FIRST = ("message", "record", "fact", "event", "item")

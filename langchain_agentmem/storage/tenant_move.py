@@ -103,6 +103,7 @@ _WHERE: Mapping[str, str] = {
     "base_group": "branch_id = any(%(branches)s)",
     "experience_tally": "namespace_id = any(%(whole)s)",
     "experience_feedback": "namespace_id = any(%(whole)s)",
+    "prompt_note": "namespace_id = any(%(spaces)s) and (%(names)s::text[] is null or name = any(%(names)s))",
     "audit_namespace": "namespace_id = any(%(whole)s)",
     "audit_shelf": "namespace_id = any(%(whole)s)",
     "audit_message": _OF_SHELVES,

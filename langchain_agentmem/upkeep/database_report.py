@@ -140,7 +140,9 @@ class Stats(TypedDict):
             context, by how much that was shorter than the history. Where a graph's state itself is replaced by its
             context (`CompactionNode(shrink=True)`), that is once for each compaction.
         shortened_prompts: How many prompts that were.
-        caches: How often each cache was asked, by what it holds.
+        caches: How often each cache was asked, by what it holds. "characters of prompts after compaction", "… with
+            memory" and "… with experiences" are of prompts: those with which a prompt began as the one before it of the
+            same thread did, which a provider's cache holds, and the others.
         operations: How long operations took, the one with the slowest call first.
         pool: The connections of this process to PostgreSQL, see `PoolStats`; None on SQLite.
     """

@@ -19,6 +19,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+import prompt_cache
 from compactors import COUNTER, HISTORIES, THRESHOLD, Prompt, Report, Summarizer, langchain, langmem, measure, ours
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
@@ -176,6 +177,7 @@ def prefix() -> None:
             print(f"  {kind}")
             last = kind
         print(f"    {name:<40}{found.shared:>8.1%}   {found.calls} calls")
+    prompt_cache.main()
 
 
 def main() -> None:

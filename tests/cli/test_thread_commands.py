@@ -204,6 +204,27 @@ class TestThreads:
         assert len(told("threads", "--database", path)) == 1253
 
 
+class TestWhy:
+    def test_what_prompts_were_shown_is_told_with_the_reasons(self, tmp_path, lines, told):
+        path = str(tmp_path / "memory.db")
+        with AgentMemory(path) as memory:
+            memory.layers("ada").core.set("name", "Ada")
+            record = memory.layers("ada").archival.write("The heron nests by the lake.")
+            memory.conversation("t").add_messages([question := HumanMessage("Where does the heron nest?", id="q")])
+            memory.inject("ada").invoke([question], {"configurable": {"thread_id": "t"}})
+        found, begun = told("why", "t", "--database", path)
+        assert (found["message_id"], found["kind"], found["id"], found["part"]) == ("q", "record", record, "archival")
+        assert found["signals"]["heron"] > 0
+        assert (begun["part"], begun["kind"], begun["id"], begun["score"]) == ("start", "core", "name", None)
+        head, *rows = lines("why", "t", "--database", path)
+        assert head.split() == ["for", "message", "part", "kind", "id", "score", "why"]
+        assert "heron +" in rows[0]
+        assert told("why", "t", "--message", "other", "--database", path) == []
+        assert lines("why", "t", "--message", "other", "--database", path) == [
+            "Nothing is known of the prompts of this thread."
+        ]
+
+
 class TestShow:
     def test_a_thread_says_who_said_what(self, lines):
         head, *rest = lines("show", "trip")

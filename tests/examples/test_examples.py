@@ -23,10 +23,10 @@ PUBLIC = ("langchain_agentmem", "langchain_agentmem.compaction")
 PRINTS = {
     "agent.py": [
         "agent> Good to know.",
-        "   system: Keep the root ball whole.",
         "     user: **garden**: In the hills, with late frosts.",
         "This is a record of 6 earlier messages of this conversation that are not shown.",
         "     user: The diary of March was read.",
+        "     user: Keep the root ball whole.",
         "assistant: After the last frost, in the middle of May. Keep its root ball whole.",
     ],
     "chains.py": [
@@ -47,7 +47,7 @@ PRINTS = {
     ],
     "experiences.py": [
         "user> Hello!\n    human   Hello!\nagent> How can I help?",
-        "    system  Ask for the order number before you promise anything.",
+        "    human   Ask for the order number before you promise anything.",
         "agent> What is the number of your order?",
         "late-parcel: chosen 0 of 3, never applies\nrefund-needs-order: chosen 2 of 3, helps",
         "proposed_exp_warranty-first.yaml, which counts when somebody has reviewed and renamed it",
@@ -137,11 +137,12 @@ PRINTS = {
     ],
     "workflow.py": [
         "   system: You plan trips. The user's name is Ada.\n",
-        "   system: Ask for how many people.\n",
         "     user: **diet**: No nuts.\n",
         "     user: This is a record of 4 earlier messages of this conversation that are not shown.\n",
         "     user: They saw many trams.\n",
-        "] Ana lives in Lisbon\n     user: </recalled_memory>\n     user: Book a table near Ana, please.\n",
+        "] Ana lives in Lisbon\n     user: </recalled_memory>\n",
+        "     user: Ask for how many people.\n",
+        "     user: Book a table near Ana, please.\n",
         "core memory: {'diet': 'No nuts.'}\nfacts: ['Ana lives in Lisbon']\n",
         "audit: 4 calls of the model, whole: True",
     ],

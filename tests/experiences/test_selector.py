@@ -27,8 +27,9 @@ from langchain_agentmem import Experience, LayeredMemory, MemoryInjection
 from langchain_agentmem.base.fencing import unfenced
 from langchain_agentmem.compaction import CompactionState, ManagedMemoryConfig
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.experiences.experience import section, with_section
+from langchain_agentmem.experiences.experience import section
 from langchain_agentmem.messages.message_marks import MEMORY_MARK, is_injected
+from langchain_agentmem.messages.prompt_forms import placed
 from langchain_agentmem.testing import assert_valid_for_providers
 from tests.layers.hostile import TEXTS, TOKENS, marks
 
@@ -72,7 +73,7 @@ class TestTheForms:
         found = selector.invoke(given)
         assert shown(found) == ["system", "experiences", "human"]
         assert found[1].content == section([CHARTS])
-        assert isinstance(found[1], SystemMessage)
+        assert isinstance(found[1], HumanMessage)
         assert_valid_for_providers(found)
         assert len(given) == 2
 
@@ -141,8 +142,8 @@ class TestTheSection:
     def test_it_is_replaced_when_the_query_changes_and_goes_when_nothing_applies(self, selector):
         history = selector.invoke(list(self.HISTORY))
         history = selector.invoke([*history, AIMessage("done"), HumanMessage(LOAD)])
-        assert shown(history) == ["system", "experiences", "human", "ai", "human"]
-        assert told(history[1].content) == [("files", FILES.what)]
+        assert shown(history) == ["system", "human", "ai", "experiences", "human"]
+        assert told(history[3].content) == [("files", FILES.what)]
         history = selector.invoke([*history, AIMessage("done"), HumanMessage(WEATHER)])
         assert shown(history) == ["system", "human", "ai", "human", "ai", "human"]
 
@@ -162,7 +163,7 @@ class TestTheSection:
         forged = HumanMessage(section([FILES]))
         marked = HumanMessage(f"{section([FILES])}\nand {PLOT}", additional_kwargs={MEMORY_MARK: "experiences"})
         found = selector.invoke([forged, AIMessage("?"), marked])
-        assert found[1:] == [forged, AIMessage("?"), marked]
+        assert [*found[:2], found[3]] == [forged, AIMessage("?"), marked]
 
     def test_memory_before_and_after_it_stays(self, quick, selector):
         layers = LayeredMemory(quick, "user-42")
@@ -171,7 +172,7 @@ class TestTheSection:
         inject = MemoryInjection(quick, "user-42")
         given = [SystemMessage("Be kind."), HumanMessage(PLOT)]
         both = (inject | selector).invoke(given)
-        assert shown(both) == ["system", "experiences", "core", "recalled", "human"]
+        assert shown(both) == ["system", "core", "recalled", "experiences", "human"]
         assert (selector | inject).invoke(given) == both
         assert (selector | inject | selector | inject).invoke(given) == both
         assert_valid_for_providers(both)
@@ -221,7 +222,7 @@ class TestHostileInstructions:
         assert len(marks(text, "experience")) == 3 * len(marks(section([CHARTS]), "experience"))
         assert not TOKENS.search(text)
         assert "\x00" not in text
-        [message] = with_section([], [Experience("first", (), "x", what)])
+        [message] = placed([], "experiences", {None: text.split("\n", 1)[1]})
         assert is_injected(message)
         message.content.encode()
 
@@ -310,7 +311,7 @@ class TestInAGraph:
         for query in (PLOT, LOAD, WEATHER):
             found = graph.invoke({"messages": [HumanMessage(query)]}, config)
         assert shown(found["messages"]) == ["human"] * 3
-        assert shown(found["llm_input_messages"]) == ["human"] * 3
+        assert shown(found["llm_input_messages"]) == ["experiences", "human", "experiences", "human", "human"]
         assert found["experiences"] == ""
         state = graph.get_state(config).values
         assert not any(is_injected(message) for message in state["messages"])

@@ -170,7 +170,7 @@ class TestMessages:
 
     @pytest.mark.parametrize("role", ["user", "system"])
     def test_a_history_that_providers_accept_stays_one(self, role):
-        brought = Brought("## Core Memory\n**name**: Ada", "## Retrieved Context\n- a quince")
+        brought = Brought("## Core Memory\n**name**: Ada", {None: "## Retrieved Context\n- a quince"})
         valid = 0
         for seed in range(300):
             history = random_history(seed, size=1 + seed % 30)
@@ -404,7 +404,7 @@ class TestInAGraph:
             graph.invoke({"messages": [HumanMessage(f"{QUESTION} {turn}", id=f"q{turn}")]}, at())
         history = graph.get_state(at()).values["messages"]
         assert [message.id for message in history] == ["q0", "a1", "q1", "a2", "q2", "a3"]
-        assert shown(seen[-1]) == ["core", "human", "ai", "human", "ai", "recalled", "human"]
+        assert shown(seen[-1]) == ["core", "recalled", "human", "ai", "human", "ai", "human"]
         assert seen[-1][0] == seen[0][0]
 
     def test_streams_of_messages_do_not_show_it(self, memory, layers):
@@ -461,8 +461,10 @@ class TestInAGraph:
         graph, seen = self.build(memory, remember, MemoryInjection(memory))
         for text in ("a quince tree", "a pear tree"):
             graph.invoke({"messages": [HumanMessage(text)]}, at())
-        assert "**last**: a pear tree" in seen[-1][0].content
-        assert "The user said: a quince tree" in seen[-1][-2].content
+        assert "**last**: a quince tree" in seen[-1][0].content
+        assert "changed since\n**last**: a pear tree" in seen[-1][-2].content
+        assert "The user said: a quince tree" in seen[-1][1].content
+        assert "The user said: a pear tree" in seen[-1][-2].content
         past = next(each for each in graph.get_state_history(at()) if each.values["messages"][-1].content == "answer 1")
         graph.invoke({"messages": [HumanMessage("a plum tree")]}, past.config)
         told = "\n".join(str(message.content) for message in seen[-1])

@@ -118,6 +118,19 @@ class TestTheRequest:
             with pytest.raises(InvalidInput):
                 MemoryMiddleware(memory, "user-42", **wrong)
 
+    def test_anthropic_is_told_where_a_prompt_can_be_kept_if_asked(self, memory, layers):
+        model = answers(calling("look", place="here"), AIMessage("a quince"))
+        middleware = MemoryMiddleware(memory, "user-42", cache_control=True)
+        agent = create_agent(model, [look], system_prompt="Be kind.", middleware=[middleware])
+        agent.invoke({"messages": [HumanMessage(QUESTION, id="q")]})
+        ends = [
+            [isinstance(each.content, list) and "cache_control" in each.content[-1] for each in m] for m in model.shown
+        ]
+        assert ends == [[True, True, True, False], [True, True, False, True, False, False]]
+        assert shown(model.shown[1]) == ["system", "core", "recalled", "human", "ai", "tool"]
+        assert all(is_injected(each) for each in model.shown[1][1:3])
+        assert_valid_for_providers(model.shown[1])
+
     def test_after_a_compaction_nothing_of_it_is_recorded(self, memory, layers):
         model = answers(AIMessage("this many are in it " * 10))
         middleware = [CompactionMiddleware(memory, config=SMALL), MemoryMiddleware(memory, "user-42")]

@@ -211,14 +211,16 @@ class TestLangSmith:
         assert outputs["tokens_before"] > outputs["tokens_after"] > 0
         assert looked["outputs"]["status"] == "nothing to do"
         assert (outputs["messages_before"], outputs["messages_after"], outputs["dropped"]) == (5, 4, 2)
+        *_, before = steps("memory.injection.inject", 0)
+        (kept,) = before["outputs"]["records"]  # it stands before the first question, and is not brought again
         injected, _ = steps("memory.injection.inject", 1)
         assert injected["inputs"]["query"] == TURNS[1]
         *records, result = [each["text"] for each in injected["outputs"]["records"]]
-        assert records == ana
+        assert [kept["text"], *records] == ana
         assert result.startswith("The record is kept")  # it left the context, as its call did, which says nothing
         (record,) = steps("memory.archival.search", 1)[0]["outputs"]["documents"]
         assert (record["page_content"], record["metadata"]["kind"]) == (ana[0], "record")
-        assert record["metadata"]["id"] == injected["outputs"]["records"][0]["id"]
+        assert record["metadata"]["id"] == kept["id"]
         assert 0 < record["metadata"]["score"] < 1
         assert record["metadata"]["why"].startswith("ana +")
         selected, _ = steps("memory.experience.select", 1)

@@ -1,0 +1,375 @@
+"""What was put into the prompts of a thread: where, and why. It stays there, so that a provider's cache of them holds.
+
+Memory that was brought for a question stands before it, and stays as long as the question is shown. So prompts grow at
+their end alone, until a compaction begins them anew. What stands already is not brought again.
+
+A note has ids, scores and signals, and not the texts again: each prompt reads them anew, and what was deleted or cannot
+be seen any more is not shown. Of core memory it has the values too, since the beginning of a prompt shows them as they
+were. Notes go with their thread, when they are erased, and after `KEPT_FOR`; an export leaves them out.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from functools import partial
+from itertools import takewhile
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from langchain_core.messages import BaseMessage
+
+from langchain_agentmem.base.clock import moment
+from langchain_agentmem.base.encoding import read_plain, write_plain
+from langchain_agentmem.base.events import FirstFailures
+from langchain_agentmem.base.namespaces import Scopes, id_of, path_of
+from langchain_agentmem.conversations.message_log import Address
+from langchain_agentmem.errors import AgentMemoryError, DatabaseReadOnly, InvalidInput
+from langchain_agentmem.language_models.model_calls import In, Run, Work
+from langchain_agentmem.messages.history_shape import is_said_by_user, role_of
+from langchain_agentmem.messages.message_marks import summary_in
+from langchain_agentmem.messages.prompt_forms import last_said
+from langchain_agentmem.storage import Steps, queries, query
+from langchain_agentmem.storage.database import Database
+
+START, CHANGES = "start", "changes"
+"""Parts: what a prompt begins with, and what of core memory has changed since."""
+KEPT_TOKENS = 1_000
+"""What one reader's blocks may take when a compaction begins a prompt anew; the oldest are left out."""
+KEPT_FOR = 30 * 86_400_000_000
+"""How long notes are kept, in microseconds."""
+
+REMEMBERED = 256
+"""Threads of which the last prompt is remembered."""
+
+_failures = FirstFailures(logging.getLogger(__name__))
+
+
+class NotedItem(NamedTuple):
+    """Something that a prompt showed.
+
+    Attributes:
+        kind: What it is: "core", "event", "record", "fact", "message", "item", "experience" and so on.
+        id: Its id; of core memory, its key.
+        score: How well it fitted; None for what is shown whatever is asked.
+        signals: What added to the score, by name: words of the question, and others such as "date".
+        reason: The same in words, where somebody said it.
+        row: Where a search found it, if it did.
+    """
+
+    kind: str
+    id: str
+    score: float | None = None
+    signals: Mapping[str, float] = MappingProxyType({})
+    reason: str = ""
+    row: tuple[str, int] | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PromptNote:
+    """What was put before one message of a thread.
+
+    Attributes:
+        message_id: The message.
+        part: "start" for what the prompt began with; else "changes" of core memory since then, "recall" for the newest
+            events, "archival" for what was found, "experiences".
+        reader: Who put it there: "" for memory, else the experiences of a role.
+        items: What it was.
+        tokens: What it takes, about.
+        stands: Whether prompts show it as long as they show the message.
+        values: Of core memory, the values by key; of what was found, its order, if it is another than the best first.
+        begins: The id of the message that the prompt began with, system messages aside.
+        created_at: When it was first put there; None before it is kept.
+    """
+
+    message_id: str
+    part: str
+    reader: str = ""
+    items: tuple[NotedItem, ...] = ()
+    tokens: int = 0
+    stands: bool = True
+    values: Mapping[str, str] = field(default_factory=dict)
+    begins: str | None = None
+    created_at: datetime | None = None
+
+
+class NoteBook:
+    """The notes of one reader on the prompt that is being made.
+
+    Attributes:
+        question: The id of the message that is answered; None where nothing can be noted.
+
+    Args:
+        at: The thread, or None.
+        reader: Who puts something into the prompt.
+        messages: The prompt, without what was put into it.
+        notes: What is known of these messages.
+    """
+
+    def __init__(
+        self, at: Address | None, reader: str, messages: Sequence[BaseMessage], notes: Sequence[PromptNote] = ()
+    ) -> None:
+        place = last_said(messages)
+        self.question = messages[place].id if at is not None and place is not None else None
+        self._at = at
+        self._reader = reader
+        self._order = [message.id for message in messages if message.id]
+        self._begins = _begins_with(messages)
+        self._notes = {(each.message_id, each.part): each for each in notes}
+        self._new: dict[tuple[str, str], PromptNote] = {}
+
+    @property
+    def start(self) -> PromptNote | None:
+        """What the prompt begins with; None where it has not begun, or begins with other messages by now."""
+        begun = (self._notes.get((key, START)) for key in reversed(self._order))
+        return next((note for note in begun if note is not None and note.begins == self._begins), None)
+
+    def standing(self) -> dict[str, dict[str, PromptNote]]:
+        """What stands in the prompt, by message and by part, in the order of the messages."""
+        found: dict[str, dict[str, PromptNote]] = {}
+        for (key, part), note in self._notes.items():
+            if note.stands and part != START:
+                found.setdefault(key, {})[part] = note
+        return {key: found[key] for key in self._order if key in found}
+
+    def begin(self, values: Mapping[str, str], tokens: int) -> None:
+        """Have the prompt begin anew: changes of before are in the values, and the oldest blocks leave.
+
+        Args:
+            values: Core memory.
+            tokens: What it takes.
+        """
+        room = KEPT_TOKENS
+        for parts in reversed(self.standing().values()):
+            room -= sum(note.tokens for part, note in parts.items() if part != CHANGES)
+            for part, note in parts.items():
+                if room < 0 or part == CHANGES:
+                    self._put(replace(note, stands=False))
+        self.note(START, [NotedItem("core", key) for key in values], tokens, values)
+
+    def note(self, part: str, items: Sequence[NotedItem], tokens: int, values: Mapping[str, str] | None = None) -> None:
+        """Note what stands before the question.
+
+        Args:
+            part: What it is.
+            items: All of it.
+            tokens: What it takes.
+            values: As `PromptNote.values`.
+        """
+        known = self._notes.get((self.question or "", part))
+        if self.question is None or (known is None and not items and part != START):
+            return
+        made = PromptNote(
+            message_id=self.question,
+            part=part,
+            reader=self._reader,
+            items=tuple(items),
+            tokens=tokens,
+            values=values or {},
+            begins=self._begins,
+        )
+        if known is None or _said_by(known) != _said_by(made):
+            self._put(made)
+
+    def keeping(self, database: Database) -> Work[None]:
+        """Keep what is new."""
+        if self._at is not None and self._new:
+            make = partial(_keep, self._at, [*self._new.values()], now=database.now())
+            yield from _aside(database, self._at, Run("prompt.note", make, write=True, shown=False))
+
+    def _put(self, note: PromptNote) -> None:
+        self._new[note.message_id, note.part] = self._notes[note.message_id, note.part] = note
+
+
+class PromptReuse:
+    """Measures how much of each prompt of a thread begins as the one before it did, which a provider's cache holds.
+
+    Args:
+        database: Its measures are told the characters, as what a cache had and had not.
+        step: What was done to the prompts; the measures call them "prompts with memory" and the like.
+    """
+
+    def __init__(self, database: Database, step: str) -> None:
+        self._measures = database.measures
+        self._name = f"characters of prompts {step}"
+        self._before: OrderedDict[Address, Sequence[BaseMessage]] = OrderedDict()
+
+    def note(self, at: Address | None, messages: Sequence[BaseMessage]) -> None:
+        """A model is about to be shown this; the first prompt of a thread counts for nothing.
+
+        Args:
+            at: The thread, or None.
+            messages: The prompt.
+        """
+        if at is None:
+            return
+        before = self._before.pop(at, None)
+        self._before[at] = messages
+        while len(self._before) > REMEMBERED:
+            self._before.popitem(last=False)
+        if before is not None:
+            same = sum(1 for _ in takewhile(_alike, zip(before, messages, strict=False)))
+            sizes = [len(each.content if isinstance(each.content, str) else str(each.content)) for each in messages]
+            self._measures.cache(self._name, sum(sizes[:same]), sum(sizes[same:]))
+
+
+def _alike(pair: tuple[BaseMessage, BaseMessage]) -> bool:
+    one, other = pair
+    return one is other or (
+        one.type == other.type
+        and one.content == other.content
+        and getattr(one, "tool_calls", None) == getattr(other, "tool_calls", None)
+    )
+
+
+def opening(
+    database: Database, config: Mapping[str, Any], messages: Sequence[BaseMessage], reader: str = ""
+) -> Work[NoteBook]:
+    """The notes on a prompt. In no thread there are none, and nothing is noted.
+
+    Args:
+        database: Where.
+        config: The run.
+        messages: The prompt, without what was put into it.
+        reader: Who puts something into it.
+    """
+    at = thread_of(database.scopes, config)
+    keys = [message.id for message in messages if message.id and is_said_by_user(message)]
+    if at is None or not keys:
+        return NoteBook(None, reader, messages)
+    notes = yield from _aside(database, at, Run("prompt.notes", partial(_notes, at, keys, reader), shown=False))
+    return NoteBook(None, reader, messages) if notes is None else NoteBook(at, reader, messages, notes)
+
+
+def counting(database: Database, at: Address, keys: Sequence[str]) -> Work[int]:
+    """How many tokens stand before some messages of a thread in its prompts.
+
+    Args:
+        database: Where.
+        at: The thread.
+        keys: The ids of the messages.
+    """
+    return (yield from _aside(database, at, Run("prompt.tokens", partial(_tokens, at, keys), shown=False))) or 0
+
+
+def leaving(database: Database, at: Address, keys: Sequence[str]) -> Work[None]:
+    """Note that what stands before some messages of a thread is not shown any more.
+
+    Args:
+        database: Where.
+        at: The thread.
+        keys: The ids of the messages.
+    """
+    yield from _aside(database, at, Run("prompt.leave", partial(_leave, at, keys), write=True, shown=False))
+
+
+def _aside(database: Database, at: Address, run: Run) -> Work[Any]:
+    """The answer; None where it fails, which is logged: what is noted on the side never fails a prompt."""
+    try:
+        return (yield In(database.at(*at), run))
+    except DatabaseReadOnly:
+        return None
+    except AgentMemoryError as error:
+        _failures.report(run.name, "What stands in prompts cannot be noted, and is put there anew.", error=error)
+        return None
+
+
+def shown(at: Address) -> Steps[list[PromptNote]]:
+    """All that was put into the prompts of a thread, the oldest first."""
+    return [_note(row) for row in (yield query.prompt_notes_of(path=at.path, name=at.name))]
+
+
+def erase(low: str, high: str, name: str | None) -> Steps[None]:
+    """Delete the notes of a thread, or of all, in a range of paths.
+
+    What others were shown of core memory goes with a thread, since that may have said it.
+    """
+    if name is None:
+        yield query.erase_prompt_notes(low=low, high=high)
+    else:
+        yield query.erase_prompt_notes_of(low=low, high=high, name=name)
+
+
+def _tokens(at: Address, keys: Sequence[str]) -> Steps[int]:
+    [row] = yield query.tokens_put(path=at.path, name=at.name, keys=json.dumps(keys))
+    return int(row["tokens"])
+
+
+def _leave(at: Address, keys: Sequence[str]) -> Steps[None]:
+    yield query.leave_prompt(path=at.path, name=at.name, keys=json.dumps(keys))
+
+
+def _notes(at: Address, keys: Sequence[str], reader: str) -> Steps[list[PromptNote]]:
+    rows = yield query.prompt_notes(path=at.path, name=at.name, reader=reader, keys=json.dumps(keys))
+    return [_note(row) for row in rows]
+
+
+def _keep(at: Address, notes: Sequence[PromptNote], *, now: int) -> Steps[None]:
+    yield query.delete_old_prompt_notes(before=now - KEPT_FOR)
+    namespace = yield from queries.number_of(at.path)
+    rows = [
+        {
+            "namespace": namespace,
+            "name": at.name,
+            "key": note.message_id,
+            "part": note.part,
+            "reader": note.reader,
+            "tokens": note.tokens,
+            "stands": int(note.stands),
+            "now": now,
+            "body": write_plain(
+                {"items": [_written(each) for each in note.items], "values": dict(note.values), "begins": note.begins}
+            ),
+        }
+        for note in sorted(notes, key=lambda note: (note.message_id, note.part))
+    ]
+    yield query.keep_prompt_note.many(rows)
+
+
+def _said_by(note: PromptNote) -> tuple[Any, ...]:
+    return note.stands, note.begins, dict(note.values), [each[:2] for each in note.items]
+
+
+def _written(item: NotedItem) -> list[Any]:
+    return list(item._replace(signals=dict(item.signals)))
+
+
+def _note(row: Any) -> PromptNote:
+    body = read_plain(bytes(row["body"]))
+    items = [NotedItem(*each) for each in body["items"]]
+    return PromptNote(
+        message_id=row["key"],
+        part=row["part"],
+        reader=row["reader"],
+        items=tuple(each._replace(row=each.row and (each.row[0], each.row[1])) for each in items),
+        tokens=row["tokens"],
+        stands=bool(row["stands"]),
+        values=body["values"],
+        begins=body["begins"],
+        created_at=moment(row["created_at"]),
+    )
+
+
+def _begins_with(messages: Sequence[BaseMessage]) -> str | None:
+    """The message that tells one beginning from others: the newest summary, else the first that is not the system's."""
+    said = [message for message in messages if role_of(message) != "system"]
+    summaries = [message for message in said if summary_in(message) is not None]
+    return next((message.id for message in (*summaries[-1:], *said[:1])), None)
+
+
+def thread_of(scopes: Scopes, config: Mapping[str, Any]) -> Address | None:
+    """The thread of a run; None where it has none.
+
+    Args:
+        scopes: How the config leads to a namespace.
+        config: The run's config.
+    """
+    name = (config.get("configurable") or {}).get("thread_id")
+    try:
+        return None if name is None else Address(path_of(scopes.resolve(None, config)), id_of(name, "thread"))
+    except InvalidInput:
+        return None  # whoever needs to know says so

@@ -1,0 +1,55 @@
+-- What was put into prompts. Keys come as JSON.
+
+-- name: prompt_notes
+-- What one reader put before some messages of a thread.
+select p.key, p.part, p.reader, p.tokens, p.stands, p.created_at, p.body
+from namespace n
+join prompt_note p on p.namespace_id = n.id
+where n.path = :path and p.name = :name and p.reader = :reader and p.key in (
+-- include: keys
+);
+
+-- name: prompt_notes_of
+-- All of a thread, the oldest first.
+select p.key, p.part, p.reader, p.tokens, p.stands, p.created_at, p.body
+from namespace n
+join prompt_note p on p.namespace_id = n.id
+where n.path = :path and p.name = :name
+order by p.created_at, p.key, p.reader, p.part;
+
+-- name: tokens_put
+-- What stands before some messages of a thread takes so many tokens. A prompt has one beginning.
+select coalesce(cast(sum(case when p.part = 'start' then 0 else p.tokens end) as bigint), 0)
+    + coalesce(max(case when p.part = 'start' then p.tokens end), 0) as tokens
+from namespace n
+join prompt_note p on p.namespace_id = n.id
+where n.path = :path and p.name = :name and p.stands = 1 and p.key in (
+-- include: keys
+);
+
+-- name: keep_prompt_note
+insert into prompt_note (namespace_id, name, key, part, reader, tokens, stands, created_at, body)
+values (:namespace, :name, :key, :part, :reader, :tokens, :stands, :now, :body)
+on conflict (namespace_id, name, key, part, reader) do update set
+    tokens = excluded.tokens, stands = excluded.stands, body = excluded.body;
+
+-- name: leave_prompt
+update prompt_note set stands = 0
+where namespace_id = (select id from namespace where path = :path) and name = :name and stands = 1 and key in (
+-- include: keys
+);
+
+-- name: delete_prompt_notes
+delete from prompt_note where namespace_id = (select id from namespace where path = :path) and name = :name;
+
+-- name: delete_old_prompt_notes
+delete from prompt_note where created_at < :before;
+
+-- name: erase_prompt_notes
+delete from prompt_note where namespace_id in (select id from namespace where path >= :low and path < :high);
+
+-- name: erase_prompt_notes_of
+-- Those of one thread, and what others were shown of core memory, which holds what that thread may have said.
+delete from prompt_note
+where namespace_id in (select id from namespace where path >= :low and path < :high)
+    and (name = :name or part in ('start', 'changes'));

@@ -1,0 +1,310 @@
+"""What was brought into the prompts of a thread stays there, so that a provider's cache of them holds."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+from langgraph.graph import START, StateGraph
+
+from langchain_agentmem import AgentMemory
+from langchain_agentmem.base.clock import moment
+from langchain_agentmem.compaction import CompactionState, ManagedMemoryConfig
+from langchain_agentmem.conversations import prompt_notes
+from langchain_agentmem.conversations.message_log import Address
+from langchain_agentmem.errors import StorageError
+from langchain_agentmem.language_models.model_calls import perform
+from langchain_agentmem.messages.message_marks import MEMORY_MARK, Summary, is_injected, summary_message
+from langchain_agentmem.testing import assert_valid_for_providers
+
+QUESTIONS = ("Which fruit tree did I plant?", "What is the dog called?", "Where is the kettle?", "And the fruit tree?")
+SMALL = ManagedMemoryConfig(threshold_tokens=900, token_counter="estimate")
+
+
+def at(thread="t", **more):
+    return {"configurable": {"thread_id": thread, **more}}
+
+
+def marks(messages):
+    return [message.additional_kwargs.get(MEMORY_MARK, message.type) for message in messages]
+
+
+def said(count):
+    """A history that ends with its question number `count`."""
+    history = [SystemMessage("Be kind.", id="s")]
+    for number, question in enumerate(QUESTIONS[: count + 1]):
+        if number:
+            history.append(AIMessage(f"answer {number}", id=f"a{number}"))
+        history.append(HumanMessage(question, id=f"q{number}"))
+    return history
+
+
+def texts(messages):
+    return "\n".join(str(message.text) for message in messages)
+
+
+@pytest.fixture
+def layers(memory):
+    layers = memory.layers("user-42")
+    layers.core.set("name", "Ada")
+    layers.archival.write("Ada planted a quince as her fruit tree.")
+    layers.archival.write("The dog is called Bello.")
+    layers.archival.write("The kettle is in the cellar.")
+    return layers
+
+
+class TestAThread:
+    async def test_its_prompts_grow_at_their_end_alone(self, memory, layers):
+        inject = memory.inject("user-42")
+        prompts = []
+        for number in range(4):
+            history = said(number)
+            prompts.append(inject.invoke(history, at()))
+            call = AIMessage("", id=f"c{number}", tool_calls=[{"name": "look", "args": {}, "id": f"call-{number}"}])
+            prompts.append(
+                await inject.ainvoke([*history, call, ToolMessage("seen", tool_call_id=f"call-{number}")], at())
+            )
+        for before, after in pairwise(prompts):
+            whole = len(before) - 2 * ("tool" in marks(before))
+            assert after[:whole] == before[:whole]
+            assert_valid_for_providers(after)
+        assert marks(prompts[-2]) == [
+            "system", "core", "recalled", "human", "ai", "recalled", "human", "ai", "recalled", "human", "ai", "human"
+        ]  # fmt: skip
+
+    def test_what_stands_already_is_not_brought_again(self, memory, layers):
+        inject = memory.inject("user-42")
+        for number in range(4):
+            found = inject.invoke(said(number), at())
+        for text in ("quince", "Bello", "cellar"):
+            assert texts(found).count(text) == 1
+
+    def test_another_process_shows_the_same(self, url):
+        with AgentMemory(url) as memory:
+            layers = memory.layers("user-42")
+            layers.core.set("name", "Ada")
+            layers.archival.write("Ada planted a quince as her fruit tree.")
+            before = memory.inject("user-42").invoke(said(0), at())
+            layers.core.set("name", "Ada Lovelace")
+        with AgentMemory(url) as memory:
+            after = memory.inject("user-42").invoke(said(1), at())
+            assert after[: len(before)] == before
+            assert "changed since\n**name**: Ada Lovelace" in texts(after[len(before) :])
+
+    def test_without_one_nothing_is_kept(self, memory, layers):
+        inject = memory.inject("user-42")
+        inject.invoke(said(0))
+        assert marks(inject.invoke(said(1))) == ["system", "core", "human", "ai", "recalled", "human"]
+
+    def test_events_and_facts_and_messages_stay_too(self, memory):
+        layers = memory.layers("t", namespace=("ada",))
+        layers.recall.append("visit", "Ada bought a fruit tree.")
+        memory.facts("t", namespace=("ada",)).add_fact("user", "Ada", "planted", "a fruit tree")
+        memory.conversation("old", namespace=("ada",)).add_user_message("My fruit tree is a quince.")
+        inject = memory.inject("t", namespace=("ada",))
+        before = inject.invoke(said(0), at())
+        assert all(text in texts(before) for text in ("bought a fruit", "planted a fruit", "is a quince"))
+        assert inject.invoke(said(2), at())[: len(before)] == before
+
+    def test_within_a_graph_it_is_the_same(self, memory, layers):
+        seen = []
+
+        def answer(state):
+            seen.append(state["llm_input_messages"])
+            return {"messages": [AIMessage("answer " + "which was long " * 20)]}
+
+        builder = StateGraph(CompactionState)
+        builder.add_node("compact", memory.compaction(None, SMALL))
+        builder.add_node("memory", memory.inject("user-42"))
+        builder.add_node("answer", answer)
+        for one, other in ((START, "compact"), ("compact", "memory"), ("memory", "answer")):
+            builder.add_edge(one, other)
+        graph = builder.compile(checkpointer=memory.checkpointer)
+        for number in range(16):
+            graph.invoke({"messages": [HumanMessage(QUESTIONS[number % 4])]}, at())
+        grown = [after[: len(before)] == before for before, after in pairwise(seen)]
+        assert grown.count(False) < 6  # when it was compacted
+        for messages in seen:
+            assert marks(messages).count("core") == 1
+            assert_valid_for_providers(messages)
+
+
+class TestCoreMemory:
+    def test_changes_are_told_beside_the_question_until_a_compaction(self, memory, layers):
+        inject = memory.inject("user-42", sections=["core"])
+        before = inject.invoke(said(0), at())
+        layers.core.set("city", "Oslo")
+        layers.core.set("name", "Ada L.")
+        after = inject.invoke(said(1), at())
+        assert after[:3] == before
+        assert "**name**: Ada L.\n**city**: Oslo" in after[-2].text
+        assert marks(inject.invoke(said(2), at())) == [
+            "system",
+            "core",
+            "human",
+            "ai",
+            "recalled",
+            "human",
+            "ai",
+            "human",
+        ]
+        summary = summary_message(Summary(summary="The user asked."), id="sum-1")
+        anew = inject.invoke([said(0)[0], summary, *said(2)[-3:]], at())
+        assert marks(anew) == ["system", "core", "human", "human", "ai", "human"]
+        assert "**name**: Ada L.\n**city**: Oslo" in anew[1].text
+
+    def test_what_is_deleted_is_not_shown_any_more(self, memory, layers):
+        inject = memory.inject("user-42", sections=["core"])
+        layers.core.set("city", "Oslo")
+        inject.invoke(said(0), at())
+        layers.core.delete("city")
+        assert "Oslo" not in texts(inject.invoke(said(1), at()))
+
+    def test_an_abandoned_line_leaves_nothing(self, memory):
+        def remember(state, config):
+            core, text = memory.layers(config).core, state["messages"][-1].text
+            if text == "Forget it.":  # so the prompt begins anew
+                core.delete("tree")
+            core.set("fruit" if text == "Forget it." else "tree", text)
+
+        seen = []
+        builder = StateGraph(CompactionState)
+        builder.add_node("remember", remember)
+        builder.add_node("memory", memory.inject())
+        builder.add_node("see", lambda state: seen.append(state["llm_input_messages"]))
+        for one, other in ((START, "remember"), ("remember", "memory"), ("memory", "see")):
+            builder.add_edge(one, other)
+        graph = builder.compile(checkpointer=memory.checkpointer)
+        for text in ("quince", "pear", "Forget it."):
+            graph.invoke({"messages": [HumanMessage(text)]}, at())
+        assert marks(seen[-1])[:2] == ["core", "human"]
+        assert "**fruit**: Forget it." in seen[-1][0].text
+        past = next(each for each in graph.get_state_history(at()) if len(each.values.get("messages", ())) == 1)
+        graph.invoke({"messages": [HumanMessage("plum")]}, past.config)
+        assert "pear" not in texts(seen[-1])
+        assert "Forget it." not in texts(seen[-1])
+        assert "**tree**: plum" in texts(seen[-1])
+
+
+class TestWhatIsGone:
+    def test_a_record_that_is_deleted_is_not_shown_any_more(self, memory, layers):
+        inject = memory.inject("user-42")
+        inject.invoke(said(0), at())
+        for record in layers.archival.all():
+            layers.archival.delete(record.id)
+        assert marks(inject.invoke(said(1), at())) == ["system", "core", "human", "ai", "human"]
+
+    def test_one_that_is_edited_says_what_it_says_now(self, memory, layers):
+        inject = memory.inject("user-42")
+        inject.invoke(said(0), at())
+        [record] = [each for each in layers.archival.all() if "quince" in each.content]
+        layers.archival.update(record.id, "Ada planted a medlar as her fruit tree.")
+        found = texts(inject.invoke(said(1), at()))
+        assert "medlar" in found
+        assert "quince" not in found
+
+    def test_the_oldest_leave_when_a_compaction_begins_the_prompt_anew(self, memory, layers, monkeypatch):
+        inject = memory.inject("user-42", limit=1)
+        for number in range(3):
+            whole = inject.invoke(said(number), at())
+        monkeypatch.setattr(prompt_notes, "KEPT_TOKENS", 20)
+        assert inject.invoke(said(2), at()) == whole  # not before
+        summary = summary_message(Summary(summary="The user asked."), id="sum-1")
+        anew = inject.invoke([*said(2)[:1], summary, *said(2)[1:]], at())
+        assert marks(anew) == ["system", "core", "human", "human", "ai", "human", "ai", "recalled", "human"]
+
+    @pytest.mark.parametrize("gone", [{"conversation_id": "t"}, {"thread_id": "t"}, {"namespace": ("ada",)}])
+    def test_notes_are_erased_with_it(self, memory, gone):
+        layers = memory.layers("user-42", namespace=("ada",))
+        layers.core.set("name", "Ada")
+        layers.archival.write("Ada planted a quince as her fruit tree.")
+        for thread in ("t", "other"):
+            run = at(thread, agentmem_namespace=("ada",))
+            memory.conversation(thread, namespace=("ada",)).add_messages(said(0))
+            memory.inject("user-42", namespace=("ada",)).invoke(said(0), run)
+        memory.erase(**{"namespace": ("ada",), **gone})
+        assert memory.conversation("t", namespace=("ada",)).shown() == []
+        left = memory.conversation("other", namespace=("ada",)).shown()
+        assert [each.part for each in left] == (
+            [] if "namespace" in gone else ["archival"]
+        )  # its core may be what t said
+
+    def test_after_thirty_days_they_are_swept(self, memory, layers, monkeypatch):
+        inject = memory.inject("user-42")
+        inject.invoke(said(0), at())
+        now = memory.database.now()
+        monkeypatch.setattr(type(memory.database), "now", lambda _: now + prompt_notes.KEPT_FOR + 1)
+        inject.invoke(said(1), at())
+        assert {each.message_id for each in memory.conversation("t").shown()} == {"q1"}
+
+
+class TestWhy:
+    def test_a_prompt_says_why_it_was_shown_something(self, memory, layers):
+        inject = memory.inject("user-42")
+        inject.invoke(said(0), at())
+        inject.invoke(said(1), at())
+        notes = memory.conversation("t").shown()
+        assert [(each.message_id, each.part) for each in notes] == [
+            ("q0", "archival"),
+            ("q0", "start"),
+            ("q1", "archival"),
+        ]
+        [found] = notes[0].items
+        assert found.kind == "record"
+        assert layers.archival.get(found.id).content == "Ada planted a quince as her fruit tree."
+        assert found.score > 0
+        assert "fruit" in found.signals
+        assert notes[0].created_at <= moment(memory.database.now())
+        assert memory.conversation("t").shown("q1") == notes[2:]
+
+    async def test_awaited_it_is_the_same(self, memory, layers):
+        memory.inject("user-42").invoke(said(0), at())
+        assert await memory.conversation("t").ashown() == memory.conversation("t").shown()
+
+    def test_a_note_does_not_have_the_text_again(self, memory, layers):
+        memory.inject("user-42").invoke(said(0), at())
+        assert "quince" not in repr(memory.conversation("t").shown())
+
+
+class TestOnTheSide:
+    def test_a_note_that_cannot_be_written_fails_no_prompt(self, memory, layers, monkeypatch, caplog):
+        inject = memory.inject("user-42")
+        expected = inject.invoke(said(0), at("other"))
+
+        def broken(*_, **__):
+            raise StorageError("no room")
+            yield
+
+        for name in ("_keep", "_notes", "_tokens", "_leave"):
+            monkeypatch.setattr(prompt_notes, name, broken)
+            prompt_notes._failures._known.clear()
+            assert texts(inject.invoke(said(0), at())) == texts(expected)
+            memory.compaction(None, SMALL).invoke([HumanMessage(f"{n} " * 150, id=f"n{n}") for n in range(9)], at())
+            assert "logged once" in caplog.text
+            caplog.clear()
+
+    def test_compaction_counts_what_stands_in_prompts(self, memory, layers):
+        conversation = Address("", "t")
+        memory.inject("user-42").invoke(said(2), at())
+        tokens = perform(prompt_notes.counting(memory.database, conversation, ["q0", "q1", "q2"]))
+        assert tokens > 10
+        compactor = memory.compaction(None, SMALL).compactor
+        history = [HumanMessage("x " * 500, id="q2"), AIMessage("y", id="a")]
+        beside = perform(compactor.viewing(history, conversation), memory.database).tokens
+        alone = perform(compactor.viewing(history, Address("", "other")), memory.database).tokens
+        assert beside - alone >= tokens - 1
+
+    def test_stats_tell_how_much_of_each_prompt_was_there_before(self, memory, layers):
+        inject = memory.inject("user-42")
+        for number in range(3):
+            prompt = inject.invoke(said(number), at())
+        caches = memory.stats()["caches"]["characters of prompts with memory"]
+        new = sum(len(each.text) for each in prompt[-3:])
+        assert caches["misses"] < caches["hits"]
+        assert caches["hits"] + caches["misses"] > sum(len(each.text) for each in prompt) > new
+
+    def test_nothing_of_it_is_said(self, memory, layers):
+        prompt = memory.inject("user-42").invoke(said(1), at())
+        memory.conversation("c").add_messages(prompt)
+        assert not any(is_injected(message) for message in memory.conversation("c").messages)
