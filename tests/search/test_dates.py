@@ -309,6 +309,7 @@ class TestWhatIsNoDate:
                 "I can may be",
                 "this may be",
                 "it may last",
+                "half a year ago",
             ),
             *("Python 3.11.7", "version 2024.1.2", "v2023", "call +49 170 2023 555", "555-2023", "(555) 2023-1999"),
             *(
