@@ -312,7 +312,7 @@ def _hit(found: Recollection) -> FoundPassage:
         return _fact(found.value, found.kind)._replace(score=found.score, why=found.why)
     if isinstance(found.value, Message):
         speaker = str(found.value.name or found.value.role)
-    about = f"{speaker}, {found.created_at:%Y-%m-%d}" + (", replaced later" if found.replaced_by else "")
+    about = f"{speaker}, {found.created_at:%Y-%m-%d}" + (", perhaps replaced later" if found.replaced_by else "")
     return FoundPassage(found.id, found.text, found.created_at, about, (), found.kind, found.score, found.why)
 
 
