@@ -45,7 +45,7 @@ from langchain_agentmem.messages.message import RECALLING, Message, decode_body
 from langchain_agentmem.search.database_search import Search
 from langchain_agentmem.search.memory_search import Recollection, Walls, inquiry
 from langchain_agentmem.search.ranking import Weights
-from langchain_agentmem.search.timeline import Order
+from langchain_agentmem.search.timeline import Order, best
 from langchain_agentmem.storage import Operation, Steps, query
 from langchain_agentmem.storage.database import Database, database_of
 from langchain_agentmem.tracing import documents
@@ -321,9 +321,7 @@ class _Reader:
         asked = inquiry(query, self._database.now())
         # Some of what is found is left out, so more is looked for.
         found = yield Search(asked, walls, _ASKED * (most + 5), self._weights, order=order, shown=False)
-        found = [hit for hit in found if isinstance(hit.value, Message) and _is_worth_showing(hit.value)]
-        best = sorted(found, key=lambda hit: -hit.score)[:most]
-        return [hit for hit in found if hit in best]
+        return best([hit for hit in found if isinstance(hit.value, Message) and _is_worth_showing(hit.value)], most)
 
     def expand(self, at: Address, id: str, page: int = 1) -> Work[str]:  # noqa: A002 - what a model calls it
         """Show what stands behind an id."""
@@ -338,7 +336,7 @@ class _Reader:
             text = clipped(text[start:], PASSAGE_TOKENS, self._counter, marker=" …")
             text = f'{"… " if start else ""}{text}\n(A part; expand("{hit.id}") shows all of it.)'
         if hit.replaced_by is not None:
-            text += f'\n(Replaced later; expand("{hit.replaced_by[1]}") shows by what.)'
+            text += f'\n(Perhaps replaced later; expand("{hit.replaced_by[1]}") shows by what.)'
         return _marked(turn._replace(text=text), hit.id, hit.created_at)
 
     def _page(self, name: str, found: Sequence[DroppedMessage] | None, number: int) -> str:

@@ -7,9 +7,9 @@ and to every query, so other languages lose nothing by it.
 
 What ranking knows of English, in one place to replace.
 
-Everything here is English only: stop words, irregular forms, what a question asks for and what a message tells. A
-text in another language does without: a few words may coincide, a "?" counts everywhere, and digits do too, but
-nothing else is found and nothing depends on it. No rule knows a name.
+Nearly everything here is English only: stop words, irregular forms, what a question asks for and what a message tells.
+A text in another language does without: a few words may coincide, a "?" counts everywhere, and digits do too, but
+little else is found and nothing depends on it. No rule knows a name.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def as_spoken(question: str, names: Collection[str]) -> str:
 
 
 def asks_for(question: str) -> frozenset[str]:
-    """What would answer a question. English only.
+    """What would answer a question. English only, but for "reply", which is known of German and Chinese too.
 
     Args:
         question: Anything; no text is invalid.

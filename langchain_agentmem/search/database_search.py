@@ -12,7 +12,7 @@ from langchain_agentmem.errors import DatabaseReadOnly
 from langchain_agentmem.search.embedding import Embedder
 from langchain_agentmem.search.memory_search import Inquiry, Recollection, Viewpoint, Walls, once, recollect
 from langchain_agentmem.search.ranking import Weights
-from langchain_agentmem.search.timeline import Order
+from langchain_agentmem.search.timeline import Order, best
 from langchain_agentmem.search.vectors import Near
 from langchain_agentmem.storage.database import Database
 from langchain_agentmem.storage.part import Part, all_parts
@@ -108,8 +108,10 @@ class Search(NamedTuple):
         """The best of what was found in several databases."""
         if len(found) == 1:
             return found[0]
-        best = once(sorted(chain.from_iterable(found), key=lambda each: (-each.score, each.id)))[: self.limit]
-        return sorted(best, key=lambda each: each.created_at) if self.order == "time" else best
+        ranked = once(sorted(chain.from_iterable(found), key=lambda each: (-each.score, each.id)))
+        if self.order == "time":
+            return sorted(best(ranked, self.limit), key=lambda each: each.created_at)
+        return ranked[: self.limit]
 
     def _unsettled(self) -> list[Any]:
         kinds = self.walls.kinds or ()

@@ -29,7 +29,7 @@ from langchain_agentmem.search.ranking import (
     weights_in_time,
 )
 from langchain_agentmem.search.search_index import PLACE_BITS, SERIES_BITS
-from langchain_agentmem.search.timeline import Order, in_time
+from langchain_agentmem.search.timeline import MOST_COMPARED, Order, in_time
 from langchain_agentmem.search.vectors import Near
 from langchain_agentmem.storage import Steps, query
 from langchain_agentmem.storage.database import Database
@@ -564,15 +564,17 @@ def recollect(
         if order == "time":
             hits.sort()  # what was said at the same time stays in the order of its places
         found = once([given[hit.document] for hit in hits if hit.document in given])
-        if len(found) >= limit or len(hits) < many:
+        if phrases:
+            found = [_with_phrases(each, phrases, phrase) for each in found]
+        seen = len(found)
+        if order == "time":
+            found = in_time(found, asked.question, limit)
+        elif phrases:
+            found.sort(key=lambda each: -each.score)
+        if (seen if many >= MOST_COMPARED else len(found)) >= limit or len(hits) < many:
             break
-        many *= MORE  # some of them have expired, or cannot be seen from here
-    if phrases:
-        found = [_with_phrases(each, phrases, phrase) for each in found]
-        found.sort(key=lambda each: -each.score)
-    if order == "time":
-        return in_time(found, asked.question, limit)
-    return _different(found, limit, diversity) if diversity else found[:limit]
+        many *= MORE  # some of them have expired, cannot be seen from here, or repeat others
+    return _different(found, limit, diversity) if diversity and order != "time" else found[:limit]
 
 
 def again(rows: Iterable[tuple[str, int]], *, now: int, outlook: Viewpoint | None) -> Steps[list[Recollection]]:

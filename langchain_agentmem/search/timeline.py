@@ -7,7 +7,7 @@ was asked: the later denies what the earlier says, or the reverse, or has a new 
 some are missed, and some that are found are none. What denies is known of several languages, what brings a new number
 of English alone (`english.yaml`). Of facts it is known what ended them.
 
-Pure arithmetic over texts; the best `MOST_COMPARED` results are compared with each other.
+Pure arithmetic over texts; each result is compared with the best `MOST_COMPARED`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
-from itertools import chain
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from langchain_agentmem.messages.message import Message
@@ -36,6 +35,7 @@ _ALIKE = 0.8  # two texts of which one repeats the other share so many of all th
 _ABOUT = 0.25  # a statement about the question holds so much of it
 _FEW = 20  # a term that all of so few results hold tells nearly as much as one that only some of them hold
 _SAME = 0.4  # two statements about the same share so much of the shorter one
+_MOST_STATEMENTS = 8  # of a text that are compared with those of others: a pasted table has hundreds
 _STATEMENT = re.compile(r"[.!?;,:]+(?:\s|$)|[\u3002\uff01\uff1f\uff1b\uff0c\n]+")
 
 
@@ -73,9 +73,33 @@ def in_time(found: Sequence[Recollection], question: analysis.Question, limit: i
     def place(each: Recollection) -> int:
         return places[each.namespace, each.kind, each.id]
 
-    best = sorted(found, key=lambda each: -each.score)
-    compared = _changed(sorted(_folded(best[:MOST_COMPARED], place), key=place), question)
-    return sorted(sorted(chain(compared, best[MOST_COMPARED:]), key=lambda each: -each.score)[:limit], key=place)
+    folded = _folded(sorted(found, key=lambda each: -each.score), place)
+    compared = _changed(sorted(folded[:MOST_COMPARED], key=place), question)
+    return sorted(best([*compared, *folded[MOST_COMPARED:]], limit), key=place)
+
+
+def best(found: Sequence[Recollection], limit: int) -> list[Recollection]:
+    """The best of some results, in the order in which they are given.
+
+    A change has both its sides there, or none; only where there is room for one, that is all there is of it.
+
+    Args:
+        found: What a search found.
+        limit: Most results.
+    """
+    places = _places(found)
+    sides: dict[int, list[int]] = {place: [place] for place in range(len(found))}
+    for place, each in enumerate(found):
+        by = None if each.replaced_by is None else places.get((each.namespace, *each.replaced_by))
+        if by is not None:
+            sides[place].append(by)
+            sides[by].append(place)
+    chosen: dict[int, None] = {}
+    for place in sorted(sides, key=lambda place: -found[place].score):
+        together = [each for each in sides[place] if each not in chosen]
+        if not chosen or len(chosen) + len(together) <= limit:
+            chosen |= dict.fromkeys(together[: limit - len(chosen)])
+    return [found[place] for place in sorted(chosen)]
 
 
 def _places(found: Sequence[Recollection]) -> dict[tuple[object, ...], int]:
@@ -87,7 +111,7 @@ def _folded(found: Sequence[Recollection], place_of: Callable[[Recollection], in
     kept: list[tuple[Recollection, set[str]]] = []
     for each in found:
         terms = set(analysis.terms(each.text))
-        for place, (other, there) in enumerate(kept):
+        for place, (other, there) in enumerate(kept[:MOST_COMPARED]):
             if _repeat(terms, there) and _speaker(each) == _speaker(other):
                 if (len(there), place_of(other)) > (len(terms), place_of(each)):
                     first, second, terms = other, each, there
@@ -109,7 +133,7 @@ def _repeat(one: set[str], other: set[str]) -> bool:
 def _speaker(each: Recollection) -> tuple[object, ...]:
     value = each.value
     who = (value.role, value.name) if isinstance(value, Message) else ()
-    return each.namespace, each.kind, *who
+    return each.namespace, each.kind, each.replaced_by, *who  # a fact that has ended repeats none that has not
 
 
 def _changed(found: Sequence[Recollection], question: analysis.Question) -> list[Recollection]:
@@ -144,8 +168,16 @@ def _pairs(given: Sequence[Recollection], question: analysis.Question) -> Iterat
     def weigh(terms: Collection[str]) -> float:
         return sum(worth[term] for term in terms)
 
+    def relevance(each: _Statement) -> float:
+        return weigh(each.terms & topic)
+
     least = _ABOUT * weigh(topic & worth.keys())
-    about = [[each for each in some if each.terms & topic and weigh(each.terms & topic) >= least] for some in said]
+    about = [
+        sorted((each for each in some if each.terms & topic and relevance(each) >= least), key=relevance)[
+            -_MOST_STATEMENTS:
+        ]
+        for some in said
+    ]
     for later, new in enumerate(about):
         best = max(
             (

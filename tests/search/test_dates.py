@@ -289,6 +289,12 @@ class TestOtherLanguages:
     def test_their_names_of_days_are_known(self, text, start):
         assert [span.start for span in spans(text, NOW)] == [at(day) for day in start]
 
+    @pytest.mark.parametrize("text", ["8th of may", "may 8th", "on 8 may", "on may 8", "8th of may this year"])
+    def test_may_and_march_in_lower_case_are_known_in_company(self, text):
+        [found] = spans(text, NOW)
+        assert found == (at("2024-05-08"), at("2024-05-09"), text.removeprefix("on "))
+        assert spans("8 may come", NOW) == spans("they may 8 times", NOW) == []
+
 
 class TestWhatIsNoDate:
     @pytest.mark.parametrize(
@@ -303,6 +309,7 @@ class TestWhatIsNoDate:
                 "I can may be",
                 "this may be",
                 "it may last",
+                "half a year ago",
             ),
             *("Python 3.11.7", "version 2024.1.2", "v2023", "call +49 170 2023 555", "555-2023", "(555) 2023-1999"),
             *(

@@ -11,7 +11,7 @@ def words(text):
     return text.split()
 
 
-KINDS = {"time", "number", "place", "advice", "reply", "order", "summary"}
+KINDS = {"time", "number", "place", "advice", "reply", "order", "summary", "course"}
 
 
 class TestWords:
@@ -76,6 +76,12 @@ class TestAsksFor:
             ("What did you suggest for the garden?", {"advice", "reply"}),
             ("What was your advice on sleep?", {"reply"}),
             ("Do you remember what I told you?", set()),
+            ("Was hast du zum Garten vorgeschlagen?", {"reply"}),
+            ("Welche Quitte war deine Empfehlung?", {"reply"}),
+            ("Hast du Quitten?", set()),
+            ("你当时建议种什么树?", {"reply"}),
+            ("你的回答是什么?", {"reply"}),
+            ("我说过要种什么树?", set()),
             ("In what order did I buy them?", {"order", "course"}),
             ("I turned back in order to order a pizza", {"order"}),
             ("What contradicts that?", {"course"}),

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from langchain_agentmem import InvalidInput
+from langchain_agentmem.search import timeline
 from langchain_agentmem.search.analysis import question
 from langchain_agentmem.search.timeline import order_for
 
@@ -103,6 +104,18 @@ class TestRepeats:
         say(memory, "The quince is in bloom.", namespace=("a", "c"))
         assert len(ask(memory, "quince")) == 2
 
+    def test_a_topic_of_many_repeats_is_looked_for_further(self, memory):
+        chat = memory.conversation("c", ("a",))
+        chat.add_messages([{"role": "user", "content": "The quince is in bloom beside the shed."}] * 90)
+        chat.add({"role": "user", "content": "The quince beside the other shed bore no fruit in the end."})
+        assert len(ask(memory, "quince in bloom beside the shed", limit=2)) == 2
+
+    def test_a_fact_that_holds_again_is_none(self, memory):
+        facts = memory.facts(namespace=("a",))
+        for place in ("Porto", "Lisbon", "Porto"):
+            facts.add_fact("user", "Ana", "lives in", place)
+        assert [each.value.object for each in ask(memory, "Where does Ana live?")] == ["Porto", "Lisbon", "Porto"]
+
 
 class TestChanges:
     @pytest.mark.parametrize(
@@ -121,6 +134,7 @@ class TestChanges:
             ),
             ("Benutze ich Zotero?", "Ich benutze Zotero für Zitate.", "Ich habe Zotero nie benutzt."),
             ("我有猫吗", "我有一只猫。", "我没有猫。"),
+            ("Do I eat walnuts with cheese?", "I eat walnuts with cheese.", "I can't eat walnuts with cheese."),
         ],
     )
     def test_the_earlier_says_by_what_it_was_replaced(self, memory, asked, before, after):
@@ -143,12 +157,29 @@ class TestChanges:
         assert (old.text, old.replaced_by) == (NEVER, ("message", new.id))
         assert old.why.signals["change"] > 0
 
+    @pytest.mark.parametrize("limit", [2, 3, 4, 5])
+    def test_a_change_has_both_sides_or_none(self, memory, limit):
+        sides = {"My shed is red as rust.", "My shed is not red as rust."}
+        say(memory, "I painted a chair.", "A shed for rakes and hoes.", max(sides), "I have a bench.", min(sides))
+        found = ask(memory, "a red shed for rakes and hoes", limit=limit)
+        assert len(found) <= limit
+        assert len(sides & set(texts(found))) in {0, 2}
+
+    def test_a_pasted_table_holds_nobody_up(self, memory, monkeypatch):
+        compared = []
+        monkeypatch.setattr(timeline, "_differ", lambda old, new: compared.append(old))
+        say(memory, *("\n".join(f"shed {row * column}" for row in range(200)) for column in range(20)))
+        assert len(ask(memory, "shed")) == 10
+        assert len(compared) <= 20 * 20 / 2 * timeline._MOST_STATEMENTS**2
+
     @pytest.mark.parametrize(
         ("before", "after"),
         [
             ("The quince has 3 buds.", "The quince has bloomed."),
             ("The quince has 3 buds.", "The quince has 5 buds."),  # both may be
             ("I met Kelly.", "The quince has not bloomed."),
+            ("The quince of Kelly blooms.", "The quince of Kelly won a prize."),  # as in "won't"
+            ("Kelly, quince: blüht.", "Kelly, quince: blüht ab dem 5. Mai."),  # which is "never" in Italian
         ],
     )
     def test_what_says_nothing_else_of_the_same_replaces_nothing(self, memory, before, after):

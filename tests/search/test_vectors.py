@@ -66,6 +66,10 @@ def said(memory, *texts, conversation="c", **options):
     return [chat.add(role="user", content=text) for text in texts]
 
 
+def waiting(memory):
+    return sum(each.engine.read(vectors.count_waiting) for each in memory.database.everywhere)
+
+
 def found(memory, query, **options):
     return [each.text for each in memory.search(query, everything="namespace" not in options, **options)]
 
@@ -184,7 +188,7 @@ class TestWaiting:
         memory = opened()
         memory.conversation("c").add_messages([HumanMessage(f"cat number{n}") for n in range(150)])
         deadline = time.monotonic() + 120
-        while memory.database.engine.read(vectors.count_waiting) and time.monotonic() < deadline:
+        while waiting(memory) and time.monotonic() < deadline:
             time.sleep(0.01)
         assert len(embeddings.texts) == 150
 
@@ -255,7 +259,7 @@ class TestFailing:
         monkeypatch.setattr(embeddings, "embed_documents", lambda texts: wrong)
         with pytest.raises((InvalidInput, TypeError)):
             memory.settle()
-        assert memory.database.engine.read(vectors.count_waiting) == 1
+        assert waiting(memory) == 1
         assert found(memory, "cat") == ["My cat sleeps."]
 
     def test_vectors_of_another_size_are_refused(self, url, opened):
