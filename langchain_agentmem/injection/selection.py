@@ -181,7 +181,8 @@ class Bringing:
             values = noted[CHANGES].values if CHANGES in noted else {}
             events = [there[each[:2]] for each in _items(noted, RECALL) if each[:2] in there]
             in_time = ARCHIVAL in noted and noted[ARCHIVAL].values == _IN_TIME
-            records = [_passage(there[each[:2]], each, in_time) for each in _items(noted, ARCHIVAL) if each[:2] in there]
+            found = [each for each in _items(noted, ARCHIVAL) if each[:2] in there]
+            records = [_passage(there[each[:2]], each, in_time=in_time) for each in found]
             if key == book.question:
                 values = {**values, **changed_now}
                 events, records = [*events, *new.events], [*records, *new.records]
@@ -409,7 +410,7 @@ def _noted(found: Record | FoundPassage) -> NotedItem:
     return NotedItem(getattr(found, "kind", RECORD), found.id, score and round(score, 4), signals, reason, row)
 
 
-def _passage(found: Event | Record | FoundPassage, noted: NotedItem, in_time: bool) -> Record | FoundPassage:
+def _passage(found: Event | Record | FoundPassage, noted: NotedItem, *, in_time: bool) -> Record | FoundPassage:
     """Something as it was shown among what was found."""
     if isinstance(found, Event):
         return _event(found, dated=in_time)
