@@ -107,6 +107,19 @@ class TestAThread:
         assert all(text in texts(before) for text in ("bought a fruit", "planted a fruit", "is a quince"))
         assert inject.invoke(said(2), at())[: len(before)] == before
 
+    def test_what_was_shown_in_the_order_of_time_stays_as_it_was(self, memory):
+        chat = memory.conversation("old", ("ada",))
+        for text in ["I have never met Kelly.", "Here I met Kelly.", "Kelly likes hats and I like Kelly."]:
+            chat.add_user_message(text)
+        memory.layers("t", namespace=("ada",)).archival.write("Kelly was to be met.")
+        inject = memory.inject("t", namespace=("ada",))
+        asked = HumanMessage("Have I ever met Kelly?", id="q0")
+        before = inject.invoke([asked], at())
+        assert "perhaps replaced later] I have never met Kelly." in texts(before)
+        assert f"- [record, {moment(memory.database.now()):%Y-%m-%d}] Kelly was to be met." in texts(before)
+        history = [asked, AIMessage("You did.", id="a0"), HumanMessage("Where is the kettle?", id="q1")]
+        assert inject.invoke(history, at())[: len(before)] == before
+
     def test_within_a_graph_it_is_the_same(self, memory, layers):
         seen = []
 
