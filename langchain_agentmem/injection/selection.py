@@ -376,7 +376,7 @@ class Bringing:
                 inputs=lambda: {"namespace": "/".join(namespace), "kinds": None if kinds is None else list(kinds)},
                 order=order,
             )
-            passages = [_hit(each)._replace(place=place) for place, each in enumerate(hits)]
+            passages = [_hit(each)._replace(place=place) for place, each in enumerate(hits) if _says(each)]
             lists.append(sorted(passages, key=lambda each: -(each.score or 0.0)))
         return [each for rank in range(many) for found in lists for each in found[rank : rank + 1]]
 
@@ -448,6 +448,11 @@ def _record(record: Record) -> FoundPassage:
     return FoundPassage(
         record.id, record.content, record.created_at, about, record.tags, RECORD, record.score, record.why
     )
+
+
+def _says(found: Recollection) -> bool:
+    """Whether something says more than what a tool was called with."""
+    return not isinstance(found.value, Message) or bool(found.value.text.strip())
 
 
 def _hit(found: Recollection) -> FoundPassage:
