@@ -20,15 +20,8 @@ from hashlib import blake2b
 from itertools import count
 from typing import Any
 
-from langchain_core.messages import (
-    AIMessage,
-    BaseMessage,
-    ChatMessage,
-    HumanMessage,
-    RemoveMessage,
-    SystemMessage,
-    ToolMessage,
-)
+from langchain_core.messages import AIMessage, BaseMessage, ChatMessage, HumanMessage, RemoveMessage, SystemMessage
+from langchain_core.messages.tool import ToolMessage
 
 from langchain_agentmem.base.encoding import CALLS, IMAGES, TEXTS, THOUGHTS, kind_of
 from langchain_agentmem.base.fencing import fenced
