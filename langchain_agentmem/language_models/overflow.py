@@ -34,7 +34,7 @@ def refusal(error: BaseException) -> Refusal:
     kinds: Iterator[Refusal] = (row["kind"] for told in chain for row in _rows() if _fits(row, told))
     if (kind := next(kinds, None)) is not None:
         return kind
-    return "unclear" if any(told.status in _UNCLEAR for told in chain) else "other"
+    return "unclear" if next((told.status for told in chain if told.status), None) in _UNCLEAR else "other"
 
 
 def is_too_large(error: BaseException) -> bool:
@@ -77,7 +77,7 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
         if error is None:
             return
         yield error
-        error = error.__cause__ or error.__context__
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
 
 
 def _told(error: BaseException) -> _Told:

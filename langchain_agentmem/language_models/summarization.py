@@ -277,12 +277,21 @@ _IMAGE = re.compile(r"img_[0-9a-f]{8}")
 _LETTERS = 3
 """A text with fewer letters tells nothing."""
 _NOTHING = frozenset({"null", "none", "nil", "undefined", "true", "false", "n/a", "string", "str", "text"})
+_DECLINED = (
+    r"(?:help|assist|comply|do (?:that|this|so)|summari[sz]e|(?:\w+ ){1,4}(?:conversation|text|request|summary)\b)"
+)
+"""What a model says that it does not do; what anybody else could not do is told in summaries."""
 _REFUSAL = re.compile(
-    r"(?:i['\u2019]m|i am|we['\u2019]re|we are)? ?(?:very |so )?(?:sorry|unable|afraid|not able)\b"
-    r"|i can(?:no|['\u2019])t\b|i (?:do not|don['\u2019]t) (?:have|see)\b|as an ai\b|unfortunately,? i\b"
-    r"|(?:please|could you) (?:provide|share|send)\b",
+    r"i(?:['\u2019]m| am) (?:very |so )?(?:sorry|afraid)\b|(?:we(?:['\u2019]re| are) )?sorry\W+(?:but|i|as|there)\b"
+    rf"|(?:(?:i|we) can(?:no|['\u2019])t|(?:(?:i['\u2019]m|i am|we are) )?(?:unable|not able) to) {_DECLINED}"
+    r"|i (?:do not|don['\u2019]t) (?:have|see)\b|as an ai\b|unfortunately,? i\b"
+    rf"|(?:please|could you) (?:provide|share|send) {_DECLINED}"
+    r"|lo siento|lamento no|(?:es )?tut mir leid|leider kann ich|(?:je suis )?d\u00e9sol\u00e9|mi dispiace|desculpe"
+    r"|(?:\u5f88)?\u62b1\u6b49|\u5bf9\u4e0d\u8d77|\u7533\u3057\u8a33|\uc8c4\uc1a1",
     re.IGNORECASE,
 )
+_TO_THE_USER = re.compile(r"\b(?:you|your|i|me|we|us|else)\b", re.IGNORECASE)
+"""What a question says that is put to whoever reads it, so that the reply is no summary; others are of what is told."""
 _LONG_FOR_REFUSAL = 400
 _ECHO = 0.8
 """A summary of which a greater share stands word for word in what the model was given may be an echo."""
@@ -335,7 +344,7 @@ def _prose(reply: str) -> str | None:
         text = inside.group(1).strip()
     if text.startswith("{") or (text.startswith("[") and read_json(text, wanted=list) is not None):
         return None
-    return None if text.endswith("?") else text  # whoever asks answers the user
+    return None if text.endswith("?") and _TO_THE_USER.search(re.split(r"[.!?]\s", text)[-1]) else text
 
 
 def is_nonsense(found: Summary, source: str, instructions: str) -> bool:

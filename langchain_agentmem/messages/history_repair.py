@@ -20,12 +20,14 @@ from hashlib import blake2b
 from itertools import count
 from typing import Any
 
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, RemoveMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, ChatMessage, HumanMessage, RemoveMessage, SystemMessage
+from langchain_core.messages.tool import ToolMessage
 
 from langchain_agentmem.base.encoding import CALLS, IMAGES, TEXTS, THOUGHTS, kind_of
 from langchain_agentmem.base.fencing import fenced
 from langchain_agentmem.messages.history_shape import calls_of, role_of
 from langchain_agentmem.messages.message_marks import (
+    ALTERED,
     BEGINNING,
     FILLER,
     GOES_ON,
@@ -39,6 +41,7 @@ from langchain_agentmem.messages.message_marks import (
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _CALL_ID = re.compile(r"[a-zA-Z0-9_-]{1,40}")
 _REFUSED_AFTER = {"assistant": "assistant", "tool": "user"}
+_KINDS: Mapping[str, type[BaseMessage]] = {"system": SystemMessage, "assistant": AIMessage}
 UNREADABLE = "unreadable"
 """The argument of a call that could not be parsed: what was written."""
 
@@ -230,6 +233,8 @@ def _mended(message: BaseMessage) -> BaseMessage | None:
     """One message without what a provider refuses in it; None when nothing is left."""
     if isinstance(message, RemoveMessage):
         return None
+    if isinstance(message, ChatMessage) and role_of(message) != "tool":
+        message = _of_its_kind(message)
     changes: dict[str, Any] = {}
     if message.name is not None and (name := _named(message.name) or None) != message.name:
         changes["name"] = name
@@ -250,6 +255,13 @@ def _mended(message: BaseMessage) -> BaseMessage | None:
         names = {call["id"]: usable for call in mended.tool_calls if (usable := _usable(str(call["id"]))) != call["id"]}
         mended = _renamed(mended, names) if names else mended
     return None if role != "tool" and _is_empty(mended) else mended
+
+
+def _of_its_kind(message: ChatMessage) -> BaseMessage:
+    """A message whose role is a field as the class of its role; another role is a user of that name."""
+    role, kwargs = role_of(message), {MADE: ALTERED, **message.additional_kwargs}
+    name = message.name or (None if role in (*_KINDS, "user") else role)
+    return _KINDS.get(role, HumanMessage)(content=message.content, id=message.id, name=name, additional_kwargs=kwargs)
 
 
 def says_nothing(message: BaseMessage) -> bool:

@@ -243,6 +243,7 @@ def refresh(texts: Mapping[str, TextsOf] | None = None) -> Steps[int]:
     Returns:
         How many documents were indexed.
     """
+    yield query.hold_writers()  # another opening that does it ends first
     if not (yield from is_old()):
         return 0
     yield from emptied()

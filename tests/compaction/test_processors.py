@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import AIMessage, ChatMessage, HumanMessage, SystemMessage, ToolMessage
 
 from langchain_agentmem.compaction import (
     BackwardPackingConfig,
@@ -336,6 +336,15 @@ class TestRepair:
         message = AIMessage("Later.", additional_kwargs={"tool_calls": [raw]}).model_copy(update={"tool_calls": []})
         mended = repaired([HumanMessage("go"), message, HumanMessage("and?")])
         assert "tool_calls" not in mended[1].additional_kwargs
+
+    def test_a_role_that_is_a_field_is_a_class_since_some_clients_know_no_other(self):
+        roles = ["developer", "user", "assistant", "the critic"]
+        given = [ChatMessage("Hi", role=role, id=role) for role in roles]
+        result = repaired(given)
+        assert [type(each) for each in result] == [SystemMessage, HumanMessage, AIMessage, HumanMessage]
+        assert [each.id for each in result] == roles
+        assert result[-1].name == "the_critic"
+        assert repaired(result) == result
 
     def test_marks_are_texts_since_clients_merge_them(self):
         said = [HumanMessage("hello", name="Ada L.", id="u"), ToolMessage("42", tool_call_id="gone", id="r")]

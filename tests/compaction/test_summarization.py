@@ -334,8 +334,19 @@ NONSENSE = [
     FILLER * 2_000, json.dumps({"summary": FILLER * 2_000}), "...", '{"summary": 12}', "{summary",
     json.dumps({"user_request_summary": "He asks.", "summary": "I'm sorry, but I can't help with that."}),
     json.dumps({"user_request_summary": "string", "summary": "string", "salient_facts": ["string"]}),
-    "Hotel 7 is free on Monday! Anything else?",
+    "Hotel 7 is free on Monday! Anything else?", "Sorry, I can't do that.", "I am unable to summarize this.",
+    "Would you like me to go on?", "Lo siento, no puedo ayudar con eso.", "Es tut mir leid, das kann ich nicht.",
+    "\u62b1\u6b49\uff0c\u6211\u65e0\u6cd5\u6ee1\u8db3\u8be5\u8bf7\u6c42\u3002",
 ]  # fmt: skip
+HONEST = [
+    "Ana asked for a hotel, and it was booked. Still open: which room does she want?",
+    "Ana mag Blau. Offen ist: welches Zimmer?",
+    "Sorry for the wait, said the support; order 88 was sent on Monday.",
+    "We are sorry to lose them, but they have cancelled.",
+    "Unable to reach the payment server, Ana paid in cash; the receipt is number 4711.",
+    "I cannot deploy without the key; Ana will send it on Monday.",
+    "Please provide the invoice to Ana by Monday.",
+]
 ECHOES = {
     "all": lambda given, asked: given,
     "all, as JSON": lambda given, asked: json.dumps({"summary": given}),
@@ -358,6 +369,12 @@ class TestFailure:
         assert GOAL in result.summary.user_request
         assert "ask019x" in result.summary.summary
         assert COUNTER.count_text(sections(result.summary)) <= 400
+
+    @pytest.mark.parametrize("reply", [*HONEST, *(json.dumps({"summary": each}) for each in HONEST)])
+    def test_a_short_honest_summary_is_none_though_it_tells_of_questions_and_refusals(self, reply):
+        result = summarized(tool_rounds(20), Counting(reply), room=100_000)
+        assert result.failure is None
+        assert not result.summary.provisional
 
     @pytest.mark.parametrize("echo", ECHOES.values(), ids=ECHOES)
     def test_an_echo_is_refused(self, echo):

@@ -67,6 +67,19 @@ class TestARefusal:
         wrapped.__context__ = limited
         assert refusal(wrapped) == "other"
 
+    @pytest.mark.parametrize(("status", "kind"), [(401, "other"), (403, "other"), (503, "other"), (422, "unclear")])
+    def test_of_another_model_that_was_asked_next_is_what_that_says(self, status, kind):
+        error = Refused("no", status_code=status)
+        error.__context__ = Refused("no", status_code=400)
+        assert refusal(error) == kind
+
+    def test_that_is_not_to_be_told_is_not_looked_at(self):
+        error = Refused("no", status_code=500)
+        error.__context__ = ContextOverflowError("x")
+        assert refusal(error) == "tokens"
+        error.__suppress_context__ = True  # as `from None` does
+        assert refusal(error) == "other"
+
     @pytest.mark.parametrize("error", [TimeoutError("too late"), RuntimeError("rate limit"), ValueError("413")])
     def test_is_nothing_else(self, error):
         assert not is_too_large(error)

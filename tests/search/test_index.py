@@ -2,6 +2,7 @@
 
 import random
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from langchain_core.messages import HumanMessage
@@ -105,6 +106,15 @@ class TestFollowing:
         rebuild(memory, raw)
         assert indexed(memory, raw) == followed
         assert memory.verify().problems == ()
+
+
+def test_of_two_openings_at_once_one_indexes_a_database_anew(memory, raw):
+    memory.conversation("c").add_messages([HumanMessage(f"word{n} " * 20) for n in range(1_500)])
+    raw(memory, "update search_state set analysis = 0 where id = 1")
+    with ThreadPoolExecutor(2) as pool:
+        found = [*pool.map(memory.database.engine.write, [search_index.refresh] * 2)]
+    assert sorted(found) == [0, 1_500]
+    assert memory.verify().problems == ()
 
 
 @pytest.mark.sqlite_suffices
