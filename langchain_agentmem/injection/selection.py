@@ -127,7 +127,7 @@ class Bringing:
             return Brought()
         asked = self._asked(given, messages)[:MOST_ASKED]
         said = [message for message in messages if not is_injected(message)]
-        book = yield from prompt_notes.opening(self.database, run, said)
+        book = yield from prompt_notes.opening(self.database, run, said, self._reader(layers))
         shown: _Shown = yield Shown(
             "injection.inject",
             self._composing(book, layers, asked, said, config),
@@ -337,6 +337,14 @@ class Bringing:
         return LayeredMemory(
             self.database, standpoint_of(self.database, config if whose is None else whose, self.namespace)
         )
+
+    def _reader(self, layers: LayeredMemory | None) -> str:
+        """Who notes what is shown: each memory that a thread is shown, or part of one, begins prompts for itself."""
+        whose = ""
+        if layers is not None and not (self.branch_or_config is None and self.namespace is None):
+            whose = f"{path_of(layers.namespace)}{layers.name}"
+        sections = tuple(self.sections or ())
+        return whose if sections == SECTIONS else f"{whose} {' '.join(sections)}"
 
     def _asked(self, given: Any, messages: Sequence[BaseMessage]) -> str:
         if self.query is None:
