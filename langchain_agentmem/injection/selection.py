@@ -267,7 +267,8 @@ class Bringing:
             for database, seen in outlook.homes(self.database, walls):
                 make = partial(again, rows, now=self.database.now(), outlook=seen)
                 for hit in (yield In(database, Run("injection.again", make, shown=False))):
-                    there[hit.kind, hit.id] = _hit(hit)
+                    if walls.hold(hit):  # the row of what is gone may be another's by now
+                        there[hit.kind, hit.id] = _hit(hit)
         return there
 
     @property

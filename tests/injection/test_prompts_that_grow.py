@@ -246,6 +246,20 @@ class TestWhatIsGone:
         assert "medlar" in found
         assert "quince" not in found
 
+    @pytest.mark.parametrize("whose", [("ada",), ()])
+    def test_what_takes_the_place_of_it_elsewhere_is_not_shown(self, memory, whose):
+        kinds = ["message"]
+        inject, run = memory.inject(namespace=whose, kinds=kinds) if whose else memory.inject(kinds=kinds), at()
+        memory.conversation("other", namespace=whose).add_user_message("Nothing.")
+        said_in = "old" if whose else "t"
+        memory.conversation(said_in, namespace=whose).add_messages(
+            [HumanMessage("The fruit tree is a quince.", id="m")]
+        )
+        assert "quince" in texts(inject.invoke(said(0), run))
+        memory.conversation(said_in, namespace=whose).remove_by_id("m")
+        memory.conversation("hers", namespace=("bob",)).add_messages([HumanMessage("The secret of Bob.", id="m")])
+        assert "Bob" not in texts(inject.invoke(said(1), run))
+
     def test_the_oldest_leave_when_a_compaction_begins_the_prompt_anew(self, memory, layers, monkeypatch):
         inject = memory.inject("user-42", limit=1)
         for number in range(3):
