@@ -292,13 +292,21 @@ def shown(at: Address) -> Steps[list[PromptNote]]:
 def erase(low: str, high: str, name: str | None) -> Steps[None]:
     """Delete the notes of a thread, or of all, in a range of paths.
 
-    What others were shown of core memory goes with a thread, since that may have said it. With a range goes what was
-    shown elsewhere of a memory that lies there.
+    What others were shown of core memory goes with a thread, since that may have said it.
     """
     if name is None:
         yield query.erase_prompt_notes(low=low, high=high)
     else:
         yield query.erase_prompt_notes_of(low=low, high=high, name=name)
+
+
+def erase_elsewhere(low: str, high: str, name: str | None) -> Steps[bool]:
+    """Delete what any thread was shown of the memories in a range of paths; with a thread, of core memory alone.
+
+    Returns:
+        Whether there was any.
+    """
+    return bool((yield query.erase_shown_elsewhere(low=low, high=high, everything=int(name is None))))
 
 
 def _tokens(at: Address, keys: Sequence[str]) -> Steps[int]:

@@ -46,14 +46,16 @@ delete from prompt_note where namespace_id = (select id from namespace where pat
 delete from prompt_note where created_at < :before;
 
 -- name: erase_prompt_notes
--- Those there, and elsewhere those of whoever showed a memory that lies there.
-delete from prompt_note
-where namespace_id in (select id from namespace where path >= :low and path < :high)
-    or (reader > :low and reader < :high);
+delete from prompt_note where namespace_id in (select id from namespace where path >= :low and path < :high);
 
 -- name: erase_prompt_notes_of
 -- Those of one thread, and what others were shown of core memory, which holds what that thread may have said.
 delete from prompt_note
 where namespace_id in (select id from namespace where path >= :low and path < :high)
-    and (name = :name or part in ('start', 'changes'))
-    or (reader > :low and reader < :high and part in ('start', 'changes'));
+    and (name = :name or part in ('start', 'changes'));
+
+-- name: erase_shown_elsewhere
+-- What any thread was shown of memories that lie there: everything, or core memory alone.
+delete from prompt_note
+where reader > :low and reader < :high and (:everything = 1 or part in ('start', 'changes'))
+returning key;
