@@ -193,6 +193,15 @@ class TestCoreMemory:
         assert marks(anew) == ["system", "core", "human", "human", "ai", "human"]
         assert "**name**: Ada L.\n**city**: Oslo" in anew[1].text
 
+    def test_changes_without_room_begin_the_prompt_anew(self, memory, layers):
+        inject = memory.inject("user-42", sections=["core"], budget=120)
+        inject.invoke(said(0), at())
+        layers.core.set("name", "Grace")
+        layers.core.set("city", "Oslo " * 20)
+        prompt = texts(inject.invoke(said(1), at()))
+        assert "Ada" not in prompt
+        assert ("Grace" in prompt) or ("Oslo" in prompt)
+
     def test_what_is_deleted_is_not_shown_any_more(self, memory, layers):
         inject = memory.inject("user-42", sections=["core"])
         layers.core.set("city", "Oslo")
