@@ -174,7 +174,7 @@ def why(
 
     It is kept for 30 days. What a score is made of are words of the question, and signals such as "date".
 
-    JSON: a list of objects with message_id, part, role, at, kind, id, score, signals, reason.
+    JSON: a list of objects with message_id, part, reader, at, kind, id, score, signals, reason.
     """
     with existing(database) as memory:
         found = one_thread(memory, thread, namespace)
@@ -183,7 +183,7 @@ def why(
         {
             "message_id": note.message_id,
             "part": note.part,
-            "role": note.reader,
+            "reader": note.reader,
             "at": note.created_at,
             **{name: value for name, value in item._asdict().items() if name != "row"},
         }

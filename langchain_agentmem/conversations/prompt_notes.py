@@ -77,12 +77,13 @@ class PromptNote:
         message_id: The message.
         part: "start" for what the prompt began with; else "changes" of core memory since then, "recall" for the newest
             events, "archival" for what was found, "experiences".
-        reader: Who put it there: "" for memory, else the experiences of a role.
+        reader: Who put it there: "" for the memory of the run, else which memory, or the experiences of a role.
         items: What it was.
         tokens: What it takes, about.
         stands: Whether prompts show it as long as they show the message.
         values: Of core memory, the values by key; of what was found, its order, if it is another than the best first.
         begins: The id of the message that the prompt began with, system messages aside.
+        said: What the message said, as a digest: what was brought for another question leaves with it.
         created_at: When it was first put there; None before it is kept.
     """
 
@@ -94,6 +95,7 @@ class PromptNote:
     stands: bool = True
     values: Mapping[str, str] = field(default_factory=dict)
     begins: str | None = None
+    said: str = ""
     created_at: datetime | None = None
 
 
@@ -119,7 +121,9 @@ class NoteBook:
         self._reader = reader
         self._order = [message.id for message in messages if message.id]
         self._begins = _begins_with(messages)
-        self._notes = {(each.message_id, each.part): each for each in notes}
+        self._said = {message.id: _said(message) for message in messages if message.id and is_said_by_user(message)}
+        still = (each for each in notes if each.said == self._said[each.message_id])
+        self._notes = {(each.message_id, each.part): each for each in still}
         self._new: dict[tuple[str, str], PromptNote] = {}
 
     @property
@@ -171,6 +175,7 @@ class NoteBook:
             tokens=tokens,
             values=values or {},
             begins=self._begins,
+            said=self._said[self.question],
         )
         if known is None or _said_by(known) != _said_by(made):
             self._put(made)
@@ -280,7 +285,8 @@ def _aside(database: Database, at: Address, run: Run) -> Work[Any]:
 
 def shown(at: Address) -> Steps[list[PromptNote]]:
     """All that was put into the prompts of a thread, the oldest first."""
-    return [_note(row) for row in (yield query.prompt_notes_of(path=at.path, name=at.name))]
+    notes = [_note(row) for row in (yield query.prompt_notes_of(path=at.path, name=at.name))]
+    return [replace(note, reader=note.reader.replace("\x1f", "/")) for note in notes]  # its namespace is a path
 
 
 def erase(low: str, high: str, name: str | None) -> Steps[None]:
@@ -292,6 +298,15 @@ def erase(low: str, high: str, name: str | None) -> Steps[None]:
         yield query.erase_prompt_notes(low=low, high=high)
     else:
         yield query.erase_prompt_notes_of(low=low, high=high, name=name)
+
+
+def erase_elsewhere(low: str, high: str, name: str | None) -> Steps[bool]:
+    """Delete what any thread was shown of the memories in a range of paths; with a thread, of core memory alone.
+
+    Returns:
+        Whether there was any.
+    """
+    return bool((yield query.erase_shown_elsewhere(low=low, high=high, everything=int(name is None))))
 
 
 def _tokens(at: Address, keys: Sequence[str]) -> Steps[int]:
@@ -322,7 +337,12 @@ def _keep(at: Address, notes: Sequence[PromptNote], *, now: int) -> Steps[None]:
             "stands": int(note.stands),
             "now": now,
             "body": write_plain(
-                {"items": [_written(each) for each in note.items], "values": dict(note.values), "begins": note.begins}
+                {
+                    "items": [_written(each) for each in note.items],
+                    "values": dict(note.values),
+                    "begins": note.begins,
+                    "said": note.said,
+                }
             ),
         }
         for note in sorted(notes, key=lambda note: (note.message_id, note.part))
@@ -350,8 +370,13 @@ def _note(row: Any) -> PromptNote:
         stands=bool(row["stands"]),
         values=body["values"],
         begins=body["begins"],
+        said=body["said"],
         created_at=moment(row["created_at"]),
     )
+
+
+def _said(message: BaseMessage) -> str:
+    return queries.digest(str(message.text).encode("utf-8", "surrogatepass")).hex()
 
 
 def _begins_with(messages: Sequence[BaseMessage]) -> str | None:

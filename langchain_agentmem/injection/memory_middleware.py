@@ -21,7 +21,7 @@ from langchain_agentmem.language_models.model_calls import Work, aperform, perfo
 from langchain_agentmem.language_models.tokens import SECTIONS, Budget, TokenCounter
 from langchain_agentmem.layers.layered_memory import LayeredMemory
 from langchain_agentmem.messages.message_marks import Role
-from langchain_agentmem.messages.prompt_forms import Brought, with_block, with_breakpoints, woven
+from langchain_agentmem.messages.prompt_forms import BREAKPOINT, Brought, with_block, with_breakpoints, woven
 
 try:
     from langchain.agents.middleware.types import AgentMiddleware, ModelRequest, ModelResponse
@@ -60,7 +60,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         tools: Whether the agent is given the tools of layered memory, or the names of those that it is given. Default
             False.
         cache_control: Whether the prompt tells Anthropic's models where it can be kept: see `with_breakpoints`. Other
-            providers keep prompts without being told. Default False.
+            providers keep prompts without being told. Who sets breakpoints too stands before this. Default False.
 
     Raises:
         InvalidInput: An argument is wrong.
@@ -138,7 +138,9 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         self._bringing.put([*filter(None, [request.system_message]), *messages], ensure_config())
         system = request.system_message
         if self._cache_control:
-            system, messages[:] = with_breakpoints(system, messages)
+            others = [request.model_settings, *(getattr(each, "extras", each) or {} for each in request.tools)]
+            taken = sum(BREAKPOINT in each for each in others)
+            system, messages[:] = with_breakpoints(system, messages, taken)
         return request.override(system_message=system, messages=messages)
 
 

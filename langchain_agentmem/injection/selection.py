@@ -127,7 +127,7 @@ class Bringing:
             return Brought()
         asked = self._asked(given, messages)[:MOST_ASKED]
         said = [message for message in messages if not is_injected(message)]
-        book = yield from prompt_notes.opening(self.database, run, said)
+        book = yield from prompt_notes.opening(self.database, run, said, self._reader(layers))
         shown: _Shown = yield Shown(
             "injection.inject",
             self._composing(book, layers, asked, said, config),
@@ -170,7 +170,7 @@ class Bringing:
         config: Mapping[str, Any],
     ) -> Work[_Shown]:
         layers, material = yield from self._always(layers)
-        prefix, told = self._begun(book, material.core)
+        prefix, told = yield from self._begun(book, material.core)
         standing = book.standing()
         there = yield from self._again(layers, standing, config)
         new = yield from self._new(layers, asked, messages, config, material.events, there)
@@ -202,17 +202,20 @@ class Bringing:
         yield from book.keeping(self.database)
         return _Shown(Brought(core, recalled), shown)
 
-    def _begun(self, book: NoteBook, core: Sequence[CoreEntry]) -> tuple[list[CoreEntry], dict[str, str]]:
+    def _begun(self, book: NoteBook, core: Sequence[CoreEntry]) -> Work[tuple[list[CoreEntry], dict[str, str]]]:
         """Core memory as the prompt begins with it, and as it is told by now, changes included.
 
-        A prompt that begins anew begins with what core memory is now; so does one that shows what was deleted.
+        A prompt that begins anew begins with what core memory is now. So does one that shows what was deleted, or that
+        has no room for what has changed.
         """
         values = {each.key: each.value for each in core}
         before = {} if book.start is None else book.start.values
         told = dict(before)
         for noted in book.standing().values():
             told.update(noted[CHANGES].values if CHANGES in noted else {})
-        if book.start is not None and told.keys() <= values.keys():
+        changed = [each for each in core if before.get(each.key) != each.value]
+        changes = yield from composed(Material(changed), self._budget, counter=self.counter)
+        if book.start is not None and told.keys() <= values.keys() and len(changes.core) == len(changed):
             return [replace(each, value=before[each.key]) for each in core if each.key in before], told
         book.begin(values, sum(self._counter.count_text(f"{key}: {value}") for key, value in values.items()))
         return list(core), values
@@ -267,7 +270,8 @@ class Bringing:
             for database, seen in outlook.homes(self.database, walls):
                 make = partial(again, rows, now=self.database.now(), outlook=seen)
                 for hit in (yield In(database, Run("injection.again", make, shown=False))):
-                    there[hit.kind, hit.id] = _hit(hit)
+                    if walls.hold(hit):  # the row of what is gone may be another's by now
+                        there[hit.kind, hit.id] = _hit(hit)
         return there
 
     @property
@@ -337,6 +341,14 @@ class Bringing:
         return LayeredMemory(
             self.database, standpoint_of(self.database, config if whose is None else whose, self.namespace)
         )
+
+    def _reader(self, layers: LayeredMemory | None) -> str:
+        """Who notes what is shown: each memory that a thread is shown, or part of one, begins prompts for itself."""
+        whose = ""
+        if layers is not None and not (self.branch_or_config is None and self.namespace is None):
+            whose = f"{path_of(layers.namespace)}{layers.name}"
+        sections = tuple(self.sections or ())
+        return whose if sections == SECTIONS else f"{whose} {' '.join(sections)}"
 
     def _asked(self, given: Any, messages: Sequence[BaseMessage]) -> str:
         if self.query is None:

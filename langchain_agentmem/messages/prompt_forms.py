@@ -10,9 +10,8 @@ Messages stay as every provider accepts them, and those that were said stay the 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from itertools import islice
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage, convert_to_messages
 from langchain_core.prompt_values import ChatPromptValue, PromptValue, StringPromptValue
@@ -22,6 +21,9 @@ from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.messages.history_shape import calls_of, is_said_by_user, role_of
 from langchain_agentmem.messages.message_marks import Part, Role, block, injected, is_injected, is_made, summary_in
+
+BREAKPOINT, MOST_BREAKPOINTS = "cache_control", 4
+"""How Anthropic calls what tells it where a prefix ends, and how many a request may have, tools included."""
 
 
 class Brought(NamedTuple):
@@ -119,26 +121,35 @@ def with_block(system: SystemMessage | None, part: Part, text: str) -> SystemMes
 
 
 def with_breakpoints(
-    system: SystemMessage | None, messages: Sequence[BaseMessage]
+    system: SystemMessage | None, messages: Sequence[BaseMessage], taken: int = 0
 ) -> tuple[SystemMessage | None, list[BaseMessage]]:
-    """A prompt in which Anthropic's models are told where a prefix ends that will be sent again: at most four.
+    """A prompt in which Anthropic's models are told where a prefix ends that will be sent again: at most four in all.
 
-    They stand at the end of the system message, of core memory, of the summary, and of the last message but one that
-    has a text at its end. Other providers need none of them.
+    They stand at the end of the last message but one that has a text at its end, of the system message, of the summary,
+    and of core memory; where the prompt has breakpoints of its own, the last of these are left out. Other providers
+    need none of them.
 
     Args:
         system: The system message, if there is one. It is not changed.
         messages: The others. None of them is changed.
+        taken: How many breakpoints there are beside these messages, such as those of tools. Default 0.
     """
-    marked = list(messages)
-    places = [place for place, each in enumerate(marked) if is_injected(each, "core")][-1:]
-    places += [place for place, each in enumerate(marked) if summary_in(each) is not None][-1:]
-    ends = (
-        place for place in range(len(marked) - 2, max(places, default=-1), -1) if _marked(marked[place]) is not None
-    )
-    for place in [*places, *islice(ends, 1)]:
-        marked[place] = _marked(marked[place]) or marked[place]
-    return (None if system is None else _marked(system) or system), marked
+    first = 0 if system is None else 1
+    prompt = [*([] if system is None else [system]), *messages]
+    core = [place for place, each in enumerate(prompt) if is_injected(each, "core")][-1:]
+    summary = [place for place, each in enumerate(prompt) if summary_in(each) is not None][-1:]
+    low = max([first - 1, *core, *summary])
+    end = [place for place in range(len(prompt) - 2, low, -1) if _marked(prompt[place]) is not None][:1]
+    room = MOST_BREAKPOINTS - taken - sum(map(_breakpoints, prompt))
+    wanted = [place for place in (*end, *range(first), *summary, *core) if not _breakpoints(prompt[place])]
+    for place in wanted[: max(0, room)]:
+        prompt[place] = _marked(prompt[place]) or prompt[place]
+    return (None if system is None else cast("SystemMessage", prompt[0])), prompt[first:]
+
+
+def _breakpoints(message: BaseMessage) -> int:
+    blocks = message.content if isinstance(message.content, list) else []
+    return sum(isinstance(each, dict) and BREAKPOINT in each for each in blocks)
 
 
 M = TypeVar("M", bound=BaseMessage)
@@ -151,7 +162,7 @@ def _marked(message: M) -> M | None:
     end = blocks[-1] if blocks else None
     if not isinstance(end, dict) or end.get("type") != "text" or not end.get("text"):
         return None
-    blocks[-1] = {**end, "cache_control": {"type": "ephemeral"}}
+    blocks[-1] = {**end, BREAKPOINT: {"type": "ephemeral"}}
     return message.model_copy(update={"content": blocks})
 
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, NamedTuple, Protocol
 
+from langchain_agentmem.base.namespaces import path_of
 from langchain_agentmem.search import analysis, ranking
 from langchain_agentmem.search.dates import TimeSpan, spans
 from langchain_agentmem.search.ranking import (
@@ -92,6 +93,11 @@ class Walls(NamedTuple):
         names = (None, *self.conversations)
         there = {database.home_of(self.low, name): database.at(self.low, name) for name in names}
         return tuple(there.values())
+
+    def hold(self, found: Recollection) -> bool:
+        """Whether something lies in these namespaces and conversations."""
+        within = self.low <= path_of(found.namespace) < self.high
+        return within and (self.conversations is None or found.conversation_id in (None, *self.conversations))
 
     def let(self, row: Any) -> bool:
         """Whether a document is within, as far as its role and its time tell."""

@@ -27,9 +27,9 @@ from langchain_agentmem.base.clock import time_given
 from langchain_agentmem.base.concurrency import awaited
 from langchain_agentmem.base.events import ConversationErased, MemoryEvent, MessagesStored, ThreadMoved, listener_given
 from langchain_agentmem.base.files import path_of_file
-from langchain_agentmem.base.namespaces import Namespace, id_of, namespace_of, path_of
+from langchain_agentmem.base.namespaces import Namespace, id_of, namespace_of, path_of, range_of
 from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.conversations import message_log
+from langchain_agentmem.conversations import message_log, prompt_notes
 from langchain_agentmem.conversations.message_log import ListedConversation
 from langchain_agentmem.conversations.persistence import checked_retention
 from langchain_agentmem.errors import InvalidInput
@@ -434,6 +434,12 @@ class Maintenance(Performer):
                     return _added(reports)
                 done = yield from across(databases, Run("care.delete", erase, write=True, shown=False))
             self._let_go([at for _, erased in done for at in erased])
+            if conversation_id is None:  # a thread is shown a memory wherever that lies
+                makes = partial(prompt_notes.erase_elsewhere, *range_of(namespace or ()), thread_id)
+                everywhere = self.database.everywhere
+                found = yield from across(everywhere, Run("care.notes", makes, write=True, shown=False))
+                there = [each.engine for each, had in zip(everywhere, found, strict=True) if had]
+                engines += [each for each in there if each not in engines]
             for engine in engines:
                 yield from self._blocking("care.scrub", engine.scrub, write=True)
             reports += [report for report, _ in done]

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 from langchain.agents import create_agent
+from langchain.agents.middleware import wrap_model_call
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
@@ -130,6 +131,25 @@ class TestTheRequest:
         assert shown(model.shown[1]) == ["system", "core", "recalled", "human", "ai", "tool"]
         assert all(is_injected(each) for each in model.shown[1][1:3])
         assert_valid_for_providers(model.shown[1])
+
+    @pytest.mark.parametrize("own", [0, 1, 2, 3, 4])
+    def test_of_it_there_are_never_more_than_four_places(self, memory, layers, own):
+        model = answers(AIMessage("a quince"))
+        asked = [
+            {"type": "text", "text": str(n), "cache_control": {"type": "ephemeral", "ttl": "1h"}} for n in range(own)
+        ]
+        history = [HumanMessage([*asked, {"type": "text", "text": "Hello"}]), AIMessage("Hi"), HumanMessage(QUESTION)]
+        settings = {"cache_control": {"type": "ephemeral"}}  # as ChatAnthropic takes it: for the end of the prompt
+
+        @wrap_model_call
+        def setting(request, handler):
+            return handler(request.override(model_settings=settings if own == 1 else {}))
+
+        middleware = [setting, MemoryMiddleware(memory, "user-42", cache_control=True)]
+        create_agent(model, system_prompt="Be kind.", middleware=middleware).invoke({"messages": history})
+        places = str([each.content for each in model.shown[0]]).count("cache_control")
+        assert places == {0: 3, 1: 3}.get(own, 4)
+        assert str(model.shown[0]).count("1h") == own
 
     def test_after_a_compaction_nothing_of_it_is_recorded(self, memory, layers):
         model = answers(AIMessage("this many are in it " * 10))

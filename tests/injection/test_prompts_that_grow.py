@@ -120,6 +120,32 @@ class TestAThread:
         history = [asked, AIMessage("You did.", id="a0"), HumanMessage("Where is the kettle?", id="q1")]
         assert inject.invoke(history, at())[: len(before)] == before
 
+    def test_several_memories_in_one_show_nothing_of_each_other(self, memory):
+        injections = []
+        for name in ("Ada", "Bob"):
+            whose = ("users", name)
+            memory.layers("main", namespace=whose).core.set("name", name)
+            injections.append(memory.inject("main", namespace=whose))
+        for _ in range(2):
+            for inject, name in zip(injections, ("Ada", "Bob"), strict=True):
+                [core] = [each for each in inject.invoke(said(0), at()) if is_injected(each, "core")]
+                assert f"**name**: {name}" in core.text
+        assert {each.reader for each in memory.conversation("t").shown()} == {"users/Ada/main", "users/Bob/main"}
+
+    def test_who_shows_other_sections_begins_nobodys_prompt_anew(self, memory, layers):
+        core, found = (memory.inject("user-42", sections=[each]) for each in ("core", "archival"))
+        before = core.invoke(said(0), at())
+        found.invoke(said(0), at())
+        assert core.invoke(said(0), at()) == before
+        assert marks(before) == ["system", "core", "human"]
+
+    def test_another_question_with_the_id_of_one_brings_its_own(self, memory, layers):
+        inject = memory.inject("user-42")
+        before = texts(inject.invoke([HumanMessage(QUESTIONS[0], id="q0")], at()))
+        after = texts(inject.invoke([HumanMessage(QUESTIONS[1], id="q0")], at()))
+        assert ("quince" in before, "Bello" in before) == (True, False)
+        assert ("quince" in after, "Bello" in after) == (False, True)
+
     def test_within_a_graph_it_is_the_same(self, memory, layers):
         seen = []
 
@@ -167,6 +193,15 @@ class TestCoreMemory:
         assert marks(anew) == ["system", "core", "human", "human", "ai", "human"]
         assert "**name**: Ada L.\n**city**: Oslo" in anew[1].text
 
+    def test_changes_without_room_begin_the_prompt_anew(self, memory, layers):
+        inject = memory.inject("user-42", sections=["core"], budget=120)
+        inject.invoke(said(0), at())
+        layers.core.set("name", "Grace")
+        layers.core.set("city", "Oslo " * 20)
+        prompt = texts(inject.invoke(said(1), at()))
+        assert "Ada" not in prompt
+        assert ("Grace" in prompt) or ("Oslo" in prompt)
+
     def test_what_is_deleted_is_not_shown_any_more(self, memory, layers):
         inject = memory.inject("user-42", sections=["core"])
         layers.core.set("city", "Oslo")
@@ -193,6 +228,9 @@ class TestCoreMemory:
             graph.invoke({"messages": [HumanMessage(text)]}, at())
         assert marks(seen[-1])[:2] == ["core", "human"]
         assert "**fruit**: Forget it." in seen[-1][0].text
+        beginning = [*graph.get_state_history(at())][-1]
+        graph.invoke({"messages": [HumanMessage("fig", id=seen[0][-1].id)]}, beginning.config)
+        assert "quince" not in texts(seen[-1])
         past = next(each for each in graph.get_state_history(at()) if len(each.values.get("messages", ())) == 1)
         graph.invoke({"messages": [HumanMessage("plum")]}, past.config)
         assert "pear" not in texts(seen[-1])
@@ -216,6 +254,20 @@ class TestWhatIsGone:
         found = texts(inject.invoke(said(1), at()))
         assert "medlar" in found
         assert "quince" not in found
+
+    @pytest.mark.parametrize("whose", [("ada",), ()])
+    def test_what_takes_the_place_of_it_elsewhere_is_not_shown(self, memory, whose):
+        kinds = ["message"]
+        inject, run = memory.inject(namespace=whose, kinds=kinds) if whose else memory.inject(kinds=kinds), at()
+        memory.conversation("other", namespace=whose).add_user_message("Nothing.")
+        said_in = "old" if whose else "t"
+        memory.conversation(said_in, namespace=whose).add_messages(
+            [HumanMessage("The fruit tree is a quince.", id="m")]
+        )
+        assert "quince" in texts(inject.invoke(said(0), run))
+        memory.conversation(said_in, namespace=whose).remove_by_id("m")
+        memory.conversation("hers", namespace=("bob",)).add_messages([HumanMessage("The secret of Bob.", id="m")])
+        assert "Bob" not in texts(inject.invoke(said(1), run))
 
     def test_the_oldest_leave_when_a_compaction_begins_the_prompt_anew(self, memory, layers, monkeypatch):
         inject = memory.inject("user-42", limit=1)
@@ -242,6 +294,16 @@ class TestWhatIsGone:
         assert [each.part for each in left] == (
             [] if "namespace" in gone else ["archival"]
         )  # its core may be what t said
+
+    @pytest.mark.parametrize("thread", [None, "gone"])
+    def test_what_another_thread_was_shown_of_an_erased_memory_goes_with_that(self, memory, thread):
+        memory.layers("main", namespace=("ada",)).core.set("name", "Ada")
+        inject = memory.inject("main", namespace=("ada",))
+        inject.invoke(said(0), at())
+        memory.erase(namespace=("bob",), thread_id=thread)
+        assert len(memory.conversation("t").shown()) == 1
+        memory.erase(namespace=("ada",), thread_id=thread)
+        assert memory.conversation("t").shown() == []
 
     def test_after_thirty_days_they_are_swept(self, memory, layers, monkeypatch):
         inject = memory.inject("user-42")

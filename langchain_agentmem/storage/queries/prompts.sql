@@ -53,3 +53,9 @@ delete from prompt_note where namespace_id in (select id from namespace where pa
 delete from prompt_note
 where namespace_id in (select id from namespace where path >= :low and path < :high)
     and (name = :name or part in ('start', 'changes'));
+
+-- name: erase_shown_elsewhere
+-- What any thread was shown of memories that lie there: everything, or core memory alone.
+delete from prompt_note
+where reader > :low and reader < :high and (:everything = 1 or part in ('start', 'changes'))
+returning key;
