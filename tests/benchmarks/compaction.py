@@ -1,6 +1,6 @@
 """Compaction: what it costs a turn when nothing is to be compacted, and what it does to a history, beside its peers.
 
-    python tests/benchmarks/compaction.py [--only overhead|peers|prefix]
+    python tests/benchmarks/compaction.py [--only overhead|peers|prefix|details]
 
 No model is called: what is measured is what compaction itself takes. LangChain's middleware comes with the extra
 `[agents]`; langmem is compared where it can be imported, see README.md. What counts are the ratios: machines differ and
@@ -19,6 +19,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+import dropped_details
 import prompt_cache
 from compactors import COUNTER, HISTORIES, THRESHOLD, Prompt, Report, Summarizer, langchain, langmem, measure, ours
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
@@ -182,7 +183,7 @@ def prefix() -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parts = {"overhead": overhead, "peers": peers, "prefix": prefix}
+    parts = {"overhead": overhead, "peers": peers, "prefix": prefix, "details": dropped_details.main}
     parser.add_argument("--only", choices=[*parts], help="measure one part only")
     only = parser.parse_args().only
     warnings.simplefilter("ignore")
