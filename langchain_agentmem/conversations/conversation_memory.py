@@ -454,7 +454,7 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
             MessageError: The id cannot be one.
         """
         key = None if message_id is None else id_of(message_id, "message", MessageError)
-        find = partial(prompt_notes.shown, self._at)
+        find = partial(prompt_notes.shown, self._at, now=self._database.now())
         notes: list[PromptNote] = yield from self._run("shown", find, trace_inputs(message_id=message_id))
         return [each for each in notes if each.items and key in (None, each.message_id)]
 

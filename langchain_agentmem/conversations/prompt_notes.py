@@ -86,7 +86,8 @@ class PromptNote:
         items: What it was.
         tokens: What it takes, about.
         stands: Whether prompts show it as long as they show the message.
-        values: Of core memory, the values by key; of what was found, its order, if it is another than the best first.
+        values: Of core memory, the values by key; of what was found, `{"order": "time"}` where that is its order, and
+            else nothing.
         begins: The id of the message that the prompt began with, system messages aside.
         said: What the message said, as a digest: what was brought for another question leaves with it.
         created_at: When it was first put there; None before it is kept.
@@ -345,10 +346,15 @@ def _aside(database: Database, at: Address, wish: Run | Do) -> Work[Any]:
         return None
 
 
-def shown(at: Address) -> Steps[list[PromptNote]]:
-    """All that was put into the prompts of a thread, the oldest first."""
-    notes = [_note(row) for row in (yield query.prompt_notes_of(path=at.path, name=at.name))]
+def shown(at: Address, *, now: int) -> Steps[list[PromptNote]]:
+    """All that was put into the prompts of a thread and is not too old, the oldest first."""
+    notes = [_note(row) for row in (yield query.prompt_notes_of(path=at.path, name=at.name, after=now - KEPT_FOR))]
     return [replace(note, reader=note.reader.replace("\x1f", "/")) for note in notes]  # its namespace is a path
+
+
+def sweep(*, now: int) -> Steps[None]:
+    """Delete the notes that are too old, of whatever thread."""
+    yield query.delete_old_prompt_notes(before=now - KEPT_FOR)
 
 
 def erase(low: str, high: str, name: str | None) -> Steps[None]:
@@ -382,7 +388,7 @@ def _notes(at: Address, keys: Sequence[str], reader: str | None) -> Steps[list[P
 
 
 def _keep(at: Address, notes: Sequence[PromptNote], *, now: int) -> Steps[bool]:
-    yield query.delete_old_prompt_notes(before=now - KEPT_FOR)
+    yield from sweep(now=now)
     namespace = yield from queries.number_of(at.path)
     rows = [
         {

@@ -20,6 +20,7 @@ from langchain_agentmem.conversations.message_log import Address
 from langchain_agentmem.errors import StorageError
 from langchain_agentmem.language_models.model_calls import perform
 from langchain_agentmem.messages.message_marks import MEMORY_MARK, Summary, is_injected, summary_message
+from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.testing import assert_valid_for_providers
 
 QUESTIONS = ("Which fruit tree did I plant?", "What is the dog called?", "Where is the kettle?", "And the fruit tree?")
@@ -311,13 +312,28 @@ class TestWhatIsGone:
         memory.erase(namespace=("ada",), thread_id=thread)
         assert memory.conversation("t").shown() == []
 
-    def test_after_thirty_days_they_are_swept(self, memory, layers, monkeypatch):
-        inject = memory.inject("user-42")
-        inject.invoke(said(0), at())
-        now = memory.database.now()
-        monkeypatch.setattr(type(memory.database), "now", lambda _: now + prompt_notes.KEPT_FOR + 1)
-        inject.invoke(said(1), at())
-        assert {each.message_id for each in memory.conversation("t").shown()} == {"q1"}
+    def test_after_thirty_days_nobody_is_told_of_them(self, memory, layers, clock):
+        memory.inject("user-42").invoke(said(0), at())
+        clock.pass_time(days=30, minutes=1)
+        assert memory.conversation("t").shown() == []
+
+    @pytest.mark.parametrize(
+        "write",
+        [
+            lambda memory: memory.inject("user-42").invoke(said(1), at()),
+            lambda memory: memory.prune(keep_checkpoints=1),
+            lambda memory: memory.prune(namespace=("ada",), retention=Retention(keep_last=1)),
+        ],
+        ids=["another note", "prune", "prune elsewhere"],
+    )
+    def test_and_they_are_swept(self, memory, layers, raw, clock, write):
+        memory.inject("user-42").invoke(said(0), at())
+        clock.pass_time(days=30, minutes=1)
+        assert {row["key"] for row in raw(memory, "select key from prompt_note")} == {"q0"}
+        memory.prune(keep_checkpoints=1, dry_run=True)
+        assert {row["key"] for row in raw(memory, "select key from prompt_note")} == {"q0"}
+        write(memory)
+        assert "q0" not in {row["key"] for row in raw(memory, "select key from prompt_note")}
 
 
 class TestWhy:

@@ -10,11 +10,11 @@ where n.path = :path and p.name = :name and (cast(:reader as text) is null or p.
 );
 
 -- name: prompt_notes_of
--- All of a thread, the oldest first.
+-- Those of a thread since some time, the oldest first.
 select p.key, p.part, p.reader, p.tokens, p.stands, p.created_at, p.body
 from namespace n
 join prompt_note p on p.namespace_id = n.id
-where n.path = :path and p.name = :name
+where n.path = :path and p.name = :name and p.created_at >= :after
 order by p.created_at, p.key, p.reader, p.part;
 
 -- name: tokens_put
