@@ -369,7 +369,9 @@ def held(url):
     """Another program writes for a while, or is about to; whoever reads is let through."""
     if url.startswith("postgresql://"):
         with psycopg.connect(url) as other:
-            other.execute("lock table agentmem.prompt_note in exclusive mode")
+            found = other.execute("select schemaname from pg_tables where tablename = 'prompt_note'").fetchall()
+            for (schema,) in found:
+                other.execute(f'lock table "{schema}".prompt_note in exclusive mode')
             yield
             other.rollback()
     else:
