@@ -321,6 +321,8 @@ def calls_of(memory: AgentMemory, text: str, folder: Path) -> dict[Any, Calls]:
             "aget_tuple": lambda: saver.aget_tuple(config),
             "aget": lambda: saver.aget(config),
             "ahistory": lambda: saver.ahistory(config),
+            "aexcerpt": lambda: saver.aexcerpt(config),
+            "achanges": lambda: saver.achanges(config),
             "aget_delta_channel_history": lambda: saver.aget_delta_channel_history(config=config, channels=["m"]),
             "acopy_thread": lambda: saver.acopy_thread("t", "u"),
             "aprune": lambda: saver.aprune(["u"]),
