@@ -152,6 +152,7 @@ def calls_of(memory: AgentMemory, text: str, folder: Path) -> dict[Any, Calls]:
         "aaround": lambda: chat.aaround("said"),
         "ahistory_of": lambda: chat.ahistory_of("said"),
         "ashown": chat.ashown,
+        "acompactions": chat.acompactions,
         "acount_tokens": chat.acount_tokens,
         "acompact_if_needed": chat.acompact_if_needed,
         "acompact_for_payload_error": chat.acompact_for_payload_error,
