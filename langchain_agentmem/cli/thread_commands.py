@@ -37,7 +37,6 @@ from langchain_agentmem.messages.langchain_messages import from_langchain
 from langchain_agentmem.messages.message import Message
 from langchain_agentmem.studio.thread_views import (
     ShownChange,
-    as_tree,
     changes_in,
     changes_of_layers,
     changes_of_state,
@@ -50,6 +49,8 @@ from langchain_agentmem.upkeep.database_report import BranchSummary, ThreadSumma
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
     from langgraph.checkpoint.base import CheckpointTuple
+
+    from langchain_agentmem.checkpoints.checkpoint_listing import CheckpointSummary
 
 
 _NUMBERS = ("checkpoints", "forks", "messages", "size")
@@ -463,11 +464,25 @@ def _print_checkpoints(memory: AgentMemory, thread: ThreadSummary, limit: int | 
     if not found:
         screen.line(f"{thread.thread_id} is a conversation without a thread: it has no checkpoints.")
     shown = {None, *(each.checkpoint_id for each in found)}
-    for each, depth, begins in as_tree(found):
-        before = indented(depth) if begins else "   " * min(depth, _DEEPEST)
+    for each, before in _as_tree(found):
         after = f"  after {each.parent_id}" if each.parent_id not in shown else ""
         screen.line(f"{before}{each.checkpoint_id}  step {each.step}  {each.source}  {minute(each.created_at)}{after}")
     screen.more(len(found), history.total)
+
+
+def _as_tree(found: Sequence[CheckpointSummary]) -> Iterator[tuple[CheckpointSummary, str]]:
+    """Checkpoints, the newest first, and what stands before each: those of a fork stand above where it begins."""
+    followers: dict[str | None, list[CheckpointSummary]] = {each.checkpoint_id: [] for each in found} | {None: []}
+    for each in reversed(found):
+        followers[each.parent_id if each.parent_id in followers else None].append(each)
+    tree, waiting = [], [(each, 0, indented(0)) for each in reversed(followers[None])]
+    while waiting:
+        each, depth, before = waiting.pop()
+        tree.append((each, before))
+        forks = followers[each.checkpoint_id]
+        waiting += [(fork, depth, "   " * min(depth, _DEEPEST)) for fork in forks[:1]]
+        waiting += [(fork, depth + 1, indented(depth + 1)) for fork in reversed(forks[1:])]
+    return reversed(tree)
 
 
 def _between_checkpoints(memory: AgentMemory, one: RunnableConfig, other: RunnableConfig) -> Iterator[ShownChange]:

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from langgraph.checkpoint.base import CheckpointTuple
 
     from langchain_agentmem.checkpoints.checkpoint_excerpt import CheckpointChanges
-    from langchain_agentmem.checkpoints.checkpoint_listing import CheckpointSummary
     from langchain_agentmem.rewinding.branch_merge import BranchDiff
 
 _OWN = ("__", "branch:")
@@ -167,39 +166,3 @@ def _line(given: BaseMessage) -> str:
     message = from_langchain(given)
     calls = "".join(f" [calls {call.name} {call.arguments}]" for call in message.tool_calls or ())
     return f"{message.role}: {message.text}{calls}"
-
-
-# -- the tree ------------------------------------------------------------------------------------------------------
-
-
-class TreeRow(NamedTuple):
-    """A checkpoint in the tree.
-
-    Attributes:
-        checkpoint: The checkpoint.
-        depth: How many forks away from the first line it stands.
-        begins: Whether a fork begins with it.
-    """
-
-    checkpoint: CheckpointSummary
-    depth: int
-    begins: bool
-
-
-def as_tree(found: Sequence[CheckpointSummary]) -> list[TreeRow]:
-    """Checkpoints, the newest first: those of a fork stand above where it begins.
-
-    Args:
-        found: The checkpoints, the newest first. Those whose parent is not among them begin lines of their own.
-    """
-    followers: dict[str | None, list[CheckpointSummary]] = {each.checkpoint_id: [] for each in found} | {None: []}
-    for each in reversed(found):
-        followers[each.parent_id if each.parent_id in followers else None].append(each)
-    tree, waiting = [], [TreeRow(each, 0, begins=False) for each in reversed(followers[None])]
-    while waiting:
-        row = waiting.pop()
-        tree.append(row)
-        forks = followers[row.checkpoint.checkpoint_id]
-        waiting += [TreeRow(fork, row.depth, begins=False) for fork in forks[:1]]
-        waiting += [TreeRow(fork, row.depth + 1, begins=True) for fork in reversed(forks[1:])]
-    return tree[::-1]

@@ -172,7 +172,7 @@ class TestThroughTime:
         html = pages(number=60)
         found = [tag for tag, _ in Elements(html).elements if tag == "circle"]
         assert (len(found), step_of(html)) == (50, 60)
-        assert "The tree, 50 of 135 checkpoints" in html
+        assert "135 checkpoints" in html
 
     def test_abandoned_messages_are_shown_where_they_were_said_and_not_at_the_head(self, memory, pages):
         graph = remembering(memory)

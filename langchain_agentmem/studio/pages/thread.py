@@ -30,9 +30,7 @@ from langchain_agentmem.studio.application import (
 from langchain_agentmem.studio.thread_views import (
     ShownChange,
     ShownMessage,
-    TreeRow,
     as_text,
-    as_tree,
     changes_in,
     changes_of_layers,
     changes_of_state,
@@ -69,7 +67,7 @@ HEAD = 200
 """Messages at the beginning of a context among which its summaries stand."""
 MOST_ITEMS = 200
 """Items of a thread that are compared with those before."""
-LANE, ROW, DEEPEST = 14, 30, 10
+LANE, ROW, MOST_LANES = 14, 30, 10
 """How wide a line of the tree is, how high a row, and how many lines stand beside each other at most."""
 
 Shown = dict[str, Any]
@@ -121,7 +119,7 @@ async def thread(request: Request) -> Response:
         "thread.html",
         **shown,
         place=place,
-        tree=drawn(as_tree(history.checkpoints), chosen.checkpoint_id),
+        tree=drawn(history.checkpoints),
         number=history.total - history.newer - history.checkpoints.index(chosen),
         neighbours=_neighbours(history, chosen),
         ends=ends,
@@ -441,55 +439,48 @@ class DrawnRow(NamedTuple):
     """A checkpoint in the drawing of the tree.
 
     Attributes:
-        row: The checkpoint, and how it forks.
+        checkpoint: The checkpoint.
         x: Where its dot is.
         y: Where its dot is.
-        here: Whether it is the one that is shown.
+        line: Where a line leads from there to the one that it follows, or out of the drawing; "" where it follows none.
     """
 
-    row: TreeRow
+    checkpoint: CheckpointSummary
     x: int
     y: int
-    here: bool
+    line: str
 
 
-class DrawnTree(NamedTuple):
-    """The tree as a drawing.
+def drawn(found: Sequence[CheckpointSummary]) -> list[DrawnRow]:
+    """Draw checkpoints, a row each, the newest above.
 
-    Attributes:
-        rows: Its checkpoints, from above.
-        lines: From where to where lines lead: from a checkpoint to the one that it follows, or out of the drawing.
-        width: Of the drawing.
-        height: Of the drawing.
-    """
-
-    rows: list[DrawnRow]
-    lines: list[tuple[int, int, int, int]]
-    width: int
-    height: int
-
-
-def drawn(rows: Sequence[TreeRow], here: str) -> DrawnTree:
-    """Draw a tree.
+    A line stands in a lane of its own from a checkpoint down to the one that it follows, and meets no dot between.
 
     Args:
-        rows: Its checkpoints, those that came first below.
-        here: The id of the one that is shown.
+        found: The checkpoints, the newest first.
     """
-    dots: dict[str, DrawnRow] = {}
-    for index, row in enumerate(rows):
-        name = row.checkpoint.checkpoint_id
-        x = LANE // 2 + LANE * min(row.depth, DEEPEST)
-        dots[name] = DrawnRow(row, x, ROW // 2 + ROW * index, here=name == here)
-    lines = []
-    for each in dots.values():
-        parent = each.row.checkpoint.parent_id
-        if parent in dots:
-            lines.append((each.x, each.y, dots[parent].x, dots[parent].y))
-        elif parent is not None:
-            lines.append((each.x, each.y, each.x, each.y + ROW // 2))
-    width = max((each.x for each in dots.values()), default=0) + LANE // 2
-    return DrawnTree(list(dots.values()), lines, width, ROW * len(rows))
+    rows = {each.checkpoint_id: ROW * index + ROW // 2 for index, each in enumerate(found)}
+    lanes: list[str | None] = []
+    columns: dict[str, int] = {}
+    for each in found:
+        leading = [lane for lane, wanted in enumerate(lanes) if wanted == each.checkpoint_id]
+        for lane in leading:
+            lanes[lane] = None
+        free = [lane for lane, wanted in enumerate(lanes) if wanted is None]
+        lane = (leading or free or [len(lanes)])[0]
+        lanes[lane : lane + 1] = [each.parent_id]
+        columns[each.checkpoint_id] = LANE * min(lane, MOST_LANES) + LANE // 2
+    drawing = []
+    for each in found:
+        x, y = columns[each.checkpoint_id], rows[each.checkpoint_id]
+        line = ""
+        if each.parent_id in rows:
+            below = rows[each.parent_id]
+            line = f"{x},{y} {x},{below - ROW // 2} {columns[each.parent_id]},{below}"
+        elif each.parent_id is not None:
+            line = f"{x},{y} {x},{ROW * len(found)}"
+        drawing.append(DrawnRow(each, x, y, line))
+    return drawing
 
 
 ROUTES: Sequence[Route] = (
