@@ -386,6 +386,7 @@ class TestTheStep:
         for layer in ("note", "core", "item"):
             assert re.search(rf"<del[^>]*>[^<]*{layer} 0", html), layer
         assert "record 0" not in html
+        assert "[]" not in html, "messages are no other state where one of the two has no others"
 
     def test_shows_what_was_forgotten(self, memory, pages):
         ask(remembering(memory), "one", "h0")
