@@ -103,8 +103,12 @@ async def thread(request: Request) -> Response:
     """A thread at a checkpoint, or the conversation of its id where it has none."""
     place = _asked(request)
     config: RunnableConfig = {"configurable": {"thread_id": ThreadId(place.name, place.namespace)}}
+    if subgraph := request.query_params.get("ns"):
+        config["configurable"]["checkpoint_ns"] = subgraph
     history, chosen = await _window(request, place, config)
     if chosen is None:
+        if subgraph:
+            raise missing(f"The thread {safe_repr(place.name)} has no subgraph {safe_repr(subgraph)}.")
         return await _logged(request, place)
     config["configurable"]["checkpoint_id"] = chosen.checkpoint_id
     place = place._replace(history=history, checkpoint=chosen, config=config)
@@ -124,6 +128,7 @@ async def thread(request: Request) -> Response:
         neighbours=_neighbours(history, chosen),
         ends=ends,
         title=question(beginning) or place.name,
+        subgraph=subgraph,
     )
 
 
