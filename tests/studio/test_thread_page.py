@@ -364,7 +364,8 @@ class TestAConversation:
         ask(remembering(memory), "one", "h0")
         ask(compiled(memory, lambda _: {"messages": [RemoveMessage(id="h0")]}), "two", "h1")
         assert ">one</div>" not in pages()
-        assert ">one</div>" in pages("/conversation")
+        assert ">one</div>" in (log := pages("/conversation"))
+        assert ">one</div>" not in pages.follow(log, "<bdi>its thread</bdi>")
         assert ">one</div>" in pages.follow(pages(message="h0"), "Look for it in the log")
 
 
