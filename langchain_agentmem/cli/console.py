@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -22,8 +21,8 @@ from rich.text import Text
 
 from langchain_agentmem.agent_memory import AgentMemory
 from langchain_agentmem.base.files import file_of
-from langchain_agentmem.base.namespaces import CONFIG_KEY, id_of, path_of
-from langchain_agentmem.base.safe_repr import counted, safe_repr
+from langchain_agentmem.base.namespaces import CONFIG_KEY, id_of, named, namespace_named, path_of
+from langchain_agentmem.base.safe_repr import counted, printable, safe_repr
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.search.memory_search import Recollection
 from langchain_agentmem.storage import is_postgres, name_of
@@ -31,7 +30,6 @@ from langchain_agentmem.storage.engine import AS_MADE
 from langchain_agentmem.upkeep.database_report import ThreadSummary
 
 if TYPE_CHECKING:
-    from langchain_core.messages import BaseMessage
     from langchain_core.runnables import RunnableConfig
     from langgraph.checkpoint.base import CheckpointTuple
 
@@ -95,37 +93,21 @@ def database_given(database: str | None) -> str:
     return database
 
 
-def existing(database: str) -> AgentMemory:
+def existing(database: str, *, read_only: bool = False) -> AgentMemory:
     """Open a database that is there; a mistyped path must not become an empty one.
 
     Args:
         database: A path, a "file:" URI such as `file:agent.db?mode=ro`, or the URL of a server.
+        read_only: Whether nothing may be written to it.
 
     Raises:
         InvalidInput: There is none.
     """
     if not is_postgres(name_of(database)) and not file_of(database).is_file():
         raise InvalidInput(f"There is no database at {safe_repr(database)}.")
-    return AgentMemory(database, strict=True, shards=AS_MADE)  # nothing that is shown needs a class of the user's
-
-
-def namespace_named(path: str | None) -> tuple[str, ...]:
-    """The namespace that is written as "a/b", a slash within a label as in URLs: "%2F".
-
-    Args:
-        path: What was written; "/", and None where nothing was, for the root.
-
-    Raises:
-        InvalidInput: A label is empty, as where a variable of a shell was not set: that names nothing, not everything.
-    """
-    if path is None or path == "/":
-        return ()
-    labels = path.split("/")
-    if not all(labels):
-        raise InvalidInput(
-            f"{safe_repr(path)} is no namespace: write labels separated by /, such as users/ada; / alone is everything."
-        )
-    return tuple(map(unquote, labels))
+    return AgentMemory(
+        database, strict=True, shards=AS_MADE, read_only=read_only
+    )  # nothing that is shown needs a class of the user's
 
 
 def tenant_named(written: str) -> str:
@@ -133,11 +115,6 @@ def tenant_named(written: str) -> str:
     if written.startswith("/") and written != "/":
         return "\x1f" + id_of(unquote(written[1:]), "thread")
     return path_of(namespace_named(written))
-
-
-def named(namespace: tuple[str, ...], *more: str) -> str:
-    """A namespace, and what is in it, as a person writes it: `namespace_named` reads it."""
-    return "/".join(label.replace("%", "%25").replace("/", "%2F") for label in (*namespace, *more)) or "/"
 
 
 def time_named(text: str) -> datetime:
@@ -207,10 +184,6 @@ LONGEST_LINE = 160
 _WIDE = 100_000
 """Columns of an output that nobody watches: lines are as long as they are."""
 
-_UNSEEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
-_JOINERS = "\u200c\u200d"
-"""They belong to the spelling of some languages, and to pictures that are made of several."""
-
 
 class Screen:
     """Prints to standard output.
@@ -278,25 +251,6 @@ class Screen:
             self.line(f"… {left_out:,} before these: --limit {total}", "dim")
 
 
-def printable(text: str) -> str:
-    """The text with characters that a terminal would obey, or that cannot be seen, as their numbers.
-
-    Args:
-        text: Any text. Tabs and ends of lines become spaces.
-    """
-    if text.isprintable():
-        return text
-    return "".join(map(_shown, text))
-
-
-def _shown(character: str) -> str:
-    if character in "\t\n":
-        return " "
-    if unicodedata.category(character) not in _UNSEEN or character in _JOINERS:
-        return character
-    return character.encode("ascii", "backslashreplace").decode() if character >= "\x80" else f"\\x{ord(character):02x}"
-
-
 def shortened(text: str) -> str:
     """The text on one line, cut where it is long.
 
@@ -309,8 +263,6 @@ def shortened(text: str) -> str:
 
 MAIN = "main"
 """The branch that is meant where none is named."""
-_OWN = ("__", "branch:")
-"""How the names of LangGraph's own channels begin."""
 
 
 def one_thread(memory: AgentMemory, thread_id: str, namespace: str | None) -> ThreadSummary:
@@ -383,33 +335,6 @@ def branch_home(memory: AgentMemory, namespace: str | None, *names: str) -> tupl
         some = ", ".join(sorted(map(named, homes))[:5])
         raise InvalidInput(f"{counted(len(homes), 'namespaces')} have these branches: {some}. Say --namespace.")
     return homes[0]
-
-
-def messages_in(found: CheckpointTuple) -> dict[str, BaseMessage]:
-    """The messages of a state, by their ids; those that have none by their channel and place."""
-    return {
-        each.id or f"{channel}[{place}]": each
-        for channel, value in found.checkpoint["channel_values"].items()
-        if is_messages(value)
-        for place, each in enumerate(value)
-    }
-
-
-def is_messages(value: Any) -> bool:
-    """Whether the value of a channel is a list or tuple of messages."""
-    from langchain_core.messages import BaseMessage  # noqa: PLC0415 - the other commands do without
-
-    return isinstance(value, list | tuple) and bool(value) and all(isinstance(each, BaseMessage) for each in value)
-
-
-def state_of(found: CheckpointTuple) -> dict[str, Any]:
-    """What a state holds beside messages and LangGraph's own, as JSON has it; what JSON has no form for, as text."""
-    values = found.checkpoint["channel_values"].items()
-    return {
-        name: json.loads(json.dumps(value, default=str, skipkeys=True))
-        for name, value in values
-        if not name.startswith(_OWN) and not is_messages(value)
-    }
 
 
 def lines_of(text: str) -> Iterator[str]:

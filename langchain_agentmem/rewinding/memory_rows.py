@@ -41,6 +41,8 @@ SHARED = (CORE, EVENT, RECORD, FACT, FORMER, "fact_rule", "message")
 """The kinds that threads of a scope show each other."""
 FINDABLE = ("event", "fact", "fact_text", "record", "thread_item", "thread_post", "thread_round")
 """The kinds that a search finds."""
+FEW = 20
+"""How many times as many versions as are wanted are worth being read at once, where the line is long."""
 SAID = "said"
 """What an event does by which something is told of: it names the message that says so."""
 
@@ -275,8 +277,13 @@ def newest(view: View, kind: str, *, limit: int | None, label: str | None = None
         limit: Most; None for all.
         label: Only those with this label.
     """
-    if limit is None:
-        return [each for each in (yield from current(view, kind)) if label is None or each.label == label]
+    few = limit is None
+    if limit is not None and len(view.line) > limit:  # to look at many levels for little costs more than all of it
+        [row] = yield query.count_seen(**view.parameters(), kind=kind, limit=FEW * limit)
+        few = row["found"] < FEW * limit
+    if limit is None or few:
+        there = [each for each in (yield from current(view, kind)) if label is None or each.label == label]
+        return there if limit is None else there[max(0, len(there) - limit) :]
     levels = limit if view.descends else len(view.line)
     while True:  # what is newest lies on the first levels of a long line
         near = view._replace(line=view.line[:levels])
@@ -284,6 +291,31 @@ def newest(view: View, kind: str, *, limit: int | None, label: str | None = None
         if len(rows) >= limit or levels >= len(view.line):
             return [version_of(row) for row in reversed(rows)]
         levels = 4 * (levels + 1)
+
+
+def keys_apart(one: View, other: View, kind: str) -> Steps[list[str] | None]:
+    """The keys of a kind that two views may show otherwise: those of what lies between them.
+
+    None where all of them may be: with groups and what subgraphs stand on, and where not the same others are seen.
+    """
+    whose = (one.scope, one.author, one.groups, one.descends)
+    if whose != (other.scope, other.author, (), True):
+        return None
+    ends, others = dict(one.line), dict(other.line)
+    keys: dict[str, None] = {}
+    for branch in {**ends, **others}:
+        low, high = sorted((ends.get(branch, 0), others.get(branch, 0)))
+        if low < high:
+            rows = yield query.keys_between(branch=branch, kind=kind, low=low, high=high)
+            keys.update((row["key"], None) for row in rows)
+    since, until = sorted(FOREVER - 1 if view.before is None else view.before for view in (one, other))
+    if (one.at, since) != (other.at, until):
+        first, last = sorted((one.at, other.at))
+        rows = yield query.keys_meanwhile(
+            **one.parameters() | {"before": None}, kind=kind, since=since, until=until, first=first, last=last
+        )
+        keys.update((row["key"], None) for row in rows)
+    return list(keys)
 
 
 def shown(view: View, numbers: Iterable[int]) -> Steps[set[int]]:

@@ -334,6 +334,17 @@ class TestWhatIsGone:
         assert {row["key"] for row in raw(memory, "select key from prompt_note")} == {"q0"}
         write(memory)
         assert "q0" not in {row["key"] for row in raw(memory, "select key from prompt_note")}
+    def test_they_are_told_of_some_messages_or_of_all(self, memory, layers):
+        inject = memory.inject("user-42")
+        for number in range(3):
+            inject.invoke(said(number), at())
+        chat = memory.conversation("t")
+        every = chat.shown()
+        first, *others = dict.fromkeys(each.message_id for each in every)
+        assert others
+        assert chat.shown(first) == [each for each in every if each.message_id == first]
+        assert chat.shown(others) == [each for each in every if each.message_id != first]
+        assert chat.shown([]) == []
 
 
 class TestWhy:

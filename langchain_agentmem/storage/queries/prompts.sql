@@ -10,11 +10,13 @@ where n.path = :path and p.name = :name and (cast(:reader as text) is null or p.
 );
 
 -- name: prompt_notes_of
--- Those of a thread since some time, the oldest first.
+-- Those of a thread since some time, before some messages or all, the oldest first.
 select p.key, p.part, p.reader, p.tokens, p.stands, p.created_at, p.body
 from namespace n
 join prompt_note p on p.namespace_id = n.id
-where n.path = :path and p.name = :name and p.created_at >= :after
+where n.path = :path and p.name = :name and p.created_at >= :after and (cast(:every as bigint) = 1 or p.key in (
+-- include: keys
+))
 order by p.created_at, p.key, p.reader, p.part;
 
 -- name: tokens_put

@@ -41,6 +41,10 @@ returning id;
 -- name: lines_of
 select id, ns from checkpoint_line where thread_id = :thread order by ns;
 
+-- name: newest_subgraphs
+-- The names of the lines of a thread that are subgraphs', the newest first.
+select ns from checkpoint_line where thread_id = :thread and ns <> '' order by id desc limit cast(:limit as bigint);
+
 -- name: insert_part
 -- Content may have been collected by others since this transaction found it there. Its id is then 0, which breaks the
 -- foreign key, and the operation begins again.
@@ -146,6 +150,10 @@ from json_each(:ranges) r
 cross join part p on p.shelf_id = :shelf
     and p.number >= json_extract(r.value, '$[0]') and p.number < json_extract(r.value, '$[1]')
 left join content c on c.id = p.content_id;
+
+-- name: parts_named
+-- Where the messages of an id lie.
+select number from part where shelf_id = :shelf and name = :name;
 
 -- name: known_parts
 -- Where parts lie, known by the digests of their contents in hexadecimal, their forms and names.
