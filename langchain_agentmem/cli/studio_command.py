@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -32,11 +33,7 @@ def studio(
 
     It listens on this machine alone, and opens once by the address that it prints. Ctrl-C ends it.
     """
-    try:
-        from langchain_agentmem.studio.server import serve  # noqa: PLC0415 - an extra
-    except ModuleNotFoundError as error:
-        raise MissingExtra("Studio", "studio") from error
-    screen = Screen()
+    serve, screen = server(), Screen()
     with existing(database_given(database or named), read_only=read_only) as memory:
         library = None if experiences is None else memory.experiences(experiences)
         serve(
@@ -48,3 +45,16 @@ def studio(
             tell=lambda where: screen.line(f"Studio is at {where} (Ctrl-C ends it)"),
             open_browser=open_browser,
         )
+
+
+def server() -> Callable[..., None]:
+    """What serves Studio.
+
+    Raises:
+        MissingExtra: What it needs is not installed.
+    """
+    try:
+        from langchain_agentmem.studio.server import serve  # noqa: PLC0415 - an extra
+    except ModuleNotFoundError as error:
+        raise MissingExtra("Studio", "studio") from error
+    return serve
