@@ -33,7 +33,7 @@ GIFT, ORDER, HIVES = "birthday-gift", "smoker-order", "hives"
 LIVES = ("Irena", "lives in")
 
 
-class Turn(NamedTuple):
+class StoryTurn(NamedTuple):
     """Something that is said, and what comes of it.
 
     Attributes:
@@ -54,56 +54,56 @@ class Turn(NamedTuple):
 
 
 TALK = (
-    Turn(
+    StoryTurn(
         "I lived in Olomouc until last winter. Since March I live in Brno.",
         "Noted: you live in Brno now.",
         {"home": "Olomouc"},
         facts=[(*LIVES, "Olomouc", "2019-09-01"), (*LIVES, "Brno", "2025-03-01")],
     ),
-    Turn(
+    StoryTurn(
         "My brother Marek turns forty on the ninth of October. He keeps bees.",
         "A birthday to remember. What does he wish for?",
         {"home": "Brno", "goal": "A gift for Marek's fortieth birthday, 9 October."},
         "Marek keeps bees on the roof of the old house in Olomouc.",
         [("Marek", "keeps", "bees", "2015-05-01"), ("Marek", "is the brother of", "Irena", "1986-10-09")],
     ),
-    Turn(
+    StoryTurn(
         "For years he has wanted a copper smoker for his bees.",
         "Then a copper smoker is the gift to look for.",
         record="Marek has wanted a copper smoker for years; the tin one rusts.",
         facts=[("Marek", "wants", "a copper smoker", "2022-01-01")],
     ),
-    Turn(
+    StoryTurn(
         "When does a train go to Olomouc on the ninth?",
         "At 7:12 from Brno; you arrive at 8:55.",
         {"train": "7:12 from Brno on 9 October"},
         facts=[("Irena", "takes the train at", "7:12", "2025-10-09")],
         looks_up="Brno to Olomouc, 9 October",
     ),
-    Turn(
+    StoryTurn(
         "One warning before you suggest any cake: walnuts make me ill.",
         "No walnuts, then.",
         {"health": "Walnuts make Irena ill."},
         "Walnuts make Irena ill, even a crumb of them.",
         [("Irena", "is allergic to", "walnuts", "1990-01-01")],
     ),
-    Turn(
+    StoryTurn(
         "Which cake would suit the party, and what gift did we choose?",
         "A honey cake without nuts, and the copper smoker.",
         record="The party has a honey cake without nuts.",
     ),
 )
 OTHERWISE = (
-    Turn(
+    StoryTurn(
         "I have changed my mind: a book about bees is the better gift.",
         "A book about bees, then.",
         {"goal": "A book about bees for Marek's birthday."},
         facts=[("Marek", "wants", "a book about bees", "2025-09-01")],
     ),
-    Turn("No, forget the book. He has twelve of them.", "Back to the smoker."),
+    StoryTurn("No, forget the book. He has twelve of them.", "Back to the smoker."),
 )
-ORDERS = Turn("Please order the copper smoker, but nothing above 90 €.", "It is ordered.")
-OF_MAREK = Turn(
+ORDERS = StoryTurn("Please order the copper smoker, but nothing above 90 €.", "It is ordered.")
+OF_MAREK = StoryTurn(
     "I winter four hives on the roof, and feed them in August.",
     "Four hives, fed in August.",
     {"hives": "4"},
@@ -165,7 +165,7 @@ def live(memory: AgentMemory, folder: Path) -> ExperienceLibrary:
         return library
     agent = _agent(memory, library)
 
-    def say(turn: Turn, thread: str, namespace: tuple[str, ...] = IRENA, at: RunnableConfig | None = None) -> Any:
+    def say(turn: StoryTurn, thread: str, namespace: tuple[str, ...] = IRENA, at: RunnableConfig | None = None) -> Any:
         config = at or {"configurable": {"thread_id": thread, CONFIG_KEY: namespace}}
         return agent.invoke({"messages": [HumanMessage(turn.said)]}, {**config, "callbacks": [memory.audit.handler()]})
 
