@@ -18,12 +18,12 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import CheckpointTuple
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
-from langchain_agentmem.base.argument_checks import ALL
+from langchain_agentmem.base.argument_checks import ALL, check_whole
 from langchain_agentmem.base.clock import moment
 from langchain_agentmem.base.encoding import under
 from langchain_agentmem.base.namespaces import Scopes, config_given, configurable_of, range_of
 from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.checkpoints.checkpoint_codec import Coding, address, readable, value_of
+from langchain_agentmem.checkpoints.checkpoint_codec import Coding, address, readable, text_of, value_of
 from langchain_agentmem.checkpoints.rewind_follower import CheckpointStep
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.language_models.model_calls import Do, In, Run, Work
@@ -169,6 +169,7 @@ class CheckpointSummary:
         step: LangGraph's number of the step, -1 for the first input; None if nothing says so.
         source: What made it: "input", "loop", "update" or "fork"; None if nothing says so.
         created_at: When it was stored, in UTC.
+        followers: How many checkpoints have it as parent: none where a line ends, several where it forks.
     """
 
     checkpoint_id: str
@@ -176,6 +177,7 @@ class CheckpointSummary:
     step: int | None
     source: str | None
     created_at: datetime
+    followers: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -185,38 +187,54 @@ class CheckpointHistory:
     Attributes:
         checkpoints: The newest first; those of forks among them, as their times are.
         total: How many there are without a limit.
+        newer: How many of them are newer than the first of `checkpoints`.
     """
 
     checkpoints: tuple[CheckpointSummary, ...]
     total: int
+    newer: int = 0
 
 
 def history_work(
-    config: RunnableConfig, limit: int | None, serde: SerializerProtocol, database: Database
+    config: RunnableConfig,
+    limit: int | None,
+    offset: int,
+    around: str | None,
+    serde: SerializerProtocol,
+    database: Database,
+    *,
+    ends: bool,
 ) -> Work[CheckpointHistory]:
-    """The checkpoints of a line without their values.
+    """The checkpoints of a line without their values; the other arguments are those of `AgentMemorySaver.history`.
 
     Args:
         config: Which thread, and maybe which of its lines.
         limit: Most; None for all.
+        offset: How many of the newest are left out.
+        around: A checkpoint that is to stand in the middle.
         serde: What their metadata is written with.
         database: Where it is kept.
+        ends: Whether only those are meant that no other follows.
 
     Raises:
-        InvalidInput: The config names no thread, its thread is in several namespaces, or the limit is no number.
+        InvalidInput: The config names no thread, its thread is in several namespaces, or a number is none.
         CheckpointUnreadable: A checkpoint is damaged, or was written with another serializer.
     """
-    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 0):
-        raise InvalidInput(f"limit must be a whole number, 0 or more, not {safe_repr(limit)}.")
+    for name, number in (("limit", ALL if limit is None else limit), ("offset", offset)):
+        check_whole(name, number, 0)
     at, ns, _ = address(config, database.scopes)
+    middle = None if around is None else text_of(around, "checkpoint")
+    most = ALL if limit is None else min(limit, ALL)
 
-    def look() -> Steps[tuple[list[Row], int]]:
+    def look() -> Steps[tuple[list[Row], int, int]]:
         thread = yield from find(at, ns)
         if thread is None or thread.line is None:
-            return [], 0
-        rows = yield query.line_history(line=thread.line, limit=ALL if limit is None else limit)
-        [counted] = yield query.count_line(line=thread.line)
-        return list(rows), counted["found"]
+            return [], 0, 0
+        asked = {"line": thread.line, "ends": int(ends)}
+        [counted] = yield query.count_line(**asked, than=middle)
+        first = min(offset, ALL) if middle is None else max(0, counted["newer"] - most // 2)
+        rows = yield query.line_history(**asked, limit=most, offset=first)
+        return list(rows), counted["found"], first
 
     run = Run(
         "thread.history",
@@ -225,8 +243,8 @@ def history_work(
         outputs=lambda found: {"count": len(found[0]), "total": found[1]},
         replica=True,
     )
-    rows, total = yield In((yield Do(partial(home_of, database, at))), run)
-    return CheckpointHistory(checkpoints=tuple(_summary(row, at, serde) for row in rows), total=total)
+    rows, total, newer = yield In((yield Do(partial(home_of, database, at))), run)
+    return CheckpointHistory(checkpoints=tuple(_summary(row, at, serde) for row in rows), total=total, newer=newer)
 
 
 def _summary(row: Row, at: ThreadAt, serde: SerializerProtocol) -> CheckpointSummary:
@@ -240,4 +258,5 @@ def _summary(row: Row, at: ThreadAt, serde: SerializerProtocol) -> CheckpointSum
         step=step if isinstance(step, int) else None,
         source=source if isinstance(source, str) else None,
         created_at=moment(row["created_at"]),
+        followers=row["followers"],
     )

@@ -74,7 +74,7 @@ from langchain_agentmem.base.argument_checks import channels_given
 from langchain_agentmem.base.lifetime import Closing, Ready
 from langchain_agentmem.base.namespaces import Namespace, id_of, path_of, range_of, running_config
 from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.checkpoints import checkpoint_listing, rewind_follower
+from langchain_agentmem.checkpoints import checkpoint_excerpt, checkpoint_listing, rewind_follower
 from langchain_agentmem.checkpoints.checkpoint_codec import (
     Adoption,
     Coding,
@@ -91,6 +91,7 @@ from langchain_agentmem.checkpoints.checkpoint_codec import (
     storable,
     text_of,
 )
+from langchain_agentmem.checkpoints.checkpoint_excerpt import CheckpointChanges, CheckpointExcerpt
 from langchain_agentmem.checkpoints.checkpoint_listing import CheckpointHistory, Listing
 from langchain_agentmem.checkpoints.rewind_follower import CheckpointStep, CheckpointSteps, Rewinding, loop_of
 from langchain_agentmem.checkpoints.saver_import import ImportReport, aimport_checkpoints, import_checkpoints
@@ -340,23 +341,78 @@ class AgentMemorySaver(Performer, Closing, BaseCheckpointSaver[str]):
             for found in page:
                 yield found
 
-    def history_work(self, config: RunnableConfig, *, limit: int | None = None) -> Work[CheckpointHistory]:
+    def history_work(
+        self,
+        config: RunnableConfig,
+        *,
+        limit: int | None = None,
+        offset: int = 0,
+        around: str | None = None,
+        ends: bool = False,
+    ) -> Work[CheckpointHistory]:
         """The checkpoints of a thread without their values, which costs little however long its messages are.
 
         Args:
             config: Which thread, and maybe which of its lines.
             limit: The newest of them, at most so many. Default: all.
+            offset: How many of the newest to leave out. Default: 0.
+            around: The id of a checkpoint: half of the limit are newer ones, where there are so many. Default: none.
+            ends: Whether only those are meant that no other follows: where forks end. Default: not.
 
         Returns:
             The newest first, each with its parent, and how many there are in all.
 
         Raises:
-            InvalidInput: The config names no thread, its thread is in several namespaces, or the limit is no number.
+            InvalidInput: The config names no thread, its thread is in several namespaces, or a number is none.
             CheckpointUnreadable: One is damaged, or was written with another serializer.
         """
-        return checkpoint_listing.history_work(config, limit, self.serde, self.database)
+        return checkpoint_listing.history_work(config, limit, offset, around, self.serde, self.database, ends=ends)
 
     history, ahistory = both(history_work)
+
+    def excerpt_work(
+        self, config: RunnableConfig, *, messages: int = 50, before: int | None = None, around: str | None = None
+    ) -> Work[CheckpointExcerpt | None]:
+        """A checkpoint with a part of its messages: it costs what that part has, however many there are.
+
+        Args:
+            config: The checkpoint: the one that it names, else the newest.
+            messages: Most messages of each channel that is a list of them. Default: 50.
+            before: Only those before this place of the list, counted from 0. Default: the last ones.
+            around: The id of a message that is to be among them, where there is one. Default: none.
+
+        Returns:
+            The checkpoint, and which messages are there; None where there is no such checkpoint.
+
+        Raises:
+            InvalidInput: The config names no thread, its thread is in several namespaces, or a number is none.
+            CheckpointUnreadable: It is damaged, or was written with another serializer.
+        """
+        return checkpoint_excerpt.excerpt_work(self._reading(), config, messages, before, around)
+
+    excerpt, aexcerpt = both(excerpt_work)
+
+    def changes_work(self, config: RunnableConfig, since: str | None = None) -> Work[CheckpointChanges | None]:
+        """What a checkpoint has otherwise than another of its thread; nothing else is read.
+
+        Args:
+            config: The checkpoint: the one that it names, else the newest.
+            since: The id of the other one. Default: the one before it.
+
+        Returns:
+            Both, with those values alone; None where one of them is not there. Of the first checkpoint these are all
+            that it has; where the one before was removed, none.
+
+        Raises:
+            InvalidInput: The config names no thread, its thread is in several namespaces, or an id can be none.
+            CheckpointUnreadable: One is damaged, or was written with another serializer.
+        """
+        return checkpoint_excerpt.changes_work(self._reading(), config, since)
+
+    changes, achanges = both(changes_work)
+
+    def _reading(self) -> checkpoint_excerpt.Reading:
+        return checkpoint_excerpt.Reading(self.serde, self._coding, self.database)
 
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]

@@ -30,7 +30,6 @@ from langchain_agentmem.storage.engine import AS_MADE
 from langchain_agentmem.upkeep.database_report import ThreadSummary
 
 if TYPE_CHECKING:
-    from langchain_core.messages import BaseMessage
     from langchain_core.runnables import RunnableConfig
     from langgraph.checkpoint.base import CheckpointTuple
 
@@ -264,8 +263,6 @@ def shortened(text: str) -> str:
 
 MAIN = "main"
 """The branch that is meant where none is named."""
-_OWN = ("__", "branch:")
-"""How the names of LangGraph's own channels begin."""
 
 
 def one_thread(memory: AgentMemory, thread_id: str, namespace: str | None) -> ThreadSummary:
@@ -338,33 +335,6 @@ def branch_home(memory: AgentMemory, namespace: str | None, *names: str) -> tupl
         some = ", ".join(sorted(map(named, homes))[:5])
         raise InvalidInput(f"{counted(len(homes), 'namespaces')} have these branches: {some}. Say --namespace.")
     return homes[0]
-
-
-def messages_in(found: CheckpointTuple) -> dict[str, BaseMessage]:
-    """The messages of a state, by their ids; those that have none by their channel and place."""
-    return {
-        each.id or f"{channel}[{place}]": each
-        for channel, value in found.checkpoint["channel_values"].items()
-        if is_messages(value)
-        for place, each in enumerate(value)
-    }
-
-
-def is_messages(value: Any) -> bool:
-    """Whether the value of a channel is a list or tuple of messages."""
-    from langchain_core.messages import BaseMessage  # noqa: PLC0415 - the other commands do without
-
-    return isinstance(value, list | tuple) and bool(value) and all(isinstance(each, BaseMessage) for each in value)
-
-
-def state_of(found: CheckpointTuple) -> dict[str, Any]:
-    """What a state holds beside messages and LangGraph's own, as JSON has it; what JSON has no form for, as text."""
-    values = found.checkpoint["channel_values"].items()
-    return {
-        name: json.loads(json.dumps(value, default=str, skipkeys=True))
-        for name, value in values
-        if not name.startswith(_OWN) and not is_messages(value)
-    }
 
 
 def lines_of(text: str) -> Iterator[str]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -26,26 +26,32 @@ from langchain_agentmem.cli.console import (
     database_given,
     existing,
     lines_of,
-    messages_in,
     minute,
     one_thread,
     print_json,
     shortened,
-    state_of,
     tell,
 )
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.messages.langchain_messages import from_langchain
 from langchain_agentmem.messages.message import Message
+from langchain_agentmem.studio.thread_views import (
+    ShownChange,
+    changes_in,
+    changes_of_layers,
+    changes_of_state,
+    messages_in,
+    state_of,
+    waits_of,
+)
 from langchain_agentmem.upkeep.database_report import BranchSummary, ThreadSummary
 
 if TYPE_CHECKING:
-    from langchain_core.messages import BaseMessage
     from langchain_core.runnables import RunnableConfig
     from langgraph.checkpoint.base import CheckpointTuple
 
     from langchain_agentmem.checkpoints.checkpoint_listing import CheckpointSummary
-    from langchain_agentmem.layers.layered_memory import LayeredMemory
+
 
 _NUMBERS = ("checkpoints", "forks", "messages", "size")
 
@@ -245,7 +251,7 @@ def _show_thread(
     said = [(from_langchain(each), each.id is not None) for each in [*every.values()][-most:]] if most else []
     step, source = found.metadata.get("step"), found.metadata.get("source")
     name = found.config["configurable"]["checkpoint_id"]
-    state, waits = state_of(found), list(_waits(found))
+    state, waits = state_of(found), list(waits_of(found))
     if as_json:
         parent = found.parent_config["configurable"]["checkpoint_id"] if found.parent_config else None
         print_json(
@@ -276,16 +282,6 @@ def _show_thread(
     if thread.messages:
         logged = f"its conversation's log holds {counted(thread.messages, 'messages')}"
         screen.line(f"({logged}: agentmem show {thread.thread_id} --conversation)", "dim")
-
-
-def _waits(found: CheckpointTuple) -> Iterator[Any]:
-    """What a checkpoint waits for: the values of interrupts, and errors of tasks that failed."""
-    for _, channel, value in found.pending_writes or ():
-        if channel == "__interrupt__":
-            for each in value if isinstance(value, list | tuple) else [value]:
-                yield json.loads(json.dumps(getattr(each, "value", each), default=str, skipkeys=True))
-        elif channel == "__error__":
-            yield f"a task failed: {value}"
 
 
 def _whose(thread: ThreadSummary) -> dict[str, Any]:
@@ -330,27 +326,6 @@ def indented(depth: int) -> str:
 
 
 _PAGE = 100
-
-
-class ShownChange(NamedTuple):
-    """Something that tells two memories apart.
-
-    Attributes:
-        layer: Where: "messages", "state", "posts", "items", "core", "recall", "archival" or "facts".
-        key: Its id, key or name.
-        before: What the first has; None where it has not.
-        after: What the second has.
-    """
-
-    layer: str
-    key: str
-    before: str | None
-    after: str | None
-
-    @property
-    def what(self) -> str:
-        """What became of it."""
-        return "added" if self.before is None else "removed" if self.after is None else "changed"
 
 
 def branches(
@@ -405,13 +380,13 @@ def diff(
             whose = one_thread(memory, thread, namespace)
             one, other = checkpoint_at(memory, whose, first), checkpoint_at(memory, whose, second)
             names, where = (_checkpoint_id(one), _checkpoint_id(other)), whose.namespace
-            found = list(_between_checkpoints(memory, one, other))
+            found = list(_between_checkpoints(memory, one.config, other.config))
         elif second is None:
             raise InvalidInput("Name two branches; or a thread with --thread, and one or two of its checkpoints.")
         else:
             where = branch_home(memory, namespace, first, second)
             names = first, second
-            found = list(_between_layers(memory.layers(first, where), memory.layers(second, where)))
+            found = list(changes_of_layers(memory.layers(first, where).diff(memory.layers(second, where))))
     most = limit or (len(found) if as_json else LIMIT)
     if as_json:
         print_json(
@@ -510,45 +485,13 @@ def _as_tree(found: Sequence[CheckpointSummary]) -> Iterator[tuple[CheckpointSum
     return reversed(tree)
 
 
-def _between_layers(one: LayeredMemory, other: LayeredMemory) -> Iterator[ShownChange]:
-    found = one.diff(other)
-    for layer in ("core", "recall", "archival", "facts"):
-        difference = getattr(found, layer)
-        for key, text in difference.mine.items():
-            yield ShownChange(layer, key, text, None)
-        for key, text in difference.theirs.items():
-            yield ShownChange(layer, key, None, text)
-        for key, each in difference.changed.items():
-            yield ShownChange(layer, key, each.mine, each.theirs)
-
-
-def _between_checkpoints(memory: AgentMemory, one: CheckpointTuple, other: CheckpointTuple) -> Iterator[ShownChange]:
-    yield from _between("messages", _messages(messages_in(one)), _messages(messages_in(other)))
-    yield from _between("state", _texts(state_of(one)), _texts(state_of(other)))
-    yield from _between("posts", _posts(memory, one.config), _posts(memory, other.config))
-    yield from _between("items", _items(memory, one.config), _items(memory, other.config))
-    yield from _between_layers(memory.layers(one.config), memory.layers(other.config))
-
-
-def _between(layer: str, before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[ShownChange]:
-    for key in dict.fromkeys([*before, *after]):
-        if before.get(key) != after.get(key):
-            yield ShownChange(layer, key, before.get(key), after.get(key))
-
-
-def _messages(messages: Mapping[str, BaseMessage]) -> dict[str, str]:
-    from langchain_agentmem.messages.langchain_messages import from_langchain  # noqa: PLC0415 - it loads LangChain
-
-    made = {key: from_langchain(each) for key, each in messages.items()}
-    return {
-        key: f"{each.role}: {each.text}"
-        + "".join(f" [calls {call.name} {call.arguments}]" for call in each.tool_calls or ())
-        for key, each in made.items()
-    }
-
-
-def _texts(state: Mapping[str, Any]) -> dict[str, str]:
-    return {name: value if isinstance(value, str) else json.dumps(value) for name, value in state.items()}
+def _between_checkpoints(memory: AgentMemory, one: RunnableConfig, other: RunnableConfig) -> Iterator[ShownChange]:
+    changes = memory.checkpointer.changes(other, one["configurable"]["checkpoint_id"])
+    if changes is not None:
+        yield from changes_of_state(changes)
+    yield from changes_in("posts", _posts(memory, one), _posts(memory, other))
+    yield from changes_in("items", _items(memory, one), _items(memory, other))
+    yield from changes_of_layers(memory.layers(one).diff(memory.layers(other)))
 
 
 def _posts(memory: AgentMemory, config: RunnableConfig) -> dict[str, str]:

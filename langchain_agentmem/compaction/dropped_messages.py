@@ -27,6 +27,7 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool, StructuredTool
 from pydantic import BaseModel, Field
 
+from langchain_agentmem.base.argument_checks import check_whole
 from langchain_agentmem.base.clock import moment
 from langchain_agentmem.base.fencing import fenced
 from langchain_agentmem.base.namespaces import id_of, path_of
@@ -65,7 +66,13 @@ class DroppedMessage(NamedTuple):
 
 
 def messages_behind(
-    memory: Any, summary: str | BaseMessage, *, conversation_id: str, namespace: Sequence[str] | None = None
+    memory: Any,
+    summary: str | BaseMessage,
+    *,
+    conversation_id: str,
+    namespace: Sequence[str] | None = None,
+    offset: int = 0,
+    limit: int | None = None,
 ) -> list[Message]:
     """The messages that a summary stands for, word for word, in the order in which they were said.
 
@@ -74,6 +81,8 @@ def messages_behind(
         summary: The summary's message in a compacted context, or its id.
         conversation_id: The conversation, which for a graph is its thread.
         namespace: Whose it is. Default: the running config's, else the root.
+        offset: How many of the first to leave out. Default: 0.
+        limit: Most messages. Default: all.
 
     Returns:
         The messages. Those that were deleted since are missing; empty if the conversation has no such summary.
@@ -83,23 +92,38 @@ def messages_behind(
         StorageError: What is kept of the compaction is damaged.
     """
     database = database_of(memory)
-    return perform(_behind_work(database, summary, conversation_id, namespace), database)
+    return perform(_behind_work(database, summary, conversation_id, namespace, offset, limit), database)
 
 
 async def amessages_behind(
-    memory: Any, summary: str | BaseMessage, *, conversation_id: str, namespace: Sequence[str] | None = None
+    memory: Any,
+    summary: str | BaseMessage,
+    *,
+    conversation_id: str,
+    namespace: Sequence[str] | None = None,
+    offset: int = 0,
+    limit: int | None = None,
 ) -> list[Message]:
     """`messages_behind`, awaited."""
     database = database_of(memory)
-    return await aperform(_behind_work(database, summary, conversation_id, namespace), database)
+    return await aperform(_behind_work(database, summary, conversation_id, namespace, offset, limit), database)
 
 
 def _behind_work(
-    database: Database, summary: str | BaseMessage, conversation_id: str, namespace: Sequence[str] | None
+    database: Database,
+    summary: str | BaseMessage,
+    conversation_id: str,
+    namespace: Sequence[str] | None,
+    offset: int,
+    limit: int | None,
 ) -> Work[list[Message]]:
+    check_whole("offset", offset)
+    if limit is not None:
+        check_whole("limit", limit)
     at = Address(path_of(database.scopes.resolve(namespace)), id_of(conversation_id, "conversation"))
     name = id_of(summary.id if isinstance(summary, BaseMessage) else summary, "summary")
-    found = yield In(database.at(*at), _expanding(at, name, lambda: behind(at, name)))
+    end = None if limit is None else offset + limit
+    found = yield In(database.at(*at), _expanding(at, name, lambda: behind(at, name, offset, end)))
     return [each.message for each in found or ()]
 
 
@@ -119,15 +143,17 @@ def _expanded(found: Sequence[DroppedMessage] | None) -> dict[str, Any]:
     }
 
 
-def behind(at: Address, summary: str) -> Steps[list[DroppedMessage] | None]:
+def behind(at: Address, summary: str, first: int = 0, end: int | None = None) -> Steps[list[DroppedMessage] | None]:
     """The messages that a summary stands for, in their order; None if the conversation has no such summary.
 
     Args:
         at: The conversation.
         summary: The id of the summary.
+        first: The place of the first that is wanted.
+        end: The place behind the last. Default: all are.
     """
     keys = yield from dropped_keys(at, summary)
-    return None if keys is None else (yield from said(at, keys))
+    return None if keys is None else (yield from said(at, keys[first:end]))
 
 
 def dropped_keys(at: Address, summary: str) -> Steps[list[str] | None]:

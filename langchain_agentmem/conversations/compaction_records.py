@@ -10,10 +10,12 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any, NamedTuple
 
 from langchain_core.messages import BaseMessage
 
+from langchain_agentmem.base.clock import moment
 from langchain_agentmem.base.encoding import read_plain, write_plain
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations import message_log
@@ -33,6 +35,26 @@ class KeySpan(NamedTuple):
 
     first: str
     last: str
+
+
+class Compaction(NamedTuple):
+    """What a context was compacted to.
+
+    Attributes:
+        created_at: When, in UTC.
+        lane: Whose context: "state" for that of a graph, "log" for the conversation's own; else a role's.
+        reached: How many messages of the history stand behind it.
+        dropped: How many left the context with it, and not before.
+        made: The messages that it made: a summary, which `messages_behind` leads from, shortened tool outputs.
+        saved: How many tokens the context is shorter by than the history up to there.
+    """
+
+    created_at: datetime
+    lane: str
+    reached: int
+    dropped: int
+    made: tuple[BaseMessage, ...]
+    saved: int
 
 
 class Header(NamedTuple):
@@ -97,6 +119,27 @@ def identity(at: message_log.Address) -> Steps[tuple[int, int] | None]:
     """What tells a conversation from one of the same name that was there before; None where it does not exist."""
     rows = yield query.branch_counts(path=at.path, kind=message_log.CONVERSATION, name=at.name)
     return (int(rows[0]["id"]), int(rows[0]["created_at"])) if rows else None
+
+
+def newest(at: message_log.Address, limit: int) -> Steps[list[Compaction]]:
+    """The newest compactions of a conversation that are in use, the newest first.
+
+    Raises:
+        StorageError: One is damaged.
+    """
+    rows = yield from message_log.rows_of(at, query.newest_compactions, limit=limit)
+    found = [(row, _read(row)) for row in rows]
+    return [
+        Compaction(
+            moment(row["created_at"]),
+            row["lane"],
+            record.reached,
+            len(record.dropped),
+            tuple(each for each in record.items if isinstance(each, BaseMessage)),
+            record.saved,
+        )
+        for row, record in found
+    ]
 
 
 def load(at: message_log.Address, number: int) -> Steps[CompactionRecord | None]:

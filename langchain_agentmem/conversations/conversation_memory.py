@@ -43,7 +43,8 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_agentmem.base.clock import moment
 from langchain_agentmem.base.namespaces import id_of, path_of
 from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.conversations import log_entries, message_log, prompt_notes
+from langchain_agentmem.conversations import compaction_records, log_entries, message_log, prompt_notes
+from langchain_agentmem.conversations.compaction_records import Compaction
 from langchain_agentmem.conversations.log_entries import (
     brings_memory,
     edited,
@@ -439,26 +440,45 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
 
     history_of, ahistory_of = both(history_of_work)
 
-    def shown_work(self, message_id: str | None = None) -> Work[list[PromptNote]]:
+    def shown_work(self, message_id: str | Sequence[str] | None = None) -> Work[list[PromptNote]]:
         """What memory and experiences put into the prompts of the thread of this conversation, and why.
 
         Notes are kept for 30 days, and have ids, scores and signals, and not the texts.
 
         Args:
-            message_id: Only what was put there for this message. Default: all.
+            message_id: Only what was put there for this message, or for these. Default: all.
 
         Returns:
             The oldest first: for each message what was put before it.
 
         Raises:
-            MessageError: The id cannot be one.
+            MessageError: An id cannot be one.
         """
-        key = None if message_id is None else id_of(message_id, "message", MessageError)
-        find = partial(prompt_notes.shown, self._at)
+        given = [message_id] if isinstance(message_id, str) else message_id
+        keys = None if given is None else [id_of(each, "message", MessageError) for each in given]
+        find = partial(prompt_notes.shown, self._at, keys)
         notes: list[PromptNote] = yield from self._run("shown", find, trace_inputs(message_id=message_id))
-        return [each for each in notes if each.items and key in (None, each.message_id)]
+        return [each for each in notes if each.items]
 
     shown, ashown = both(shown_work)
+
+    def compactions_work(self, limit: int = 10) -> Work[list[Compaction]]:
+        """What the contexts of this conversation, and of the thread of its id, were compacted to.
+
+        Args:
+            limit: Most of them. Default: 10.
+
+        Returns:
+            The newest first. A thread that was rewound has those of what it left, too.
+
+        Raises:
+            MessageError: The limit is negative or not a whole number.
+            StorageError: What is kept of one is damaged.
+        """
+        find = partial(compaction_records.newest, self._at, message_log.count_given("limit", limit, MessageError))
+        return (yield from self._run("compactions", find))
+
+    compactions, acompactions = both(compactions_work)
 
     def __len__(self) -> int:
         return self._do(self._count_work())

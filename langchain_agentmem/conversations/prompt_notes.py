@@ -283,9 +283,11 @@ def _aside(database: Database, at: Address, run: Run) -> Work[Any]:
         return None
 
 
-def shown(at: Address) -> Steps[list[PromptNote]]:
-    """All that was put into the prompts of a thread, the oldest first."""
-    notes = [_note(row) for row in (yield query.prompt_notes_of(path=at.path, name=at.name))]
+def shown(at: Address, keys: Sequence[str] | None = None) -> Steps[list[PromptNote]]:
+    """What was put into the prompts of a thread, before some messages or all, the oldest first."""
+    every, named = int(keys is None), json.dumps(keys or [])
+    rows = yield query.prompt_notes_of(path=at.path, name=at.name, every=every, keys=named)
+    notes = [_note(row) for row in rows]
     return [replace(note, reader=note.reader.replace("\x1f", "/")) for note in notes]  # its namespace is a path
 
 

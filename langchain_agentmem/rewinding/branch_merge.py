@@ -10,7 +10,7 @@ What both changed is a conflict: it is reported, and stays as the parent has it 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, NamedTuple
@@ -160,8 +160,9 @@ def comparing(ground: Footing, other: Standpoint) -> Work[BranchDiff]:
         theirs = yield from other.view(view.at)
         found = []
         for kind in (CORE, EVENT, RECORD, FACT):
-            mine = yield from by_key(view, kind)
-            found.append(difference(mine, (yield from by_key(theirs, kind))))
+            keys = yield from memory_rows.keys_apart(view, theirs, kind)
+            mine = yield from by_key(view, kind, keys)
+            found.append(difference(mine, (yield from by_key(theirs, kind, keys))))
         return BranchDiff(core=found[0], recall=found[1], archival=found[2], facts=found[3])
 
     return (yield from looking(ground, "layers.diff", look, from_branch=other.name, outputs=_diff_shown))
@@ -217,8 +218,10 @@ def same(one: Kept | None, other: Kept | None) -> bool:
     )
 
 
-def by_key(view: View, kind: str) -> Steps[dict[str, Kept]]:
-    """What a view shows of a kind, by key or id."""
+def by_key(view: View, kind: str, keys: Iterable[str] | None = None) -> Steps[dict[str, Kept]]:
+    """What a view shows of a kind, or of some keys of it, by key or id."""
+    if keys is not None:
+        return (yield from memory_rows.named(view, kind, keys))
     return {each.key: each for each in (yield from memory_rows.current(view, kind))}
 
 

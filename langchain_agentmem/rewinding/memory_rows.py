@@ -286,6 +286,31 @@ def newest(view: View, kind: str, *, limit: int | None, label: str | None = None
         levels = 4 * (levels + 1)
 
 
+def keys_apart(one: View, other: View, kind: str) -> Steps[list[str] | None]:
+    """The keys of a kind that two views may show otherwise: those of what lies between them.
+
+    None where all of them may be: with groups and what subgraphs stand on, and where not the same others are seen.
+    """
+    whose = (one.scope, one.author, one.groups, one.descends)
+    if whose != (other.scope, other.author, (), True):
+        return None
+    ends, others = dict(one.line), dict(other.line)
+    keys: dict[str, None] = {}
+    for branch in {**ends, **others}:
+        low, high = sorted((ends.get(branch, 0), others.get(branch, 0)))
+        if low < high:
+            rows = yield query.keys_between(branch=branch, kind=kind, low=low, high=high)
+            keys.update((row["key"], None) for row in rows)
+    since, until = sorted(FOREVER - 1 if view.before is None else view.before for view in (one, other))
+    if (one.at, since) != (other.at, until):
+        first, last = sorted((one.at, other.at))
+        rows = yield query.keys_meanwhile(
+            **one.parameters() | {"before": None}, kind=kind, since=since, until=until, first=first, last=last
+        )
+        keys.update((row["key"], None) for row in rows)
+    return list(keys)
+
+
 def shown(view: View, numbers: Iterable[int]) -> Steps[set[int]]:
     """Those of some versions that a view shows."""
     rows = yield query.shown_memory(**view.parameters(), ids=_json(list(numbers)), at=view.at)

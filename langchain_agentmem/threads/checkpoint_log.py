@@ -13,7 +13,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.messages.role_rounds import Retention
@@ -82,6 +82,10 @@ class Saved(NamedTuple):
     values: dict[str, Recipe]
     writes: list[WrittenCheckpoint]
     parts: dict[int, Any]
+
+
+Choose: TypeAlias = Callable[[list[Saved]], Steps[list[Saved]]]
+"""Gives the same checkpoints with recipes for those of their values that are wanted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -295,7 +299,9 @@ def put_writes(
     return thread, planned, shelved
 
 
-def get(at: ThreadAt, ns: str, name: str | None, recall: Recall = nothing_known) -> Steps[Saved | None]:
+def get(
+    at: ThreadAt, ns: str, name: str | None, recall: Recall = nothing_known, choose: Choose | None = None
+) -> Steps[Saved | None]:
     """Read one checkpoint, whatever its history in a fixed number of queries.
 
     Args:
@@ -303,15 +309,22 @@ def get(at: ThreadAt, ns: str, name: str | None, recall: Recall = nothing_known)
         ns: Which of its lines.
         name: The checkpoint's id; None for the newest.
         recall: What is known of parts without reading them.
+        choose: Says what of its values is wanted. Default: all.
     """
     thread = yield from find(at, ns)
     if thread is None or thread.line is None:
         return None
-    found = yield from load(thread, thread.line, [name], recall)
+    found = yield from load(thread, thread.line, [name], recall, choose)
     return found[0] if found else None
 
 
-def load(thread: Thread, line: int, names: Sequence[str | None], recall: Recall = nothing_known) -> Steps[list[Saved]]:
+def load(
+    thread: Thread,
+    line: int,
+    names: Sequence[str | None],
+    recall: Recall = nothing_known,
+    choose: Choose | None = None,
+) -> Steps[list[Saved]]:
     """Read some checkpoints of a line, with the parts of all of them read once.
 
     Args:
@@ -319,6 +332,7 @@ def load(thread: Thread, line: int, names: Sequence[str | None], recall: Recall 
         line: Its line.
         names: The ids; None for the newest. What is not there is left out.
         recall: What is known of parts without reading them.
+        choose: Given those that were found, without parts, says what of their values is wanted. Default: all.
     """
     found: list[Saved] = []
     parts: dict[int, Any] = {}
@@ -332,6 +346,8 @@ def load(thread: Thread, line: int, names: Sequence[str | None], recall: Recall 
             except Damaged as error:
                 error.checkpoint = row["name"]
                 raise
+    if choose is not None:
+        found = yield from choose(found)
     recipes = [recipe for each in found for recipe in each.values.values()]
     recipes += [write.recipe for each in found for write in each.writes]
     parts.update((yield from shelves.fetch(thread.place.shelf, recipes, recall)))

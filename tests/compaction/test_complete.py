@@ -15,9 +15,11 @@ from langchain_agentmem.compaction import (
     SummarizationConfig,
     ToolOffloadConfig,
     ToolTruncationConfig,
+    amessages_behind,
     messages_behind,
     summary_in,
 )
+from langchain_agentmem.errors import InvalidInput, MessageError
 from langchain_agentmem.messages.langchain_messages import to_langchain
 from langchain_agentmem.messages.message_marks import GOES_ON, MADE, is_filler
 from langchain_agentmem.testing import assert_valid_for_providers
@@ -74,6 +76,34 @@ def texts(messages):
 
 def completed(events):
     return [event for event in events if isinstance(event, CompactionEvent) and event.status == "completed"]
+
+
+class TestLookingAtCompactions:
+    async def test_they_are_listed_with_what_they_made(self, memory):
+        _, view = grown(memory.compaction(Summarizer(), config()), 20)
+        chat = memory.conversation("t")
+        found = chat.compactions()
+        [summary] = [message for message in view if summary_in(message) is not None]
+        assert [each.id for each in found[0].made] == [summary.id]
+        assert (found[0].lane, found[0].saved > 0) == ("state", True)
+        assert sum(each.dropped for each in found) == len(messages_behind(memory, summary, conversation_id="t"))
+        assert [each.created_at for each in found] == sorted((each.created_at for each in found), reverse=True)
+        assert len(found) > 1
+        assert await chat.acompactions(1) == found[:1]
+        assert memory.conversation("other").compactions() == []
+        with pytest.raises(MessageError):
+            chat.compactions(-1)
+
+    async def test_what_a_summary_stands_for_is_read_in_pages(self, memory):
+        _, view = grown(memory.compaction(Summarizer(), config()), 20)
+        [summary] = [message for message in view if summary_in(message) is not None]
+        behind = messages_behind(memory, summary, conversation_id="t")
+        page = {"conversation_id": "t", "offset": 3, "limit": 4}
+        assert messages_behind(memory, summary, **page) == behind[3:7]
+        assert await amessages_behind(memory, summary, **page) == behind[3:7]
+        for wrong in ({"offset": -1}, {"limit": "x"}):
+            with pytest.raises(InvalidInput):
+                messages_behind(memory, summary, conversation_id="t", **wrong)
 
 
 @pytest.mark.parametrize("order", [("tool_truncation", "summarization"), ("tool_offload", "summarization")])

@@ -305,6 +305,18 @@ class TestWhatIsGone:
         memory.erase(namespace=("ada",), thread_id=thread)
         assert memory.conversation("t").shown() == []
 
+    def test_they_are_told_of_some_messages_or_of_all(self, memory, layers):
+        inject = memory.inject("user-42")
+        for number in range(3):
+            inject.invoke(said(number), at())
+        chat = memory.conversation("t")
+        every = chat.shown()
+        first, *others = dict.fromkeys(each.message_id for each in every)
+        assert others
+        assert chat.shown(first) == [each for each in every if each.message_id == first]
+        assert chat.shown(others) == [each for each in every if each.message_id != first]
+        assert chat.shown([]) == []
+
     def test_after_thirty_days_they_are_swept(self, memory, layers, monkeypatch):
         inject = memory.inject("user-42")
         inject.invoke(said(0), at())

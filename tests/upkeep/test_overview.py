@@ -132,12 +132,45 @@ class TestHistory:
         few = await saver.ahistory(at(), limit=2)
         assert (few.checkpoints, few.total) == (found.checkpoints[:2], 9)
 
+    def test_a_page_of_it_begins_anywhere_or_lies_around_a_checkpoint(self, memory):
+        graph, saver = talking(memory), memory.checkpointer
+        for text in ("one", "two", "three"):
+            say(graph, text, at())
+        every = saver.history(at()).checkpoints
+        page = saver.history(at(), limit=4, offset=3)
+        assert (page.checkpoints, page.total, page.newer) == (every[3:7], 9, 3)
+        for place, first in ((4, 2), (1, 0), (8, 6)):
+            around = saver.history(at(), limit=4, around=every[place].checkpoint_id)
+            assert (around.checkpoints, around.newer) == (every[first : first + 4], first)
+
+    def test_it_tells_where_the_thread_forks_and_where_forks_end(self, memory):
+        graph, saver = talking(memory), memory.checkpointer
+        assert saver.history(at(), ends=True).total == 0
+        say(graph, "one", at())
+        first = saver.history(at()).checkpoints[0].checkpoint_id
+        for text in ("two", "three"):
+            say(graph, text, at(checkpoint_id=first))
+        found = saver.history(at())
+        followers = {each.checkpoint_id: each.followers for each in found.checkpoints}
+        assert followers[first] == 2
+        ends = saver.history(at(), ends=True)
+        assert [each.checkpoint_id for each in ends.checkpoints] == [
+            name for name, more in followers.items() if not more
+        ]
+        assert (ends.total, saver.history(at(), ends=True, limit=1, offset=1).newer) == (2, 1)
+
     def test_what_is_not_there_has_none_and_what_is_wrong_is_refused(self, memory):
         saver = memory.checkpointer
         assert saver.history(at("nobody")).checkpoints == ()
-        for config, limit in (({}, None), (at(), -1), (at(), "x")):
+        for config, asked in (
+            ({}, {}),
+            (at(), {"limit": -1}),
+            (at(), {"limit": "x"}),
+            (at(), {"offset": -1}),
+            (at(), {"around": 1}),
+        ):
             with pytest.raises(InvalidInput):
-                saver.history(config, limit=limit)
+                saver.history(config, **asked)
 
     def test_damage_names_the_checkpoint(self, memory, raw):
         say(talking(memory), "one", at())

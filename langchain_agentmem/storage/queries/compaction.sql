@@ -13,6 +13,13 @@ select c.id, c.digest, c.reached, c.slot, c.ahead, c.created_at, c.checksum, c.b
 from compaction c
 where c.id = :id and c.branch_id = :branch;
 
+-- name: newest_compactions
+-- The newest ones that are in use, of all lanes.
+select id, lane, digest, reached, slot, ahead, created_at, checksum, body from compaction
+where branch_id = :branch and ahead = 0
+order by id desc
+limit cast(:limit as bigint);
+
 -- name: compaction_of
 -- One that reaches to the same place of the same history.
 select id, digest, reached, slot, ahead, checksum, body from compaction

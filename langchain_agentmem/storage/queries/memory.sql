@@ -241,6 +241,25 @@ left join content c on c.id = r.content_id
 where r.rank = 1
 order by number;
 
+-- name: keys_between
+-- What was written on a branch from one position to another, of one kind.
+select distinct key from memory where branch_id = :branch and kind = :kind and position > :low and position <= :high;
+
+-- name: keys_meanwhile
+-- What of one kind expired on a line from one time to another; and what others wrote, or took back, from one stamp to another.
+with
+-- include: view
+select m.key from line cross join memory m
+where m.branch_id = line.branch_id and m.kind = :kind and m.expires_at > cast(:first as bigint)
+    and m.expires_at <= cast(:last as bigint)
+union
+select x.key from memory x
+where x.scope_id = :scope and x.kind = :kind and x.author_id <> :author and x.gone > 0 and (
+    (x.stamp > cast(:since as bigint) and x.stamp <= cast(:until as bigint))
+    or (x.gone > cast(:since as bigint) and x.gone <= cast(:until as bigint))
+    or (x.expires_at > cast(:first as bigint) and x.expires_at <= cast(:last as bigint))
+);
+
 -- name: accounts
 -- Of each thing of a kind whose versions are put together: the newest of the own line, and of each other author. Those that
 -- say that it is gone are told too. With `keys` only some.

@@ -75,11 +75,29 @@ where b.kind = 'layers' and n.path >= :low and n.path < :high
 order by n.path, b.id;
 
 -- name: line_history
--- The newest checkpoints of a line, without their values.
-select name, parent, metadata, created_at from checkpoint
-where line_id = :line
-order by name desc
-limit cast(:limit as bigint);
+-- Checkpoints of a line without their values, the newest first, and how many follow each; of `ends` those alone that none follows.
+with page as materialized (
+    select name, parent, metadata, created_at from checkpoint
+    where line_id = :line and (cast(:ends as bigint) = 0 or name not in (
+-- include: parents
+    ))
+    order by name desc
+    limit cast(:limit as bigint) offset cast(:offset as bigint)
+), followed as materialized (
+    select parent as name, count(*) as followers from checkpoint
+    where line_id = :line and parent in (select name from page)
+    group by parent
+)
+select page.*, coalesce(followed.followers, 0) as followers
+from page left join followed on followed.name = page.name
+order by page.name desc;
+
+-- fragment: parents
+select parent from checkpoint where line_id = :line and parent is not null
 
 -- name: count_line
-select count(*) as found from checkpoint where line_id = :line;
+-- How many checkpoints a line has, or ends; and how many of these are newer than one.
+select count(*) as found, coalesce(sum(case when name > cast(:than as text) then 1 else 0 end), 0) as newer from checkpoint
+where line_id = :line and (cast(:ends as bigint) = 0 or name not in (
+-- include: parents
+));

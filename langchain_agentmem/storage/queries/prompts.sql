@@ -10,11 +10,13 @@ where n.path = :path and p.name = :name and p.reader = :reader and p.key in (
 );
 
 -- name: prompt_notes_of
--- All of a thread, the oldest first.
+-- Those of a thread, before some messages or all, the oldest first.
 select p.key, p.part, p.reader, p.tokens, p.stands, p.created_at, p.body
 from namespace n
 join prompt_note p on p.namespace_id = n.id
-where n.path = :path and p.name = :name
+where n.path = :path and p.name = :name and (cast(:every as bigint) = 1 or p.key in (
+-- include: keys
+))
 order by p.created_at, p.key, p.reader, p.part;
 
 -- name: tokens_put

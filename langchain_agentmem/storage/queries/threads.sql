@@ -147,6 +147,10 @@ cross join part p on p.shelf_id = :shelf
     and p.number >= json_extract(r.value, '$[0]') and p.number < json_extract(r.value, '$[1]')
 left join content c on c.id = p.content_id;
 
+-- name: parts_named
+-- Where the messages of an id lie.
+select number from part where shelf_id = :shelf and name = :name;
+
 -- name: known_parts
 -- Where parts lie, known by the digests of their contents in hexadecimal, their forms and names.
 select c.hash, p.form, p.name, json_group_array(p.number) as numbers

@@ -1,0 +1,230 @@
+"""`excerpt` and `changes` of the checkpointer: what is seen of a checkpoint, however long the thread.
+
+A list of messages is ranges of parts of a shelf. So a page of it costs what the page has, and what one checkpoint has
+otherwise than another is told by their ranges; only that is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import CheckpointTuple
+from langgraph.checkpoint.serde.base import SerializerProtocol
+
+from langchain_agentmem.base.argument_checks import check_whole
+from langchain_agentmem.checkpoints.checkpoint_codec import Coding, address, readable, text_of
+from langchain_agentmem.language_models.model_calls import Do, In, Run, Work
+from langchain_agentmem.storage import Operation, Steps, query
+from langchain_agentmem.storage.database import Database
+from langchain_agentmem.threads import checkpoint_log
+from langchain_agentmem.threads import value_store as shelves
+from langchain_agentmem.threads.checkpoint_log import Saved
+from langchain_agentmem.threads.thread_lines import ThreadAt, find, home_of
+from langchain_agentmem.threads.value_codec import ELEMENTS, MESSAGE
+from langchain_agentmem.threads.value_recipe import LIST, PART, Range, Recipe, read_ranges, without, written_ranges
+
+_TWO = 2
+
+
+class Excerpt(NamedTuple):
+    """Which messages of a list are there.
+
+    Attributes:
+        first: The place of the first of them in the list, from 0.
+        total: How many the list has.
+    """
+
+    first: int
+    total: int
+
+
+class CheckpointExcerpt(NamedTuple):
+    """A checkpoint, of whose long lists of messages a part is there.
+
+    Attributes:
+        found: The checkpoint, as `get_tuple` gives it but for these lists.
+        lists: Which messages of each list of messages are there, by channel.
+    """
+
+    found: CheckpointTuple
+    lists: Mapping[str, Excerpt]
+
+
+class CheckpointChanges(NamedTuple):
+    """What tells two checkpoints apart: of the values of each only those that the other has not.
+
+    Of a list of messages these are the messages that the other has not, or has otherwise.
+
+    Attributes:
+        before: The earlier one; None where there is none.
+        after: The later one.
+    """
+
+    before: CheckpointTuple | None
+    after: CheckpointTuple
+
+
+class Reading(NamedTuple):
+    """What reads checkpoints.
+
+    Attributes:
+        serde: What they are written with.
+        coding: Makes values of what was found.
+        database: Where they are kept.
+    """
+
+    serde: SerializerProtocol
+    coding: Coding
+    database: Database
+
+    def run(self, name: str, config: RunnableConfig, at: ThreadAt, make: Operation[Any]) -> Work[Any]:
+        """Run an operation where the thread is."""
+        configurable = config["configurable"]
+        told = {key: configurable[key] for key in ("thread_id", "checkpoint_id") if configurable.get(key)}
+        run = Run(name, make, inputs=lambda: told, outputs=lambda found: {"found": found is not None}, replica=True)
+        home = yield Do(partial(home_of, self.database, at))
+        with readable(at, configurable.get("checkpoint_id")):
+            return (yield In(home, run))
+
+    def tuple(self, config: RunnableConfig, saved: Saved, at: ThreadAt, ns: str) -> CheckpointTuple:
+        """The checkpoint that was found."""
+        return self.coding.tuple(self.serde, saved, config["configurable"]["thread_id"], at, ns)
+
+
+def excerpt_work(
+    reading: Reading, config: RunnableConfig, messages: int, before: int | None, around: str | None
+) -> Work[CheckpointExcerpt | None]:
+    """A checkpoint with a part of its messages; the other arguments are those of `AgentMemorySaver.excerpt`.
+
+    Args:
+        reading: What reads it.
+        config: The checkpoint.
+        messages: How many.
+        before: Where they end.
+        around: A message that is to be among them.
+    """
+    check_whole("messages", messages, 1)
+    if before is not None:
+        check_whole("before", before, 0)
+    wanted = None if around is None else text_of(around, "message")
+    at, ns, name = address(config, reading.database.scopes)
+    lists: dict[str, Excerpt] = {}
+    recall = reading.coding.prototypes.take
+
+    def cut(found: list[Saved]) -> Steps[list[Saved]]:
+        lists.clear()
+        for saved in found:
+            shelf = saved.place.shelf
+            places = (
+                [] if wanted is None else [row["number"] for row in (yield query.parts_named(shelf=shelf, name=wanted))]
+            )
+            ranges = yield from _message_lists(saved, recall)
+            for channel, each in ranges.items():
+                total = sum(high - low for low, high in each)
+                there = next((place for number in places if (place := _place(each, number)) is not None), None)
+                end = total if before is None else min(before, total)
+                if there is not None:
+                    end = min(total, max(messages, there + 1 + messages // 2))
+                lists[channel] = Excerpt(first := max(0, end - messages), total)
+                saved.values[channel] = [LIST, *written_ranges(_between(each, first, end))]
+        return found
+
+    def look() -> Steps[Saved | None]:
+        return (yield from checkpoint_log.get(at, ns, name, recall, cut))
+
+    saved = yield from reading.run("thread.excerpt", config, at, look)
+    if saved is None:
+        return None
+    return CheckpointExcerpt((yield Do(partial(reading.tuple, config, saved, at, ns))), lists)
+
+
+def changes_work(reading: Reading, config: RunnableConfig, since: str | None) -> Work[CheckpointChanges | None]:
+    """What a checkpoint has otherwise than another; the arguments are those of `AgentMemorySaver.changes`.
+
+    Args:
+        reading: What reads them.
+        config: The later one.
+        since: The earlier one.
+    """
+    at, ns, name = address(config, reading.database.scopes)
+    earlier = None if since is None else text_of(since, "checkpoint")
+    recall = reading.coding.prototypes.take
+
+    def look() -> Steps[list[Saved] | None]:
+        thread = yield from find(at, ns)
+        if thread is None or thread.line is None:
+            return None
+        names = [name, earlier]
+        if earlier is None:
+            rows = yield (
+                query.latest_checkpoint(line=thread.line)
+                if name is None
+                else query.checkpoint_named(line=thread.line, name=name)
+            )
+            names = [row[key] for row in rows for key in ("name", "parent") if row[key] is not None]
+        found = yield from checkpoint_log.load(thread, thread.line, names, recall, differing)
+        return found or None
+
+    def differing(found: list[Saved]) -> Steps[list[Saved]]:
+        if len(found) < _TWO:
+            return [each if each.parent is None else each._replace(values={}) for each in found]
+        mine, theirs = found
+        ours = yield from _message_lists(mine, recall)
+        others = yield from _message_lists(theirs, recall)
+        for channel in [*mine.values]:
+            if mine.values[channel] == theirs.values.get(channel):
+                del mine.values[channel], theirs.values[channel]
+            elif channel in ours and channel in others:
+                here, there = ours[channel], others[channel]
+                mine.values[channel] = [LIST, *written_ranges(without(here, there))]
+                theirs.values[channel] = [LIST, *written_ranges(without(there, here))]
+        return found
+
+    found = yield from reading.run("thread.changes", config, at, look)
+    if found is None or (since is not None and len(found) < _TWO):
+        return None
+    after, *before = yield Do(partial(_tuples, reading, config, found, at, ns))
+    return CheckpointChanges(before[0] if before else None, after)
+
+
+def _tuples(
+    reading: Reading, config: RunnableConfig, found: Sequence[Saved], at: ThreadAt, ns: str
+) -> list[CheckpointTuple]:
+    return [reading.tuple(config, each, at, ns) for each in found]
+
+
+def _message_lists(saved: Saved, recall: shelves.Recall) -> Steps[dict[str, list[Range]]]:
+    """Where the messages of each channel lie that is a list of them, told by its first part."""
+    lists = {name: list(read_ranges(recipe[1:])) for name, recipe in saved.values.items() if recipe[0] == LIST}
+    firsts: dict[str, int] = {name: ranges[0][0] for name, ranges in lists.items() if ranges}
+    recipes: list[Recipe] = [[PART, number] for number in firsts.values()]
+    parts = yield from shelves.fetch(saved.place.shelf, recipes, recall)
+    return {
+        name: lists[name]
+        for name, number in firsts.items()
+        if number in parts and getattr(parts[number], "form", MESSAGE) != ELEMENTS
+    }
+
+
+def _between(ranges: Sequence[Range], first: int, end: int) -> list[Range]:
+    """The parts from one place to another of those in some ranges."""
+    found, place = [], 0
+    for low, high in ranges:
+        start, stop = max(low, low + first - place), min(high, low + end - place)
+        if start < stop:
+            found.append((start, stop))
+        place += high - low
+    return found
+
+
+def _place(ranges: Sequence[Range], number: int) -> int | None:
+    """The place of a part among those in some ranges; None if it is in none."""
+    place = 0
+    for low, high in ranges:
+        if low <= number < high:
+            return place + number - low
+        place += high - low
+    return None

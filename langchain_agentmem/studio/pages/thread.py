@@ -1,0 +1,490 @@
+"""A thread at a checkpoint: its tree, what was said, what it remembered, what the step did, and what prompts showed.
+
+A conversation that no thread belongs to is the same without a tree; a named branch of memory shows what it holds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from langchain_agentmem.base.namespaces import Namespace, ThreadId, id_of
+from langchain_agentmem.base.safe_repr import safe_repr
+from langchain_agentmem.compaction.dropped_messages import amessages_behind
+from langchain_agentmem.errors import MessageError
+from langchain_agentmem.messages.message_marks import summary_in
+from langchain_agentmem.studio.application import (
+    PAGE,
+    missing,
+    namespace_asked,
+    number_asked,
+    page,
+    required,
+    studio_of,
+)
+from langchain_agentmem.studio.thread_views import (
+    ShownChange,
+    ShownMessage,
+    as_text,
+    changes_in,
+    changes_of_layers,
+    changes_of_state,
+    message_shown,
+    messages_in,
+    state_of,
+    waits_of,
+)
+
+if TYPE_CHECKING:
+    from langchain_core.messages import BaseMessage
+    from langchain_core.runnables import RunnableConfig
+
+    from langchain_agentmem import AgentMemory, ConversationMemory
+    from langchain_agentmem.checkpoints.checkpoint_excerpt import CheckpointExcerpt
+    from langchain_agentmem.checkpoints.checkpoint_listing import CheckpointHistory, CheckpointSummary
+    from langchain_agentmem.conversations.prompt_notes import NotedItem, PromptNote
+    from langchain_agentmem.facts.kg_memory import KGMemory
+    from langchain_agentmem.layers.layered_memory import LayeredMemory
+
+TABS: Mapping[str, str] = {
+    "messages": "Messages",
+    "memory": "Memory",
+    "diff": "This step",
+    "compaction": "Compactions",
+    "prompts": "Prompts",
+}
+"""What can be shown of a checkpoint, by what its address says."""
+OF_LOGS = ("messages", "compaction", "prompts")
+"""What of it a conversation without checkpoints has."""
+FIRST = 8
+"""Messages among which the question is looked for that a thread is called by."""
+HEAD = 200
+"""Messages at the beginning of a context among which its summaries stand."""
+MOST_ITEMS = 200
+"""Items of a thread that are compared with those before."""
+LANE, ROW, MOST_LANES = 14, 30, 10
+"""How wide a line of the tree is, how high a row, and how many lines stand beside each other at most."""
+
+Shown = dict[str, Any]
+"""What a template is given."""
+
+
+class Place(NamedTuple):
+    """What a page is about.
+
+    Attributes:
+        memory: The memory.
+        namespace: Whose thread it is.
+        name: Its id.
+        history: Its checkpoints around the one that is shown; None for a conversation without any.
+        checkpoint: The one that is shown.
+        config: Names it.
+    """
+
+    memory: AgentMemory
+    namespace: Namespace
+    name: str
+    history: CheckpointHistory | None = None
+    checkpoint: CheckpointSummary | None = None
+    config: RunnableConfig | None = None
+
+    @property
+    def chat(self) -> ConversationMemory:
+        """The conversation of its id."""
+        return self.memory.conversation(self.name, self.namespace)
+
+
+async def thread(request: Request) -> Response:
+    """A thread at a checkpoint, or the conversation of its id where it has none."""
+    place = _asked(request)
+    config: RunnableConfig = {"configurable": {"thread_id": ThreadId(place.name, place.namespace)}}
+    history, chosen = await _window(request, place, config)
+    if chosen is None:
+        return await _logged(request, place)
+    config["configurable"]["checkpoint_id"] = chosen.checkpoint_id
+    place = place._replace(history=history, checkpoint=chosen, config=config)
+    saver = place.memory.checkpointer
+    shown, ends, beginning = await asyncio.gather(
+        _panel(request, place, TABS),
+        saver.ahistory(config, ends=True, limit=PAGE),
+        saver.aexcerpt(config, messages=FIRST, before=FIRST),
+    )
+    return page(
+        request,
+        "thread.html",
+        **shown,
+        place=place,
+        tree=drawn(history.checkpoints),
+        number=history.total - history.newer - history.checkpoints.index(chosen),
+        neighbours=_neighbours(history, chosen),
+        ends=ends,
+        title=question(beginning) or place.name,
+    )
+
+
+async def conversation(request: Request) -> Response:
+    """The log of a conversation."""
+    return await _logged(request, _asked(request))
+
+
+async def memory_branch(request: Request) -> Response:
+    """What a named branch of memory shows."""
+    memory, namespace = studio_of(request).memory, namespace_asked(request) or ()
+    name = request.query_params.get("branch") or "main"
+    known = [each for each in await memory.abranches(namespace) if each.namespace == namespace]
+    if name != "main" and name not in {each.name for each in known}:
+        raise missing(f"There is no branch {safe_repr(name)} in this namespace.")
+    layers, facts = memory.layers(name, namespace), memory.facts(name, namespace)
+    shown, ancestors = await asyncio.gather(_held(request, layers, facts), layers.aancestors())
+    branches = [each.name for each in known]
+    return page(
+        request, "memory.html", **shown, namespace=namespace, branch=name, ancestors=ancestors, branches=branches
+    )
+
+
+def _asked(request: Request) -> Place:
+    name = id_of(required(request, "id"), "thread")
+    return Place(studio_of(request).memory, namespace_asked(request) or (), name)
+
+
+async def _window(
+    request: Request, place: Place, config: RunnableConfig
+) -> tuple[CheckpointHistory, CheckpointSummary | None]:
+    """The checkpoints around the one that is asked for, by its id or its number, and that one: the newest by default.
+
+    Raises:
+        HTTPException: There is no such checkpoint.
+    """
+    saver, at = place.memory.checkpointer, request.query_params.get("at")
+    if at:
+        history = await saver.ahistory(config, limit=PAGE, around=at)
+        found = next((each for each in history.checkpoints if each.checkpoint_id == at), None)
+        if found is None:
+            raise missing(f"The thread {safe_repr(place.name)} has no checkpoint {safe_repr(at)}.")
+        return history, found
+    number = number_asked(request, "number")
+    if not number:
+        history = await saver.ahistory(config, limit=PAGE)
+        return history, next(iter(history.checkpoints), None)
+    total = (await saver.ahistory(config, limit=0)).total
+    newer = min(max(total - number, 0), max(total - 1, 0))
+    history = await saver.ahistory(config, limit=PAGE, offset=max(0, newer - PAGE // 2))
+    return history, next(iter(history.checkpoints[newer - history.newer :]), None)
+
+
+def _neighbours(history: CheckpointHistory, chosen: CheckpointSummary) -> Shown:
+    """The checkpoints before and after one, in time, and the one that it follows; None where there is none."""
+    found, index = history.checkpoints, history.checkpoints.index(chosen)
+    return {
+        "previous": found[index + 1].checkpoint_id if index + 1 < len(found) else None,
+        "next": found[index - 1].checkpoint_id if index else None,
+        "parent": chosen.parent_id,
+    }
+
+
+async def _panel(request: Request, place: Place, tabs: Collection[str]) -> Shown:
+    asked = request.query_params.get("show")
+    tab = asked if asked is not None and asked in tabs else "messages"
+    panels: Mapping[str, Callable[[Request, Place], Awaitable[Shown]]] = {
+        "messages": _messages,
+        "memory": _memory,
+        "diff": _step,
+        "compaction": _compactions,
+        "prompts": _prompts,
+    }
+    return {"tab": tab, "tabs": {each: TABS[each] for each in tabs}, **await panels[tab](request, place)}
+
+
+async def _logged(request: Request, place: Place) -> Response:
+    """A conversation by its log.
+
+    Raises:
+        HTTPException: There is none.
+    """
+    shown = await _panel(request, place, OF_LOGS)
+    if not shown["messages"]:
+        found = await place.memory.athreads(place.namespace, thread_id=place.name)
+        if place.namespace not in {each.namespace for each in found.threads}:
+            raise missing(f"There is no thread and no conversation {safe_repr(place.name)} in this namespace.")
+    return page(request, "thread.html", **shown, place=place, title=place.name)
+
+
+# -- what was said -------------------------------------------------------------------------------------------------
+
+
+async def _messages(request: Request, place: Place) -> Shown:
+    """A page of the messages, and of a checkpoint the rest of its state and what it waits for."""
+    marked = request.query_params.get("message")
+    if place.config is None:
+        return {"marked": marked, **await _of_log(request, place)}
+    before = number_asked(request, "before") or None
+    found = await place.memory.checkpointer.aexcerpt(place.config, messages=PAGE, before=before, around=marked or None)
+    if found is None:
+        raise missing("This checkpoint was removed just now.")
+    channel = channel_of(found, request.query_params.get("channel"))
+    messages = found.found.checkpoint["channel_values"].get(channel, ()) if channel else ()
+    return {
+        "messages": list(map(message_shown, messages)),
+        "marked": marked,
+        "channel": channel,
+        "channels": list(found.lists),
+        "excerpt": found.lists[channel] if channel else None,
+        "state": {name: as_text(value) for name, value in state_of(found.found).items()},
+        "waits": list(map(as_text, waits_of(found.found))),
+    }
+
+
+async def _of_log(request: Request, place: Place) -> Shown:
+    """A page of the log: around a message, or the last ones, or those before one."""
+    around, until = request.query_params.get("message"), request.query_params.get("until")
+    try:
+        if around:
+            said = await place.chat.aaround(around, before=PAGE // 2, after=PAGE // 2 - 1)
+        elif until:
+            said = (await place.chat.aaround(until, before=PAGE, after=0))[:-1]
+        else:
+            said = await place.chat.aaround(before=PAGE)
+    except MessageError as error:
+        raise missing(str(error)) from error
+    nothing: Shown = {"channel": None, "channels": (), "excerpt": None, "state": {}, "waits": ()}
+    return {**nothing, "messages": list(map(message_shown, said)), "until": until, "around": around}
+
+
+def channel_of(found: CheckpointExcerpt, asked: str | None) -> str | None:
+    """The channel of messages that is shown: the one asked for, else "messages", else the first; None without any."""
+    return next((each for each in (asked, "messages", *found.lists) if each in found.lists), None)
+
+
+def question(found: CheckpointExcerpt | None) -> str | None:
+    """What a thread is called by: what its first message of a user says."""
+    channel = None if found is None else channel_of(found, None)
+    if found is None or channel is None:
+        return None
+    messages = map(message_shown, found.found.checkpoint["channel_values"][channel])
+    asked = (" ".join(each.message.text.split()) for each in messages if each.message.role == "user" and not each.mark)
+    return next(filter(None, asked), None)
+
+
+# -- what was remembered -------------------------------------------------------------------------------------------
+
+
+async def _memory(request: Request, place: Place) -> Shown:
+    """What the memory of a thread held at a checkpoint."""
+    memory, config = place.memory, place.config
+    start = number_asked(request, "items")
+    held, items = await asyncio.gather(
+        _held(request, memory.layers(config), memory.facts(config), place.checkpoint),
+        memory.thread_store.at(config).asearch((), limit=PAGE + 1, offset=start),
+    )
+    shown = [(named_item(each.namespace, each.key), as_text(each.value)) for each in items]
+    return {**held, "items": _part(shown, start)}
+
+
+async def _held(
+    request: Request, layers: LayeredMemory, facts: KGMemory, checkpoint: CheckpointSummary | None = None
+) -> Shown:
+    """Core memory, and a page each of records, events and facts, the newest first."""
+    starts = {name: number_asked(request, name) for name in ("records", "events", "facts")}
+    core, records, events, held = await asyncio.gather(
+        layers.core.aentries(),
+        layers.archival.aall(limit=starts["records"] + PAGE + 1),
+        layers.recall.arecent(starts["events"] + PAGE + 1),
+        facts.aas_of(checkpoint.created_at if checkpoint else None),
+    )
+    found = {"records": records, "events": events, "facts": held}
+    return {"core": core, **{name: _part(found[name][::-1][start:], start) for name, start in starts.items()}}
+
+
+def _part(found: Sequence[Any], start: int) -> Shown:
+    """A page of things, of which one more than fits was asked for."""
+    return {"here": found[:PAGE], "start": start, "more": len(found) > PAGE}
+
+
+def named_item(namespace: tuple[str, ...], key: str) -> str:
+    """An item by its namespace and key."""
+    return "/".join((*namespace, key))
+
+
+async def _step(request: Request, place: Place) -> Shown:
+    """What a step added, changed and removed."""
+    del request
+    memory, config = place.memory, place.config
+    found = None if config is None else await memory.checkpointer.achanges(config)
+    if found is None:
+        raise missing("This checkpoint was removed just now.")
+    changes = list(changes_of_state(found))
+    if found.before is not None:
+        before, after = found.before.config, found.after.config
+        difference, earlier, later = await asyncio.gather(
+            memory.layers(before).adiff(memory.layers(after)), _items(memory, before), _items(memory, after)
+        )
+        changes += changes_of_layers(difference)
+        changes += changes_in("items", earlier, later)
+    layers: dict[str, list[ShownChange]] = {}
+    for each in changes:
+        layers.setdefault(each.layer, []).append(each)
+    return {"changes": layers, "unknown": found.before is None and found.after.parent_config is not None}
+
+
+async def _items(memory: AgentMemory, config: RunnableConfig) -> dict[str, str]:
+    found = await memory.thread_store.at(config).asearch((), limit=MOST_ITEMS)
+    return {named_item(each.namespace, each.key): as_text(each.value) for each in found}
+
+
+# -- what prompts showed -------------------------------------------------------------------------------------------
+
+
+async def _compactions(request: Request, place: Place) -> Shown:
+    """Summaries, and beside one of them the messages that it stands for."""
+    records = await place.chat.acompactions(PAGE)
+    summaries: dict[str, BaseMessage] = {}
+    if place.config is not None and place.checkpoint is not None:
+        found = await place.memory.checkpointer.aexcerpt(place.config, messages=HEAD, before=HEAD)
+        summaries = {} if found is None else _summaries(messages_in(found.found).values())
+        records = [each for each in records if each.created_at <= place.checkpoint.created_at]
+    held = set(summaries)
+    summaries |= {key: each for record in records for key, each in _summaries(record.made).items() if key not in held}
+    asked, start = request.query_params.get("summary"), number_asked(request, "behind")
+    chosen = asked if asked in summaries else next(iter(summaries), None)
+    behind = (
+        await amessages_behind(
+            place.memory, chosen, conversation_id=place.name, namespace=place.namespace, offset=start, limit=PAGE + 1
+        )
+        if chosen
+        else []
+    )
+    made_by = {key: record for record in reversed(records) for key in _summaries(record.made)}
+    return {
+        "messages": [],
+        "summaries": {key: message_shown(each) for key, each in summaries.items()},
+        "in_state": held,
+        "made_by": made_by,
+        "chosen": chosen,
+        "behind": _part(list(map(message_shown, behind)), start),
+    }
+
+
+def _summaries(messages: Iterable[BaseMessage]) -> dict[str, BaseMessage]:
+    return {each.id: each for each in messages if each.id and summary_in(each) is not None}
+
+
+class ShownHit(NamedTuple):
+    """Something that a prompt showed.
+
+    Attributes:
+        item: What it was, and why.
+        text: What it says; None where that is not known, or gone.
+    """
+
+    item: NotedItem
+    text: str | None
+
+
+async def _prompts(request: Request, place: Place) -> Shown:
+    """What was put into prompts before the messages of a page, and the reasons for one of them."""
+    shown = await _messages(request, place)
+    messages: Sequence[ShownMessage] = shown["messages"]
+    notes = await place.chat.ashown([each.key for each in messages if each.key])
+    by_message: dict[str, list[PromptNote]] = {}
+    for each in notes:
+        by_message.setdefault(each.message_id, []).append(each)
+    questions = [each for each in messages if each.key in by_message]
+    asked = request.query_params.get("message")
+    chosen = asked if asked in by_message else (questions[-1].key if questions else None)
+    told = by_message.get(chosen or "", [])
+    texts = await _texts(place, told)
+    return {
+        **shown,
+        "questions": questions,
+        "chosen": chosen,
+        "counts": {key: sum(len(note.items) for note in some) for key, some in by_message.items()},
+        "notes": [(note, [ShownHit(item, texts.get((item.kind, item.id))) for item in note.items]) for note in told],
+        "most": max((abs(item.score) for note in told for item in note.items if item.score), default=1.0),
+    }
+
+
+async def _texts(place: Place, notes: Sequence[PromptNote]) -> dict[tuple[str, str], str]:
+    """What the things say that a prompt was shown of the memory of its thread, as far as they are still there."""
+    texts = {("core", key): value for note in notes for key, value in note.values.items()}
+    if place.config is None:
+        return texts
+    layers, facts = place.memory.layers(place.config), place.memory.facts(place.config)
+    readers: Mapping[str, Callable[[str], Awaitable[Any]]] = {
+        "record": layers.archival.aget,
+        "event": layers.recall.aget,
+        "fact": facts.aget,
+    }
+    wanted = [
+        (item.kind, item.id)
+        for note in notes
+        if not note.reader
+        for item in note.items
+        if item.kind in readers and (item.kind, item.id) not in texts
+    ][:PAGE]
+    found = await asyncio.gather(*(readers[kind](key) for kind, key in wanted))
+    return texts | {
+        each: str(getattr(value, "content", value)) for each, value in zip(wanted, found, strict=True) if value
+    }
+
+
+# -- the tree ------------------------------------------------------------------------------------------------------
+
+
+class DrawnRow(NamedTuple):
+    """A checkpoint in the drawing of the tree.
+
+    Attributes:
+        checkpoint: The checkpoint.
+        x: Where its dot is.
+        y: Where its dot is.
+        line: Where a line leads from there to the one that it follows, or out of the drawing; "" where it follows none.
+    """
+
+    checkpoint: CheckpointSummary
+    x: int
+    y: int
+    line: str
+
+
+def drawn(found: Sequence[CheckpointSummary]) -> list[DrawnRow]:
+    """Draw checkpoints, a row each, the newest above.
+
+    A line stands in a lane of its own from a checkpoint down to the one that it follows, and meets no dot between.
+
+    Args:
+        found: The checkpoints, the newest first.
+    """
+    rows = {each.checkpoint_id: ROW * index + ROW // 2 for index, each in enumerate(found)}
+    lanes: list[str | None] = []
+    columns: dict[str, int] = {}
+    for each in found:
+        leading = [lane for lane, wanted in enumerate(lanes) if wanted == each.checkpoint_id]
+        for lane in leading:
+            lanes[lane] = None
+        free = [lane for lane, wanted in enumerate(lanes) if wanted is None]
+        lane = (leading or free or [len(lanes)])[0]
+        lanes[lane : lane + 1] = [each.parent_id]
+        columns[each.checkpoint_id] = LANE * min(lane, MOST_LANES) + LANE // 2
+    drawing = []
+    for each in found:
+        x, y = columns[each.checkpoint_id], rows[each.checkpoint_id]
+        line = ""
+        if each.parent_id in rows:
+            below = rows[each.parent_id]
+            line = f"{x},{y} {x},{below - ROW // 2} {columns[each.parent_id]},{below}"
+        elif each.parent_id is not None:
+            line = f"{x},{y} {x},{ROW * len(found)}"
+        drawing.append(DrawnRow(each, x, y, line))
+    return drawing
+
+
+ROUTES: Sequence[Route] = (
+    Route("/thread", thread),
+    Route("/conversation", conversation),
+    Route("/memory", memory_branch),
+)

@@ -1,0 +1,168 @@
+"""What a thread is at a checkpoint, as values that pages and commands show alike. Nothing here reads anything."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from langchain_agentmem.base.safe_repr import counted
+from langchain_agentmem.messages.langchain_messages import from_langchain, to_langchain
+from langchain_agentmem.messages.message import Message, ToolCallMsg
+from langchain_agentmem.messages.message_marks import is_injected, is_made, summary_in
+
+if TYPE_CHECKING:
+    from langchain_core.messages import BaseMessage
+    from langgraph.checkpoint.base import CheckpointTuple
+
+    from langchain_agentmem.checkpoints.checkpoint_excerpt import CheckpointChanges
+    from langchain_agentmem.rewinding.branch_merge import BranchDiff
+
+_OWN = ("__", "branch:")
+"""How the names of LangGraph's own channels begin."""
+_REASONING = {"reasoning": "reasoning", "thinking": "thinking", "redacted_thinking": "data"}
+"""Blocks of content that are a model's reasoning, and where they have it."""
+_SEEN = ("text", "tool_use", "tool_call", "function_call", "input_text", "output_text", "refusal")
+"""Blocks that are shown as text or as calls."""
+
+
+class ShownChange(NamedTuple):
+    """Something that tells two memories apart.
+
+    Attributes:
+        layer: Where: "messages", "state", "posts", "items", "core", "recall", "archival" or "facts".
+        key: Its id, key or name.
+        before: What the first has; None where it has not.
+        after: What the second has.
+    """
+
+    layer: str
+    key: str
+    before: str | None
+    after: str | None
+
+    @property
+    def what(self) -> str:
+        """What became of it."""
+        return "added" if self.before is None else "removed" if self.after is None else "changed"
+
+
+class ShownMessage(NamedTuple):
+    """A message, as it is shown: nothing in it is loaded from anywhere.
+
+    Attributes:
+        message: What it is.
+        key: Its id; None where it has none.
+        mark: What it is if nobody said it: "summary", "memory" or "shortened"; else None.
+        reasoning: A model's reasoning, where it is given as text.
+        beside: What else it holds, such as images, in a few words each.
+    """
+
+    message: Message
+    key: str | None
+    mark: str | None = None
+    reasoning: tuple[str, ...] = ()
+    beside: tuple[str, ...] = ()
+
+    @property
+    def calls(self) -> Sequence[ToolCallMsg]:
+        """The tools that it asks for."""
+        return self.message.tool_calls or ()
+
+
+def is_messages(value: Any) -> bool:
+    """Whether the value of a channel is a list or tuple of messages."""
+    from langchain_core.messages import BaseMessage  # noqa: PLC0415 - most commands do without
+
+    return isinstance(value, list | tuple) and bool(value) and all(isinstance(each, BaseMessage) for each in value)
+
+
+def messages_in(found: CheckpointTuple) -> dict[str, BaseMessage]:
+    """The messages of a state, by their ids; those that have none by their channel and place."""
+    return {
+        each.id or f"{channel}[{place}]": each
+        for channel, value in found.checkpoint["channel_values"].items()
+        if is_messages(value)
+        for place, each in enumerate(value)
+    }
+
+
+def state_of(found: CheckpointTuple) -> dict[str, Any]:
+    """What a state holds beside messages and LangGraph's own, as JSON has it; what JSON has no form for, as text."""
+    values = found.checkpoint["channel_values"].items()
+    return {
+        name: json.loads(json.dumps(value, default=str, skipkeys=True))
+        for name, value in values
+        if not name.startswith(_OWN) and not is_messages(value)
+    }
+
+
+def waits_of(found: CheckpointTuple) -> Iterator[Any]:
+    """What a checkpoint waits for: the values of interrupts, and errors of tasks that failed."""
+    for _, channel, value in found.pending_writes or ():
+        if channel == "__interrupt__":
+            for each in value if isinstance(value, list | tuple) else [value]:
+                yield json.loads(json.dumps(getattr(each, "value", each), default=str, skipkeys=True))
+        elif channel == "__error__":
+            yield f"a task failed: {value}"
+
+
+def message_shown(given: BaseMessage | Message) -> ShownMessage:
+    """A message of a state or of a log."""
+    message = given if isinstance(given, Message) else from_langchain(given)
+    told = to_langchain(given) if isinstance(given, Message) else given
+    blocks = [each for each in (told.content if isinstance(told.content, list) else ()) if isinstance(each, dict)]
+    reasoning = [block.get(_REASONING[block["type"]]) for block in blocks if block.get("type") in _REASONING]
+    known = {*_SEEN, *_REASONING}
+    beside = [str(block.get("type") or "a block") for block in blocks if block.get("type") not in known]
+    if message.images:
+        beside.append(counted(len(message.images), "images"))
+    mark = None if not is_made(told) else "shortened"
+    if summary_in(told) is not None or is_injected(told):
+        mark = "memory" if is_injected(told) else "summary"
+    return ShownMessage(
+        message, given.message_id if isinstance(given, Message) else given.id, mark,
+        tuple(each for each in reasoning if isinstance(each, str) and each), tuple(beside),
+    )  # fmt: skip
+
+
+# -- what differs --------------------------------------------------------------------------------------------------
+
+
+def changes_in(layer: str, before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[ShownChange]:
+    """What tells two mappings from key to text apart."""
+    for key in dict.fromkeys([*before, *after]):
+        if before.get(key) != after.get(key):
+            yield ShownChange(layer, key, before.get(key), after.get(key))
+
+
+def changes_of_state(changes: CheckpointChanges) -> Iterator[ShownChange]:
+    """What of messages and state one checkpoint has otherwise than another."""
+    pair = (changes.before, changes.after)
+    messages = [{} if each is None else messages_in(each) for each in pair]
+    yield from changes_in("messages", *({key: _line(each) for key, each in some.items()} for some in messages))
+    states = [{} if each is None else state_of(each) for each in pair]
+    yield from changes_in("state", *({key: as_text(each) for key, each in some.items()} for some in states))
+
+
+def changes_of_layers(found: BranchDiff) -> Iterator[ShownChange]:
+    """What of its layers and facts a memory, mine, has otherwise than another, theirs, which comes after it."""
+    for layer in ("core", "recall", "archival", "facts"):
+        difference = getattr(found, layer)
+        for key, text in difference.mine.items():
+            yield ShownChange(layer, key, text, None)
+        for key, text in difference.theirs.items():
+            yield ShownChange(layer, key, None, text)
+        for key, each in difference.changed.items():
+            yield ShownChange(layer, key, each.mine, each.theirs)
+
+
+def as_text(value: Any) -> str:
+    """A value of a state, or of an item, as text."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _line(given: BaseMessage) -> str:
+    message = from_langchain(given)
+    calls = "".join(f" [calls {call.name} {call.arguments}]" for call in message.tool_calls or ())
+    return f"{message.role}: {message.text}{calls}"

@@ -1,0 +1,178 @@
+"""A checkpoint is shown in part at the cost of that part, whole in what it says; and two by what tells them apart."""
+
+from __future__ import annotations
+
+from operator import add
+from typing import Annotated, Any
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage
+from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
+from langgraph.graph import START, MessagesState, StateGraph
+
+from langchain_agentmem import AgentMemory, AgentMemorySaver
+from langchain_agentmem.errors import CheckpointUnreadable, InvalidInput
+from langchain_agentmem.threads import value_codec
+
+
+class State(MessagesState, total=False):
+    numbers: Annotated[list[int], add]
+    plan: dict[str, Any]
+
+
+def at(checkpoint=None, thread="t"):
+    return {"configurable": {"thread_id": thread} | ({"checkpoint_id": checkpoint} if checkpoint else {})}
+
+
+def counting(saver):
+    def answer(state):
+        turn = len(state["messages"])
+        gone = [RemoveMessage(id="h0")] if state["messages"][-1].content == "forget" else []
+        edited = [HumanMessage("as it should be", id="h2")] if state["messages"][-1].content == "edit" else []
+        return {"messages": [*gone, *edited, AIMessage(f"answer {turn}", id=f"a{turn}")], "numbers": [turn] * 20}
+
+    builder = StateGraph(State)
+    builder.add_node("answer", answer)
+    builder.add_edge(START, "answer")
+    return builder.compile(checkpointer=saver)
+
+
+def turns(graph, *texts, config=None):
+    for text in texts:
+        number = len(graph.get_state(config or at()).values.get("messages", ()))
+        graph.invoke({"messages": [HumanMessage(text, id=f"h{number}")]}, config or at())
+
+
+def ids(found):
+    return [each.id for each in found.checkpoint["channel_values"]["messages"]]
+
+
+class TestAnExcerpt:
+    async def test_has_the_last_messages_and_everything_else(self, memory):
+        saver = memory.checkpointer
+        turns(counting(saver), *"abcdef")
+        whole, part = saver.get_tuple(at()), saver.excerpt(at(), messages=5)
+        assert ids(part.found) == ids(whole)[-5:]
+        assert part.lists == {"messages": (7, 12)}
+        for found in (whole, part.found):
+            del found.checkpoint["channel_values"]["messages"]
+        assert part.found == whole
+        assert ids((await saver.aexcerpt(at(), messages=2)).found) == ["h10", "a11"]
+
+    @pytest.mark.parametrize(
+        ("asked", "first", "last"),
+        [
+            ({"before": 7}, 2, 6),
+            ({"before": 3}, 0, 2),
+            ({"before": 0}, 0, -1),
+            ({"before": 999}, 7, 11),
+            ({"around": "a5"}, 3, 7),
+            ({"around": "h0"}, 0, 4),
+            ({"around": "a11"}, 7, 11),
+            ({"around": "nobody"}, 7, 11),
+        ],
+    )
+    def test_is_a_page_of_the_list(self, memory, asked, first, last):
+        turns(counting(memory.checkpointer), *"abcdef")
+        part = memory.checkpointer.excerpt(at(), messages=5, **asked)
+        assert ids(part.found) == ids(memory.checkpointer.get_tuple(at()))[first : last + 1]
+        assert part.lists["messages"].first == first
+
+    def test_of_a_past_checkpoint_is_as_it_was(self, memory):
+        graph = counting(memory.checkpointer)
+        turns(graph, "one", "two", "edit", "forget")
+        for each in memory.checkpointer.list(at()):
+            part = memory.checkpointer.excerpt(each.config, messages=1_000)
+            assert part.found == each
+
+    def test_reads_no_more_parts_than_it_shows(self, url, monkeypatch):
+        with AgentMemory(url) as memory:
+            turns(counting(memory.checkpointer), *"abcdefghij")
+        made = []
+        with AgentMemory(url) as memory:
+            prototype = value_codec.prototype_of
+            monkeypatch.setattr(value_codec, "prototype_of", lambda *body: made.append(body) or prototype(*body))
+            memory.checkpointer.excerpt(at(), messages=4)
+        assert len(made) == 4
+
+    def test_under_encryption_is_the_same(self, url):
+        class Cipher:
+            def encrypt(self, plaintext):
+                return "xor", bytes(byte ^ 7 for byte in plaintext)
+
+            def decrypt(self, ciphername, ciphertext):
+                return bytes(byte ^ 7 for byte in ciphertext)
+
+        with AgentMemory(url) as memory:
+            saver = AgentMemorySaver(memory, serde=EncryptedSerializer(Cipher()))
+            turns(counting(saver), *"abc")
+            assert ids(saver.excerpt(at(), messages=2).found) == ["h4", "a5"]
+
+    def test_of_nothing_is_none_and_what_is_wrong_is_refused(self, memory):
+        saver = memory.checkpointer
+        assert saver.excerpt(at()) is None
+        turns(counting(saver), "one")
+        assert saver.excerpt(at("nowhere")) is None
+        for config, more in (({}, {}), (at(), {"messages": 0}), (at(), {"before": -1}), (at(), {"around": 3})):
+            with pytest.raises(InvalidInput):
+                saver.excerpt(config, **more)
+
+    def test_damage_names_the_checkpoint(self, memory, raw):
+        turns(counting(memory.checkpointer), "one")
+        newest = memory.checkpointer.get_tuple(at()).config["configurable"]["checkpoint_id"]
+        raw(memory, "update channel_value set recipe = :recipe", recipe=b"damaged")
+        with pytest.raises(CheckpointUnreadable, match=newest):
+            memory.checkpointer.excerpt(at())
+
+
+class TestChanges:
+    async def test_are_what_a_step_added_changed_and_removed(self, memory):
+        saver = memory.checkpointer
+        turns(counting(saver), "one", "two", "edit", "forget")
+        changes = saver.changes(at())
+        added = changes.after.checkpoint["channel_values"]
+        assert [each.id for each in added["messages"]] == ["a7"]
+        assert changes.before.checkpoint["channel_values"]["messages"][0].id == "h0"
+        assert await saver.achanges(at()) == changes
+
+    def test_between_any_two_are_what_tells_them_apart(self, memory):
+        saver = memory.checkpointer
+        graph = counting(saver)
+        turns(graph, "one", "two", "edit")
+        first = saver.history(at()).checkpoints[-1].checkpoint_id
+        turns(graph, "other", config=at(saver.history(at()).checkpoints[4].checkpoint_id))
+        for each in saver.list(at()):
+            name = each.config["configurable"]["checkpoint_id"]
+            changes = saver.changes(each.config, first)
+            then = saver.get_tuple(at(first)).checkpoint["channel_values"]
+            now, told = each.checkpoint["channel_values"], changes.after.checkpoint["channel_values"]
+            messages = [message for message in now.get("messages", []) if message not in then.get("messages", [])]
+            assert told.get("messages", []) == messages, name
+            assert told.get("numbers", now.get("numbers")) == now.get("numbers")
+
+    def test_of_the_first_checkpoint_are_all_it_has(self, memory):
+        saver = memory.checkpointer
+        turns(counting(saver), "one")
+        first = saver.history(at()).checkpoints[-1].checkpoint_id
+        changes = saver.changes(at(first))
+        assert changes.before is None
+        assert changes.after == saver.get_tuple(at(first))
+
+    def test_where_the_one_before_is_gone_are_unknown(self, memory):
+        saver = memory.checkpointer
+        turns(counting(saver), "one", "two")
+        saver.prune(["t"])
+        changes = saver.changes(at())
+        assert changes.before is None
+        assert changes.after.parent_config is not None
+        assert changes.after.checkpoint["channel_values"] == {}
+
+    def test_of_nothing_are_none_and_what_is_wrong_is_refused(self, memory):
+        saver = memory.checkpointer
+        assert saver.changes(at()) is None
+        turns(counting(saver), "one")
+        assert saver.changes(at("nowhere")) is None
+        assert saver.changes(at(), "nowhere") is None
+        for config, since in (({}, None), (at(), 3)):
+            with pytest.raises(InvalidInput):
+                saver.changes(config, since)

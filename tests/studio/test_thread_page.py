@@ -1,0 +1,498 @@
+"""The page of a thread shows it as it was at any checkpoint, however hostile, however long."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, ToolMessage
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.types import interrupt
+
+from langchain_agentmem import AgentMemory
+from langchain_agentmem.compaction import (
+    ActiveContextPolicyConfig,
+    CompactionNode,
+    CompactionState,
+    ManagedMemoryConfig,
+    SummarizationConfig,
+)
+
+WHOSE = ("users", "ada")
+HOSTILE = '<script>alert(1)</script>" onmouseover="alert(2) \u202egpj.exe \x1b[31m\' javascript:alert(3) {{ 7 * 7 }}'
+
+
+class State(MessagesState, total=False):
+    note: str
+
+
+def config(thread="t", **more):
+    return {"configurable": {"thread_id": thread, "agentmem_namespace": WHOSE, **more}}
+
+
+def remembering(memory, text="{}"):
+    """A graph whose every turn writes to each layer; `text` is what stands around what it writes."""
+
+    def answer(state, config):
+        turn = len(state["messages"]) // 2
+        layers = memory.layers(config)
+        layers.core.set(text.format("name"), text.format(f"core {turn}"))
+        layers.recall.append(text.format("asked")[:60], text.format(f"event {turn}"))
+        layers.archival.write(text.format(f"record {turn}"), tags=[text.format("tag")[:40]])
+        memory.facts(config).add_fact("user", "Ana", text.format("visits"), text.format(f"city {turn}"))
+        memory.thread_store.put(
+            (text.format("prefs").replace(".", ""),), text.format("seat"), {"row": text.format(f"item {turn}")}
+        )
+        return {
+            "messages": [AIMessage(text.format(f"answer {turn}"), id=f"a{turn}")],
+            "note": text.format(f"note {turn}"),
+        }
+
+    return compiled(memory, answer)
+
+
+def compiled(memory, answer, state=State):
+    builder = StateGraph(state)
+    builder.add_node("answer", answer)
+    builder.add_edge(START, "answer")
+    return builder.compile(checkpointer=memory.checkpointer)
+
+
+def ask(graph, text, key, **more):
+    graph.invoke({"messages": [HumanMessage(text, id=key)]}, config(**more))
+
+
+def newest(memory, thread="t"):
+    return memory.checkpointer.history(config(thread)).checkpoints[0].checkpoint_id
+
+
+class Elements(HTMLParser):
+    """What a page is made of: its elements with their attributes, and its text."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: Any) -> None:
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+    def links(self, text_of: str) -> list[str]:
+        return [attrs["href"] or "" for tag, attrs in self.elements if tag == "a" and text_of in (attrs["href"] or "")]
+
+
+class Pages:
+    """The pages of one Studio, by what is asked of them."""
+
+    def __init__(self, browser: Any) -> None:
+        self.browser = browser
+
+    def __call__(self, path: str = "/thread", status: int = 200, **asked: Any) -> str:
+        given = {"namespace": "users/ada", "id": "t", **asked}
+        answer = self.browser.get(path, params={key: value for key, value in given.items() if value is not None})
+        assert answer.status_code == status, answer.text
+        return answer.text
+
+    def follow(self, html: str, label: str) -> str:
+        """The page behind a link."""
+        [link] = dict.fromkeys(re.findall(rf'href="([^"]+)"[^>]*>{label}</a>', html))
+        return self.browser.text_of(link.replace("&amp;", "&"))
+
+
+@pytest.fixture
+def pages(memory, browse) -> Pages:
+    return Pages(browse(memory))
+
+
+def step_of(html: str) -> int:
+    return int(re.search(r"Checkpoint (\d+) of", html)[1])
+
+
+class TestThroughTime:
+    def test_the_newest_checkpoint_is_shown_under_the_first_question(self, memory, pages):
+        graph = remembering(memory)
+        ask(graph, "Where is the kettle?", "h0")
+        ask(graph, "And the cups?", "h1")
+        html = pages()
+        assert '<h1 dir="auto">Where is the kettle?</h1>' in html
+        assert "answer 1" in html
+        assert "Checkpoint 6 of 6" in html
+
+    def test_links_alone_lead_through_all_of_it(self, memory, pages):
+        graph = remembering(memory)
+        for number in range(3):
+            ask(graph, f"question {number}", f"h{number}")
+        html, seen = pages(), []
+        while True:
+            seen.append(step_of(html))
+            if ">Previous</a>" not in html:
+                break
+            html = pages.follow(html, "Previous")
+        assert seen == list(range(9, 0, -1))
+        assert step_of(pages.follow(html, "Last")) == 9
+        assert step_of(pages.follow(pages.follow(html, "Next"), "First")) == 1
+
+    @pytest.mark.parametrize(("number", "shown"), [(1, 1), (4, 4), (6, 6), (7, 6), (999, 6)])
+    def test_the_slider_gives_a_checkpoint_by_its_number(self, memory, pages, number, shown):
+        graph = remembering(memory)
+        for each in range(2):
+            ask(graph, f"question {each}", f"h{each}")
+        html = pages(number=number)
+        assert step_of(html) == shown
+        assert re.search(rf'<input type="range"[^>]*min="1" max="6" value="{shown}"', html)
+
+    def test_forks_are_drawn_and_every_checkpoint_is_a_link(self, memory, pages):
+        graph = remembering(memory)
+        ask(graph, "one", "h0")
+        first = newest(memory)
+        for number in (1, 2):
+            ask(graph, f"fork {number}", f"f{number}", checkpoint_id=first)
+        found = Elements(html := pages(at=first))
+        assert len([tag for tag, _ in found.elements if tag == "circle"]) == 9
+        assert {each.checkpoint_id for each in memory.checkpointer.history(config()).checkpoints} == {
+            link.partition("at=")[2].partition("&")[0] for link in found.links("at=")
+        }
+        assert html.count("an end</span>") == 2
+        assert html.count("2 follow</span>") == 1
+        assert html.count('aria-current="step"') == 1
+        assert "2 ends" in html
+
+    def test_of_a_long_thread_the_tree_shows_what_lies_around(self, memory, pages):
+        graph = compiled(memory, lambda _: {"note": "x"})
+        for number in range(45):
+            graph.invoke(
+                {"messages": [HumanMessage(f"q{number}", id=f"h{number}")]} if number < 3 else {"note": "y"}, config()
+            )
+        html = pages(number=60)
+        found = [tag for tag, _ in Elements(html).elements if tag == "circle"]
+        assert (len(found), step_of(html)) == (50, 60)
+        assert "135 checkpoints" in html
+
+    def test_abandoned_messages_are_shown_where_they_were_said_and_not_at_the_head(self, memory, pages):
+        graph = remembering(memory)
+        ask(graph, "one", "h0")
+        first = newest(memory)
+        ask(graph, "to be abandoned", "h1")
+        abandoned = newest(memory)
+        ask(graph, "instead", "h2", checkpoint_id=first)
+        assert "to be abandoned" not in pages()
+        assert "to be abandoned" in pages(at=abandoned)
+        assert "instead" not in pages(at=abandoned)
+
+    def test_what_is_not_there_is_not_found_and_what_is_wrong_is_told(self, memory, pages):
+        ask(remembering(memory), "one", "h0")
+        assert "no thread and no conversation" in pages(id="nobody", status=404)
+        assert "no checkpoint" in pages(at="nowhere", status=404)
+        pages(namespace="users", status=404)
+        for wrong in ({"id": None}, {"number": "-1"}, {"number": "x"}, {"before": "9" * 30}, {"namespace": "a//b"}):
+            pages(status=400, **wrong)
+        pages(show="something")
+
+    def test_a_thread_of_the_root_needs_no_namespace(self, memory, pages):
+        graph = remembering(memory)
+        graph.invoke({"messages": [HumanMessage("in the root", id="h0")]}, {"configurable": {"thread_id": "t"}})
+        assert "in the root" in pages(namespace=None)
+
+
+class TestMessages:
+    def test_are_paged_and_one_that_is_named_is_marked(self, memory, pages):
+        def many(_):
+            return {"messages": [HumanMessage(f"said {number}.", id=f"m{number}") for number in range(130)]}
+
+        ask(compiled(memory, many), "one", "h0")
+        html = pages()
+        assert "said 129." in html
+        assert "82 to 131 of 131 messages" in html
+        older = pages.follow(html, "Older")
+        assert "said 79." in older
+        assert "said 129." not in older
+        assert "said 129." in pages.follow(older, "Newest")
+        marked = pages(message="m20")
+        assert re.search(
+            r'<article class="message here" id="marked"[^>]*>(?:(?!</article>).)*said 20\.', marked, re.DOTALL
+        )
+        assert "said 129." in pages(message="nobody")
+
+    def test_calls_reasoning_and_media_are_told_and_nothing_is_loaded(self, memory, pages):
+        def answer(_):
+            thought = {"type": "thinking", "thinking": "I should look", "signature": "x"}
+            image = {"type": "image_url", "image_url": {"url": "https://example.com/spy.png"}}
+            call = {"id": "call-1", "name": "look", "args": {"at": "map"}}
+            return {
+                "messages": [
+                    AIMessage([thought, {"type": "text", "text": "Let me see."}], id="a0", tool_calls=[call]),
+                    ToolMessage([{"type": "text", "text": "a map"}, image], tool_call_id="call-1", id="r0"),
+                ]
+            }
+
+        ask(compiled(memory, answer), "one", "h0")
+        html = pages()
+        for text in (
+            "I should look",
+            "Let me see.",
+            "calls <code>look</code>",
+            "answers <span",
+            "a map",
+            "which is not shown",
+        ):
+            assert text in html
+        assert not {tag for tag, _ in Elements(html).elements} & {"img", "iframe", "object", "embed", "video", "audio"}
+        assert "example.com" not in html
+
+    def test_the_rest_of_the_state_is_shown(self, memory, pages):
+        ask(remembering(memory), "one", "h0")
+        assert "note 0" in pages()
+
+    def test_what_a_checkpoint_waits_for_is_told(self, memory, pages):
+        def sure(state):
+            if state["messages"][-1].content == "fail":
+                raise ValueError("no luck")
+            interrupt({"question": "Are you sure?"})
+
+        graph = compiled(memory, sure)
+        ask(graph, "one", "h0")
+        assert "Are you sure?" in pages()
+        with pytest.raises(ValueError, match="no luck"):
+            ask(graph, "fail", "h1", thread_id="u")
+        assert "no luck" in pages(id="u")
+
+    def test_a_thread_with_subgraphs_shows_its_own_line(self, memory, pages):
+        inner = StateGraph(State)
+        inner.add_node("inside", lambda _: {"messages": [AIMessage("from inside", id="i0")]})
+        inner.add_edge(START, "inside")
+        builder = StateGraph(State)
+        builder.add_node("sub", inner.compile())
+        builder.add_edge(START, "sub")
+        ask(builder.compile(checkpointer=memory.checkpointer), "one", "h0")
+        assert "from inside" in pages()
+
+    def test_a_thread_without_a_log_is_shown(self, url, browse):
+        with AgentMemory(url, record=()) as memory:
+            ask(remembering(memory), "unrecorded", "h0")
+            pages = Pages(browse(memory))
+            for tab in ("messages", "memory", "diff", "compaction", "prompts"):
+                pages(show=tab)
+            assert "unrecorded" in pages()
+
+    def test_with_a_template_of_namespaces_too(self, url, browse):
+        with AgentMemory(url, namespace=("users", "{user_id}")) as memory:
+            builder = StateGraph(State)
+            builder.add_node("answer", lambda _: {"messages": [AIMessage("templated", id="a0")]})
+            builder.add_edge(START, "answer")
+            graph = builder.compile(checkpointer=memory.checkpointer)
+            graph.invoke({"messages": [("user", "one")]}, {"configurable": {"thread_id": "t", "user_id": "ada"}})
+            pages = Pages(browse(memory))
+            for tab in ("memory", "diff", "compaction", "prompts"):
+                pages(show=tab)
+            assert "templated" in pages()
+
+
+class TestAConversation:
+    def test_without_checkpoints_is_shown_by_its_log(self, memory, pages):
+        chat = memory.conversation("t", WHOSE)
+        for number in range(70):
+            chat.add(role="user", content=f"said {number}.")
+        html = pages()
+        assert "said 69." in html
+        assert 'type="range"' not in html
+        older = pages.follow(html, "Older")
+        assert "said 19." in older
+        assert "said 20." not in older
+        assert "said 69." in pages("/conversation")
+        assert "said 69." in pages(show="memory"), "of which a conversation has none"
+
+    def test_a_message_is_found_in_it_or_is_not_there(self, memory, pages):
+        chat = memory.conversation("t", WHOSE)
+        keys = [chat.add(role="user", content=f"said {number}.") for number in range(70)]
+        assert 'id="marked"' in pages(message=keys[3])
+        chat.remove_by_id(keys[3])
+        assert "said 3." not in pages(message=keys[4])
+        pages(message=keys[3], status=404)
+        pages(until="nobody", status=404)
+
+    def test_the_log_of_a_thread_keeps_what_left_its_state(self, memory, pages):
+        ask(remembering(memory), "one", "h0")
+        ask(compiled(memory, lambda _: {"messages": [RemoveMessage(id="h0")]}), "two", "h1")
+        assert ">one</div>" not in pages()
+        assert ">one</div>" in pages("/conversation")
+
+
+class TestMemory:
+    def test_is_shown_as_it_was(self, memory, pages):
+        graph = remembering(memory)
+        ask(graph, "one", "h0")
+        first = newest(memory)
+        ask(graph, "two", "h1")
+        was, html = pages(at=first, show="memory"), pages(show="memory")
+        for layer in ("core", "event", "record", "city", "item"):
+            assert f"{layer} 0" in was, layer
+            assert f"{layer} 1" not in was, layer
+            assert f"{layer} 1" in html, layer
+        assert "core 0" not in html
+        assert "record 0" in html
+
+    def test_is_paged(self, memory, pages):
+        def much(_, config):
+            for number in range(60):
+                memory.layers(config).archival.write(f"record {number}.")
+
+        ask(compiled(memory, much), "one", "h0")
+        html = pages(show="memory")
+        assert "record 59." in html
+        assert "record 9." not in html
+        after = pages.follow(html, "After these")
+        assert "record 9." in after
+        assert "record 59." not in after
+
+    def test_a_named_branch_is_shown_with_its_forks(self, memory, pages):
+        main = memory.layers("main", WHOSE)
+        main.core.set("name", "Ada")
+        draft = main.fork("draft")
+        draft.core.set("name", "Ada L.")
+        memory.facts("draft", WHOSE).add_fact("user", "Ada", "likes", "tea")
+        assert ">Ada</div>" in pages("/memory")
+        html = pages("/memory", branch="draft")
+        assert ">Ada L.</div>" in html
+        assert "<bdi>tea</bdi>" in html
+        assert "forked from" in html
+        pages("/memory", branch="nowhere", status=404)
+        assert "Empty." in pages("/memory", namespace="nobody")
+
+
+class TestTheStep:
+    def test_shows_what_was_added_changed_and_removed(self, memory, pages):
+        graph = remembering(memory)
+        ask(graph, "one", "h0")
+        ask(graph, "two", "h1")
+        html = pages(show="diff")
+        for layer in ("answer", "note", "core", "event", "record", "city", "item"):
+            assert re.search(rf"<ins[^>]*>[^<]*{layer} 1", html), layer
+        for layer in ("note", "core", "item"):
+            assert re.search(rf"<del[^>]*>[^<]*{layer} 0", html), layer
+        assert "record 0" not in html
+
+    def test_shows_what_was_forgotten(self, memory, pages):
+        ask(remembering(memory), "one", "h0")
+
+        def forget(_, config):
+            layers = memory.layers(config)
+            layers.core.delete("name")
+            layers.archival.delete(layers.archival.all()[0].id)
+            return {"messages": [RemoveMessage(id="h0")]}
+
+        ask(compiled(memory, forget), "two", "h1")
+        html = pages(show="diff")
+        for text in ("core 0", "record 0", "user: one"):
+            assert re.search(rf"<del[^>]*>{text}", html), text
+
+    def test_that_changed_nothing_says_so_and_after_pruning_that_it_is_not_known(self, memory, pages):
+        graph = remembering(memory)
+        ask(graph, "one", "h0")
+        memory.checkpointer.prune(["t"])
+        assert "was removed" in pages(show="diff")
+
+    def test_the_first_shows_what_was_given(self, memory, pages):
+        ask(remembering(memory), "one", "h0")
+        assert "added" in pages(show="diff", number=2)
+
+
+class TestCompactions:
+    @pytest.fixture
+    def compacted(self, memory):
+        limits = ActiveContextPolicyConfig(
+            mode="compaction", processor_order=["summarization"], summarization=SummarizationConfig(timeout=None)
+        )
+        settings = ManagedMemoryConfig(threshold_tokens=2_000, token_counter=len_of_words, active_context=limits)
+        builder = StateGraph(CompactionState)
+        builder.add_node("compact", CompactionNode(memory, lambda _: "the gist of it all", settings))
+        builder.add_node(
+            "answer", lambda state: {"messages": [AIMessage("word " * 100, id=f"a{len(state['messages'])}")]}
+        )
+        builder.add_edge(START, "compact")
+        builder.add_edge("compact", "answer")
+        graph = builder.compile(checkpointer=memory.checkpointer)
+        for number in range(40):
+            ask(graph, f"question {number}. " + "word " * 50, f"h{number}")
+
+    def test_stand_beside_the_messages_they_stand_for(self, compacted, pages):
+        html = pages(show="compaction")
+        assert "the gist of it all" in html
+        assert "in this state" in html
+        assert "question 0." in html
+        assert "question 39." not in html
+        pages(show="compaction", summary="sum-nothing")
+
+    def test_are_told_as_far_as_they_were_made_by_then(self, compacted, pages):
+        assert "Nothing was summarized." in pages(show="compaction", number=3)
+
+    def test_of_a_conversation_are_shown_too(self, compacted, pages):
+        assert "the gist of it all" in pages("/conversation", show="compaction")
+
+
+def len_of_words(text):
+    return len(str(text).split())
+
+
+class TestPrompts:
+    def test_show_what_was_put_there_and_why(self, memory, pages):
+        memory.layers("main", WHOSE).archival.write("Ana's kettle is in the blue cupboard.")
+        memory.layers("main", WHOSE).core.set("mood", "sunny")
+        inject = memory.inject()
+
+        def answer(state, config):
+            inject.invoke(state["messages"], config)
+            return {"messages": [AIMessage("There.", id=f"a{len(state['messages'])}")]}
+
+        graph = compiled(memory, answer)
+        ask(graph, "Where is Ana's kettle?", "h0")
+        html = pages(show="prompts")
+        assert "blue cupboard" in html
+        assert "kettle</bdi></dt>" in html
+        assert "<progress" in html
+        ask(graph, "Nothing at all", "h1")
+        assert "blue cupboard" in pages(show="prompts", message="h0")
+
+    def test_of_which_nothing_is_known_say_so(self, memory, pages):
+        ask(remembering(memory), "one", "h0")
+        assert "Nothing is known" in pages(show="prompts")
+
+
+class TestHostileMemories:
+    @pytest.mark.parametrize("tab", ["messages", "memory", "diff", "compaction", "prompts"])
+    def test_stay_text(self, memory, pages, tab):
+        name = 'x" onmouseover="alert(1)<script>'
+        whose = ('<b>"users', "a/b%")
+        text = HOSTILE.replace("{", "(").replace("}", ")").replace("\x1b", "") + " {}"
+        graph = remembering(memory, text)
+        said = HumanMessage(HOSTILE, id='<i>"id', name="javascript:alert(1)")
+        graph.invoke({"messages": [said]}, config(name, agentmem_namespace=whose))
+        call = AIMessage("", id="c", tool_calls=[{"id": HOSTILE, "name": HOSTILE, "args": {HOSTILE: HOSTILE}}])
+        graph.update_state(config(name, agentmem_namespace=whose), {"messages": [call]})
+        asked = {"namespace": '<b>"users/a%2Fb%25', "id": name, "show": tab, "message": '<i>"id'}
+        for path in ("/thread", "/conversation", "/memory"):
+            harmless(pages(path, **asked))
+        harmless(pages(status=400, id=HOSTILE, namespace="<b>"))
+        harmless(pages(status=404, id=HOSTILE.replace("\x1b", ""), namespace="<b>"))
+        harmless(pages(status=404, **{**asked, "at": HOSTILE}))
+        harmless(pages(**{**asked, "channel": HOSTILE, "summary": HOSTILE, "show": HOSTILE}))
+
+
+def harmless(html: str) -> None:
+    """Check that a page has no element, attribute or address but its own, and nothing that nobody sees."""
+    found = Elements(html)
+    for tag, attrs in found.elements:
+        assert tag not in {"b", "i", "img", "iframe"}
+        assert not any(name.startswith("on") or name == "style" for name in attrs)
+        assert all(
+            str(attrs.get(name) or "/").startswith(("/", "#", "http://testserver/"))
+            for name in ("href", "src", "action")
+        )
+        if tag == "script":
+            assert str(attrs["src"]).startswith("/static/")
+    assert not {"\u202e", "\x1b"} & set(html)
