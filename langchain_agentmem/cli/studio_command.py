@@ -1,14 +1,16 @@
-"""`agentmem studio`: the local web application that shows a database and lets a person correct it."""
+"""`agentmem studio` shows a database in a browser and lets a person correct it; `agentmem report` is one page of it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from langchain_agentmem.cli.console import FirstDatabase, Screen, database_given, existing
+from langchain_agentmem.base.namespaces import namespace_named
+from langchain_agentmem.cli.console import FirstDatabase, Screen, Within, database_given, existing, one_thread
 from langchain_agentmem.errors import MissingExtra
 
 
@@ -47,14 +49,44 @@ def studio(
         )
 
 
+def report(
+    *,
+    database: Annotated[
+        str | None, typer.Argument(metavar="DATABASE", help="A path or a postgresql:// URL. Default: as --database.")
+    ] = None,
+    named: FirstDatabase = None,
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The page, HTML.")],
+    thread: Annotated[str | None, typer.Option(metavar="ID", help="Only this thread or conversation.")] = None,
+    namespace: Within = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace the file if it is there.")] = False,
+) -> None:
+    """Write what Studio shows of a thread, or of a tenant, to one page that needs nothing else.
+
+    It has no scripts and no links, and loads nothing: a file to send to somebody. Of a thread it has the newest
+    checkpoints as a tree, messages, memory, compactions and prompts with their reasons; of a namespace its threads,
+    memory, facts and audit trail.
+    """
+    write_report = _of_studio("report").write_report
+    with existing(database_given(database or named), read_only=True) as memory:
+        where = None if namespace is None else namespace_named(namespace)
+        if thread is not None:
+            where = one_thread(memory, thread, namespace).namespace
+        write_report(memory, output, namespace=where, thread_id=thread, replace=force)
+    Screen().line(f"{output} is written.")
+
+
 def server() -> Callable[..., None]:
     """What serves Studio.
 
     Raises:
         MissingExtra: What it needs is not installed.
     """
+    serve: Callable[..., None] = _of_studio("server").serve
+    return serve
+
+
+def _of_studio(module: str) -> Any:
     try:
-        from langchain_agentmem.studio.server import serve  # noqa: PLC0415 - an extra
+        return import_module(f"langchain_agentmem.studio.{module}")
     except ModuleNotFoundError as error:
         raise MissingExtra("Studio", "studio") from error
-    return serve

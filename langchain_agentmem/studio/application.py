@@ -163,7 +163,7 @@ def page(request: Request, template: str, status: int = 200, **values: Any) -> R
         **values: What the template shows.
     """
     studio = studio_of(request)
-    shown = _TEMPLATES.get_template(template)
+    shown = TEMPLATES.get_template(template)
     given = {
         "path": request.url.path.removeprefix(request.scope.get("root_path", "")),
         "navigation": NAVIGATION,
@@ -242,8 +242,8 @@ def _templates() -> Environment:
     return environment
 
 
-_TEMPLATES = _templates()
-_STATIC: Mapping[str, tuple[bytes, str]] = {
+TEMPLATES = _templates()
+STATIC: Mapping[str, tuple[bytes, str]] = {
     file.name: (file.read_bytes(), TYPES[f".{file.name.rpartition('.')[2]}"])
     for file in resources.files("langchain_agentmem.studio").joinpath("static").iterdir()
     if f".{file.name.rpartition('.')[2]}" in TYPES
@@ -252,7 +252,7 @@ _STATIC: Mapping[str, tuple[bytes, str]] = {
 
 
 async def _static(request: Request) -> Response:
-    found = _STATIC.get(request.path_params["name"])
+    found = STATIC.get(request.path_params["name"])
     if found is None:
         raise HTTPException(404, "There is no such file.")
     return Response(found[0], media_type=found[1], headers={"Cache-Control": "private, max-age=3600"})

@@ -77,8 +77,8 @@ class Thread:
         self.step(*new)
 
 
-def fill(memory: AgentMemory, folder: Path, *, threads: int, messages: int, checkpoints: int) -> ExperienceLibrary:
-    """Fill a memory, and give a library of experiences."""
+def talk(memory: AgentMemory, *, threads: int, messages: int, checkpoints: int) -> None:
+    """Make the threads."""
     each = max(messages // threads // STEPS, 1)
     for number in range(threads):
         first = number * each * STEPS
@@ -90,38 +90,39 @@ def fill(memory: AgentMemory, folder: Path, *, threads: int, messages: int, chec
     long = Thread(memory, LONG_THREAD, LONG)
     for number in range(checkpoints):
         long.step(*[] if number % 2 else [said(number // 2)])
-    for number in range(TENANTS):
-        layers = memory.layers("main", ("tenants", f"t{number}"))
+
+
+def know(memory: AgentMemory, number: int) -> None:
+    """Make what is known besides: so many of each kind."""
+    for tenant in range(TENANTS):
+        layers = memory.layers("main", ("tenants", f"t{tenant}"))
         for word in WORDS:
-            layers.core.set(word, f"{word} of tenant {number}")
-            layers.archival.write(f"What is known of the {word} by tenant {number}.")
+            layers.core.set(word, f"{word} of tenant {tenant}")
+            layers.archival.write(f"What is known of the {word} by tenant {tenant}.")
     facts = memory.facts("main", LONG)
     facts.declare("lives in")
-    for number in range(threads):
-        facts.add_fact("user", f"Person {number % 200}", "lives in", f"Town {number % 90}")
-    config = {"configurable": {"thread_id": LONG_THREAD, "agentmem_namespace": LONG}}
-    for number in range(0, min(checkpoints, 200), 2):
-        memory.inject().invoke([HumanMessage(f"What of the {WORDS[number % 10]}?", id=f"m{number}")], config)
-    memory.store.batch(
-        [PutOp((*LONG, "notes"), f"k{number}", {"text": said(number).text}) for number in range(threads)]
-    )
     trail = AuditTrail(memory, LONG)
-    for number in range(threads):
-        trail.add(said(number).text, said(number + 1).text, LONG_THREAD)
+    for count in range(number):
+        facts.add_fact("user", f"Person {count % 200}", "lives in", f"Town {count % 90}")
+        trail.add(said(count).text, said(count + 1).text, LONG_THREAD)
+    memory.store.batch([PutOp((*LONG, "notes"), f"k{count}", {"text": said(count).text}) for count in range(number)])
+    config = {"configurable": {"thread_id": LONG_THREAD, "agentmem_namespace": LONG}}
+    for count in range(min(number, 100)):
+        memory.inject().invoke([HumanMessage(f"What of the {WORDS[count % 10]}?", id=f"m{2 * count}")], config)
+
+
+def library_of(memory: AgentMemory, folder: Path) -> ExperienceLibrary:
+    """A library of experiences, of each of which somebody said whether it helped."""
     library = memory.experiences(folder, LONG)
     for number in range(20):
         library.add(Experience(f"e{number}", when=f"Use for the {WORDS[number % 10]} {number}.", what="Say so."))
         library.feedback(f"e{number}", helped=number % 3 > 0, note=f"It was number {number}.")
-    memory.settle()
     return library
 
 
-def pages(memory: AgentMemory) -> Mapping[str, str]:
+def pages(checkpoints: int) -> Mapping[str, str]:
     """What is asked for, by what it is."""
     whose, long = "namespace=tenants/t0", f"namespace=tenants/t0&id={LONG_THREAD}"
-    config: Any = {"configurable": {"thread_id": LONG_THREAD, "checkpoint_ns": "", "agentmem_namespace": LONG}}
-    history = memory.checkpointer.history(config)
-    middle = history[len(history) // 2].checkpoint_id
     return {
         "overview": "/",
         "threads": "/threads",
@@ -130,7 +131,10 @@ def pages(memory: AgentMemory) -> Mapping[str, str]:
         "threads in which something was said": "/threads?query=heron100",
         "a thread": "/thread?namespace=tenants/t1&id=thread+1",
         "the long thread": f"/thread?{long}",
-        "… at its middle": f"/thread?{long}&at={middle}",
+        "… at its middle": f"/thread?{long}&number={checkpoints // 2}",
+        **{f"… its {tab}": f"/thread?{long}&show={tab}" for tab in ("memory", "diff", "compaction", "prompts")},
+        "its conversation": f"/conversation?{long}",
+        "memory of a tenant": f"/memory?{whose}",
         "search": f"/search?query=heron+quince&{whose}",
         "search everywhere": "/search?query=heron+quince&namespace=/",
         "facts": f"/facts?{whose}",
@@ -168,10 +172,13 @@ def run(url: str, folder: Path, *, threads: int, messages: int, checkpoints: int
     """Fill a memory at this URL, and ask for every page."""
     with AgentMemory(url) as memory:
         began = time.perf_counter()
-        library = fill(memory, folder, threads=threads, messages=messages, checkpoints=checkpoints)
+        talk(memory, threads=threads, messages=messages, checkpoints=checkpoints)
+        know(memory, threads)
+        library = library_of(memory, folder)
+        memory.settle()
         print(f"  filled in {time.perf_counter() - began:.0f} s", flush=True)
         with TestClient(memory.studio(user="ada", experiences=library)) as client:
-            tell(measured(client, pages(memory), rounds))
+            tell(measured(client, pages(checkpoints), rounds))
 
 
 @contextlib.contextmanager
