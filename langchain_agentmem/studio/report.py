@@ -19,7 +19,7 @@ from starlette.types import ASGIApp, Message
 
 from langchain_agentmem import __version__
 from langchain_agentmem.base.files import path_of_file, whole_file
-from langchain_agentmem.base.namespaces import named
+from langchain_agentmem.base.namespaces import named, namespace_of, path_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.studio.application import STATIC, TEMPLATES, application
@@ -84,13 +84,14 @@ def write_report(
 async def report(memory: AgentMemory, *, namespace: Sequence[str] | None = None, thread_id: str | None = None) -> str:
     """A report as HTML; arguments and errors as for `write_report`."""
     pages = _Pages(application(memory, user=""))
-    where = {} if namespace is None else {"namespace": named(namespace)}
+    whose = namespace_of(path_of(namespace or ()))
+    where = {} if namespace is None else {"namespace": named(whose)}
     if thread_id is None:
         parts = await pages.of_tenant(where)
-        title = "Memory" if namespace is None else f"Memory of {named(namespace)}"
+        title = "Memory" if namespace is None else f"Memory of {named(whose)}"
     else:
         parts = await pages.of_thread({**where, "id": thread_id})
-        title = f"Thread {named(namespace or (), thread_id)}"
+        title = f"Thread {named(whose, thread_id)}"
     return TEMPLATES.get_template("report.html").render(
         title=title,
         version=__version__,

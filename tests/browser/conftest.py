@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-import re
-import shutil
-import signal
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,32 +11,21 @@ from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, s
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.studio import sample
-from tests.forking import ENVIRONMENT
+
+from .serving import CHROMIUM, serving
 
 PATIENCE = 20_000
 """Milliseconds that a browser may take for anything, on a machine that is busy."""
 Visit = Callable[..., Page]
 
 
-@contextmanager
-def serving(database: Path, *options: str) -> Iterator[str]:
-    """Serve Studio on a database by the command, and give the address that opens it."""
-    command = [sys.executable, "-m", "langchain_agentmem", "studio", str(database), "--port", "0", "--user", "ada"]
-    with subprocess.Popen([*command, *options], env=ENVIRONMENT, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            yield next(found[0] for line in process.stdout if (found := re.search(r"http://\S+", line)))
-        finally:
-            process.send_signal(signal.SIGINT)
-
-
 @pytest.fixture(scope="session")
 def chromium() -> Iterator[Browser]:
     """The browser."""
-    path = shutil.which("chromium")
-    if path is None:
+    if CHROMIUM is None:
         pytest.skip("Chromium is not installed: apt-get install chromium")
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         yield browser
         browser.close()
 

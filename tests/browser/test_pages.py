@@ -5,21 +5,7 @@ from __future__ import annotations
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
-from langchain_agentmem.studio import sample
-
-WHOSE = "namespace=irena"
-THREAD = f"/thread?{WHOSE}&id={sample.GIFT}"
-PAGES = {
-    "overview": "/",
-    "threads": "/threads",
-    "thread": THREAD,
-    "search": f"/search?query=walnuts&{WHOSE}",
-    "facts": f"/facts?{WHOSE}",
-    "experiences": "/experiences",
-    "audit": f"/audit?{WHOSE}",
-    "tenants": "/tenants",
-    "corrections": "/corrections",
-}
+from .serving import PAGES
 
 every_page = pytest.mark.parametrize("path", PAGES.values(), ids=PAGES)
 
