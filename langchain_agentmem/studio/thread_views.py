@@ -141,8 +141,11 @@ def changes_of_state(changes: CheckpointChanges) -> Iterator[ShownChange]:
     pair = (changes.before, changes.after)
     messages = [{} if each is None else messages_in(each) for each in pair]
     yield from changes_in("messages", *({key: _line(each) for key, each in some.items()} for some in messages))
+    held = [{} if each is None else each.checkpoint["channel_values"] for each in pair]
+    lists = {name for values in held for name, value in values.items() if is_messages(value)}
     states = [{} if each is None else state_of(each) for each in pair]
-    yield from changes_in("state", *({key: as_text(each) for key, each in some.items()} for some in states))
+    texts = [{name: as_text(value) for name, value in state.items() if name not in lists} for state in states]
+    yield from changes_in("state", *texts)
 
 
 def changes_of_layers(found: BranchDiff) -> Iterator[ShownChange]:

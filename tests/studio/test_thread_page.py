@@ -280,6 +280,15 @@ class TestMessages:
                 pages(show=tab)
             assert "unrecorded" in pages()
 
+    def test_of_a_database_that_may_only_be_read(self, url, browse):
+        with AgentMemory(url) as memory:
+            ask(remembering(memory), "read only", "h0")
+        with AgentMemory(url, read_only=True) as memory:
+            pages = Pages(browse(memory))
+            for tab in ("memory", "diff", "compaction", "prompts"):
+                pages(show=tab)
+            assert "read only" in pages()
+
     def test_with_a_template_of_namespaces_too(self, url, browse):
         with AgentMemory(url, namespace=("users", "{user_id}")) as memory:
             builder = StateGraph(State)
@@ -321,6 +330,7 @@ class TestAConversation:
         ask(compiled(memory, lambda _: {"messages": [RemoveMessage(id="h0")]}), "two", "h1")
         assert ">one</div>" not in pages()
         assert ">one</div>" in pages("/conversation")
+        assert ">one</div>" in pages.follow(pages(message="h0"), "Look for it in the log")
 
 
 class TestMemory:
@@ -376,6 +386,7 @@ class TestTheStep:
         for layer in ("note", "core", "item"):
             assert re.search(rf"<del[^>]*>[^<]*{layer} 0", html), layer
         assert "record 0" not in html
+        assert "[]" not in html, "messages are no other state where one of the two has no others"
 
     def test_shows_what_was_forgotten(self, memory, pages):
         ask(remembering(memory), "one", "h0")

@@ -6,7 +6,9 @@ function toMarked() {
   document.getElementById("marked")?.scrollIntoView({ block: "center" });
   const here = document.querySelector(".tree li.here");
   const tree = here?.closest(".tree");
-  if (tree) tree.scrollTop = here.offsetTop - tree.offsetTop - tree.clientHeight / 2;
+  if (tree) {
+    tree.scrollTop += here.getBoundingClientRect().top - tree.getBoundingClientRect().top - tree.clientHeight / 2;
+  }
 }
 document.addEventListener("DOMContentLoaded", toMarked);
 document.addEventListener("htmx:afterSettle", toMarked);
