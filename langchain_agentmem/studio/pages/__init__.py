@@ -6,6 +6,10 @@ from collections.abc import Sequence
 
 from starlette.routing import Route
 
-from langchain_agentmem.studio.pages import overview
+from langchain_agentmem.studio.pages import facts, overview, search
 
-ROUTES: Sequence[Route] = (*overview.ROUTES,)
+ROUTES: Sequence[Route] = (
+    *facts.ROUTES,
+    *overview.ROUTES,
+    *search.ROUTES,
+)
