@@ -267,6 +267,7 @@ def calls_of(memory: AgentMemory, text: str, folder: Path) -> dict[Any, Calls]:
             "aget": lambda: facts.aget(fact),
             "aas_of": facts.aas_of,
             "ahistory": lambda: facts.ahistory("Ana"),
+            "alatest": facts.alatest,
             "acontradictions": facts.acontradictions,
             "adeclare": lambda: facts.adeclare("lives in", single_valued=True),
             "aevidence": lambda: facts.aevidence(fact),

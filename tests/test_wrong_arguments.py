@@ -260,6 +260,7 @@ PARTS = {
             "delete_memory": {"idx": 0},
             "as_of": {"valid": None, "recorded": None, "subject": "Ana", "predicate": None, "obj": None, "limit": 3},
             "history": {"subject": "Ana", "predicate": None, "recorded": None},
+            "latest": {"limit": 3, "before": "<fact>", "entity": "Ana", "predicate": None, "recorded": None},
             "contradictions": {"subject": None, "predicate": None},
             "evidence": {"fact_id": "<fact>"},
             "from_message": {"message_id": "m-1"},

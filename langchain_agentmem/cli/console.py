@@ -20,6 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from langchain_agentmem.agent_memory import AgentMemory
+from langchain_agentmem.base.clock import time_written
 from langchain_agentmem.base.files import file_of
 from langchain_agentmem.base.namespaces import CONFIG_KEY, id_of, named, namespace_named, path_of
 from langchain_agentmem.base.safe_repr import counted, printable, safe_repr
@@ -118,18 +119,15 @@ def tenant_named(written: str) -> str:
 
 
 def time_named(text: str) -> datetime:
-    """The time that is written as ISO 8601 has it; without a time zone, in UTC.
+    """The time that an option gives, see `time_written`.
 
     Raises:
         BadParameter: It is none.
     """
     try:
-        time = datetime.fromisoformat(text)
-        return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
-    except (ValueError, OverflowError) as error:
-        raise typer.BadParameter(
-            f"{safe_repr(text)} is no time such as 2026-05-31 or 2026-05-31T18:30+02:00."
-        ) from error
+        return time_written(text)
+    except InvalidInput as error:
+        raise typer.BadParameter(str(error)) from error
 
 
 def minute(time: datetime) -> str:

@@ -22,6 +22,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from langchain_agentmem import __version__
+from langchain_agentmem.base.clock import time_written
 from langchain_agentmem.base.namespaces import named, namespace_named
 from langchain_agentmem.base.safe_repr import counted, printable, safe_repr, size_of
 from langchain_agentmem.errors import AgentMemoryError, DatabaseReadOnly, InvalidInput, StorageError
@@ -151,6 +152,16 @@ def number_asked(request: Request, name: str, usual: int = 0, *, most: int = 1_0
     if not given.isascii() or not given.isdigit() or len(given) > len(str(most)) or int(given) > most:
         raise InvalidInput(f"{name} must be a whole number up to {most:,}, not {safe_repr(given)}.")
     return int(given)
+
+
+def time_asked(request: Request, name: str) -> datetime | None:
+    """A time of a request, in UTC unless it says otherwise; None for none.
+
+    Raises:
+        InvalidInput: It is none.
+    """
+    given = request.query_params.get(name)
+    return time_written(given) if given else None
 
 
 def page(request: Request, template: str, status: int = 200, **values: Any) -> Response:

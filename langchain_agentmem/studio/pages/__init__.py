@@ -6,6 +6,11 @@ from collections.abc import Sequence
 
 from starlette.routing import Route
 
-from langchain_agentmem.studio.pages import overview, thread
+from langchain_agentmem.studio.pages import facts, overview, search, thread
 
-ROUTES: Sequence[Route] = (*overview.ROUTES, *thread.ROUTES)
+ROUTES: Sequence[Route] = (
+    *facts.ROUTES,
+    *overview.ROUTES,
+    *search.ROUTES,
+    *thread.ROUTES,
+)
