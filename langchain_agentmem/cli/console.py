@@ -20,9 +20,10 @@ from rich.table import Table
 from rich.text import Text
 
 from langchain_agentmem.agent_memory import AgentMemory
+from langchain_agentmem.base.clock import time_written
 from langchain_agentmem.base.files import file_of
 from langchain_agentmem.base.namespaces import CONFIG_KEY, id_of, named, namespace_named, path_of
-from langchain_agentmem.base.safe_repr import counted, printable, safe_repr
+from langchain_agentmem.base.safe_repr import counted, one_line, printable, safe_repr
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.search.memory_search import Recollection
 from langchain_agentmem.storage import is_postgres, name_of
@@ -119,18 +120,15 @@ def tenant_named(written: str) -> str:
 
 
 def time_named(text: str) -> datetime:
-    """The time that is written as ISO 8601 has it; without a time zone, in UTC.
+    """The time that an option gives, see `time_written`.
 
     Raises:
         BadParameter: It is none.
     """
     try:
-        time = datetime.fromisoformat(text)
-        return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
-    except (ValueError, OverflowError) as error:
-        raise typer.BadParameter(
-            f"{safe_repr(text)} is no time such as 2026-05-31 or 2026-05-31T18:30+02:00."
-        ) from error
+        return time_written(text)
+    except InvalidInput as error:
+        raise typer.BadParameter(str(error)) from error
 
 
 def minute(time: datetime) -> str:
@@ -258,8 +256,7 @@ def shortened(text: str) -> str:
     Args:
         text: Any text.
     """
-    joined = " ".join(text.split())
-    return joined if len(joined) <= LONGEST_LINE else joined[: LONGEST_LINE - 1] + "…"
+    return one_line(text, LONGEST_LINE)
 
 
 MAIN = "main"
@@ -280,7 +277,7 @@ def one_thread(memory: AgentMemory, thread_id: str, namespace: str | None) -> Th
         InvalidInput: There is none, or several.
     """
     where = namespace_named(namespace)
-    found = memory.threads(where, thread_id=thread_id).threads
+    found = memory.threads(where, thread_id=thread_id, sizes=False).threads
     if exact := [each for each in found if each.namespace == where]:
         return exact[0]
     if not found:

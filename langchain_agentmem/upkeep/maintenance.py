@@ -116,14 +116,29 @@ class Maintenance(Performer):
         namespace: Sequence[str] | None = None,
         *,
         thread_id: str | None = None,
+        query: str | None = None,
+        role: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        sizes: bool = True,
         limit: int | None = None,
+        offset: int = 0,
     ) -> Work[ThreadList]:
         """What threads and conversations there are, how large they are, and when they changed last.
 
         Args:
             namespace: This namespace and all below it. Default: the running config's, else the root, so all.
             thread_id: Only those of this id. Default: all.
+            query: Only those with a message that has all words of this, also one that was rewound; or whose id
+                has it. Default: all.
+            role: Only those in which this role speaks: "user", "assistant" and so on, or one of a session by its name.
+                Default: all.
+            since: Only those that changed last at this time or later. Without a time zone it is taken as UTC.
+            until: Only those that changed last before this time.
+            sizes: Whether the checkpoints and forks of each are counted, and bytes summed up, which reads all that a
+                thread holds. Default: yes.
             limit: Most of them. Default: all.
+            offset: How many of the first to leave out. Default: 0.
 
         Returns:
             Those that changed last first, and how many there are in all.
@@ -132,11 +147,18 @@ class Maintenance(Performer):
             InvalidInput: An argument is wrong.
         """
         where = self.database.scopes.resolve(namespace, bare=True)
-        asked: dict[str, Any] = {"namespace": where, "thread_id": thread_id, "limit": limit}
-        make = partial(database_report.list_threads, **asked)
-        shown = partial(given_only, asked)
-        run = Run("care.threads", make, inputs=shown, outputs=_threads_shown, replica=True)
-        done: ThreadList = yield from self._gathered(where, run, partial(database_report.merged_threads, limit=limit))
+        asked: dict[str, Any] = {"thread_id": thread_id, "role": role, "since": since, "until": until}
+        make = partial(database_report.list_threads, where, said=query, sizes=sizes, **asked)
+        shown = partial(given_only, {"namespace": where, "query": query, **asked, "limit": limit, "offset": offset})
+        one = partial(make, limit=limit, offset=offset)
+        run = Run("care.threads", one, inputs=shown, outputs=_threads_shown, replica=True)
+
+        def first() -> Steps[ThreadList]:
+            left_out = message_log.count_given("offset", offset)
+            return make(limit=None if limit is None else message_log.count_given("limit", limit) + left_out)
+
+        merged = partial(database_report.merged_threads, limit=limit, offset=offset)
+        done: ThreadList = yield from self._gathered(where, run, merged, first)
         return done
 
     threads, athreads = both(threads_work)
