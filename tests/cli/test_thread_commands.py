@@ -175,7 +175,7 @@ class TestThreads:
         ]
         assert newest in rows[1]
 
-    def test_those_of_words_of_a_role_and_of_a_time(self, told, refused):
+    def test_those_of_words_of_a_role_and_of_a_time(self, told, run):
         def found(*options):
             return [each["thread_id"] for each in told("threads", *options)]
 
@@ -186,7 +186,8 @@ class TestThreads:
         assert found("--role", "Nobody") == []
         assert found("--since", trip["changed_at"]) == ["talk", "trip"]
         assert found("--until", talk["changed_at"]) == ["trip"]
-        assert "no time such as" in refused("threads", "--since", "yesterday")
+        ran = run("threads", "--since", "yesterday")
+        assert (ran["code"], "no time such as" in ran["errors"]) == (2, True)
 
     def test_one_of_the_root_moves_into_a_namespace(self, lines, told, refused, tmp_path):
         path = str(tmp_path / "older.db")
