@@ -23,6 +23,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
+from langchain_agentmem.base.argument_checks import check_whole
 from langchain_agentmem.base.clock import time_given
 from langchain_agentmem.base.concurrency import awaited
 from langchain_agentmem.base.events import ConversationErased, MemoryEvent, MessagesStored, ThreadMoved, listener_given
@@ -39,7 +40,7 @@ from langchain_agentmem.storage import Operation, Steps, name_of
 from langchain_agentmem.storage.database import Database
 from langchain_agentmem.storage.part import Import
 from langchain_agentmem.tracing import given_only
-from langchain_agentmem.upkeep import database_report, export, integrity
+from langchain_agentmem.upkeep import database_report, export, integrity, namespace_sizes
 from langchain_agentmem.upkeep.database_copy import (
     CopyReport,
     Progress,
@@ -52,8 +53,10 @@ from langchain_agentmem.upkeep.database_copy import (
 from langchain_agentmem.upkeep.database_report import BranchSummary, Stats, ThreadList
 from langchain_agentmem.upkeep.export import TransferReport
 from langchain_agentmem.upkeep.integrity import EraseReport, VerifyReport
+from langchain_agentmem.upkeep.namespace_sizes import DayCounts, NamespaceSummary
 
 T = TypeVar("T")
+_MOST_DAYS = 3_660
 
 
 class Maintenance(Performer):
@@ -185,6 +188,59 @@ class Maintenance(Performer):
         return (yield from self._gathered(where, run, merged))
 
     branches, abranches = both(branches_work)
+
+    def namespaces_work(self, namespace: Sequence[str] | None = None) -> Work[list[NamespaceSummary]]:
+        """How much each namespace holds itself. It reads much of what they hold.
+
+        Args:
+            namespace: This namespace and all below it. Default: the running config's, else the root, so all.
+
+        Returns:
+            In the order of their names.
+
+        Raises:
+            InvalidInput: This is no namespace.
+        """
+        where = self.database.scopes.resolve(namespace, bare=True)
+
+        def work() -> Work[list[NamespaceSummary]]:
+            found: list[NamespaceSummary] = []
+            for each in (yield from self._all_below(where)):
+                schema = None if each.engine.dialect == "sqlite" else each.engine.opening.schema
+                make = partial(namespace_sizes.list_namespaces, where, schema)
+                found += yield In(each, Run("care.sizes", make, shown=False, replica=True))
+            return sorted(found, key=lambda each: each.namespace)
+
+        done: list[NamespaceSummary] = yield Shown(
+            "care.namespaces", work(), lambda: {"namespace": where}, lambda found: {"count": len(found)}
+        )
+        return done
+
+    namespaces, anamespaces = both(namespaces_work)
+
+    def growth_work(self, namespace: Sequence[str] | None = None, *, days: int = 30) -> Work[list[DayCounts]]:
+        """How much was written on each of the last days, of what is still there. It reads much of what there is.
+
+        Args:
+            namespace: This namespace and all below it. Default: the running config's, else the root, so all.
+            days: How many days in UTC, with this one, 1 to 3,660. Default: 30.
+
+        Returns:
+            Each day, the oldest first.
+
+        Raises:
+            InvalidInput: An argument is wrong.
+        """
+        where = self.database.scopes.resolve(namespace, bare=True)
+        check_whole("days", days, 1)
+        if days > _MOST_DAYS:
+            raise InvalidInput(f"days must be {_MOST_DAYS:,} at most, not {days:,}.")
+        make = partial(namespace_sizes.count_days, where, days, self.database.clock())
+        run = Run("care.growth", make, inputs=lambda: {"namespace": where, "days": days}, replica=True)
+        done: list[DayCounts] = yield from self._gathered(where, run, namespace_sizes.added_days)
+        return done
+
+    growth, agrowth = both(growth_work)
 
     def stats_work(self) -> Work[Stats]:
         """Counts of everything stored, bytes by part, tokens kept out of prompts, cache hits, slowest operations.

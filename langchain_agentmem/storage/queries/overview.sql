@@ -112,3 +112,83 @@ limit cast(:limit as bigint);
 
 -- name: count_line
 select count(*) as found from checkpoint where line_id = :line;
+
+-- name: namespace_sizes
+-- What each namespace in a range of paths holds itself. A content that several of its things share counts once.
+with audited as materialized (
+    select namespace_id, count(*) as entries, sum(length(body)) as bytes from audit
+    where kind is not null
+    group by namespace_id
+)
+select n.path,
+    (select count(*) from (
+        select t.name from thread t where t.namespace_id = n.id
+        union
+        select b.name from branch b where b.namespace_id = n.id and b.kind = 'conversation'
+    ) t) as threads,
+    (select coalesce(sum(b.messages), 0) from branch b where b.namespace_id = n.id and b.kind = 'conversation') as messages,
+    (select count(*) from thread t
+    join checkpoint_line l on l.thread_id = t.id
+    join checkpoint c on c.line_id = l.id
+    where t.namespace_id = n.id) as checkpoints,
+    (select count(*) from branch b
+    join memory m on m.branch_id = b.id and m.kind in ('core', 'event', 'record', 'fact')
+        and m.until = 4611686018427387904 and m.deleted = 0
+    where b.namespace_id = n.id) as memories,
+    (select count(*) from item i where i.namespace_id = n.id) as items,
+    coalesce(a.entries, 0) as audit,
+    coalesce(a.bytes, 0)
+    + (select coalesce(sum(length(i.value)), 0) from item i where i.namespace_id = n.id)
+    + (select coalesce(sum(length(v.value)), 0) from blob v where v.namespace_id = n.id)
+    + (select coalesce(sum(length(c.head) + length(c.metadata) + length(c.versions)), 0) from thread t
+    join checkpoint_line l on l.thread_id = t.id
+    join checkpoint c on c.line_id = l.id
+    where t.namespace_id = n.id)
+    + (select coalesce(sum(length(v.recipe)), 0) from thread t
+    join checkpoint_line l on l.thread_id = t.id
+    join channel_value v on v.line_id = l.id
+    where t.namespace_id = n.id)
+    + (select coalesce(sum(length(w.recipe)), 0) from thread t
+    join checkpoint_line l on l.thread_id = t.id
+    join pending_write w on w.line_id = l.id
+    where t.namespace_id = n.id)
+    + (select coalesce(sum(length(c.body)), 0) from content c where c.id in (
+        select p.content_id from thread t join part p on p.shelf_id = t.shelf_id where t.namespace_id = n.id
+        union
+        select e.content_id from branch b join entry e on e.branch_id = b.id where b.namespace_id = n.id
+        union
+        select e.attachments_id from branch b join entry e on e.branch_id = b.id where b.namespace_id = n.id
+        union
+        select m.content_id from branch b join memory m on m.branch_id = b.id where b.namespace_id = n.id
+        union
+        select m.content_id from audit_shelf s join audit_message m on m.shelf_id = s.id where s.namespace_id = n.id
+    )) as bytes
+from namespace n
+left join audited a on a.namespace_id = n.id
+where n.path >= :low and n.path < :high
+order by n.path;
+
+-- name: written_by_day
+-- How much was written on each day since a time, in the namespaces in a range of paths; `day` counts from 1970 on.
+select 'messages' as what, e.written_at / 86400000000 as day, count(*) as written
+from entry e
+join branch b on b.id = e.branch_id
+join namespace n on n.id = b.namespace_id
+where e.written_at >= :since and e.replaces is null and e.kind <> 'round' and n.path >= :low and n.path < :high
+group by e.written_at / 86400000000
+union all
+select 'checkpoints', c.created_at / 86400000000, count(*)
+from checkpoint c
+join checkpoint_line l on l.id = c.line_id
+join thread t on t.id = l.thread_id
+join namespace n on n.id = t.namespace_id
+where c.created_at >= :since and n.path >= :low and n.path < :high
+group by c.created_at / 86400000000
+union all
+select 'memories', m.written_at / 86400000000, count(*)
+from memory m
+join branch b on b.id = m.branch_id
+join namespace n on n.id = b.namespace_id
+where m.written_at >= :since and m.kind in ('core', 'event', 'record', 'fact') and m.deleted = 0
+    and n.path >= :low and n.path < :high
+group by m.written_at / 86400000000;
