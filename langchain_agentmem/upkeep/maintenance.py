@@ -36,7 +36,7 @@ from langchain_agentmem.conversations.persistence import checked_retention
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.language_models.model_calls import Do, In, Performer, Run, Shown, Work, across, both
 from langchain_agentmem.messages.role_rounds import Retention
-from langchain_agentmem.storage import Operation, Steps, name_of
+from langchain_agentmem.storage import Operation, Steps, is_pool, name_of
 from langchain_agentmem.storage.database import Database
 from langchain_agentmem.storage.part import Import
 from langchain_agentmem.tracing import given_only
@@ -50,7 +50,7 @@ from langchain_agentmem.upkeep.database_copy import (
     prune_work,
     restore,
 )
-from langchain_agentmem.upkeep.database_report import BranchSummary, Stats, ThreadList
+from langchain_agentmem.upkeep.database_report import BranchSummary, Finding, Stats, ThreadList
 from langchain_agentmem.upkeep.export import TransferReport
 from langchain_agentmem.upkeep.integrity import EraseReport, VerifyReport
 from langchain_agentmem.upkeep.namespace_sizes import DayCounts, NamespaceSummary
@@ -289,6 +289,24 @@ class Maintenance(Performer):
         return done
 
     verify, averify = both(verify_work)
+
+    def diagnose_work(self) -> Work[list[Finding]]:
+        """Look for trouble with the database and around it, as far as that is told without reading all of it.
+
+        It is what `agentmem doctor --quick` tells. A database in memory has only what is around it.
+
+        Raises:
+            InvalidInput: The memory is within a namespace.
+        """
+        self._check_whole("diagnose")
+        url, engine = self.database.url, self.database.engine
+        place = None if not engine.lasting else str(url.conninfo) if is_pool(url) else os.fspath(url)
+        look = partial(database_report.diagnose, place, schema=engine.opening.schema, deep=False)
+        work = self._blocking("care.look", lambda: list(look()))
+        done: list[Finding] = yield Shown("care.diagnose", work, None, lambda found: {"count": len(found)})
+        return done
+
+    diagnose, adiagnose = both(diagnose_work)
 
     # -- copies --------------------------------------------------------------------------------------------------
 

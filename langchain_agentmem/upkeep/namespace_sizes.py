@@ -58,7 +58,7 @@ class DayCounts:
         day: The day.
         messages: Messages.
         checkpoints: Checkpoints.
-        memories: Versions of core memory, events, records and facts.
+        memories: Entries of core memory, events, records and facts, with those of their versions that are kept.
     """
 
     day: date
