@@ -23,7 +23,7 @@ from langchain_agentmem.agent_memory import AgentMemory
 from langchain_agentmem.base.clock import time_written
 from langchain_agentmem.base.files import file_of
 from langchain_agentmem.base.namespaces import CONFIG_KEY, id_of, named, namespace_named, path_of
-from langchain_agentmem.base.safe_repr import counted, printable, safe_repr
+from langchain_agentmem.base.safe_repr import counted, one_line, printable, safe_repr
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.search.memory_search import Recollection
 from langchain_agentmem.storage import is_postgres, name_of
@@ -255,8 +255,7 @@ def shortened(text: str) -> str:
     Args:
         text: Any text.
     """
-    joined = " ".join(text.split())
-    return joined if len(joined) <= LONGEST_LINE else joined[: LONGEST_LINE - 1] + "…"
+    return one_line(text, LONGEST_LINE)
 
 
 MAIN = "main"
@@ -275,7 +274,7 @@ def one_thread(memory: AgentMemory, thread_id: str, namespace: str | None) -> Th
         InvalidInput: There is none, or several.
     """
     where = namespace_named(namespace)
-    found = memory.threads(where, thread_id=thread_id).threads
+    found = memory.threads(where, thread_id=thread_id, sizes=False).threads
     if exact := [each for each in found if each.namespace == where]:
         return exact[0]
     if not found:
