@@ -16,7 +16,7 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "langchain_agentmem"
 FILES = sorted(PACKAGE.rglob("*.py"))
 MODULES = [path for path in FILES if path.name != "__init__.py"]
-LINES, COUNT, TESTS = 43_677, 178, 70_892
+LINES, COUNT, TESTS = 44_320, 180, 71_320
 """Most lines of code, modules, and lines of code of the tests."""
 SAME_NAME: dict[str, str] = {}
 """Names that two modules may have, with the reason."""
