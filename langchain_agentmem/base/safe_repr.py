@@ -8,6 +8,7 @@ the address of a database, and may be that address itself, however wrongly it is
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Callable, Iterable
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
@@ -27,6 +28,9 @@ HIDDEN = "***"
 MOST = 200
 """Characters that are shown of a value unless more or fewer are asked for."""
 
+_UNSEEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+_JOINERS = "\u200c\u200d"
+"""They belong to the spelling of some languages, and to pictures that are made of several."""
 _DEEPEST = 4
 _ITEMS = 8
 _READ = 4_000
@@ -83,6 +87,26 @@ def size_of(number: float) -> str:
             return f"{number:,.0f} {unit}" if unit == "B" else f"{number:,.1f} {unit}"
         number /= 1000
     return f"{number:,.1f} TB"
+
+
+def printable(text: str, *, lines: bool = False) -> str:
+    """The text with characters that a terminal would obey, or that cannot be seen, as their numbers.
+
+    Args:
+        text: Any text.
+        lines: Whether tabs and ends of lines stay as they are. Default: they become spaces.
+    """
+    if text.isprintable():
+        return text
+    return "".join(each if lines and each in "\t\n" else _shown(each) for each in text)
+
+
+def _shown(character: str) -> str:
+    if character in "\t\n":
+        return " "
+    if unicodedata.category(character) not in _UNSEEN or character in _JOINERS:
+        return character
+    return character.encode("ascii", "backslashreplace").decode() if character >= "\x80" else f"\\x{ord(character):02x}"
 
 
 def without_passwords(text: str) -> str:

@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from langchain_agentmem import __version__
+from langchain_agentmem.base.namespaces import named, namespace_named
 from langchain_agentmem.cli.audit_commands import audit
 from langchain_agentmem.cli.console import (
     EPILOG,
@@ -22,8 +23,6 @@ from langchain_agentmem.cli.console import (
     existing,
     hit,
     minute,
-    named,
-    namespace_named,
     print_list,
     shortened,
     time_named,
@@ -44,6 +43,7 @@ from langchain_agentmem.cli.database_commands import (
     verify,
 )
 from langchain_agentmem.cli.knowledge_commands import experiences, facts
+from langchain_agentmem.cli.studio_command import studio
 from langchain_agentmem.cli.thread_commands import branches, diff, show, threads, why
 from langchain_agentmem.search.memory_search import Recollection, Why
 from langchain_agentmem.search.timeline import Order
@@ -192,7 +192,7 @@ def reasons(why: Why) -> str:
 
 app.command()(demo)
 app.add_typer(threads)
-for looking in (show, why, search, branches, diff, facts):
+for looking in (show, why, search, branches, diff, facts, studio):
     app.command()(looking)
 app.add_typer(audit)
 app.add_typer(experiences)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from langchain_agentmem.agent_memory import AgentMemory
+from langchain_agentmem.base.namespaces import named, namespace_named
 from langchain_agentmem.base.safe_repr import counted, safe_repr
 from langchain_agentmem.cli.console import (
     AsJson,
@@ -20,8 +21,6 @@ from langchain_agentmem.cli.console import (
     database_given,
     existing,
     judge,
-    named,
-    namespace_named,
     plain,
     print_json,
     print_list,

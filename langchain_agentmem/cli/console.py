@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -22,8 +21,8 @@ from rich.text import Text
 
 from langchain_agentmem.agent_memory import AgentMemory
 from langchain_agentmem.base.files import file_of
-from langchain_agentmem.base.namespaces import CONFIG_KEY, id_of, path_of
-from langchain_agentmem.base.safe_repr import counted, safe_repr
+from langchain_agentmem.base.namespaces import CONFIG_KEY, id_of, named, namespace_named, path_of
+from langchain_agentmem.base.safe_repr import counted, printable, safe_repr
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.search.memory_search import Recollection
 from langchain_agentmem.storage import is_postgres, name_of
@@ -95,37 +94,21 @@ def database_given(database: str | None) -> str:
     return database
 
 
-def existing(database: str) -> AgentMemory:
+def existing(database: str, *, read_only: bool = False) -> AgentMemory:
     """Open a database that is there; a mistyped path must not become an empty one.
 
     Args:
         database: A path, a "file:" URI such as `file:agent.db?mode=ro`, or the URL of a server.
+        read_only: Whether nothing may be written to it.
 
     Raises:
         InvalidInput: There is none.
     """
     if not is_postgres(name_of(database)) and not file_of(database).is_file():
         raise InvalidInput(f"There is no database at {safe_repr(database)}.")
-    return AgentMemory(database, strict=True, shards=AS_MADE)  # nothing that is shown needs a class of the user's
-
-
-def namespace_named(path: str | None) -> tuple[str, ...]:
-    """The namespace that is written as "a/b", a slash within a label as in URLs: "%2F".
-
-    Args:
-        path: What was written; "/", and None where nothing was, for the root.
-
-    Raises:
-        InvalidInput: A label is empty, as where a variable of a shell was not set: that names nothing, not everything.
-    """
-    if path is None or path == "/":
-        return ()
-    labels = path.split("/")
-    if not all(labels):
-        raise InvalidInput(
-            f"{safe_repr(path)} is no namespace: write labels separated by /, such as users/ada; / alone is everything."
-        )
-    return tuple(map(unquote, labels))
+    return AgentMemory(
+        database, strict=True, shards=AS_MADE, read_only=read_only
+    )  # nothing that is shown needs a class of the user's
 
 
 def tenant_named(written: str) -> str:
@@ -133,11 +116,6 @@ def tenant_named(written: str) -> str:
     if written.startswith("/") and written != "/":
         return "\x1f" + id_of(unquote(written[1:]), "thread")
     return path_of(namespace_named(written))
-
-
-def named(namespace: tuple[str, ...], *more: str) -> str:
-    """A namespace, and what is in it, as a person writes it: `namespace_named` reads it."""
-    return "/".join(label.replace("%", "%25").replace("/", "%2F") for label in (*namespace, *more)) or "/"
 
 
 def time_named(text: str) -> datetime:
@@ -207,10 +185,6 @@ LONGEST_LINE = 160
 _WIDE = 100_000
 """Columns of an output that nobody watches: lines are as long as they are."""
 
-_UNSEEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
-_JOINERS = "\u200c\u200d"
-"""They belong to the spelling of some languages, and to pictures that are made of several."""
-
 
 class Screen:
     """Prints to standard output.
@@ -276,25 +250,6 @@ class Screen:
         """
         if left_out > 0:
             self.line(f"… {left_out:,} before these: --limit {total}", "dim")
-
-
-def printable(text: str) -> str:
-    """The text with characters that a terminal would obey, or that cannot be seen, as their numbers.
-
-    Args:
-        text: Any text. Tabs and ends of lines become spaces.
-    """
-    if text.isprintable():
-        return text
-    return "".join(map(_shown, text))
-
-
-def _shown(character: str) -> str:
-    if character in "\t\n":
-        return " "
-    if unicodedata.category(character) not in _UNSEEN or character in _JOINERS:
-        return character
-    return character.encode("ascii", "backslashreplace").decode() if character >= "\x80" else f"\\x{ord(character):02x}"
 
 
 def shortened(text: str) -> str:

@@ -16,7 +16,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from langchain_agentmem.agent_memory import AgentMemory
-from langchain_agentmem.base.safe_repr import counted, safe_repr
+from langchain_agentmem.base.namespaces import named, namespace_named
+from langchain_agentmem.base.safe_repr import counted, printable, safe_repr
 from langchain_agentmem.cli.console import (
     DATABASE_VARIABLE,
     AsJson,
@@ -25,10 +26,7 @@ from langchain_agentmem.cli.console import (
     Within,
     existing,
     judge,
-    named,
-    namespace_named,
     print_json,
-    printable,
     tell,
     tenant_named,
     time_named,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from langchain_agentmem.agent_memory import AgentMemory
+from langchain_agentmem.base.namespaces import namespace_named
 from langchain_agentmem.base.safe_repr import counted
 from langchain_agentmem.cli.console import (
     IN_ROOT,
@@ -21,7 +22,6 @@ from langchain_agentmem.cli.console import (
     branch_home,
     checkpoint_at,
     existing,
-    namespace_named,
     one_thread,
     print_json,
     print_list,

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from langchain_agentmem.agent_memory import AgentMemory
-from langchain_agentmem.base.safe_repr import counted, safe_repr, size_of
+from langchain_agentmem.base.namespaces import named, namespace_named
+from langchain_agentmem.base.safe_repr import counted, printable, safe_repr, size_of
 from langchain_agentmem.cli.console import (
     LIMIT,
     AsJson,
@@ -27,11 +28,8 @@ from langchain_agentmem.cli.console import (
     lines_of,
     messages_in,
     minute,
-    named,
-    namespace_named,
     one_thread,
     print_json,
-    printable,
     shortened,
     state_of,
     tell,

@@ -1,0 +1,130 @@
+"""Who may ask Studio: the token, the session, where a request comes from, and what a browser may do with an answer.
+
+It stands around the whole application, so no page can forget it:
+
+- `Host` must be one of the names that Studio is known by, where these are known, so that no other site's name can be
+  made to point here (DNS rebinding).
+- The token of the address opens one session, once; the session is a cookie that scripts and other sites cannot use.
+  Without a token, as behind somebody's own authentication, everybody has a session at once.
+- What changes something must come from a page of Studio itself: by `Origin`, by `Sec-Fetch-Site`, and by a value that
+  is derived from the session and stands in each form.
+- No answer may be framed, guessed at or kept, and nothing but Studio's own files runs or is loaded.
+"""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+from collections.abc import Collection, Mapping
+from hashlib import sha256
+from http.cookies import CookieError, SimpleCookie
+from urllib.parse import urlencode, urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders, QueryParams
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+SAFE_METHODS = frozenset({"GET", "HEAD"})
+TOKEN, CSRF = "token", "csrf"
+CSRF_OF_SCOPE = "langchain_agentmem.studio.csrf"
+"""Where an ASGI scope has what the forms of its session say."""
+HEADERS: Mapping[str, str] = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+        "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+
+
+class Guard:
+    """What stands between a browser and Studio.
+
+    Args:
+        app: Studio itself.
+        token: What opens a session, once. Default: everybody has one.
+        hosts: The names, with ports, that Studio is known by. Default: any, as the server in front sees to that.
+    """
+
+    def __init__(self, app: ASGIApp, *, token: str | None = None, hosts: Collection[str] | None = None) -> None:
+        self._app = app
+        self._token = token
+        self._hosts = None if hosts is None else frozenset(map(str.lower, hosts))
+        # Browsers share cookies among ports: two Studios must not take each other's session away.
+        self._name = "agentmem_studio" if token is None else f"agentmem_studio_{_digest(token)[:8]}"
+        self._opened: str | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, or let Studio do so."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        known = self._session(headers)
+        session = known or (secrets.token_urlsafe(32) if self._token is None or self._opens(scope) else None)
+        answer: ASGIApp | None = self._refusal(scope, headers)
+        if answer is None and session is None:
+            told = "Studio opens once by the address that it printed when it was started. Start it anew for another."
+            answer = PlainTextResponse(told, 403)
+        elif answer is None and known is None and self._token is not None:
+            self._opened, answer = session, RedirectResponse(_without_token(scope), 303)
+        scope[CSRF_OF_SCOPE] = _digest(session or "")
+        new = session if answer is None or self._opened == session else None
+
+        async def guarded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                sent = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    sent.setdefault(name, value)
+                if new is not None and known is None:
+                    sent.append("Set-Cookie", self._cookie(scope, new))
+            await send(message)
+
+        await (answer or self._app)(scope, receive, guarded)
+
+    def _refusal(self, scope: Scope, headers: Headers) -> Response | None:
+        host = headers.get("host", "").lower()
+        if self._hosts is not None and host not in self._hosts:
+            return PlainTextResponse("Studio is not known by this name.", 421)
+        if scope["method"] in SAFE_METHODS:
+            return None
+        origin, site = urlsplit(headers.get("origin", "")), headers.get("sec-fetch-site", "same-origin")
+        if origin.netloc.lower() != host or site != "same-origin":
+            return PlainTextResponse("Only a page of Studio itself may change something.", 403)
+        return None
+
+    def _opens(self, scope: Scope) -> bool:
+        """Whether a request has the token, and is the first that does."""
+        given = QueryParams(scope["query_string"]).get(TOKEN, "")
+        right = hmac.compare_digest(given.encode(), (self._token or "").encode())
+        return right and self._opened is None and scope["method"] == "GET"
+
+    def _session(self, headers: Headers) -> str | None:
+        try:
+            given = SimpleCookie(headers.get("cookie", "")).get(self._name)
+        except CookieError:
+            return None
+        if given is None or not given.value:
+            return None
+        if self._token is None or hmac.compare_digest(given.value.encode(), (self._opened or "").encode()):
+            return given.value
+        return None
+
+    def _cookie(self, scope: Scope, session: str) -> str:
+        secure = "; Secure" if scope["scheme"] == "https" else ""
+        return f"{self._name}={session}; Path={scope.get('root_path') or '/'}; HttpOnly; SameSite=Strict{secure}"
+
+
+def _digest(text: str) -> str:
+    return sha256(text.encode()).hexdigest()
+
+
+def _without_token(scope: Scope) -> str:
+    asked = [(name, value) for name, value in QueryParams(scope["query_string"]).multi_items() if name != TOKEN]
+    path = "/" + scope["path"].lstrip("/")  # two slashes would be another host
+    return f"{path}?{urlencode(asked)}" if asked else path

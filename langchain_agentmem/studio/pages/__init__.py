@@ -1,0 +1,11 @@
+"""The pages of Studio: a module each, with its routes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from starlette.routing import Route
+
+from langchain_agentmem.studio.pages import overview
+
+ROUTES: Sequence[Route] = (*overview.ROUTES,)

@@ -1,0 +1,99 @@
+"""The server of `agentmem studio`: on this machine alone, with an address that opens it once."""
+
+from __future__ import annotations
+
+import ipaddress
+import secrets
+import socket
+import webbrowser
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import uvicorn
+
+from langchain_agentmem.base.safe_repr import safe_repr
+from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.studio.application import User, application
+
+if TYPE_CHECKING:
+    from langchain_agentmem.agent_memory import AgentMemory
+    from langchain_agentmem.experiences.experience_library import ExperienceLibrary
+
+HOST, PORT = "127.0.0.1", 8642
+
+
+def serve(
+    memory: AgentMemory,
+    *,
+    host: str = HOST,
+    port: int = PORT,
+    user: User | None = None,
+    experiences: ExperienceLibrary | None = None,
+    tell: Callable[[str], object] = print,
+    open_browser: bool = False,
+) -> None:
+    """Serve Studio until somebody presses Ctrl-C.
+
+    Args:
+        memory: What it shows.
+        host: The address to listen at, which is also the name that it is known by. Default: loopback.
+        port: The port; 0 for any that is free. Default: 8642.
+        user: Who makes corrections. Default: who runs this process.
+        experiences: A library whose proposals can be approved. Default: none.
+        tell: Is given the address that opens Studio, once.
+        open_browser: Whether a browser is sent there.
+
+    Raises:
+        InvalidInput: The host stands for all addresses, or cannot be listened at.
+    """
+    listening = _listening(host, port)
+    with listening:
+        port = listening.getsockname()[1]
+        token = secrets.token_urlsafe(32)
+        where = f"http://{_written(host)}:{port}/"
+        hosts = (
+            {f"{_written(name)}:{port}" for name in (host, *_LOOPBACK)} if _is_loopback(host) else {f"{host}:{port}"}
+        )
+        app = application(memory, user=user, experiences=experiences, token=token, hosts=hosts)
+        config = uvicorn.Config(app, log_level="warning", access_log=False, server_header=False, lifespan="off")
+        tell(f"{where}?token={token}")
+        if open_browser:
+            webbrowser.open(f"{where}?token={token}")
+        uvicorn.Server(config).run(sockets=[listening])
+
+
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+_HTTP = 80
+"""The port that browsers leave out."""
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    if host in {"", "*"} or _is_unspecified(host):
+        raise InvalidInput("Name the one address that Studio is to listen at: it would be open to every network.")
+    try:
+        family, kind, protocol, _, where = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        made = socket.socket(family, kind, protocol)
+    except (OSError, UnicodeError) as error:
+        raise InvalidInput(f"{safe_repr(host)} is no address of this machine.") from error
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind(where)
+    except OSError as error:
+        made.close()
+        raise InvalidInput(f"Port {port} of {safe_repr(host)} is not free: choose another, or 0 for any.") from error
+    return made
+
+
+def _is_unspecified(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_unspecified
+    except ValueError:
+        return False
+
+
+def _is_loopback(host: str) -> bool:
+    return host in _LOOPBACK or host.startswith("127.")
+
+
+def _written(host: str) -> str:
+    return f"[{host}]" if ":" in host else host

@@ -1,0 +1,229 @@
+"""Who may ask Studio, and from where."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import re
+
+import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.routing import Mount
+from starlette.testclient import TestClient
+
+from langchain_agentmem import AgentMemory
+from langchain_agentmem.studio.application import application, back, changing
+from langchain_agentmem.studio.guard import Guard
+
+HOST = "127.0.0.1:8642"
+HERE = {"Origin": f"http://{HOST}"}
+
+
+@pytest.fixture
+def memory():
+    with AgentMemory() as memory:
+        yield memory
+
+
+def client_of(app, host=HOST) -> TestClient:
+    return TestClient(app, base_url=f"http://{host}", follow_redirects=False)
+
+
+@pytest.fixture
+def studio(memory):
+    return application(memory, user="ada", token="secret", hosts={HOST})
+
+
+class TestTheToken:
+    def test_nothing_is_shown_without_it(self, studio):
+        answer = client_of(studio).get("/")
+        assert (answer.status_code, "Overview" in answer.text) == (403, False)
+
+    def test_a_wrong_one_opens_nothing(self, studio):
+        for wrong in ("", "secre", "secrets", "%00", "\u00e9"):
+            assert client_of(studio).get("/", params={"token": wrong}).status_code == 403
+
+    def test_it_opens_a_session_and_leaves_the_address(self, studio):
+        client = client_of(studio)
+        answer = client.get("/threads", params={"token": "secret", "q": "a b"})
+        assert (answer.status_code, answer.headers["location"]) == (303, "/threads?q=a+b")
+        cookie = answer.headers["set-cookie"]
+        assert "HttpOnly" in cookie
+        assert "SameSite=Strict" in cookie
+        assert "secret" not in cookie
+        assert client.get("/").status_code == 200
+
+    def test_it_opens_once(self, studio):
+        assert client_of(studio).get("/?token=secret").status_code == 303
+        assert client_of(studio).get("/?token=secret").status_code == 403
+
+    def test_who_looks_ahead_does_not_spend_it(self, studio):
+        assert client_of(studio).head("/?token=secret").status_code == 403
+        assert client_of(studio).get("/?token=secret").status_code == 303
+
+    def test_it_leads_to_no_other_host(self, studio):
+        async def ask(path):
+            sent = []
+
+            async def send(message):
+                sent.append(message)
+
+            scope = {
+                "type": "http", "method": "GET", "path": path, "query_string": b"token=secret", "scheme": "http",
+                "headers": [(b"host", HOST.encode())], "root_path": "",
+            }  # fmt: skip
+            await studio(scope, None, send)
+            return dict(sent[0]["headers"])[b"location"]
+
+        assert asyncio.run(ask("//evil.example/x")) == b"/evil.example/x"
+
+    def test_a_made_up_session_is_none(self, studio):
+        client = client_of(studio)
+        client.get("/?token=secret")
+        [name] = [each.name for each in client.cookies.jar]
+        other = client_of(studio)
+        for made_up in ("", "x", '"', "\\", "a" * 10_000):
+            other.cookies.clear()
+            other.cookies.set(name, made_up)
+            assert other.get("/").status_code == 403
+
+    def test_two_studios_of_one_machine_keep_their_sessions_apart(self, memory, studio):
+        beside = application(memory, user="ada", token="other", hosts={HOST})
+        client = client_of(studio)
+        client.get("/?token=secret")
+        second = client_of(beside)
+        second.cookies = client.cookies
+        second.get("/?token=other")
+        assert client.get("/").status_code == 200
+
+
+class TestTheHost:
+    @pytest.mark.parametrize("host", ["evil.example", "127.0.0.1", "127.0.0.1:1", "127.0.0.1:8642.evil.example", ""])
+    def test_another_name_is_not_answered(self, studio, host):
+        client = client_of(studio)
+        client.get("/?token=secret")
+        assert client.get("/", headers={"Host": host}).status_code == 421
+
+    def test_it_is_refused_before_the_token_is_spent(self, studio):
+        assert client_of(studio).get("/?token=secret", headers={"Host": "evil.example"}).status_code == 421
+        assert client_of(studio).get("/?token=secret").status_code == 303
+
+
+def changeable(memory, **options):
+    async def change(request: Request, fields):
+        request.app.state.changed = dict(fields)
+        return back(request, "/", done=fields["to"])
+
+    guard = application(memory, user="ada", **options)
+    guard._app.router.routes.append(changing("/change", change))
+    return guard
+
+
+class TestChanges:
+    @pytest.fixture
+    def client(self, memory):
+        client = client_of(changeable(memory))
+        client.get("/")
+        return client
+
+    def csrf(self, client):
+        [cookie] = [each.value for each in client.cookies.jar]
+        return hashlib.sha256(cookie.encode()).hexdigest()
+
+    def test_come_from_a_form_of_its_own(self, client):
+        answer = client.post("/change", data={"csrf": self.csrf(client), "to": "a b"}, headers=HERE)
+        assert (answer.status_code, answer.headers["location"]) == (303, "/?done=a+b")
+
+    @pytest.mark.parametrize("csrf", [None, "", "x", "0" * 64, "\u00e9"])
+    def test_without_the_value_of_its_form_nothing_changes(self, client, csrf):
+        fields = {"to": "x"} if csrf is None else {"to": "x", "csrf": csrf}
+        assert client.post("/change", data=fields, headers=HERE).status_code == 403
+
+    @pytest.mark.parametrize(
+        "headers",
+        [
+            {},
+            {"Origin": "null"},
+            {"Origin": "http://evil.example"},
+            {"Origin": "http://127.0.0.1:9"},
+            {**HERE, "Sec-Fetch-Site": "cross-site"},
+            {**HERE, "Sec-Fetch-Site": "same-site"},
+        ],
+    )
+    def test_from_another_site_nothing_changes(self, client, headers):
+        assert client.post("/change", data={"csrf": self.csrf(client), "to": "x"}, headers=headers).status_code == 403
+
+    def test_a_form_of_another_session_changes_nothing(self, memory, client):
+        other = client_of(changeable(memory))
+        other.get("/")
+        assert other.post("/change", data={"csrf": self.csrf(client), "to": "x"}, headers=HERE).status_code == 403
+
+    def test_an_address_alone_changes_nothing(self, client):
+        assert client.get("/change?to=x").status_code == 405
+
+    def test_nothing_changes_read_only(self, tmp_path):
+        AgentMemory(tmp_path / "a.db").close()
+        with AgentMemory(tmp_path / "a.db", read_only=True) as memory:
+            client = client_of(changeable(memory))
+            assert "read-only" in client.get("/").text
+            answer = client.post("/change", data={"csrf": self.csrf(client), "to": "x"}, headers=HERE)
+            assert (answer.status_code, "nothing can be changed" in answer.text) == (403, True)
+
+
+class TestAnswers:
+    @pytest.mark.parametrize("path", ["/", "/nowhere", "/static/style.css", "/static/nothing.css", "/?token=wrong"])
+    def test_a_browser_may_do_nothing_else_with_them(self, memory, path):
+        headers = client_of(application(memory, user="ada")).get(path).headers
+        policy = headers["content-security-policy"]
+        assert "default-src 'none'" in policy
+        assert "unsafe" not in policy
+        assert "frame-ancestors 'none'" in policy
+        assert headers["x-content-type-options"] == "nosniff"
+
+    def test_pages_are_not_kept(self, memory):
+        assert client_of(application(memory, user="ada")).get("/").headers["cache-control"] == "no-store"
+
+    @pytest.mark.parametrize("name", ["..%2fapplication.py", "%2e%2e%2fguard.py", "/etc/passwd", "htmx.LICENSE.txt"])
+    def test_no_request_leads_to_the_disk(self, memory, name):
+        assert client_of(application(memory, user="ada")).get(f"/static/{name}").status_code == 404
+
+    def test_pages_hold_no_script_and_no_style_of_their_own(self, memory):
+        text = client_of(application(memory, user="ada")).get("/").text
+        assert re.findall(r"<script(?![^>]*\bsrc=)|<style|\sstyle=|\son\w+=", text) == []
+
+
+class TestMounted:
+    def test_below_a_path_its_links_lead_there(self, memory):
+        outer = Starlette(routes=[Mount("/memory", memory.studio(user="ada"))])
+        client = client_of(outer)
+        answer = client.get("/memory/")
+        assert 'href="/memory/threads"' in answer.text
+        assert "Path=/memory" in answer.headers["set-cookie"]
+        assert client.get("/memory/static/style.css").status_code == 200
+
+    def test_it_knows_who_somebody_elses_authentication_let_in(self, memory):
+        studio = memory.studio(user=lambda scope: scope["user_name"])
+
+        async def known(scope, receive, send):
+            await studio({**scope, "user_name": "<Ada>"}, receive, send)
+
+        assert "&lt;Ada&gt;" in client_of(known).get("/").text
+
+    def test_what_is_no_request_is_passed_on(self):
+        seen = []
+
+        async def app(scope, receive, send):
+            seen.append(scope["type"])
+
+        asyncio.run(Guard(app)({"type": "lifespan"}, None, None))
+        assert seen == ["lifespan"]
+
+
+def test_a_page_that_is_not_there_says_so(memory):
+    answer = client_of(application(memory, user="ada")).get("/nowhere")
+    assert (answer.status_code, "<h1>" in answer.text) == (404, True)
+
+
+def test_the_guard_stands_around_everything(memory):
+    assert isinstance(memory.studio(), Guard)
