@@ -72,6 +72,7 @@ if TYPE_CHECKING:
     from langchain_agentmem.injection.memory_injection import MemoryInjection
     from langchain_agentmem.layers.layer import LayersConfig
     from langchain_agentmem.layers.layered_memory import LayeredMemory
+    from langchain_agentmem.layers.memory_corrections import Corrections
     from langchain_agentmem.rewinding.branches import Standpoint
     from langchain_agentmem.stores.agent_store import AgentMemoryStore, AgentMemoryThreadStore
     from langchain_agentmem.stores.byte_store import AgentMemoryByteStore
@@ -438,6 +439,16 @@ class AgentMemory(Maintenance, Closing):
         from langchain_agentmem.audit.audit_trail import AuditTrail  # noqa: PLC0415 - who needs it pays
 
         return AuditTrail(self.database)
+
+    @cached_property
+    def corrections(self) -> Corrections:
+        """What people correct in memory, each change with who and when; it can be undone.
+
+        `memory.corrections.core("city", "Porto", by="Maria")`
+        """
+        from langchain_agentmem.layers.memory_corrections import Corrections  # noqa: PLC0415 - who needs it pays
+
+        return Corrections(self.database, self.conversation)
 
     def session(self, session_id: Any = None, namespace: Sequence[str] | None = None) -> SessionMemory:
         """One session of rounds and posts between roles, over the log of the same id, or of a thread.

@@ -488,6 +488,16 @@ class Book:
         else:
             self._happens(kept, {"do": fact_events.BESIDE, "of": [ender]})
 
+    def switch(self, kept: Kept, events: Sequence[int]) -> None:
+        """Have some events of a fact not count; those that do not already count again.
+
+        Args:
+            kept: The fact.
+            events: Their numbers.
+        """
+        for number in events:
+            self._happens(self.written.get(kept.key, kept), {"do": UNDO, "of": number})
+
     def remove(self, kept: Kept) -> Steps[None]:
         """Have a fact be gone, with what it said before it was corrected."""
         self.written.pop(kept.key, None)
