@@ -6,6 +6,6 @@ from collections.abc import Sequence
 
 from starlette.routing import Route
 
-from langchain_agentmem.studio.pages import overview
+from langchain_agentmem.studio.pages import corrections, erase, overview, proposals
 
-ROUTES: Sequence[Route] = (*overview.ROUTES,)
+ROUTES: Sequence[Route] = (*overview.ROUTES, *corrections.ROUTES, *erase.ROUTES, *proposals.ROUTES)
