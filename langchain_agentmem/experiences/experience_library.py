@@ -63,6 +63,7 @@ from langchain_agentmem.experiences import experience_part
 from langchain_agentmem.experiences.experience import PREFIX, Experience, Folder, Problem, write_new
 from langchain_agentmem.experiences.experience_part import Feedback, Tally
 from langchain_agentmem.experiences.experience_proposals import experience_tools, proposing
+from langchain_agentmem.experiences.experience_review import Proposal, deciding, listing
 from langchain_agentmem.experiences.experience_selector import ExperienceSelector
 from langchain_agentmem.language_models.model_calls import (
     Do,
@@ -269,6 +270,36 @@ class ExperienceLibrary(Performer):
         return (yield from proposing(self, source, exp_id, who, usable_model(model)))
 
     propose, apropose = both(propose_work)
+
+    def proposals_work(self) -> Work[list[Proposal]]:
+        """What was proposed: what waits for a person to decide, what was rejected, and what was approved.
+
+        Returns:
+            Each with its file, its text, and what is wrong with it.
+        """
+        return (yield from listing(self))
+
+    proposals, aproposals = both(proposals_work)
+
+    def decide_work(self, file: str, state: str, *, by: str, text: str | None = None) -> Work[Path]:
+        """Put a proposal to use, reject it, or take that back. Its first lines say who did, and when.
+
+        Args:
+            file: The name of its file, as `proposals` tells it.
+            state: "approved", "rejected", or "proposed" for it to wait again.
+            by: Who decides.
+            text: What it says instead, as YAML. Default: what it says.
+
+        Returns:
+            The file that it is from now on.
+
+        Raises:
+            InvalidInput: There is no such proposal, it is so already, it cannot be used as it is, or the library has
+                its `exp_id`. Nothing was changed.
+        """
+        return (yield from deciding(self, file, state, by, text))
+
+    decide, adecide = both(decide_work)
 
     def tools(self, include: Iterable[str] | None = None) -> list[BaseTool]:
         """Tools by which an agent proposes an experience and says whether one helped.

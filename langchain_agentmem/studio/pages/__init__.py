@@ -6,11 +6,14 @@ from collections.abc import Sequence
 
 from starlette.routing import Route
 
-from langchain_agentmem.studio.pages import facts, overview, search, thread
+from langchain_agentmem.studio.pages import corrections, erase, facts, overview, proposals, search, thread
 
 ROUTES: Sequence[Route] = (
+    *corrections.ROUTES,
+    *erase.ROUTES,
     *facts.ROUTES,
     *overview.ROUTES,
+    *proposals.ROUTES,
     *search.ROUTES,
     *thread.ROUTES,
 )
