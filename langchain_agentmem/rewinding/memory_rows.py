@@ -41,6 +41,8 @@ SHARED = (CORE, EVENT, RECORD, FACT, FORMER, "fact_rule", "message")
 """The kinds that threads of a scope show each other."""
 FINDABLE = ("event", "fact", "fact_text", "record", "thread_item", "thread_post", "thread_round")
 """The kinds that a search finds."""
+FEW = 20
+"""How many times as many versions as are wanted are worth being read at once, where the line is long."""
 SAID = "said"
 """What an event does by which something is told of: it names the message that says so."""
 
@@ -275,8 +277,13 @@ def newest(view: View, kind: str, *, limit: int | None, label: str | None = None
         limit: Most; None for all.
         label: Only those with this label.
     """
-    if limit is None:
-        return [each for each in (yield from current(view, kind)) if label is None or each.label == label]
+    few = limit is None
+    if limit is not None and len(view.line) > limit:  # to look at many levels for little costs more than all of it
+        [row] = yield query.count_seen(**view.parameters(), kind=kind, limit=FEW * limit)
+        few = row["found"] < FEW * limit
+    if limit is None or few:
+        there = [each for each in (yield from current(view, kind)) if label is None or each.label == label]
+        return there if limit is None else there[max(0, len(there) - limit) :]
     levels = limit if view.descends else len(view.line)
     while True:  # what is newest lies on the first levels of a long line
         near = view._replace(line=view.line[:levels])

@@ -315,6 +315,15 @@ having (min(x.created_at), max(coalesce(x.origin, x.id))) < (cast(:learned_at as
 order by 2 desc, 3 desc
 limit cast(:limit as bigint);
 
+-- name: count_seen
+-- How many versions of a kind a view shows, up to a limit.
+with
+-- include: view
+, seen as (
+-- include: seen
+)
+select count(*) as found from (select 1 from seen limit cast(:limit as bigint)) few;
+
 -- name: newest_memory
 -- The newest of one kind that a view shows, the newest first.
 with
