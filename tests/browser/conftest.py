@@ -98,7 +98,8 @@ def watch(page: Page, complaints: list[str]) -> None:
     """Note what a browser complains of: errors of scripts, of the console, of the policy, and dialogs."""
 
     def heard(message: ConsoleMessage) -> None:
-        if message.type in {"error", "warning"}:
+        refusal = message.location.get("url") == page.url  # a page that says what is wrong, such as 409
+        if message.type in {"error", "warning"} and not refusal:
             complaints.append(message.text)
 
     page.on("console", heard)

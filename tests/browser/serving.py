@@ -21,13 +21,23 @@ PAGES = {
     "overview": "/",
     "threads": "/threads",
     "thread": THREAD,
-    "search": f"/search?query=walnuts&{WHOSE}",
+    "thread-memory": f"{THREAD}&show=memory",
+    "thread-step": f"{THREAD}&number=7&show=diff",
+    "thread-compactions": f"{THREAD}&show=compaction",
+    "thread-prompts": f"{THREAD}&show=prompts",
+    "conversation": f"/conversation?{WHOSE}&id={sample.GIFT}",
+    "memory": f"/memory?{WHOSE}",
+    "search": f"/search?q=walnuts&{WHOSE}",
     "facts": f"/facts?{WHOSE}",
     "experiences": "/experiences",
+    "proposals": "/proposals",
     "audit": f"/audit?{WHOSE}",
     "tenants": "/tenants",
     "corrections": "/corrections",
+    "correct": f"/correct?kind=core&{WHOSE}&key=home",
+    "erase": f"/erase?{WHOSE}",
 }
+"""What is shown of the life, by what it is called."""
 
 
 @contextmanager

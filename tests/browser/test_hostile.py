@@ -35,7 +35,8 @@ def fill(memory: AgentMemory, folder) -> None:
         call = {"name": "look", "args": {NAME: HOSTILE}, "id": NAME}
         return {"messages": [AIMessage(HOSTILE, id=f"{NAME}2", tool_calls=[call])]}
 
-    builder = StateGraph(CompactionState, input_schema=MessagesState).add_node("recall", memory.inject()).add_node("answer", answer)
+    builder = StateGraph(CompactionState, input_schema=MessagesState).add_node("answer", answer)
+    builder.add_node("recall", memory.inject())
     graph = builder.add_edge(START, "recall").add_edge("recall", "answer").compile(checkpointer=memory.checkpointer)
     config = {"configurable": {"thread_id": NAME, "agentmem_namespace": NAMESPACE}}
     for number in range(2):
@@ -107,7 +108,7 @@ def test_they_stay_text_wherever_links_lead(visit, served):
 def test_what_an_address_says_stays_text(visit, served, asked):
     page = visit()
     for path in (
-        "search?query",
+        "search?q",
         "threads?query",
         "thread?id",
         "facts?subject",

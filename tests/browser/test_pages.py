@@ -49,15 +49,17 @@ def test_a_keyboard_reaches_everything(visit, path):
             .filter(each => each.type !== "radio" || each.checked).length"""
     )
     reached = set()
-    for _ in range(wanted + 3):
+    for _ in range(10 * wanted):  # a field of a time has several places
         page.keyboard.press("Tab")
         place, tag, outline = page.evaluate(
             """() => { const at = document.activeElement;
                 const place = [...document.querySelectorAll("*")].indexOf(at);
                 return [place, at.tagName, getComputedStyle(at).outlineStyle] }"""
         )
+        if tag == "BODY":
+            break
         reached.add(place)
-        assert tag == "BODY" or outline != "none", "who is there sees where"
+        assert outline != "none", "who is there sees where"
     assert len(reached) >= wanted
 
 

@@ -72,7 +72,7 @@ class TestTheSlider:
 @with_and_without_scripts
 def test_a_search_says_why(visit, scripts):
     page = visit(f"/search?{WHOSE}", java_script_enabled=scripts)
-    page.locator("main input[name=query]").fill("walnuts")
+    page.locator("main input[name=q]").fill("walnuts")
     page.keyboard.press("Enter")
     expect(page.get_by_text("Walnuts make Irena ill").first).to_be_visible()
     assert page.locator("progress, meter").count() > 0
@@ -81,45 +81,78 @@ def test_a_search_says_why(visit, scripts):
 @with_and_without_scripts
 def test_facts_are_shown_as_of_a_time(visit, scripts):
     page = visit(f"/facts?{WHOSE}&valid=2020-01-01", java_script_enabled=scripts)
-    expect(page.get_by_role("row").filter(has_text="Olomouc").filter(has_text="lives in")).to_have_count(1)
-    expect(page.get_by_role("row").filter(has_text="Brno").filter(has_text="lives in")).to_have_count(0)
+    lives = page.locator("tr.holds").filter(has_text="lives in")
+    expect(lives).to_have_count(1)
+    expect(lives).to_contain_text("Olomouc")
+
+
+def test_facts_go_through_time_without_leaving_the_page(visit):
+    page = visit(f"/facts?{WHOSE}")
+    kept = stays(page)
+    expect(page.locator("canvas").first).to_be_visible()
+    page.get_by_role("slider").focus()
+    page.keyboard.press("Home")
+    expect(page.locator("tr.holds").filter(has_text="lives in")).to_have_count(0)
+    assert kept()
+
+
+def language(served) -> str:
+    with AgentMemory(served.database) as memory:
+        return memory.layers("main", sample.IRENA).core.get("language")["language"]
 
 
 @with_and_without_scripts
 def test_a_value_is_corrected_and_that_is_undone(visit, served, scripts):
-    def value():
-        with AgentMemory(served.database) as memory:
-            return memory.layers("main", sample.IRENA).core.get("language")["language"]
-
-    before = value()
+    before, after = language(served), "Irena writes Moravian to her family."
     page = visit(f"/memory?{WHOSE}", java_script_enabled=scripts)
     page.get_by_role("row").filter(has_text="language").get_by_role("link", name="Correct").click()
-    page.locator("main textarea").first.fill("Irena writes Moravian to her family.")
-    page.locator("main form").filter(has=page.locator("textarea")).get_by_role("button").first.click()
-    expect(page.get_by_text("Irena writes Moravian to her family.").first).to_be_visible()
-    assert value() == "Irena writes Moravian to her family."
-    page.get_by_role("link", name="Corrections", exact=True).first.click()
-    expect(page.get_by_text("ada").first).to_be_visible()
-    page.get_by_text("Undo").first.click()
-    if page.locator("main").get_by_role("button", name=re.compile("Undo")).count():
-        page.locator("main").get_by_role("button", name=re.compile("Undo")).first.click()
-    expect(page.get_by_text(before).first).to_be_visible()
-    assert value() == before
+    page.get_by_label("Value").fill(after)
+    page.get_by_role("button", name="Save as a new version").click()
+    expect(page.get_by_role("region", name="What it says now")).to_contain_text(after)
+    assert language(served) == after
+    newest = page.get_by_role("region", name="What was corrected").get_by_role("row").nth(1)
+    expect(newest).to_contain_text("ada")
+    expect(newest).to_contain_text(before)
+    newest.get_by_role("button", name="Undo").click()
+    page.goto(f"{served.root}/corrections?{WHOSE}")
+    expect(page.get_by_role("row").nth(1)).to_contain_text("undo")
+    assert language(served) == before
 
 
-def test_erasing_is_rehearsed_and_asks_for_the_name(visit, served):
-    page = visit("/tenants")
-    page.get_by_role("row").filter(has_text="marek").get_by_role("link", name=re.compile("[Ee]rase")).click()
-    page.get_by_role("button", name=re.compile("Rehearse|Show")).click()
-    expect(page.locator("main")).to_contain_text("messages")
-    name = page.locator("main input:not([type=hidden])").last
-    name.fill("irena")
-    page.locator("main").get_by_role("button", name=re.compile("^Erase")).click()
+def test_who_comes_second_is_told_what_it_says_now(visit, served):
+    where = f"/correct?kind=core&{WHOSE}&key=language"
+    first, second = visit(where), visit(where)
+    first.get_by_label("Value").fill("the first")
+    first.get_by_role("button", name="Save as a new version").click()
+    expect(first.get_by_role("region", name="What it says now")).to_contain_text("the first")
+    second.get_by_label("Value").fill("the second")
+    second.get_by_role("button", name="Save as a new version").click()
+    expect(second.get_by_role("alert")).to_be_visible()
+    expect(second.get_by_role("region", name="What it says now")).to_contain_text("the first")
+    assert language(served) == "the first"
+
+
+@with_and_without_scripts
+def test_erasing_is_rehearsed_and_asks_for_the_name(visit, served, scripts):
+    name = "hives-of-a-neighbour" if scripts else "hives-of-another"
     with AgentMemory(served.database) as memory:
-        assert len(memory.conversation(sample.HIVES, sample.MAREK)) > 0
-    page.locator("main input:not([type=hidden])").last.fill("marek")
-    page.locator("main").get_by_role("button", name=re.compile("^Erase")).click()
-    page.wait_for_load_state()
+        memory.conversation(name, ("neighbours", name)).add_user_message("I have bees, too.")
+    page = visit(f"/erase?namespace=neighbours/{name}", java_script_enabled=scripts)
+    page.get_by_role("button", name="Show what would go").click()
+    expect(page.get_by_role("row").filter(has_text="entries")).to_contain_text("1")
+    for typed, left in (("irena", 1), (f"neighbours/{name}", 0)):
+        page.get_by_label("To erase it for good").fill(typed)
+        page.get_by_role("button", name="Erase it").click()
+        expect(page.get_by_role("status" if left == 0 else "alert")).to_be_visible()
+        with AgentMemory(served.database) as memory:
+            assert len(memory.conversation(name, ("neighbours", name))) == left
     with AgentMemory(served.database) as memory:
-        assert len(memory.conversation(sample.HIVES, sample.MAREK)) == 0
         assert len(memory.conversation(sample.GIFT, sample.IRENA)) > 0
+
+
+def test_a_proposal_is_approved(visit):
+    page = visit("/proposals")
+    expect(page.locator("main")).to_contain_text("no-express-delivery")
+    page.get_by_role("button", name="Put it to use").click()
+    page.goto(page.url.partition("/proposals")[0] + "/experiences")
+    expect(page.locator("main")).to_contain_text("no-express-delivery")
