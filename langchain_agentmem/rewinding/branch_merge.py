@@ -10,7 +10,7 @@ What both changed is a conflict: it is reported, and stays as the parent has it 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, NamedTuple
@@ -218,10 +218,10 @@ def same(one: Kept | None, other: Kept | None) -> bool:
     )
 
 
-def by_key(view: View, kind: str, keys: Iterable[str] | None = None) -> Steps[dict[str, Kept]]:
+def by_key(view: View, kind: str, keys: Sequence[str] | None = None) -> Steps[dict[str, Kept]]:
     """What a view shows of a kind, or of some keys of it, by key or id."""
     if keys is not None:
-        return (yield from memory_rows.named(view, kind, keys))
+        return (yield from memory_rows.named(view, kind, keys)) if keys else {}
     return {each.key: each for each in (yield from memory_rows.current(view, kind))}
 
 

@@ -14,6 +14,7 @@ from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.layers.core_memory import EVICTED
 from langchain_agentmem.layers.layer import LayersConfig
 from langchain_agentmem.layers.layered_memory import LayeredMemory
+from langchain_agentmem.rewinding import memory_rows
 
 pytestmark = pytest.mark.sqlite_suffices
 
@@ -148,6 +149,28 @@ class TestForking:
         assert (await main.adiff(fork)).core.theirs == {"own": "v"}
         assert (await main.amerge(fork)).core == ("own",)
         assert set(await main.aread()) == {"core", "recall", "archival"}
+
+
+class TestTheNewestOnALongLine:
+    def test_are_the_same_whether_levels_are_read_or_everything(self, memory, monkeypatch):
+        layers = memory.layers("branch 0")
+        for number in range(8):
+            layers.recall.append(f"kind {number % 2}", f"event {number}")
+            layers.archival.write(f"record {number}")
+            layers = layers.fork(f"branch {number + 1}")
+
+        def newest():
+            found = [layers.recall.recent(3), layers.recall.recent(3, kind="kind 1"), layers.archival.all(limit=3)]
+            return [contents(some) for some in found]
+
+        everything = newest()
+        assert everything == [
+            ["event 5", "event 6", "event 7"],
+            ["event 3", "event 5", "event 7"],
+            ["record 5", "record 6", "record 7"],
+        ]
+        monkeypatch.setattr(memory_rows, "FEW", 0)
+        assert newest() == everything
 
 
 class TestSearchOnForks:
