@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -24,6 +24,10 @@ def studio(
     user: Annotated[
         str | None, typer.Option(metavar="NAME", help="Who makes corrections. Default: who you are logged in as.")
     ] = None,
+    index: Annotated[
+        Literal["static"] | None,
+        typer.Option(help="The embeddings of the memory, where a search is to go by vectors too. Default: by words."),
+    ] = None,
     experiences: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="A library of experiences whose proposals can be approved.")
     ] = None,
@@ -37,7 +41,8 @@ def studio(
     except ModuleNotFoundError as error:
         raise MissingExtra("Studio", "studio") from error
     screen = Screen()
-    with existing(database_given(database or named), read_only=read_only) as memory:
+    vectors = None if index is None else {"embed": index}
+    with existing(database_given(database or named), read_only=read_only, index=vectors) as memory:
         library = None if experiences is None else memory.experiences(experiences)
         serve(
             memory,

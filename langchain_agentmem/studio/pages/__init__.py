@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 from starlette.routing import Route
 
-from langchain_agentmem.studio.pages import facts, overview, search
+from langchain_agentmem.studio.pages import experiences, facts, overview, search
 
 ROUTES: Sequence[Route] = (
+    *experiences.ROUTES,
     *facts.ROUTES,
     *overview.ROUTES,
     *search.ROUTES,
