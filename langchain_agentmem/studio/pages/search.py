@@ -34,7 +34,7 @@ USUAL = 20
 """Hits that are shown unless more are asked for."""
 
 
-class Reason(NamedTuple):
+class ScorePart(NamedTuple):
     """Something that added to the score of a hit, or took from it.
 
     Attributes:
@@ -48,7 +48,7 @@ class Reason(NamedTuple):
     is_word: bool
 
 
-class Hit(NamedTuple):
+class FoundHit(NamedTuple):
     """A hit, as it is shown.
 
     Attributes:
@@ -59,7 +59,7 @@ class Hit(NamedTuple):
     """
 
     found: Recollection
-    reasons: Sequence[Reason]
+    reasons: Sequence[ScorePart]
     where: str | None
     replaced_by: str | None
 
@@ -89,7 +89,8 @@ async def search(request: Request) -> Response:
         )
     places = {(each.kind, each.id): _where(request, each) for each in found}
     hits = [
-        Hit(each, _reasons(each.why), places[each.kind, each.id], _replacement(request, each, places)) for each in found
+        FoundHit(each, _reasons(each.why), places[each.kind, each.id], _replacement(request, each, places))
+        for each in found
     ]
     return page(
         request,
@@ -112,10 +113,10 @@ async def search(request: Request) -> Response:
     )
 
 
-def _reasons(why: Why) -> Sequence[Reason]:
+def _reasons(why: Why) -> Sequence[ScorePart]:
     """Why something was found, what counted most first."""
-    words = [Reason(name, value, is_word=True) for name, value in why.terms.items()]
-    signals = [Reason(name, value, is_word=False) for name, value in why.signals.items()]
+    words = [ScorePart(name, value, is_word=True) for name, value in why.terms.items()]
+    signals = [ScorePart(name, value, is_word=False) for name, value in why.signals.items()]
     return sorted(words + signals, key=lambda each: -abs(each.value))
 
 
