@@ -94,12 +94,13 @@ def database_given(database: str | None) -> str:
     return database
 
 
-def existing(database: str, *, read_only: bool = False) -> AgentMemory:
+def existing(database: str, *, read_only: bool = False, index: Mapping[str, Any] | None = None) -> AgentMemory:
     """Open a database that is there; a mistyped path must not become an empty one.
 
     Args:
         database: A path, a "file:" URI such as `file:agent.db?mode=ro`, or the URL of a server.
         read_only: Whether nothing may be written to it.
+        index: The embeddings that searches go by, as `AgentMemory` takes them. Default: words alone.
 
     Raises:
         InvalidInput: There is none.
@@ -107,7 +108,7 @@ def existing(database: str, *, read_only: bool = False) -> AgentMemory:
     if not is_postgres(name_of(database)) and not file_of(database).is_file():
         raise InvalidInput(f"There is no database at {safe_repr(database)}.")
     return AgentMemory(
-        database, strict=True, shards=AS_MADE, read_only=read_only
+        database, strict=True, shards=AS_MADE, read_only=read_only, index=index
     )  # nothing that is shown needs a class of the user's
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -27,6 +27,10 @@ def studio(
     user: Annotated[
         str | None, typer.Option(metavar="NAME", help="Who makes corrections. Default: who you are logged in as.")
     ] = None,
+    index: Annotated[
+        Literal["static"] | None,
+        typer.Option(help="The embeddings of the memory, where a search is to go by vectors too. Default: by words."),
+    ] = None,
     experiences: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="A library of experiences whose proposals can be approved.")
     ] = None,
@@ -36,7 +40,8 @@ def studio(
     It listens on this machine alone, and opens once by the address that it prints. Ctrl-C ends it.
     """
     serve, screen = server(), Screen()
-    with existing(database_given(database or named), read_only=read_only) as memory:
+    vectors = None if index is None else {"embed": index}
+    with existing(database_given(database or named), read_only=read_only, index=vectors) as memory:
         library = None if experiences is None else memory.experiences(experiences)
         serve(
             memory,

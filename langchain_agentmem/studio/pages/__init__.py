@@ -6,11 +6,12 @@ from collections.abc import Sequence
 
 from starlette.routing import Route
 
-from langchain_agentmem.studio.pages import corrections, erase, facts, overview, proposals, search, thread
+from langchain_agentmem.studio.pages import corrections, erase, experiences, facts, overview, proposals, search, thread
 
 ROUTES: Sequence[Route] = (
     *corrections.ROUTES,
     *erase.ROUTES,
+    *experiences.ROUTES,
     *facts.ROUTES,
     *overview.ROUTES,
     *proposals.ROUTES,

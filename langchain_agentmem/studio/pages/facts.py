@@ -26,7 +26,7 @@ SOURCES = 3
 _SECOND = timedelta(seconds=1)
 
 
-class Place(NamedTuple):
+class FactsHome(NamedTuple):
     """Whose facts a page shows: those of a branch, or of a thread.
 
     Attributes:
@@ -49,7 +49,7 @@ class Place(NamedTuple):
         return self.memory.facts({"configurable": {"thread_id": ThreadId(self.thread, self.namespace)}})
 
 
-class Line(NamedTuple):
+class DatedFact(NamedTuple):
     """A line of the table.
 
     Attributes:
@@ -83,7 +83,9 @@ async def facts(request: Request) -> Response:
         valid=valid,
         recorded=_to_the_second(recorded),
         at=at,
-        lines=[Line(fact, _state(fact, at)) for fact in sorted(shown, key=lambda fact: fact.valid_from, reverse=True)],
+        lines=[
+            DatedFact(fact, _state(fact, at)) for fact in sorted(shown, key=lambda fact: fact.valid_from, reverse=True)
+        ],
         times=_times(shown, valid),
         contradictions=clashes,
         before=before,
@@ -118,12 +120,12 @@ async def fact(request: Request) -> Response:
     )
 
 
-def _place(request: Request) -> Place:
+def _place(request: Request) -> FactsHome:
     memory, namespace = studio_of(request).memory, namespace_asked(request) or ()
     thread = request.query_params.get("thread")
     if thread:
-        return Place(memory, namespace, thread=id_of(thread, "thread"))
-    return Place(memory, namespace, branch=id_of(request.query_params.get("branch") or MAIN, "branch"))
+        return FactsHome(memory, namespace, thread=id_of(thread, "thread"))
+    return FactsHome(memory, namespace, branch=id_of(request.query_params.get("branch") or MAIN, "branch"))
 
 
 def _state(fact: Fact, at: datetime) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from starlette.requests import Request
@@ -33,7 +34,7 @@ USUAL = 20
 """Hits that are shown unless more are asked for."""
 
 
-class Reason(NamedTuple):
+class ScorePart(NamedTuple):
     """Something that added to the score of a hit, or took from it.
 
     Attributes:
@@ -47,18 +48,20 @@ class Reason(NamedTuple):
     is_word: bool
 
 
-class Hit(NamedTuple):
+class FoundHit(NamedTuple):
     """A hit, as it is shown.
 
     Attributes:
         found: What was found.
         reasons: Why, what counted most first.
         where: The address of the page that shows it; None where there is none.
+        replaced_by: The same of what replaced it.
     """
 
     found: Recollection
-    reasons: Sequence[Reason]
+    reasons: Sequence[ScorePart]
     where: str | None
+    replaced_by: str | None
 
 
 async def search(request: Request) -> Response:
@@ -85,7 +88,10 @@ async def search(request: Request) -> Response:
             weights=Weights() if by == WORDS else None,
         )
     places = {(each.kind, each.id): _where(request, each) for each in found}
-    hits = [Hit(each, _reasons(each.why), places[each.kind, each.id]) for each in found]
+    hits = [
+        FoundHit(each, _reasons(each.why), places[each.kind, each.id], _replacement(request, each, places))
+        for each in found
+    ]
     return page(
         request,
         "search.html",
@@ -102,16 +108,15 @@ async def search(request: Request) -> Response:
         conversation=asked.get("conversation", ""),
         limit=limit,
         hits=hits,
-        places=places,
         best=max((each.score for each in found), default=0.0),
         most=max((abs(reason.value) for hit in hits for reason in hit.reasons), default=0.0),
     )
 
 
-def _reasons(why: Why) -> Sequence[Reason]:
+def _reasons(why: Why) -> Sequence[ScorePart]:
     """Why something was found, what counted most first."""
-    words = [Reason(name, value, is_word=True) for name, value in why.terms.items()]
-    signals = [Reason(name, value, is_word=False) for name, value in why.signals.items()]
+    words = [ScorePart(name, value, is_word=True) for name, value in why.terms.items()]
+    signals = [ScorePart(name, value, is_word=False) for name, value in why.signals.items()]
     return sorted(words + signals, key=lambda each: -abs(each.value))
 
 
@@ -130,6 +135,14 @@ def _where(request: Request, found: Recollection) -> str | None:
     if thread is not None or found.kind == "item":
         return address(request, "/thread", namespace=namespace, id=thread or name, show="memory")
     return address(request, "/memory", namespace=namespace, branch=name)
+
+
+def _replacement(request: Request, found: Recollection, places: Mapping[tuple[str, str], str | None]) -> str | None:
+    """The address of what replaced a hit: a fact by one of the same branch, all else by another hit."""
+    if found.replaced_by is None:
+        return None
+    kind, name = found.replaced_by
+    return _where(request, replace(found, id=name)) if kind == "fact" else places.get((kind, name))
 
 
 ROUTES: Sequence[Route] = (Route("/search", search),)
