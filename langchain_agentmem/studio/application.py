@@ -5,7 +5,7 @@ from __future__ import annotations
 import getpass
 import hmac
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import wraps
 from importlib import resources
@@ -22,10 +22,12 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from langchain_agentmem import __version__
+from langchain_agentmem.base.clock import time_written
 from langchain_agentmem.base.namespaces import named, namespace_named
 from langchain_agentmem.base.safe_repr import counted, printable, safe_repr, size_of
 from langchain_agentmem.errors import AgentMemoryError, DatabaseReadOnly, InvalidInput, StorageError
 from langchain_agentmem.studio.guard import CSRF, CSRF_OF_SCOPE, Guard
+from langchain_agentmem.studio.kept import Kept
 
 if TYPE_CHECKING:
     from langchain_agentmem.agent_memory import AgentMemory
@@ -57,11 +59,13 @@ class Studio:
         memory: The memory.
         user: Who looks: a name, or what tells it from the ASGI scope of a request.
         experiences: A library whose proposals can be approved; None for none.
+        kept: What takes long to find out.
     """
 
     memory: AgentMemory
     user: User
     experiences: ExperienceLibrary | None = None
+    kept: Kept = field(default_factory=Kept)
 
     @property
     def read_only(self) -> bool:
@@ -151,6 +155,16 @@ def number_asked(request: Request, name: str, usual: int = 0, *, most: int = 1_0
     if not given.isascii() or not given.isdigit() or len(given) > len(str(most)) or int(given) > most:
         raise InvalidInput(f"{name} must be a whole number up to {most:,}, not {safe_repr(given)}.")
     return int(given)
+
+
+def time_asked(request: Request, name: str) -> datetime | None:
+    """The time that a request names, in UTC unless it says otherwise; None for none.
+
+    Raises:
+        InvalidInput: It is none.
+    """
+    given = request.query_params.get(name)
+    return time_written(given) if given else None
 
 
 def page(request: Request, template: str, status: int = 200, **values: Any) -> Response:

@@ -6,6 +6,11 @@ from collections.abc import Sequence
 
 from starlette.routing import Route
 
-from langchain_agentmem.studio.pages import overview
+from langchain_agentmem.studio.pages import audit, overview, tenants, threads
 
-ROUTES: Sequence[Route] = (*overview.ROUTES,)
+ROUTES: Sequence[Route] = (
+    *audit.ROUTES,
+    *overview.ROUTES,
+    *tenants.ROUTES,
+    *threads.ROUTES,
+)
