@@ -99,7 +99,7 @@ async def overview(request: Request) -> Response:
         "overview.html",
         seen=seen,
         sized=sized,
-        tenants=[] if sized is None else parted(sized.value)[1][:LARGEST],
+        tenants=[] if sized is None else parted(sized.value)[:LARGEST],
         largest=LARGEST,
         counted_kinds=COUNTED,
         waiting=WAITING,

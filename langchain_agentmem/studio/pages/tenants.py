@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from starlette.requests import Request
@@ -29,6 +29,7 @@ class Tenant:
 
     Attributes:
         namespace: Which.
+        itself: Whether it is the namespace alone, as what is below it stands in lines of its own.
         below: How many namespaces there are below it.
         schemas: Where they lie, if that is a server.
         threads: Threads and conversations.
@@ -41,6 +42,7 @@ class Tenant:
     """
 
     namespace: Namespace
+    itself: bool = False
     below: int = 0
     schemas: tuple[str, ...] = ()
     threads: int = 0
@@ -65,27 +67,24 @@ class Tenant:
         self.bytes += part.bytes
 
 
-def grouped(summaries: Iterable[NamespaceSummary], within: Namespace) -> list[Tenant]:
-    """What a namespace holds itself, and each label below it with all that is below that; the largest first."""
+def parted(summaries: Sequence[NamespaceSummary], within: Namespace = ()) -> list[Tenant]:
+    """What a namespace holds itself, and each label below it with all that is below that, the largest first.
+
+    Where all that is below it is below one label, that is parted in its turn, since it tells nobody apart.
+    """
     found: dict[Namespace, Tenant] = {}
     for each in summaries:
-        if each.namespace[: len(within)] == within:
+        if each.namespace[: len(within)] == within and (each.bytes or each.threads):
             name = each.namespace[: len(within) + 1]
             found.setdefault(name, Tenant(namespace=name)).add(each)
-    return sorted((each for each in found.values() if each.bytes or each.threads), key=lambda each: -each.bytes)
-
-
-def parted(summaries: Sequence[NamespaceSummary], within: Namespace = ()) -> tuple[Namespace, list[Tenant]]:
-    """The tenants of a namespace; of one in which all is below a single label, those of that.
-
-    Returns:
-        In which namespace they are, and the tenants, the largest first.
-    """
-    tenants = grouped(summaries, within)
-    while len(tenants) == 1 and tenants[0].namespace != within and tenants[0].below:
-        within = tenants[0].namespace
-        tenants = grouped(summaries, within)
-    return within, tenants
+    own = found.pop(within, None)
+    tenants = list(found.values())
+    if len(tenants) == 1 and tenants[0].below:
+        tenants = parted(summaries, tenants[0].namespace)
+    if own is not None:
+        own.itself = bool(tenants)
+        tenants.append(own)
+    return sorted(tenants, key=lambda each: -each.bytes)
 
 
 async def namespaces_kept(request: Request, patience: float = PATIENCE) -> Seen[list[NamespaceSummary]] | None:
@@ -103,14 +102,14 @@ async def tenants(request: Request) -> Response:
     """The tenants, the largest first; or the parts of one."""
     asked, start = namespace_asked(request) or (), number_asked(request, "start")
     seen = await namespaces_kept(request)
-    within, found = (asked, []) if seen is None else parted(seen.value, asked)
+    found = [] if seen is None else parted(seen.value, asked)
     if seen is not None and asked and not found:
         raise missing(f"Nothing is stored in {named(asked)}.")
     return page(
         request,
         "tenants.html",
         seen=seen,
-        within=within,
+        within=asked,
         tenants=found[start : start + PAGE],
         total=len(found),
         start=start,
