@@ -5,7 +5,7 @@ from __future__ import annotations
 import getpass
 import hmac
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import wraps
 from importlib import resources
@@ -27,6 +27,7 @@ from langchain_agentmem.base.namespaces import named, namespace_named
 from langchain_agentmem.base.safe_repr import counted, printable, safe_repr, size_of
 from langchain_agentmem.errors import AgentMemoryError, DatabaseReadOnly, InvalidInput, StorageError
 from langchain_agentmem.studio.guard import CSRF, CSRF_OF_SCOPE, Guard
+from langchain_agentmem.studio.kept import Kept
 
 if TYPE_CHECKING:
     from langchain_agentmem.agent_memory import AgentMemory
@@ -58,11 +59,13 @@ class Studio:
         memory: The memory.
         user: Who looks: a name, or what tells it from the ASGI scope of a request.
         experiences: A library whose proposals can be approved; None for none.
+        kept: What takes long to find out.
     """
 
     memory: AgentMemory
     user: User
     experiences: ExperienceLibrary | None = None
+    kept: Kept = field(default_factory=Kept)
 
     @property
     def read_only(self) -> bool:
@@ -155,7 +158,7 @@ def number_asked(request: Request, name: str, usual: int = 0, *, most: int = 1_0
 
 
 def time_asked(request: Request, name: str) -> datetime | None:
-    """A time of a request, in UTC unless it says otherwise; None for none.
+    """The time that a request names, in UTC unless it says otherwise; None for none.
 
     Raises:
         InvalidInput: It is none.

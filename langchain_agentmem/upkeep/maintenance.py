@@ -202,19 +202,13 @@ class Maintenance(Performer):
             InvalidInput: This is no namespace.
         """
         where = self.database.scopes.resolve(namespace, bare=True)
+        make = partial(namespace_sizes.list_namespaces, where)
+        run = Run("care.namespaces", make, inputs=lambda: {"namespace": where}, replica=True)
 
-        def work() -> Work[list[NamespaceSummary]]:
-            found: list[NamespaceSummary] = []
-            for each in (yield from self._all_below(where)):
-                schema = None if each.engine.dialect == "sqlite" else each.engine.opening.schema
-                make = partial(namespace_sizes.list_namespaces, where, schema)
-                found += yield In(each, Run("care.sizes", make, shown=False, replica=True))
-            return sorted(found, key=lambda each: each.namespace)
+        def merged(found: Sequence[list[NamespaceSummary]]) -> list[NamespaceSummary]:
+            return sorted(chain.from_iterable(found), key=lambda each: each.namespace)
 
-        done: list[NamespaceSummary] = yield Shown(
-            "care.namespaces", work(), lambda: {"namespace": where}, lambda found: {"count": len(found)}
-        )
-        return done
+        return (yield from self._gathered(where, run, merged))
 
     namespaces, anamespaces = both(namespaces_work)
 

@@ -67,18 +67,17 @@ class DayCounts:
     memories: int = 0
 
 
-def list_namespaces(namespace: Sequence[str], schema: str | None) -> Steps[list[NamespaceSummary]]:
+def list_namespaces(namespace: Sequence[str]) -> Steps[list[NamespaceSummary]]:
     """What a namespace holds, and each of those below it.
 
     Args:
         namespace: Which; empty for all.
-        schema: The schema that is read.
     """
     low, high = range_of(namespace)
     rows = yield query.namespace_sizes(low=low, high=high)
     return [
         NamespaceSummary(
-            namespace=namespace_of(row["path"]), schema=schema, **{name: int(row[name]) for name in _COUNTS}
+            namespace=namespace_of(row["path"]), schema=row["schema"], **{name: int(row[name]) for name in _COUNTS}
         )
         for row in rows
     ]

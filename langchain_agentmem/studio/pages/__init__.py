@@ -6,9 +6,22 @@ from collections.abc import Sequence
 
 from starlette.routing import Route
 
-from langchain_agentmem.studio.pages import corrections, erase, experiences, facts, overview, proposals, search, thread
+from langchain_agentmem.studio.pages import (
+    audit,
+    corrections,
+    erase,
+    experiences,
+    facts,
+    overview,
+    proposals,
+    search,
+    tenants,
+    thread,
+    threads,
+)
 
 ROUTES: Sequence[Route] = (
+    *audit.ROUTES,
     *corrections.ROUTES,
     *erase.ROUTES,
     *experiences.ROUTES,
@@ -16,5 +29,7 @@ ROUTES: Sequence[Route] = (
     *overview.ROUTES,
     *proposals.ROUTES,
     *search.ROUTES,
+    *tenants.ROUTES,
     *thread.ROUTES,
+    *threads.ROUTES,
 )
