@@ -38,7 +38,7 @@ class KeptCorrection(NamedTuple):
         path: The path of the namespace.
         id: Its id, one of its own in the namespace.
         kind: What was corrected, one of `KINDS`.
-        name: The branch; of a message the conversation.
+        name: The branch; of a message the conversation; of what is a thread's alone `of_thread` of its id.
         key: The key or id of what was corrected.
         actor: Who corrected it.
         undoes: The correction that this one takes back.
@@ -61,6 +61,20 @@ class KeptCorrection(NamedTuple):
     after: Mapping[str, Any] | None
     sources: Sequence[str] = ()
     events: Sequence[int] = ()
+
+    @property
+    def thread(self) -> str | None:
+        """The thread, where what was corrected is that thread's alone."""
+        return self.name.removeprefix(_THREAD) if self.name.startswith(_THREAD) else None
+
+
+_THREAD = "\x1f"
+"""Begins the name of no branch."""
+
+
+def of_thread(name: str) -> str:
+    """What a correction has for a branch, of a thread."""
+    return _THREAD + name
 
 
 _BODY = ("before", "after", "sources", "events")
@@ -135,7 +149,7 @@ def _checked(path: str, told: Mapping[str, Any]) -> KeptCorrection:
         path,
         id_of(told["id"], "correction"),
         told["kind"],
-        id_of(told["name"], "branch"),
+        _name_of(told["name"]),
         name_given(told["key"], "the key of what is corrected"),
         name_given(told["actor"], "who corrects it"),
         None if told["undoes"] is None else id_of(told["undoes"], "correction"),
@@ -161,6 +175,15 @@ _FORMS: Mapping[str, Mapping[str, Any]] = {
     MESSAGE: {"digest": str},
 }  # fmt: skip
 """What a correction holds of each kind, and of which types."""
+
+
+def _name_of(name: str) -> str:
+    """The name of a branch or a conversation, or what stands for a thread.
+
+    Raises:
+        InvalidInput: It cannot be one.
+    """
+    return name[: name.startswith(_THREAD)] + id_of(name.removeprefix(_THREAD), "branch")
 
 
 def _held(kind: str, given: Any) -> Mapping[str, Any] | None:
@@ -211,10 +234,10 @@ def _unrestore(row: Row) -> Steps[None]:
 def _dump(write: WriteRecord, low: str, high: str) -> Steps[Mapping[str, int]]:
     dumped = 0
     for held in (yield query.corrected_namespaces(low=low, high=high)):
-        found = sorted(map(_sound, (yield from _rows_of(held["path"]))), key=_conversation)
-        for conversation, some in groupby(found, key=_conversation):
+        found = sorted(map(_sound, (yield from _rows_of(held["path"]))), key=_owner)
+        for owner, some in groupby(found, key=_owner):
             head = {"record": CORRECTIONS, "namespace": namespace_of(held["path"])}
-            write(head | ({"id": conversation} if conversation else {}))
+            write(head | ({"id": owner} if owner else {}))
             for each in some:
                 told = each._asdict()
                 del told["path"]
@@ -223,9 +246,9 @@ def _dump(write: WriteRecord, low: str, high: str) -> Steps[Mapping[str, int]]:
     return {CORRECTIONS: dumped}
 
 
-def _conversation(correction: KeptCorrection) -> str:
-    """The conversation that it belongs to; "" for the namespace."""
-    return correction.name if correction.kind == MESSAGE else ""
+def _owner(correction: KeptCorrection) -> str:
+    """The conversation or thread that it belongs to; "" for the namespace."""
+    return correction.name if correction.kind == MESSAGE else correction.thread or ""
 
 
 def _sources_left(row: Row) -> Sequence[str]:

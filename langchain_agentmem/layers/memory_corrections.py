@@ -10,7 +10,7 @@
         print([each.after for each in memory.corrections.history("core", "city", namespace=("users", "ada"))])
 
 Where threads share a namespace, what one of them remembers is corrected on the branch "main", for all of them. A thread
-that shares nothing is written by its nodes alone.
+that shares nothing is corrected at its newest checkpoint, with `thread_id`; its past stays as it was.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from langchain_agentmem.language_models.model_calls import In, Performer, Run, S
 from langchain_agentmem.layers import correction_part
 from langchain_agentmem.layers.archival_memory import next_version
 from langchain_agentmem.layers.core_memory import USUAL
-from langchain_agentmem.layers.correction_part import KINDS, MESSAGE, KeptCorrection
+from langchain_agentmem.layers.correction_part import KINDS, MESSAGE, KeptCorrection, of_thread
 from langchain_agentmem.layers.layer import redraft
 from langchain_agentmem.layers.layered_memory import LayeredMemory
 from langchain_agentmem.messages.message import decode_body, kept_fields
@@ -44,6 +44,7 @@ from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.branches import MAIN
 from langchain_agentmem.rewinding.memory_access import Change, changing, looking
 from langchain_agentmem.rewinding.memory_rows import CORE, FACT, RECORD, SAID, Kept, RowDraft, View, body_of, text_of
+from langchain_agentmem.rewinding.thread_memory import amending
 from langchain_agentmem.storage import Steps, queries
 from langchain_agentmem.storage.database import Database
 
@@ -66,12 +67,13 @@ class Correction:
         kind: What was corrected: "core", "record", "fact" or "message".
         key: The key, or the id of the record, fact or message.
         namespace: Whose it is.
-        branch: The branch; of a message the conversation.
+        branch: The branch; of a message the conversation, and of what is a thread's alone its id.
         by: Who corrected it.
         at: When, in UTC.
         before: What was there; None where nothing was.
         after: What is there since; None where it was deleted.
         undoes: The correction that this one takes back, if it does.
+        thread_id: The thread, where it is that thread's alone.
     """
 
     id: str
@@ -84,6 +86,7 @@ class Correction:
     before: Values | None
     after: Values | None
     undoes: str | None = None
+    thread_id: str | None = None
 
 
 class PresentValue(NamedTuple):
@@ -150,6 +153,7 @@ class Corrections(Performer):
         by: str,
         namespace: Sequence[str] | None = None,
         branch: str = MAIN,
+        thread_id: str | None = None,
         importance: int | None = None,
         expected: str | None = None,
     ) -> Work[Correction]:
@@ -161,6 +165,7 @@ class Corrections(Performer):
             by: Who corrects it.
             namespace: Whose it is. Default: the running config's, else the root.
             branch: The branch. Default: "main", which a namespace's threads see.
+            thread_id: A thread that shares nothing with others, at its newest checkpoint, in place of a branch.
             importance: From 1 to 5. Default: as it was, for a new one 3.
             expected: The `version` that `present` told of it. Default: whatever is there.
 
@@ -168,7 +173,7 @@ class Corrections(Performer):
             InvalidInput: An argument is wrong, or it says so already.
             Outdated: It has another version.
         """
-        layers = self._layers(namespace, branch)
+        layers = self._layers(namespace, branch, thread_id)
         setting = layers.core.setting_of(key, value, USUAL if importance is None else importance)
 
         def edit(change: Change, old: Kept | None) -> Steps[tuple[RowDraft, Sequence[int]]]:
@@ -194,6 +199,7 @@ class Corrections(Performer):
         by: str,
         namespace: Sequence[str] | None = None,
         branch: str = MAIN,
+        thread_id: str | None = None,
         expected: str | None = None,
     ) -> Work[Correction]:
         """Correct a record of archival memory; what is not given stays as it is.
@@ -205,13 +211,14 @@ class Corrections(Performer):
             by: Who corrects it.
             namespace: Whose it is. Default: the running config's, else the root.
             branch: The branch. Default: "main".
+            thread_id: A thread that shares nothing with others, in place of a branch.
             expected: The `version` that `present` told of it. Default: whatever is there.
 
         Raises:
             InvalidInput: An argument is wrong, there is no such record, or it says so already.
             Outdated: It has another version.
         """
-        layers = self._layers(namespace, branch)
+        layers = self._layers(namespace, branch, thread_id)
         clean, marks = layers.archival.checked("" if content is None else content, () if tags is None else tags)
 
         def edit(change: Change, old: Kept | None) -> Steps[tuple[RowDraft, Sequence[int]]]:
@@ -233,6 +240,7 @@ class Corrections(Performer):
         by: str,
         namespace: Sequence[str] | None = None,
         branch: str = MAIN,
+        thread_id: str | None = None,
         expected: str | None = None,
         **changes: Any,
     ) -> Work[Correction]:
@@ -243,6 +251,7 @@ class Corrections(Performer):
             by: Who corrects it.
             namespace: Whose it is. Default: the running config's, else the root.
             branch: The branch. Default: "main".
+            thread_id: A thread that shares nothing with others, in place of a branch.
             expected: The `version` that `present` told of it. Default: whatever is there.
             **changes: `role`, `subject`, `predicate`, `obj`, `valid_from`, `valid_to` (None: it goes on) and
                 `confidence`.
@@ -251,7 +260,7 @@ class Corrections(Performer):
             InvalidInput: A value cannot be one, there is no such fact, or it says so already.
             Outdated: It has another version.
         """
-        layers = self._layers(namespace, branch)
+        layers = self._layers(namespace, branch, thread_id)
         ground = layers.facts_ground
 
         def edit(change: Change, old: Kept | None) -> Steps[tuple[Kept, Sequence[int]]]:
@@ -305,6 +314,7 @@ class Corrections(Performer):
         by: str,
         namespace: Sequence[str] | None = None,
         branch: str = MAIN,
+        thread_id: str | None = None,
         expected: str | None = None,
     ) -> Work[Correction]:
         """Have a value, a record or a fact be gone; undone, it is there again.
@@ -317,6 +327,7 @@ class Corrections(Performer):
             by: Who says so.
             namespace: Whose it is. Default: the running config's, else the root.
             branch: The branch. Default: "main".
+            thread_id: A thread that shares nothing with others, in place of a branch.
             expected: The `version` that `present` told of it. Default: whatever is there.
 
         Raises:
@@ -325,7 +336,7 @@ class Corrections(Performer):
         """
         if _kind_given(kind) == MESSAGE:
             raise InvalidInput("A message is removed with memory.conversation(…).remove_by_id(…), and for good.")
-        layers = self._layers(namespace, branch)
+        layers = self._layers(namespace, branch, thread_id)
 
         def edit(change: Change, old: Kept | None) -> Steps[tuple[Kept | None, Sequence[int]]]:
             there = _there(kind, key, old)
@@ -367,7 +378,7 @@ class Corrections(Performer):
         if made.kind == MESSAGE:
             at = message_log.Address(path, made.name)
             return (yield from self._rewording_back(at, made, by, check))
-        layers = self._layers(namespace_of(path), made.name)
+        layers = self._layers(namespace_of(path), made.name, made.thread)
 
         def edit(change: Change, old: Kept | None) -> Steps[tuple[RowDraft | Kept | None, Sequence[int]]]:
             if made.kind == FACT:
@@ -386,7 +397,13 @@ class Corrections(Performer):
     # -- reading -----------------------------------------------------------------------------------------------------
 
     def present_work(
-        self, kind: str, key: str, *, namespace: Sequence[str] | None = None, branch: str = MAIN
+        self,
+        kind: str,
+        key: str,
+        *,
+        namespace: Sequence[str] | None = None,
+        branch: str = MAIN,
+        thread_id: str | None = None,
     ) -> Work[PresentValue]:
         """What something says now, with the version by which a correction knows that it does still.
 
@@ -395,6 +412,7 @@ class Corrections(Performer):
             key: The key, or the id.
             namespace: Whose it is. Default: the running config's, else the root.
             branch: The branch; of a message the conversation. Default: "main".
+            thread_id: A thread that shares nothing with others, in place of a branch.
 
         Raises:
             InvalidInput: An argument is wrong.
@@ -408,7 +426,7 @@ class Corrections(Performer):
                 return PresentValue(None, _version_of(None))
             value = kept_fields(decode_body(stored.body, name), copied=True)
             return PresentValue(value, _version_of(_digest_of(stored)), moment(stored.written_at))
-        layers = self._layers(namespace, branch)
+        layers = self._layers(namespace, branch, thread_id)
 
         def look(view: View) -> Steps[PresentValue]:
             kept = (yield from memory_rows.named(view, kind, [key])).get(key)
@@ -430,6 +448,7 @@ class Corrections(Performer):
         *,
         namespace: Sequence[str] | None = None,
         branch: str = MAIN,
+        thread_id: str | None = None,
         limit: int | None = 50,
         offset: int = 0,
     ) -> Work[list[Correction]]:
@@ -441,6 +460,7 @@ class Corrections(Performer):
             key: The key, or the id.
             namespace: Whose it is. Default: the running config's, else the root.
             branch: The branch; of a message the conversation. Default: "main".
+            thread_id: A thread that shares nothing with others, in place of a branch.
             limit: Most corrections; None for all. Default: 50.
             offset: How many of the first to leave out. Default: 0.
 
@@ -455,8 +475,9 @@ class Corrections(Performer):
         find: Callable[..., Steps[list[KeptCorrection]]] = partial(correction_part.within, low, high)
         databases: Sequence[Database] = self._database.below(low)
         if kind is not None and key is not None:
-            find = partial(correction_part.of_one, low, _kind_given(kind), branch, key)
-            databases = [self._database.at(low, branch if kind == MESSAGE else None)]
+            name = branch if thread_id is None else of_thread(thread_id)
+            find = partial(correction_part.of_one, low, _kind_given(kind), name, key)
+            databases = [self._database.at(low, branch if kind == MESSAGE else thread_id)]
         one = len(databases) == 1
         end, start = (most, first) if one else (limit_given(most + first), 0)
         found = yield from across(databases, _listing(partial(find, limit=end, offset=start)))
@@ -467,8 +488,11 @@ class Corrections(Performer):
 
     # -- plumbing ----------------------------------------------------------------------------------------------------
 
-    def _layers(self, namespace: Sequence[str] | None, branch: str) -> LayeredMemory:
-        return LayeredMemory(self._database, id_of(branch, "branch"), namespace=namespace)
+    def _layers(self, namespace: Sequence[str] | None, branch: str, thread_id: str | None) -> LayeredMemory:
+        if thread_id is None:
+            return LayeredMemory(self._database, id_of(branch, "branch"), namespace=namespace)
+        path = path_of(self._database.scopes.resolve(namespace))
+        return LayeredMemory(self._database, amending(self._database, id_of(thread_id, "thread"), path))
 
     def _address(self, conversation_id: str, namespace: Sequence[str] | None) -> message_log.Address:
         path = path_of(self._database.scopes.resolve(namespace))
@@ -493,6 +517,7 @@ class Corrections(Performer):
     ) -> Work[Correction]:
         """Write a version of something and the correction that it is."""
         who, ground = _who(by), layers.facts_ground
+        thread = ground.point.thread
         name_given(key, "the key of what is corrected")
 
         def make(change: Change) -> Steps[KeptCorrection]:
@@ -505,14 +530,14 @@ class Corrections(Performer):
                 path_of(layers.namespace),
                 self._database.new_id(),
                 kind,
-                layers.name,
+                layers.name if thread is None else of_thread(thread),
                 key,
                 who,
                 None if undone is None else undone.id,
                 change.now,
                 before,
                 _row_of(kind, new),
-                sorted({*_sources_of(old), *(undone.sources if undone else ())}),
+                sorted({*_sources_of(old), *(undone.sources if undone else ()), *filter(None, [thread])}),
                 events,
             )
             yield from _keep(made)
@@ -610,8 +635,8 @@ def _is(version: str | None) -> _Check:
 def _there(kind: str, key: str, kept: Kept | None) -> Kept:
     if kept is None:
         raise InvalidInput(
-            f"There is no {kind} {safe_repr(key)} here. What a thread remembers that shares no namespace with others "
-            "is written by its nodes alone."
+            f"There is no {kind} {safe_repr(key)} here. What is a thread's that shares nothing with others is named "
+            "by thread_id."
         )
     return kept
 
@@ -684,12 +709,13 @@ def _correction(kept: KeptCorrection, before: Values | None, after: Values | Non
         kind=kept.kind,
         key=kept.key,
         namespace=namespace_of(kept.path),
-        branch=kept.name,
+        branch=kept.thread or kept.name,
         by=kept.actor,
         at=moment(kept.created_at),
         before=before,
         after=after,
         undoes=kept.undoes,
+        thread_id=kept.thread,
     )
 
 

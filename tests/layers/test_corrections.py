@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime
+from typing import ClassVar
 
 import pytest
 from langchain_core.messages import AIMessage
 from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.types import Command, interrupt
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.errors import InvalidInput, MessageError, Outdated
@@ -118,16 +120,137 @@ class TestThreads:
         memory.corrections.undo(made.id, by=BY, namespace=ADA, force=True)
         assert core(memory) == "Lisbon"
 
-    def test_that_share_nothing_are_written_by_their_nodes(self, memory):
+
+class TestAThreadThatSharesNothing:
+    """It is corrected at its newest checkpoint."""
+
+    THREAD: ClassVar = {"configurable": {"thread_id": "alone"}}
+
+    @pytest.fixture
+    def graph(self, memory):
         def remember(state, config):
-            memory.layers(config).archival.write("Ada likes tea.")
-            return {"messages": [AIMessage(memory.layers(config).archival.all()[0].id)]}
+            layers, said = memory.layers(config), state["messages"][-1].text
+            knew = layers.core.get("city").get("city")
+            if said == "ask":
+                said = interrupt(knew)
+            if said != "nothing":
+                layers.core.set("city", said)
+            return {"messages": [AIMessage(f"I knew {knew}")]}
 
         graph = StateGraph(MessagesState).add_node(remember).add_edge(START, "remember")
-        thread = {"configurable": {"thread_id": "alone"}}
-        said = graph.compile(checkpointer=memory.checkpointer).invoke({"messages": [("user", "Hi")]}, thread)
-        with pytest.raises(InvalidInput, match="by its nodes alone"):
-            memory.corrections.record(said["messages"][-1].text, "Ada likes coffee.", by=BY)
+        return graph.compile(checkpointer=memory.checkpointer)
+
+    def say(self, graph, text, config=THREAD):
+        return graph.invoke({"messages": [("user", text)]}, config)["messages"][-1].text
+
+    def city(self, memory, config=THREAD):
+        return memory.layers(config).core.get().get("city")
+
+    def test_its_next_step_sees_that_and_its_past_does_not(self, memory, graph):
+        self.say(graph, "Lisbon")
+        self.say(graph, "nothing")
+        [*past] = [each.config for each in graph.get_state_history(self.THREAD)]
+        made = memory.corrections.core("city", "Porto", by=BY, thread_id="alone")
+        assert (made.branch, made.thread_id) == ("alone", "alone")
+        assert [self.city(memory, each) for each in past] == ["Porto", *["Lisbon"] * 3, None, None]
+        assert self.say(graph, "nothing") == "I knew Porto"
+        memory.corrections.undo(made.id, by=BY)
+        assert self.say(graph, "nothing") == "I knew Lisbon"
+        assert [each.by for each in memory.corrections.history("core", "city", thread_id="alone")] == [BY, BY]
+        assert memory.verify().ok
+
+    def test_going_back_to_before_it_takes_it_back(self, memory, graph):
+        self.say(graph, "Lisbon")
+        before = graph.get_state(self.THREAD).config
+        self.say(graph, "Rome")
+        memory.corrections.core("city", "Porto", by=BY, thread_id="alone")
+        assert self.say(graph, "nothing", before) == "I knew Lisbon"
+        assert self.city(memory) == "Lisbon"
+        assert memory.verify().ok
+
+    def test_what_goes_on_from_it_keeps_it(self, memory, graph):
+        self.say(graph, "Lisbon")
+        there = graph.get_state(self.THREAD).config
+        memory.corrections.core("city", "Porto", by=BY, thread_id="alone")
+        self.say(graph, "Rome")
+        assert self.say(graph, "nothing", there) == "I knew Porto"
+        assert memory.verify().ok
+
+    def test_a_copy_keeps_its_own(self, memory, graph):
+        self.say(graph, "Lisbon")
+        memory.checkpointer.copy_thread("alone", "copy")
+        copy = {"configurable": {"thread_id": "copy"}}
+        memory.corrections.core("city", "Porto", by=BY, thread_id="copy")
+        assert (self.city(memory), self.city(memory, copy)) == ("Lisbon", "Porto")
+        memory.corrections.core("city", "Rome", by=BY, thread_id="alone")
+        assert (self.city(memory), self.city(memory, copy)) == ("Rome", "Porto")
+        assert (self.say(graph, "nothing"), self.say(graph, "nothing", copy)) == ("I knew Rome", "I knew Porto")
+        assert memory.verify().ok
+
+    def test_one_that_waits_for_an_answer_goes_on_with_it(self, memory, graph):
+        self.say(graph, "Lisbon")
+        graph.invoke({"messages": [("user", "ask")]}, self.THREAD)
+        memory.corrections.core("city", "Porto", by=BY, thread_id="alone")
+        assert graph.invoke(Command(resume="nothing"), self.THREAD)["messages"][-1].text == "I knew Porto"
+        assert self.city(memory) == "Porto"
+        assert memory.verify().ok
+
+    @pytest.mark.parametrize("durability", ["sync", "async", "exit"])
+    def test_a_run_that_is_under_way_keeps_it(self, memory, durability):
+        def remember(state, config):
+            memory.corrections.core("city", "Porto", by=BY, thread_id="alone")
+            memory.layers(config).core.set("food", "soup")
+            return {"messages": [AIMessage("ok")]}
+
+        builder = StateGraph(MessagesState).add_node(remember).add_edge(START, "remember")
+        graph = builder.compile(checkpointer=memory.checkpointer)
+        graph.update_state(self.THREAD, {"messages": [("user", "Hi")]})
+        graph.invoke({"messages": [("user", "Hi")]}, self.THREAD, durability=durability)
+        assert memory.layers(self.THREAD).core.get() == {"city": "Porto", "food": "soup"}
+        assert memory.verify().ok
+
+    def test_records_and_facts_of_it_too(self, memory):
+        def remember(state, config):
+            memory.layers(config).archival.write("Ada likes tea.")
+            memory.facts(config).add_fact("user", "Ada", "lives in", "Lisbon")
+            return {"messages": [AIMessage("ok")]}
+
+        graph = StateGraph(MessagesState).add_node(remember).add_edge(START, "remember")
+        self.say(graph.compile(checkpointer=memory.checkpointer), "Hi")
+        do, at = memory.corrections, {"by": BY, "thread_id": "alone"}
+        [record] = memory.layers(self.THREAD).archival.all()
+        [fact] = memory.facts(self.THREAD).as_of()
+        made = [do.record(record.id, "Ada likes coffee.", **at), do.fact(fact.id, obj="Porto", **at)]
+        assert [each.content for each in memory.layers(self.THREAD).archival.search("coffee")] == ["Ada likes coffee."]
+        assert memory.layers(self.THREAD).archival.search("tea") == []
+        assert [each.object for each in memory.facts(self.THREAD).as_of()] == ["Porto"]
+        for each in made:
+            do.undo(each.id, by=BY)
+        assert memory.layers(self.THREAD).archival.all()[0].content == "Ada likes tea."
+        assert [each.object for each in memory.facts(self.THREAD).as_of()] == ["Lisbon"]
+        assert memory.verify().ok
+
+    def test_all_of_it_is_erased_and_moves_with_it(self, memory, graph, new_database, tmp_path):
+        self.say(graph, "Lisbon")
+        made = memory.corrections.core("city", "Porto", by=BY, thread_id="alone")
+        memory.export(tmp_path / "all.jsonl")
+        with AgentMemory(new_database("sqlite")) as other:
+            other.import_(tmp_path / "all.jsonl")
+            assert self.city(other) == "Porto"
+            other.corrections.undo(made.id, by=BY)
+            assert self.city(other) == "Lisbon"
+            assert other.verify().ok
+        assert memory.erase(thread_id="alone").corrections == 1
+        assert memory.corrections.history() == []
+        assert memory.verify().ok
+
+    def test_one_of_a_namespace_is_named_by_that_alone(self, memory):
+        talk(memory, "one", "Lisbon")
+        with pytest.raises(InvalidInput, match="leave out thread_id"):
+            memory.corrections.core("city", "Porto", by=BY, namespace=ADA, thread_id="one")
+        with pytest.raises(InvalidInput, match="no thread"):
+            memory.corrections.core("city", "Porto", by=BY, thread_id="nobody")
+        assert memory.corrections.history() == []
 
 
 class TestRecords:

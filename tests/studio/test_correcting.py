@@ -8,6 +8,7 @@ from hashlib import sha256
 from itertools import pairwise
 
 import pytest
+from langgraph.graph import START, MessagesState, StateGraph
 
 from langchain_agentmem import AgentMemory
 from tests.studio.conftest import Browser
@@ -113,6 +114,26 @@ class TestCorrecting:
         assert correct(browser, where, content="[{").status_code == 400
         correct(browser, where, content='[{"type": "text", "text": "Lisbon"}]')
         assert chat.raw_messages[0].text == "Lisbon"
+
+    def test_what_a_thread_alone_remembers(self, memory, browser):
+        def remember(state, config):
+            memory.layers(config).core.set("city", "Lisbon")
+
+        graph = StateGraph(MessagesState).add_node(remember).add_edge(START, "remember")
+        thread = {"configurable": {"thread_id": "alone"}}
+        graph.compile(checkpointer=memory.checkpointer).invoke({"messages": [("user", "Hi")]}, thread)
+        where = address("core", "city", namespace="/") + "&thread=alone"
+        answer = correct(browser, where, value="Porto")
+        assert "newest checkpoint of the thread" in answer.text
+        assert memory.layers(thread).core.get("city") == {"city": "Porto"}
+        [link] = re.findall(r'href="([^"]*/correct\?[^"]*)"', browser.text_of("/corrections"))
+        undo_on(browser, html.unescape(link))
+        assert memory.layers(thread).core.get("city") == {"city": "Lisbon"}
+
+    def test_a_thread_of_a_namespace_leads_to_what_its_threads_share(self, memory, browser):
+        memory.layers(namespace=ADA).core.set("city", "Lisbon")
+        correct(browser, address("core", "city") + "&thread=any", value="Porto")
+        assert memory.layers(namespace=ADA).core.get("city") == {"city": "Porto"}
 
     def test_who_it_was_is_told_by_the_request(self, memory):
         memory.layers(namespace=ADA).core.set("city", "Lisbon")

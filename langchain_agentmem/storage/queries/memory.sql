@@ -528,6 +528,10 @@ where branch_id = :branch and position > :low and position <= :high and until > 
 insert into place (line_id, checkpoint, branch_id, position) values (:line, :checkpoint, :branch, :position)
 on conflict (line_id, checkpoint) do nothing;
 
+-- name: move_place
+insert into place (line_id, checkpoint, branch_id, position) values (:line, :checkpoint, :branch, :position)
+on conflict (line_id, checkpoint) do update set branch_id = excluded.branch_id, position = excluded.position;
+
 -- name: base_of
 select base_id, base_position, checkpoint, groups from branch_base where branch_id = :branch;
 

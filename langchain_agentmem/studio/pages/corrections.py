@@ -11,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from langchain_agentmem.base.namespaces import path_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput, Outdated
 from langchain_agentmem.layers.memory_corrections import Correction, PresentValue
@@ -40,12 +41,19 @@ class Subject(NamedTuple):
         key: The key, or the id.
         namespace: Whose it is.
         branch: The branch; of a message the conversation.
+        thread: The thread, where it is that thread's alone.
     """
 
     kind: str
     key: str
     namespace: tuple[str, ...]
     branch: str
+    thread: str | None = None
+
+    @property
+    def at(self) -> dict[str, Any]:
+        """Where it is, as the methods of `Corrections` take it."""
+        return {"namespace": self.namespace, "branch": self.branch, "thread_id": self.thread}
 
 
 def subject_of(request: Request) -> Subject:
@@ -54,12 +62,16 @@ def subject_of(request: Request) -> Subject:
     if kind not in NAMES:
         raise InvalidInput(f"What can be corrected is {', '.join(NAMES)}, not {safe_repr(kind)}.")
     branch = required(request, "branch") if kind == "message" else request.query_params.get("branch") or "main"
-    return Subject(kind, required(request, "key"), namespace_asked(request) or (), branch)
+    namespace = namespace_asked(request) or ()
+    # What the threads of a namespace share is corrected for all of them.
+    alone = kind != "message" and not studio_of(request).memory.database.scopes.shared(path_of(namespace))
+    thread = request.query_params.get("thread") or None
+    return Subject(kind, required(request, "key"), namespace, branch, thread if alone else None)
 
 
 def subject_of_correction(made: Correction) -> Subject:
     """What was corrected."""
-    return Subject(made.kind, made.key, made.namespace, made.branch)
+    return Subject(made.kind, made.key, made.namespace, made.branch, made.thread_id)
 
 
 def fields_of(kind: str, value: Mapping[str, Any] | None) -> dict[str, str]:
@@ -180,11 +192,11 @@ async def _shown(
 ) -> Response:
     """The page of something; with what somebody has written in its form, where that could not be."""
     corrections = studio_of(request).memory.corrections
-    asked: dict[str, Any] = {"namespace": subject.namespace, "branch": subject.branch}
-    present = await corrections.apresent(subject.kind, subject.key, **asked)
-    made = await corrections.ahistory(subject.kind, subject.key, **asked, limit=PAGE)
+    present = await corrections.apresent(subject.kind, subject.key, **subject.at)
+    made = await corrections.ahistory(subject.kind, subject.key, **subject.at, limit=PAGE)
     if present.value is None and not made and subject.kind != "core":
-        raise missing(f"There is no {NAMES[subject.kind]} {safe_repr(subject.key)} on {safe_repr(subject.branch)}.")
+        where = safe_repr(subject.thread or subject.branch)
+        raise missing(f"There is no {NAMES[subject.kind]} {safe_repr(subject.key)} on {where}.")
     now = fields_of(subject.kind, present.value)
     return page(
         request,
@@ -233,25 +245,25 @@ async def _corrected(request: Request, subject: Subject, fields: Mapping[str, st
     """
     studio, version = studio_of(request), fields.get("version")
     corrections = studio.memory.corrections
-    given: dict[str, Any] = {"by": studio.user_of(request), "expected": version, "namespace": subject.namespace}
+    given: dict[str, Any] = {"by": studio.user_of(request), "expected": version}
     if fields.get("do") == "delete":
-        await corrections.adelete(subject.kind, subject.key, **given, branch=subject.branch)
+        await corrections.adelete(subject.kind, subject.key, **given, **subject.at)
         return
-    present = await corrections.apresent(subject.kind, subject.key, namespace=subject.namespace, branch=subject.branch)
+    present = await corrections.apresent(subject.kind, subject.key, **subject.at)
     if version != present.version:
         raise Outdated
     changes = changes_of(subject.kind, present.value, fields)
     if present.value is not None and not changes:
         raise InvalidInput("It says so already: nothing was changed.")
     if subject.kind == "message":
-        await corrections.amessage(subject.branch, subject.key, **changes, **given)
+        await corrections.amessage(subject.branch, subject.key, namespace=subject.namespace, **changes, **given)
     elif subject.kind == "fact":
-        await corrections.afact(subject.key, **changes, **given, branch=subject.branch)
+        await corrections.afact(subject.key, **changes, **given, **subject.at)
     elif subject.kind == "record":
-        await corrections.arecord(subject.key, **changes, **given, branch=subject.branch)
+        await corrections.arecord(subject.key, **changes, **given, **subject.at)
     else:
         value = changes.pop("value", (present.value or {}).get("value", ""))
-        await corrections.acore(subject.key, value, **changes, **given, branch=subject.branch)
+        await corrections.acore(subject.key, value, **changes, **given, **subject.at)
 
 
 async def undo(request: Request, fields: Mapping[str, str]) -> Response:
