@@ -10,8 +10,9 @@ import asyncio
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from html.parser import HTMLParser
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import unquote, urlencode, urlsplit
+from urllib.parse import SplitResult, unquote, urlencode, urlsplit
 from xml.etree.ElementTree import Element, TreeBuilder, tostring
 
 from markupsafe import Markup
@@ -29,10 +30,16 @@ if TYPE_CHECKING:
 
 MOST = 20
 """Pages of one list that a report has, at most."""
+WAIT = 0.1
+"""Seconds until a page is asked for again that is still counting."""
 OLDER, AFTER = "Older", "After these"
 """What links to the next page of a list say."""
 HEADINGS = {"h1": "h3", "h2": "h3", "h3": "h4", "h4": "h5"}
 """What becomes of headings below those of the report."""
+TITLES = {
+    "/": "Overview", "/threads": "Threads", "/tenants": "Tenants", "/memory": "Memory", "/facts": "Facts",
+    "/audit": "Audit", "/audit/chain": "The chain of the audit trail",
+}  # fmt: skip
 LIVE = {"nav", "form", "script", "button", "canvas", "input", "select", "textarea", "link", "style", "template"}
 """What needs a server, or a script. Of a link its text stays."""
 KEPT = {"class", "dir", "scope", "colspan", "datetime", "value", "max", "aria-label", "aria-hidden", "open"}
@@ -130,8 +137,9 @@ class _Pages:
         return parts
 
     async def of_tenant(self, asked: dict[str, str]) -> list[Part]:
-        pages = {"Threads": "/threads", "Memory": "/memory", "Facts": "/facts", "Audit": "/audit"}
-        return [Part(title, await self.whole(f"{path}?{urlencode(asked)}", "content")) for title, path in pages.items()]
+        pages = ("/threads", "/memory", "/facts", "/audit", "/audit/chain") if asked else ("/", "/threads", "/tenants")
+        where = urlencode({**asked, "verify": 1})
+        return [Part(TITLES[path], await self.whole(f"{path}?{where}", "content")) for path in pages]
 
     async def _chosen(self, path: str, choices: str, shown: str) -> list[Element]:
         """What a page shows of each thing that can be chosen on it."""
@@ -174,7 +182,13 @@ class _Pages:
         Raises:
             InvalidInput: There is no such page.
         """
-        where = urlsplit(path)
+        main = await self._asked(urlsplit(path))
+        while _found(main, "aria-busy", "true"):  # something is still being counted
+            await asyncio.sleep(WAIT)
+            main = await self._asked(urlsplit(path))
+        return main
+
+    async def _asked(self, where: SplitResult) -> Element:
         told: list[Message] = []
 
         async def receive() -> Message:
@@ -190,9 +204,9 @@ class _Pages:
         await self._studio(scope, receive, send)
         reader = _Reader()
         reader.feed(b"".join(each.get("body", b"") for each in told).decode())
-        main = reader.close_all().find(".//main")
-        if main is None or told[0]["status"] != 200:  # noqa: PLR2004 - the number says it
-            raise InvalidInput(_text(_found(main, "class", "problem")[0]) if main is not None else path)
+        [main] = reader.end().iter("main")
+        if told[0]["status"] != HTTPStatus.OK:
+            raise InvalidInput(_text(_found(main, "class", "problem")[0]))
         return main
 
 
@@ -202,24 +216,27 @@ class _Reader(HTMLParser):
     def __init__(self) -> None:
         super().__init__()
         self._builder = TreeBuilder()
+        self._open: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self._builder.start(tag, {name: value or "" for name, value in attrs})
+        self._open.append(tag)
         if tag in VOID:
-            self._builder.end(tag)
+            self.handle_endtag(tag)
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.handle_starttag(tag, attrs)
-        self.handle_endtag(tag)
+        if tag not in VOID:
+            self.handle_endtag(tag)
 
     def handle_endtag(self, tag: str) -> None:
-        if tag not in VOID:
-            self._builder.end(tag)
+        while tag in self._open and self._builder.end(self._open.pop()).tag != tag:
+            pass  # what may go without an end, such as an option, ends with what it is in
 
     def handle_data(self, data: str) -> None:
         self._builder.data(data)
 
-    def close_all(self) -> Element:
+    def end(self) -> Element:
         self.close()
         return self._builder.close()
 
@@ -233,12 +250,24 @@ def _text(element: Element) -> str:
 
 
 def _items(part: Element) -> tuple[Element, list[Element]]:
-    """The things that a part lists, and the element that holds them."""
-    for tag in ("article", "tr", "li"):
-        for holder in part.iter():
-            if holder.tag != "thead" and (there := holder.findall(tag)):
-                return holder, there
-    return part, []
+    """The element whose list the first links to more are about, which is the one before them, and what it lists."""
+    found: tuple[Element, list[Element]] = (part, [])
+    passed: set[Element] = set()
+    linked = False
+    for each in part.iter():
+        if each in passed:
+            continue
+        listed = (
+            [] if each.tag in {"nav", "thead"} else next(filter(None, map(each.findall, ("article", "tr", "li"))), [])
+        )
+        if each.tag == "nav" or listed:
+            passed.update(each.iter())
+        if listed:
+            found = (each, listed)
+        linked |= each.get("class") == "paging"
+        if linked and found[1]:
+            break
+    return found
 
 
 def _written(element: Element) -> str:

@@ -108,8 +108,21 @@ class TestATenant:
         assert "a copper smoker" in told
         assert sample.OF_MAREK.said not in told
 
+        assert "The chain holds" in told
+
     def test_without_a_namespace_it_tells_of_everybody(self, lived, of):
-        assert sample.OF_MAREK.said in of(lived).told()
+        told = of(lived).told()
+        assert sample.OF_MAREK.said in told
+        assert "Largest tenants" in told
+        assert "being counted" not in told, "it waits for what takes long"
+
+    def test_a_list_is_told_to_its_end(self, of):
+        with AgentMemory() as memory:
+            for number in range(120):
+                memory.conversation(f"talk {number}", ("many",)).add_user_message(f"question number {number}.")
+            told = of(memory, namespace=("many",)).told()
+        found = re.findall(r"question number (\d+)\.\s?talk", told)
+        assert found == [str(number) for number in reversed(range(120))]
 
 
 def test_a_long_thread_is_told_in_its_order_to_the_last_page(of):
