@@ -365,6 +365,7 @@ PARTS = {
             "around": {"message_id": "<message>", "before": 1, "after": 1},
             "history_of": {"message_id": "<message>"},
             "shown": {"message_id": "<message>"},
+            "compactions": {"limit": 3},
             "retrieve_all": {"include_ids": False},
             "retrieve_by_id": {"message_id": "<message>", "include_ids": False},
             "retrieve_by_role": {"role": "user", "n": 2, "include_ids": False},

@@ -66,6 +66,8 @@ class TestConfigs:
             lambda: saver.put(config, CHECKPOINT, {}, {}),
             lambda: saver.put_writes(config, [], "task"),
             lambda: saver.history(config),
+            lambda: saver.excerpt(config),
+            lambda: saver.changes(config),
             lambda: saver.get_delta_channel_history(config=config, channels=["m"]),
         ):
             with pytest.raises(InvalidInput, match="config"):

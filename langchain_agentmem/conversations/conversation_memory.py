@@ -454,7 +454,7 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
 
     history_of, ahistory_of = both(history_of_work)
 
-    def shown_work(self, message_id: str | Sequence[str] | None = None) -> Work[list[PromptNote]]:
+    def shown_work(self, message_id: str | list[str] | tuple[str, ...] | None = None) -> Work[list[PromptNote]]:
         """What memory and experiences put into the prompts of the thread of this conversation, and why.
 
         Notes are kept for 30 days, and have ids, scores and signals, and not the texts.
@@ -468,7 +468,7 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         Raises:
             MessageError: An id cannot be one.
         """
-        given = [message_id] if isinstance(message_id, str) else message_id
+        given = message_id if message_id is None or isinstance(message_id, list | tuple) else [message_id]
         keys = None if given is None else [id_of(each, "message", MessageError) for each in given]
         find = partial(prompt_notes.shown, self._at, keys)
         notes: list[PromptNote] = yield from self._run("shown", find, trace_inputs(message_id=message_id))

@@ -245,6 +245,13 @@ class TestMessages:
         assert not {tag for tag, _ in Elements(html).elements} & {"img", "iframe", "object", "embed", "video", "audio"}
         assert "example.com" not in html
 
+    def test_one_that_is_very_long_is_begun_and_shown_whole_where_it_is_named(self, memory, pages):
+        ask(remembering(memory), "x" * 50_000 + "the end", "h0")
+        html = pages()
+        assert "the end" not in html
+        assert "40,007 more characters" in html
+        assert "the end" in pages.follow(html, "show it whole")
+
     def test_the_rest_of_the_state_is_shown(self, memory, pages):
         ask(remembering(memory), "one", "h0")
         assert "note 0" in pages()
