@@ -27,7 +27,7 @@ from langchain_agentmem.base.namespaces import named, namespace_named
 from langchain_agentmem.base.safe_repr import counted, printable, safe_repr, size_of
 from langchain_agentmem.errors import AgentMemoryError, DatabaseReadOnly, InvalidInput, StorageError
 from langchain_agentmem.studio.guard import CSRF, CSRF_OF_SCOPE, Guard
-from langchain_agentmem.studio.kept import Kept
+from langchain_agentmem.studio.kept_answers import KeptAnswers
 
 if TYPE_CHECKING:
     from langchain_agentmem.agent_memory import AgentMemory
@@ -65,7 +65,7 @@ class Studio:
     memory: AgentMemory
     user: User
     experiences: ExperienceLibrary | None = None
-    kept: Kept = field(default_factory=Kept)
+    kept: KeptAnswers = field(default_factory=KeptAnswers)
 
     @property
     def read_only(self) -> bool:

@@ -10,7 +10,7 @@ from langchain_core.language_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage
 
 from langchain_agentmem.audit.audit_trail import AuditTrail
-from langchain_agentmem.studio.kept import Kept
+from langchain_agentmem.studio.kept_answers import KeptAnswers
 
 HOSTILE = "<script>alert(1)</script> \" ' onmouseover=x javascript:alert(1) \u202e{{ 7 * 7 }}"
 ADA = ("users", "ada")
@@ -100,7 +100,7 @@ def test_nobody_waits_for_the_chain(memory, browse, monkeypatch):
     async def look(*_, **__):
         return None
 
-    monkeypatch.setattr(Kept, "look", look)
+    monkeypatch.setattr(KeptAnswers, "look", look)
     text = browse(memory).text_of("/audit/chain?verify=1")
     assert 'hx-select="#chain"' in text
     assert '<a href="/audit/chain?verify=1">Look again</a>' in text

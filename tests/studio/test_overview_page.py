@@ -8,7 +8,7 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_agentmem.storage.storage_health import Finding
-from langchain_agentmem.studio.kept import Kept
+from langchain_agentmem.studio.kept_answers import KeptAnswers
 from langchain_agentmem.studio.pages import overview
 
 ADA = ("users", "ada")
@@ -89,7 +89,7 @@ def test_nobody_waits_for_the_count(memory, browse, monkeypatch):
     async def look(*_, **__):
         return None
 
-    monkeypatch.setattr(Kept, "look", look)
+    monkeypatch.setattr(KeptAnswers, "look", look)
     text = browse(memory).text_of("/")
     assert 'hx-get="/" hx-trigger="load delay:500ms" hx-select="#figures"' in text
     assert '<a href="/">Look again</a>' in text

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from langchain_agentmem.audit.audit_trail import AuditTrail
-from langchain_agentmem.studio.kept import Kept
+from langchain_agentmem.studio.kept_answers import KeptAnswers
 from langchain_agentmem.studio.pages.tenants import parted
 from langchain_agentmem.upkeep.namespace_sizes import NamespaceSummary
 
@@ -96,7 +96,7 @@ def test_nobody_waits_for_the_count(filled, browse, monkeypatch):
     async def look(*_, **__):
         return None
 
-    monkeypatch.setattr(Kept, "look", look)
+    monkeypatch.setattr(KeptAnswers, "look", look)
     text = browse(filled).text_of("/tenants?namespace=users")
     assert '<a href="/tenants?namespace=users">Look again</a>' in text
 

@@ -9,7 +9,7 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.graph import START, MessagesState, StateGraph
 
-from langchain_agentmem.studio.kept import Kept
+from langchain_agentmem.studio.kept_answers import KeptAnswers
 
 HOSTILE = "<script>alert(1)</script> \" ' onmouseover=x javascript:alert(1) \u202e{{ 7 * 7 }}"
 ADA = ("users", "ada")
@@ -108,7 +108,7 @@ def test_no_page_waits_for_sizes(memory, browse, monkeypatch):
     async def look(*_, **__):
         return None
 
-    monkeypatch.setattr(Kept, "look", look)
+    monkeypatch.setattr(KeptAnswers, "look", look)
     memory.conversation("c").add_user_message("hello")
     text = browse(memory).text_of("/threads?q=hello")
     assert rows_of(text)[0][3:] == ["1", "…", "…", "…"]

@@ -19,7 +19,7 @@ from langchain_agentmem.studio.application import (
     pages_of,
     studio_of,
 )
-from langchain_agentmem.studio.kept import PATIENCE, Seen
+from langchain_agentmem.studio.kept_answers import PATIENCE, Seen
 from langchain_agentmem.upkeep.namespace_sizes import NamespaceSummary
 
 

@@ -8,8 +8,8 @@ from datetime import timedelta
 
 import pytest
 
-from langchain_agentmem.studio import kept
-from langchain_agentmem.studio.kept import Kept
+from langchain_agentmem.studio import kept_answers
+from langchain_agentmem.studio.kept_answers import KeptAnswers
 
 LONG = 60
 
@@ -34,7 +34,7 @@ def find():
 
 
 async def test_nobody_waits_for_it_and_it_is_found_once(find):
-    known = Kept()
+    known = KeptAnswers()
     assert await asyncio.gather(*(known.look("x", find, patience=0) for _ in range(9))) == [None] * 9
     find.may.set()
     found = await known.look("x", find, patience=LONG)
@@ -43,10 +43,10 @@ async def test_nobody_waits_for_it_and_it_is_found_once(find):
 
 
 async def test_what_is_old_is_shown_until_there_is_something_new(find, monkeypatch):
-    known = Kept()
+    known = KeptAnswers()
     find.may.set()
     old = await known.look("x", find, patience=LONG)
-    monkeypatch.setattr(kept, "LASTS", timedelta(0))
+    monkeypatch.setattr(kept_answers, "LASTS", timedelta(0))
     find.may.clear()
     assert await known.look("x", find, patience=0) == old
     find.may.set()
@@ -54,7 +54,7 @@ async def test_what_is_old_is_shown_until_there_is_something_new(find, monkeypat
 
 
 async def test_what_fails_is_told_and_tried_again(find):
-    known, wrong = Kept(), [OSError("no room")]
+    known, wrong = KeptAnswers(), [OSError("no room")]
 
     def fail():
         if wrong:
@@ -67,8 +67,8 @@ async def test_what_fails_is_told_and_tried_again(find):
 
 
 async def test_things_have_names_and_few_are_kept(find):
-    known = Kept()
-    for name in range(kept.MOST + 5):
+    known = KeptAnswers()
+    for name in range(kept_answers.MOST + 5):
         assert (await known.look(name, lambda name=name: name, patience=LONG)).value == name
-    assert len(known._seen) == kept.MOST
+    assert len(known._seen) == kept_answers.MOST
     assert known._finding == {}

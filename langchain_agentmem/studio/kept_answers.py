@@ -35,7 +35,7 @@ class Seen(NamedTuple, Generic[T]):
     at: datetime
 
 
-class Kept:
+class KeptAnswers:
     """What was found out lately, by name."""
 
     def __init__(self) -> None:
