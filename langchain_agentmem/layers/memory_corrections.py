@@ -22,7 +22,7 @@ from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
-from langchain_agentmem.base.argument_checks import limit_given, name_given
+from langchain_agentmem.base.argument_checks import check_flag, limit_given, name_given
 from langchain_agentmem.base.clock import moment
 from langchain_agentmem.base.encoding import write_plain
 from langchain_agentmem.base.namespaces import Namespace, id_of, namespace_of, path_of, range_of
@@ -48,6 +48,7 @@ from langchain_agentmem.rewinding.thread_memory import amending
 from langchain_agentmem.storage import Steps, queries
 from langchain_agentmem.storage.database import Database
 
+_KEY = "the key of what is corrected"
 PERSON = "person"
 """Where what is corrected comes from, see `Writer`."""
 
@@ -365,6 +366,7 @@ class Corrections(Performer):
             InvalidInput: There is no such correction, or the version before is not kept any more.
             Outdated: It was changed since, and `force` is not set.
         """
+        check_flag("force", force)
         path = path_of(self._database.scopes.resolve(namespace))
         made = yield from self._found(path, id_of(correction_id, "correction"))
 
@@ -427,6 +429,7 @@ class Corrections(Performer):
             value = kept_fields(decode_body(stored.body, name), copied=True)
             return PresentValue(value, _version_of(_digest_of(stored)), moment(stored.written_at))
         layers = self._layers(namespace, branch, thread_id)
+        key = name_given(key, _KEY)
 
         def look(view: View) -> Steps[PresentValue]:
             kept = (yield from memory_rows.named(view, kind, [key])).get(key)
@@ -475,9 +478,9 @@ class Corrections(Performer):
         find: Callable[..., Steps[list[KeptCorrection]]] = partial(correction_part.within, low, high)
         databases: Sequence[Database] = self._database.below(low)
         if kind is not None and key is not None:
-            name = branch if thread_id is None else of_thread(thread_id)
-            find = partial(correction_part.of_one, low, _kind_given(kind), name, key)
-            databases = [self._database.at(low, branch if kind == MESSAGE else thread_id)]
+            name = id_of(branch, "branch") if thread_id is None else of_thread(id_of(thread_id, "thread"))
+            find = partial(correction_part.of_one, low, _kind_given(kind), name, name_given(key, _KEY))
+            databases = [self._database.at(low, name if kind == MESSAGE else thread_id)]
         one = len(databases) == 1
         end, start = (most, first) if one else (limit_given(most + first), 0)
         found = yield from across(databases, _listing(partial(find, limit=end, offset=start)))
@@ -518,7 +521,7 @@ class Corrections(Performer):
         """Write a version of something and the correction that it is."""
         who, ground = _who(by), layers.facts_ground
         thread = ground.point.thread
-        name_given(key, "the key of what is corrected")
+        name_given(key, _KEY)
 
         def make(change: Change) -> Steps[KeptCorrection]:
             change.writer = Writer(PERSON, who)

@@ -424,6 +424,24 @@ class TestErrors:
             memory.corrections.core("city", "Porto", by=by)
         assert memory.layers("main").core.get() == {}
 
+    @pytest.mark.parametrize("wrong", [7, None, "", "a\x00b", ["x"], "x" * 5000])
+    def test_what_cannot_be_a_key_is_refused(self, memory, wrong):
+        do = memory.corrections
+        for call in (
+            lambda: do.core(wrong, "Porto", by=BY),
+            lambda: do.record(wrong, "x", by=BY),
+            lambda: do.fact(wrong, obj="x", by=BY),
+            lambda: do.message("chat", wrong, content="x", by=BY),
+            lambda: do.delete("core", wrong, by=BY),
+            lambda: do.present("core", wrong),
+            lambda: do.history("core", wrong),
+        ):
+            with pytest.raises(InvalidInput):
+                call()
+        with pytest.raises(InvalidInput, match="force"):
+            do.undo("x", by=BY, force="no")
+        assert do.history() == []
+
     def test_what_says_so_already_is_not_written_again(self, memory):
         memory.layers(namespace=ADA).core.set("city", "Lisbon")
         with pytest.raises(InvalidInput, match="says so already"):

@@ -319,6 +319,16 @@ class TestMovesMeanwhile:
         memory.corrections.undo(made.id, by="Ben", namespace=namespace)
         assert memory.corrections.present(made.kind, made.key, namespace=namespace, branch=branch).value == made.before
 
+    def test_what_was_corrected_of_a_thread_of_the_root_moves_with_it(self, memory, shards):
+        put(memory.checkpointer, "user-1")
+        made = memory.corrections.core("city", "Porto", by="Maria", thread_id="user-1")
+        for each in shards.engines:
+            shards.move("\x1fuser-1", each.schema, LINK)
+            assert memory.corrections.history("core", "city", thread_id="user-1") == [made]
+        memory.corrections.undo(made.id, by="Ben")
+        assert memory.layers({"configurable": {"thread_id": "user-1"}}).core.get() == {}
+        assert memory.verify().ok
+
     def test_everything_is_erased_whatever_moves(self, memory, shards):
         done = threading.Event()
 
