@@ -39,6 +39,7 @@ from langchain_agentmem.conversations.persistence import checked_retention
 from langchain_agentmem.conversations.session_memory import SessionMemory
 from langchain_agentmem.conversations.thread_session import is_of_thread
 from langchain_agentmem.errors import InvalidInput, MissingExtra
+from langchain_agentmem.language_models.model_calls import Work, both
 from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.search.memory_search import Recollection
 from langchain_agentmem.search.ranking import Weights
@@ -65,13 +66,14 @@ if TYPE_CHECKING:
         RetrievalStrategy,
         TriggerStrategy,
     )
-    from langchain_agentmem.experiences.experience_library import ExperienceLibrary
+    from langchain_agentmem.experiences.experience_library import ExperienceLibrary, Usage
     from langchain_agentmem.facts.fact import FactsConfig
     from langchain_agentmem.facts.fact_tools import RememberFacts
     from langchain_agentmem.facts.kg_memory import KGMemory
     from langchain_agentmem.injection.memory_injection import MemoryInjection
     from langchain_agentmem.layers.layer import LayersConfig
     from langchain_agentmem.layers.layered_memory import LayeredMemory
+    from langchain_agentmem.layers.memory_corrections import Corrections
     from langchain_agentmem.rewinding.branches import Standpoint
     from langchain_agentmem.stores.agent_store import AgentMemoryStore, AgentMemoryThreadStore
     from langchain_agentmem.stores.byte_store import AgentMemoryByteStore
@@ -428,6 +430,25 @@ class AgentMemory(Maintenance, Closing):
 
         return ExperienceLibrary(self.database, directory, subfolders=subfolders, namespace=namespace)
 
+    def experience_report_work(self, namespace: Sequence[str] | None = None) -> Work[list[Usage]]:
+        """How experiences have fared, as the database knows, without the folder that they are in.
+
+        Args:
+            namespace: This namespace and all below it. Default: the running config's, else the root, so all.
+
+        Returns:
+            By their ids: how often each was considered and chosen, whether it helped, and what was said of it last.
+            `is_there` is None; `experiences(directory).report()` knows.
+
+        Raises:
+            InvalidInput: This is no namespace.
+        """
+        from langchain_agentmem.experiences.experience_library import reporting  # noqa: PLC0415 - who needs it pays
+
+        return (yield from reporting(self.database, self.database.scopes.resolve(namespace, bare=True)))
+
+    experience_report, aexperience_report = both(experience_report_work)
+
     @cached_property
     def audit(self) -> AuditTrail:
         """Every prompt and reply, of the namespace of the running config, else of the root.
@@ -438,6 +459,16 @@ class AgentMemory(Maintenance, Closing):
         from langchain_agentmem.audit.audit_trail import AuditTrail  # noqa: PLC0415 - who needs it pays
 
         return AuditTrail(self.database)
+
+    @cached_property
+    def corrections(self) -> Corrections:
+        """What people correct in memory, each change with who and when; it can be undone.
+
+        `memory.corrections.core("city", "Porto", by="Maria")`
+        """
+        from langchain_agentmem.layers.memory_corrections import Corrections  # noqa: PLC0415 - who needs it pays
+
+        return Corrections(self.database, self.conversation)
 
     def session(self, session_id: Any = None, namespace: Sequence[str] | None = None) -> SessionMemory:
         """One session of rounds and posts between roles, over the log of the same id, or of a thread.

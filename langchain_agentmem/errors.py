@@ -2,7 +2,8 @@
 
     AgentMemoryError
     ├── InvalidInput            also a ValueError: an argument no operation can accept
-    │   └── MessageError        a message, role or message id is wrong (MARSYS)
+    │   ├── MessageError        a message, role or message id is wrong (MARSYS)
+    │   └── Outdated            what was to be corrected says something else by now
     ├── StorageError            the database could not do its work
     │   ├── DatabaseUnreadable  not a database, or damaged
     │   ├── ForeignDatabase     a database that belongs to something else
@@ -43,6 +44,10 @@ class InvalidInput(AgentMemoryError, ValueError):
 
 class MessageError(InvalidInput):
     """A message is malformed, or no message has this id."""
+
+
+class Outdated(InvalidInput):
+    """It says something else by now. Look at it again, and correct that."""
 
 
 class StorageError(AgentMemoryError):

@@ -36,6 +36,7 @@ def fill(memory: AgentMemory) -> None:
     facts = memory.facts("user-42", ("a",))
     facts.add_fact("user", "Ana", "lives in", "Lisbon", valid_from=datetime(2024, 1, 8, tzinfo=UTC), source="m1")
     facts.add_fact("user", "Ana", "lives in", "Porto", valid_from=datetime(2024, 4, 1, tzinfo=UTC))
+    memory.corrections.core("city", "Porto \0", by="Maria", namespace=("a",), branch="user-42")
     feedback = Feedback(feedback_id="f", exp_id="e", helped=True, note="\0 it did", created_at=WHEN)
     memory.database.write("feedback", lambda: experiences.add_feedback("", feedback))
     memory.database.write("chosen", lambda: experiences.count("", ["e"], ["e"], now=1))

@@ -7,8 +7,10 @@ import shutil
 import subprocess
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
+from starlette.testclient import TestClient
 
 from .forking import Forks
 
@@ -53,6 +55,25 @@ class TestReadme:
     @pytest.mark.parametrize("link", sorted(set(re.findall(r"\]\(([^)#:]+)\)", README))))
     def test_every_link_leads_somewhere(self, link):
         assert (ROOT / link).exists()
+
+
+class TestStudioPage:
+    TEXT = (ROOT / "docs" / "studio.md").read_text(encoding="utf-8")
+
+    def test_its_application_lets_in_whom_its_authentication_names(self, tmp_path, monkeypatch):
+        monkeypatch.chdir(tmp_path)
+        [code] = re.findall(r"^```python\n(.*?)^```$", self.TEXT, re.DOTALL | re.MULTILINE)
+        made: dict[str, Any] = {}
+        exec(compile(code, "docs/studio.md", "exec"), made)
+        client = TestClient(made["app"])
+        assert client.get("/memory/").status_code == 401
+        answer = client.get("/memory/", headers={"X-Signed-In": "Ada"})
+        made["memory"].close()
+        assert (answer.status_code, '<p class="who">Ada</p>' in answer.text) == (200, True)
+
+    @pytest.mark.parametrize("picture", sorted(set(re.findall(r"\]\((images/[^)]+)\)", TEXT))))
+    def test_its_pictures_are_there_and_small(self, picture):
+        assert (ROOT / "docs" / picture).stat().st_size < 150_000
 
 
 class TestCi:

@@ -167,6 +167,8 @@ class TestTemplate:
             lambda memory: memory.threads(),
             lambda memory: memory.conversations(),
             lambda memory: memory.branches(),
+            lambda memory: memory.namespaces(),
+            lambda memory: memory.growth(),
             lambda memory: memory.stats(),
             lambda memory: memory.prune(keep_checkpoints=1),
             lambda memory: memory.export("all.jsonl"),

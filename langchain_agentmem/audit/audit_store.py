@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from langchain_agentmem.audit import audit_entry, audit_rows
 from langchain_agentmem.audit.audit_entry import CALL, DIGEST, EXCHANGE, KINDS, OPEN, REFERENCE, TODO, AuditEntry
@@ -31,6 +31,9 @@ from langchain_agentmem.storage.queries import Query
 from langchain_agentmem.storage.steps import Row
 
 LIST_PAGE = 200
+WithJunk: TypeAlias = bool | Literal["only"]
+"""Whether entries are wanted that are hidden as junk, or only those."""
+ONLY_JUNK: Final = "only"
 EVER = -(2**62)
 _END = 2**62
 
@@ -73,7 +76,8 @@ def last(
     *,
     conversation: str | None = None,
     kinds: Collection[str] | None = None,
-    include_junk: bool = False,
+    include_junk: WithJunk = False,
+    before: str | None = None,
     messages: bool = True,
 ) -> Steps[list[AuditEntry]]:
     """The last entries, from the oldest to the newest.
@@ -83,18 +87,28 @@ def last(
         n: How many; none where it is 0 or less.
         conversation: Only those of this conversation. Default: of all, and of none.
         kinds: Only these kinds. Default: all.
-        include_junk: Whether those are wanted that are hidden as junk. Default: no.
+        include_junk: Whether those are wanted that are hidden as junk, or "only" those. Default: no.
+        before: The id of an entry: only those that stand before it. Default: all.
         messages: Whether model calls are given with their messages. Default: yes.
+
+    Raises:
+        InvalidInput: There is no entry of the id `before`.
     """
+    end = _END
+    if before is not None:
+        end = max((yield from numbers_named(path, [before])), default=0)
+        if not end:
+            raise InvalidInput(f"There is no entry {safe_repr(before)} in this audit trail.")
     if n <= 0:
         return []
     numbers = yield from _waiting(path, _wanted(conversation, kinds, include_junk))
+    numbers = {number for number in numbers if number < end}
     if len(numbers) < n:  # what waits is newer than the rest
         look = query.audit_newest if conversation is None else query.audit_newest_in
         where: dict[str, Any] = {} if conversation is None else {"conversation": conversation}
         found = []
         for kind, hidden in _groups(kinds, include_junk):
-            each = yield look.ahead(path=path, kind=kind, hidden=hidden, before=_END, limit=n, **where)
+            each = yield look.ahead(path=path, kind=kind, hidden=hidden, before=end, limit=n, **where)
             found.append(each)
         numbers |= {row["sequence"] for each in found for row in each}
     return (yield from of_numbers(sorted(numbers)[-n:], messages=messages))
@@ -107,7 +121,7 @@ def page(
     limit: int = LIST_PAGE,
     conversation: str | None = None,
     kinds: Collection[str] | None = None,
-    include_junk: bool = False,
+    include_junk: WithJunk = False,
     messages: bool = True,
 ) -> Steps[ListedEntries]:
     """A page of the entries, from the oldest to the newest.
@@ -135,7 +149,7 @@ def following(
     limit: int,
     conversation: str | None = None,
     kinds: Collection[str] | None = None,
-    include_junk: bool = False,
+    include_junk: WithJunk = False,
 ) -> Steps[list[int]]:
     """The numbers of the entries behind a number; arguments as for `page`."""
     look = query.audit_following if conversation is None else query.audit_following_in
@@ -224,15 +238,15 @@ def _waiting(path: str, is_wanted: Callable[[Row], bool]) -> Steps[set[int]]:
     return {row["sequence"] for row in found if is_wanted(row)}
 
 
-def _wanted(conversation: str | None, kinds: Collection[str] | None, include_junk: bool) -> Callable[[Row], bool]:  # noqa: FBT001
+def _wanted(conversation: str | None, kinds: Collection[str] | None, include_junk: WithJunk) -> Callable[[Row], bool]:
     groups = set(_groups(kinds, include_junk))
     return lambda row: (
         (row["kind"], row["hidden"]) in groups and (conversation is None or row["conversation"] == conversation)
     )
 
 
-def _groups(kinds: Collection[str] | None, include_junk: bool) -> list[tuple[str, int]]:  # noqa: FBT001 - as given
-    states = (SHOWN, JUNK) if include_junk else (SHOWN,)
+def _groups(kinds: Collection[str] | None, include_junk: WithJunk) -> list[tuple[str, int]]:
+    states = (JUNK,) if include_junk == ONLY_JUNK else (SHOWN, JUNK) if include_junk else (SHOWN,)
     return [(kind, hidden) for kind in KINDS if kinds is None or kind in kinds for hidden in states]
 
 

@@ -63,6 +63,7 @@ from langchain_agentmem.audit.audit_entry import (
     Kind,
 )
 from langchain_agentmem.audit.audit_rows import EntryDraft
+from langchain_agentmem.audit.audit_store import WithJunk
 from langchain_agentmem.audit.audit_todos import todo_key, todos_in
 from langchain_agentmem.audit.junk_rules import RULES, JunkRule, reasons
 from langchain_agentmem.audit.legacy_json import (
@@ -74,7 +75,7 @@ from langchain_agentmem.audit.legacy_json import (
     read_document,
     write_document,
 )
-from langchain_agentmem.base.argument_checks import check_whole
+from langchain_agentmem.base.argument_checks import check_flag, check_whole
 from langchain_agentmem.base.clock import moment, time_given
 from langchain_agentmem.base.concurrency import awaited
 from langchain_agentmem.base.files import path_of_file
@@ -301,7 +302,9 @@ class AuditTrail(Performer):
         conversation_id: str | None = None,
         *,
         kinds: Sequence[str] | None = None,
-        include_junk: bool = False,
+        include_junk: WithJunk = False,
+        before: str | None = None,
+        messages: bool = True,
     ) -> Work[list[AuditEntry]]:
         """The last entries, from the oldest to the newest.
 
@@ -309,15 +312,21 @@ class AuditTrail(Performer):
             n: How many. Of 0 there are none.
             conversation_id: Only those of this conversation. Default: of all, and of none.
             kinds: Only these kinds: "exchange", "call", "todo", "reflection", "reference", "digest". Default: all.
-            include_junk: Whether those are given that are hidden, with the reasons in `junk`. Default: no.
+            include_junk: Whether those are given that are hidden, with the reasons in `junk`, or "only" those. Default:
+                no.
+            before: The id of an entry: the last of those that stand before it. Default: the last of all.
+            messages: Whether model calls are given with their messages, and not with prompt and reply alone. Default:
+                yes.
 
         Raises:
             InvalidInput: An argument is wrong.
         """
         check_whole("n", n)
-        wanted = _wanted(conversation_id, kinds, include_junk)
-        make = partial(audit_store.last, self._path(), min(n, _MOST), **wanted)
-        asked = self._where(n=n, conversation_id=conversation_id, kinds=kinds)
+        check_flag("messages", messages)
+        wanted = _wanted(conversation_id, kinds, include_junk) | {"messages": messages}
+        behind = None if before is None else id_of(before, "trail entry")
+        make = partial(audit_store.last, self._path(), min(n, _MOST), before=behind, **wanted)
+        asked = self._where(n=n, conversation_id=conversation_id, kinds=kinds, before=behind)
         entries: list[AuditEntry] = yield Run("audit.last", make, inputs=asked, outputs=_show_list, replica=True)
         return entries
 
@@ -336,13 +345,13 @@ class AuditTrail(Performer):
     get, aget = both(get_work)
 
     def entries(
-        self, conversation_id: str | None = None, *, kinds: Sequence[str] | None = None, include_junk: bool = True
+        self, conversation_id: str | None = None, *, kinds: Sequence[str] | None = None, include_junk: WithJunk = True
     ) -> Iterator[AuditEntry]:
         """Every entry, from the oldest to the newest, a page at a time; arguments as for `last`."""
         return self._walk(self._pages(conversation_id, kinds, include_junk=include_junk))
 
     def aentries(
-        self, conversation_id: str | None = None, *, kinds: Sequence[str] | None = None, include_junk: bool = True
+        self, conversation_id: str | None = None, *, kinds: Sequence[str] | None = None, include_junk: WithJunk = True
     ) -> AsyncIterator[AuditEntry]:
         """`entries`, awaited."""
         return self._awalk(self._pages(conversation_id, kinds, include_junk=include_junk))
@@ -769,12 +778,12 @@ def _told(draft: EntryDraft) -> tuple[Thunk, Outputs]:
 
 def _wanted(conversation_id: Any, kinds: Any, include_junk: Any) -> dict[str, Any]:
     """Which entries somebody wants, as the statements take it."""
-    if not isinstance(include_junk, bool | int):
-        raise InvalidInput(f"include_junk is True or False, not {safe_repr(include_junk)}.")
+    if not isinstance(include_junk, bool | int) and include_junk != audit_store.ONLY_JUNK:
+        raise InvalidInput(f'include_junk is True, False or "only", not {safe_repr(include_junk)}.')
     return {
         "conversation": None if conversation_id is None else id_of(conversation_id, "conversation"),
         "kinds": _kinds(kinds),
-        "include_junk": bool(include_junk),
+        "include_junk": include_junk,
     }
 
 

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 from langchain_core.utils.uuid import uuid7
 
+from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 
 Clock: TypeAlias = Callable[[], datetime]
@@ -58,3 +59,16 @@ def time_given(value: Any, what: str) -> int:
         return micros(value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC))
     except OverflowError as error:  # what was stored could never be read again
         raise InvalidInput(f"{what} must be in the years 1 to 9999 in UTC, not {value!s}.") from error
+
+
+def time_written(text: str) -> datetime:
+    """The time that is written as ISO 8601 has it; without a time zone, in UTC.
+
+    Raises:
+        InvalidInput: It is none.
+    """
+    try:
+        time = datetime.fromisoformat(text)
+        return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
+    except (ValueError, OverflowError) as error:
+        raise InvalidInput(f"{safe_repr(text)} is no time such as 2026-05-31 or 2026-05-31T18:30+02:00.") from error

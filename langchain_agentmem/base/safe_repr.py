@@ -89,6 +89,12 @@ def size_of(number: float) -> str:
     return f"{number:,.1f} TB"
 
 
+def one_line(text: str, most: int) -> str:
+    """A text on one line, cut where it has more characters than that."""
+    joined = " ".join(text.split())
+    return joined if len(joined) <= most else joined[: most - 1] + "…"
+
+
 def printable(text: str, *, lines: bool = False) -> str:
     """The text with characters that a terminal would obey, or that cannot be seen, as their numbers.
 

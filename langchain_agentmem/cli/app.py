@@ -43,8 +43,9 @@ from langchain_agentmem.cli.database_commands import (
     verify,
 )
 from langchain_agentmem.cli.knowledge_commands import experiences, facts
-from langchain_agentmem.cli.studio_command import studio
+from langchain_agentmem.cli.studio_command import report, server, studio
 from langchain_agentmem.cli.thread_commands import branches, diff, show, threads, why
+from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.search.memory_search import Recollection, Why
 from langchain_agentmem.search.timeline import Order
 
@@ -86,6 +87,10 @@ def demo(
         int, typer.Option(min=1, max=1000, metavar="N", help="Recall at most so much for each question.")
     ] = 10,
     process: Annotated[int, typer.Option(hidden=True)] = 1,
+    studio: Annotated[
+        bool, typer.Option("--studio", help="Go on to a longer life, and look at it in Studio. Extra [studio].")
+    ] = False,
+    no_open: Annotated[bool, typer.Option("--no-open", help="With --studio: open no browser.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Watch an agent that remembers, across conversations and processes.
@@ -94,8 +99,11 @@ def demo(
     (as `search` has it); at last type ("summary"), messages, conversations.
     """
     # Imported here: the other commands need no LangGraph, and start in half the time without.
-    from langchain_agentmem.cli.demo import SECOND_PROCESS, second_process, tell_story  # noqa: PLC0415
+    from langchain_agentmem.cli.demo import SECOND_PROCESS, look_at, second_process, tell_story  # noqa: PLC0415
 
+    if studio and as_json:
+        raise InvalidInput("--studio shows pages, which have no JSON.")
+    serve = server() if studio else None
     screen = Screen(quiet=as_json)
     if process == SECOND_PROCESS and database is not None:
         second_process(screen, database=database, model=model, limit=limit, as_json=as_json)
@@ -104,6 +112,8 @@ def demo(
     with tempfile.TemporaryDirectory(prefix="agentmem-") if database is None else nullcontext() as folder:
         place = database or str(Path(str(folder)) / "demo.db")
         code = tell_story(database=place, model=model, limit=limit, as_json=as_json)
+        if serve is not None and code == 0:
+            look_at(screen, serve, database=place, open_browser=not no_open)
     screen.line("The database was temporary and is deleted." if database is None else "The database is kept.")
     raise typer.Exit(code)
 
@@ -192,7 +202,7 @@ def reasons(why: Why) -> str:
 
 app.command()(demo)
 app.add_typer(threads)
-for looking in (show, why, search, branches, diff, facts, studio):
+for looking in (show, why, search, branches, diff, facts, studio, report):
     app.command()(looking)
 app.add_typer(audit)
 app.add_typer(experiences)

@@ -20,9 +20,10 @@ from rich.table import Table
 from rich.text import Text
 
 from langchain_agentmem.agent_memory import AgentMemory
+from langchain_agentmem.base.clock import time_written
 from langchain_agentmem.base.files import file_of
 from langchain_agentmem.base.namespaces import CONFIG_KEY, id_of, named, namespace_named, path_of
-from langchain_agentmem.base.safe_repr import counted, printable, safe_repr
+from langchain_agentmem.base.safe_repr import counted, one_line, printable, safe_repr
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.search.memory_search import Recollection
 from langchain_agentmem.storage import is_postgres, name_of
@@ -93,12 +94,13 @@ def database_given(database: str | None) -> str:
     return database
 
 
-def existing(database: str, *, read_only: bool = False) -> AgentMemory:
+def existing(database: str, *, read_only: bool = False, index: Mapping[str, Any] | None = None) -> AgentMemory:
     """Open a database that is there; a mistyped path must not become an empty one.
 
     Args:
         database: A path, a "file:" URI such as `file:agent.db?mode=ro`, or the URL of a server.
         read_only: Whether nothing may be written to it.
+        index: The embeddings that searches go by, as `AgentMemory` takes them. Default: words alone.
 
     Raises:
         InvalidInput: There is none.
@@ -106,7 +108,7 @@ def existing(database: str, *, read_only: bool = False) -> AgentMemory:
     if not is_postgres(name_of(database)) and not file_of(database).is_file():
         raise InvalidInput(f"There is no database at {safe_repr(database)}.")
     return AgentMemory(
-        database, strict=True, shards=AS_MADE, read_only=read_only
+        database, strict=True, shards=AS_MADE, read_only=read_only, index=index
     )  # nothing that is shown needs a class of the user's
 
 
@@ -118,18 +120,15 @@ def tenant_named(written: str) -> str:
 
 
 def time_named(text: str) -> datetime:
-    """The time that is written as ISO 8601 has it; without a time zone, in UTC.
+    """The time that an option gives, see `time_written`.
 
     Raises:
         BadParameter: It is none.
     """
     try:
-        time = datetime.fromisoformat(text)
-        return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
-    except (ValueError, OverflowError) as error:
-        raise typer.BadParameter(
-            f"{safe_repr(text)} is no time such as 2026-05-31 or 2026-05-31T18:30+02:00."
-        ) from error
+        return time_written(text)
+    except InvalidInput as error:
+        raise typer.BadParameter(str(error)) from error
 
 
 def minute(time: datetime) -> str:
@@ -257,8 +256,7 @@ def shortened(text: str) -> str:
     Args:
         text: Any text.
     """
-    joined = " ".join(text.split())
-    return joined if len(joined) <= LONGEST_LINE else joined[: LONGEST_LINE - 1] + "…"
+    return one_line(text, LONGEST_LINE)
 
 
 MAIN = "main"
@@ -277,7 +275,7 @@ def one_thread(memory: AgentMemory, thread_id: str, namespace: str | None) -> Th
         InvalidInput: There is none, or several.
     """
     where = namespace_named(namespace)
-    found = memory.threads(where, thread_id=thread_id).threads
+    found = memory.threads(where, thread_id=thread_id, sizes=False).threads
     if exact := [each for each in found if each.namespace == where]:
         return exact[0]
     if not found:

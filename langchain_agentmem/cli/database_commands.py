@@ -34,7 +34,7 @@ from langchain_agentmem.cli.console import (
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.storage.engine import AS_MADE, SCHEMA, Opening, newest_migration
-from langchain_agentmem.upkeep import tenants
+from langchain_agentmem.upkeep import tenant_placing
 from langchain_agentmem.upkeep.database_copy import CopyProgress
 from langchain_agentmem.upkeep.database_report import Finding, Stats, diagnose
 
@@ -161,7 +161,7 @@ def move_tenant(
     with _interruptible("Nothing was moved."):
         name = tenant_named(tenant)
         opening = Opening(schema=schema)
-        moved = tenants.move_tenant(database, name, to, own_schema=own_schema, dry_run=dry_run, opening=opening)
+        moved = tenant_placing.move_tenant(database, name, to, own_schema=own_schema, dry_run=dry_run, opening=opening)
     rows, does = counted(sum(moved.rows.values()), "rows"), "would move" if dry_run else "moved"
     if moved.source == moved.target:
         said = f"{printable(tenant)} is in {moved.source} already."

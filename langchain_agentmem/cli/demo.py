@@ -2,7 +2,7 @@
 
 `python -m langchain_agentmem demo` tells a story: two conversations in one process, and a third in another that was
 told nothing. The second process is a new Python, started on the same database. All it knows of the first two
-conversations is what it finds there.
+conversations is what it finds there. With `--studio` the life goes on, and Studio shows it.
 
 The agent is a graph of three nodes. Each reads `thread_id` and the namespace from its run's config, so one agent serves
 every user.
@@ -23,8 +23,10 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
@@ -305,6 +307,31 @@ def second_process(screen: Screen, *, database: str, model: str | None, limit: i
         print_json({"type": "summary", "messages": messages, "conversations": conversations}, indent=None)
     screen.line()
     screen.line(held)
+
+
+def look_at(screen: Screen, serve: Callable[..., None], *, database: str, open_browser: bool) -> None:
+    """Live on, with an agent that uses all of memory, and serve Studio on it until somebody presses Ctrl-C.
+
+    Args:
+        screen: Where the address of Studio is told.
+        serve: What serves it.
+        database: The path or URL of the database.
+        open_browser: Whether a browser is sent there, where there is a display.
+    """
+    from langchain_agentmem.studio.sample import live  # noqa: PLC0415 - who looks pays
+
+    shown = sys.platform in {"win32", "darwin"} or not os.environ.keys().isdisjoint({"DISPLAY", "WAYLAND_DISPLAY"})
+    with tempfile.TemporaryDirectory(prefix="agentmem-") as folder, AgentMemory(database) as memory:
+        library = live(memory, Path(folder))
+        screen.heading("Studio")
+        serve(
+            memory,
+            port=0,
+            user=PERSON,
+            experiences=library,
+            tell=lambda where: screen.line(f"{PERSON}'s memory, and why it is so, is at {where} (Ctrl-C ends it)"),
+            open_browser=open_browser and shown,
+        )
 
 
 def _say(screen: Screen, agent: Agent, said: str, conversation: str, *, as_json: bool, most: int = RECALLED) -> None:

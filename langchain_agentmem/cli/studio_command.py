@@ -1,13 +1,16 @@
-"""`agentmem studio`: the local web application that shows a database and lets a person correct it."""
+"""`agentmem studio` shows a database in a browser and lets a person correct it; `agentmem report` is one page of it."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Literal
 
 import typer
 
-from langchain_agentmem.cli.console import FirstDatabase, Screen, database_given, existing
+from langchain_agentmem.base.namespaces import namespace_named
+from langchain_agentmem.cli.console import FirstDatabase, Screen, Within, database_given, existing, one_thread
 from langchain_agentmem.errors import MissingExtra
 
 
@@ -24,6 +27,10 @@ def studio(
     user: Annotated[
         str | None, typer.Option(metavar="NAME", help="Who makes corrections. Default: who you are logged in as.")
     ] = None,
+    index: Annotated[
+        Literal["static"] | None,
+        typer.Option(help="The embeddings of the memory, where a search is to go by vectors too. Default: by words."),
+    ] = None,
     experiences: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="A library of experiences whose proposals can be approved.")
     ] = None,
@@ -32,12 +39,9 @@ def studio(
 
     It listens on this machine alone, and opens once by the address that it prints. Ctrl-C ends it.
     """
-    try:
-        from langchain_agentmem.studio.server import serve  # noqa: PLC0415 - an extra
-    except ModuleNotFoundError as error:
-        raise MissingExtra("Studio", "studio") from error
-    screen = Screen()
-    with existing(database_given(database or named), read_only=read_only) as memory:
+    serve, screen = server(), Screen()
+    vectors = None if index is None else {"embed": index}
+    with existing(database_given(database or named), read_only=read_only, index=vectors) as memory:
         library = None if experiences is None else memory.experiences(experiences)
         serve(
             memory,
@@ -48,3 +52,46 @@ def studio(
             tell=lambda where: screen.line(f"Studio is at {where} (Ctrl-C ends it)"),
             open_browser=open_browser,
         )
+
+
+def report(
+    *,
+    database: Annotated[
+        str | None, typer.Argument(metavar="DATABASE", help="A path or a postgresql:// URL. Default: as --database.")
+    ] = None,
+    named: FirstDatabase = None,
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The page, HTML.")],
+    thread: Annotated[str | None, typer.Option(metavar="ID", help="Only this thread or conversation.")] = None,
+    namespace: Within = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace the file if it is there.")] = False,
+) -> None:
+    """Write what Studio shows of a thread, or of a tenant, to one page that needs nothing else.
+
+    It has no scripts and no links, and loads nothing: a file to send to somebody. Of a thread it has the newest
+    checkpoints as a tree, messages, memory, compactions and prompts with their reasons; of a namespace its threads,
+    memory, facts and audit trail.
+    """
+    write_report = _of_studio("report").write_report
+    with existing(database_given(database or named), read_only=True) as memory:
+        where = None if namespace is None else namespace_named(namespace)
+        if thread is not None:
+            where = one_thread(memory, thread, namespace).namespace
+        write_report(memory, output, namespace=where, thread_id=thread, replace=force)
+    Screen().line(f"{output} is written.")
+
+
+def server() -> Callable[..., None]:
+    """What serves Studio.
+
+    Raises:
+        MissingExtra: What it needs is not installed.
+    """
+    serve: Callable[..., None] = _of_studio("server").serve
+    return serve
+
+
+def _of_studio(module: str) -> Any:
+    try:
+        return import_module(f"langchain_agentmem.studio.{module}")
+    except ModuleNotFoundError as error:
+        raise MissingExtra("Studio", "studio") from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -31,6 +32,7 @@ from langchain_agentmem.cli.console import (
     print_json,
     shortened,
     tell,
+    time_named,
 )
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.messages.langchain_messages import from_langchain
@@ -65,19 +67,35 @@ def listed(
     context: typer.Context,
     database: FirstDatabase = None,
     namespace: Within = None,
+    query: Annotated[
+        str | None,
+        typer.Option(metavar="TEXT", help="Only those with a message of all these words, or this in the id."),
+    ] = None,
+    role: Annotated[str | None, typer.Option(help="Only those in which this role speaks.")] = None,
+    since: Annotated[
+        datetime | None,
+        typer.Option(metavar="TIME", parser=time_named, help="Only those that changed last then or later, in UTC."),
+    ] = None,
+    until: Annotated[
+        datetime | None,
+        typer.Option(metavar="TIME", parser=time_named, help="Only those that changed last before this time."),
+    ] = None,
     limit: Most = None,
     as_json: AsJson = False,
 ) -> None:
     """List threads and conversations.
 
-    Those that changed last come first. A thread and the conversation of the same id are one line. Times are in UTC.
+    Those that changed last come first. A thread and the conversation of the same id are one line, whose title is the
+    first question. Times are in UTC.
 
-    JSON: a list of objects with namespace, thread_id, checkpoints, forks, checkpoint_id, messages, bytes, changed_at.
+    JSON: a list of objects with namespace, thread_id, title, checkpoints, forks, checkpoint_id, messages, bytes,
+    changed_at.
     """
     if context.invoked_subcommand is not None:
         return
     with existing(database_given(database)) as memory:
-        found = memory.threads(namespace_named(namespace), limit=limit or (None if as_json else LIMIT))
+        most = limit or (None if as_json else LIMIT)
+        found = memory.threads(namespace_named(namespace), query=query, role=role, since=since, until=until, limit=most)
     if as_json:
         print_json(found.threads)
         return
@@ -86,7 +104,7 @@ def listed(
         screen.line("There are no threads and no conversations.")
         return
     screen.table(
-        ("thread", "namespace", "checkpoints", "forks", "messages", "size", "changed", "newest checkpoint"),
+        ("thread", "namespace", "checkpoints", "forks", "messages", "size", "changed", "newest checkpoint", "title"),
         [
             (
                 each.thread_id,
@@ -94,9 +112,10 @@ def listed(
                 f"{each.checkpoints:,}",
                 f"{each.forks:,}",
                 f"{each.messages:,}",
-                size_of(each.bytes),
+                size_of(each.bytes or 0),
                 minute(each.changed_at),
                 each.checkpoint_id or "-",
+                each.title,
             )
             for each in found.threads
         ],

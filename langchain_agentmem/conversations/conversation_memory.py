@@ -69,7 +69,6 @@ if TYPE_CHECKING:
     from langchain_agentmem.language_models.tokens import TokenCounter
 
 T = TypeVar("T")
-_FIELDS = frozenset(each.name for each in dataclasses.fields(Message)) - {"message_id"}
 _Find: TypeAlias = Operation[list[message_log.Stored]]
 
 
@@ -218,10 +217,6 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         Raises:
             MessageError: No message has this id, or a change is malformed.
         """
-        if unknown := sorted(changes.keys() - _FIELDS):
-            raise MessageError(
-                f"A message has no field {safe_repr(unknown[0])} to change; it has {', '.join(sorted(_FIELDS))}."
-            )
         key = id_of(message_id, "message", MessageError)
 
         def inputs() -> dict[str, Any]:
@@ -230,6 +225,25 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         yield from self._revise("update", inputs, lambda old: edited(old, changes), key=key)
 
     update, aupdate = both(update_work)
+
+    def correct_work(
+        self,
+        message_id: str,
+        make: Callable[[message_log.Stored], message_log.LogEntry],
+        also: Callable[[], Steps[object]],
+    ) -> Work[None]:
+        """Store a new version of a message in one transaction with something else.
+
+        Args:
+            message_id: Which message.
+            make: Takes the stored version and gives the new one.
+            also: What else is written, whether or not the versions differ.
+
+        Raises:
+            MessageError: No message has this id.
+        """
+        inputs = trace_inputs(message_id=message_id)
+        yield from self._revise("correct", inputs, make, key=message_id, also=also)
 
     def replace_memory_work(
         self, /, idx: int, message: Message | BaseMessage | None = None, **fields: Any
@@ -555,6 +569,7 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         *,
         key: str = "",
         idx: Any = None,
+        also: Callable[[], Steps[object]] | None = None,
     ) -> Work[None]:
         """Store a new version of the message of an id, or at an index."""
         now = self._now()
@@ -564,6 +579,8 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
             changed = yield from message_log.update(self._at, which, make, **now)
             if changed:
                 yield from message_log.disown(self._at, which)
+            if also is not None:
+                yield from also()
             return which if changed else None
 
         self._announce_update((yield from self._run(verb, steps, inputs, log_entries.trace_changed, write=True)))

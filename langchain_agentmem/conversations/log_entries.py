@@ -30,6 +30,9 @@ from langchain_agentmem.tracing import Thunk, brief
 _IMAGE = AttachmentType.image_url.value
 
 
+_FIELDS = frozenset(each.name for each in dataclasses.fields(Message)) - {"message_id"}
+
+
 def message_of(given: Any = None, *, new_id: Callable[[], str], **fields: Any) -> tuple[Message, bool]:
     """The message that a caller means, and whether its id was made for it just now.
 
@@ -150,6 +153,10 @@ def changed(message: Message, changes: Mapping[str, Any]) -> Message:
     Raises:
         MessageError: A change does not fit.
     """
+    if unknown := sorted(changes.keys() - _FIELDS):
+        raise MessageError(
+            f"A message has no field {safe_repr(unknown[0])} to change; it has {', '.join(sorted(_FIELDS))}."
+        )
     try:
         return dataclasses.replace(message, **changes)
     except TypeError as error:

@@ -339,10 +339,14 @@ def _unfit(path: Path, about: os.stat_result) -> str:
 
 def _found(path: Path, about: os.stat_result) -> tuple[Experience | str, tuple[str, ...]]:
     """What a file holds, or why that is no experience; and what of it nobody reads."""
-    if unfit := _unfit(path, about):
-        return unfit, ()
+    unfit = _unfit(path, about)
+    return (unfit, ()) if unfit else read_experience(path.read_bytes())
+
+
+def read_experience(data: bytes) -> tuple[Experience | str, tuple[str, ...]]:
+    """The experience that the text of a file is, or why it is none; and what of it nobody reads."""
     try:
-        held = yaml.load(path.read_bytes().decode("utf-8-sig"), Loader=_Texts)  # noqa: S506 - a loader that is safe
+        held = yaml.load(data.decode("utf-8-sig"), Loader=_Texts)  # noqa: S506 - a loader that is safe
     except UnicodeDecodeError as error:
         return f"It is not UTF-8: {error.reason} at byte {error.start:,}. Save it as UTF-8.", ()
     except _UNREADABLE as error:

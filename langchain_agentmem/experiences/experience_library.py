@@ -56,13 +56,14 @@ from typing import Any, NamedTuple, TypeVar
 from langchain_core.tools import BaseTool
 
 from langchain_agentmem.base.clock import moment
-from langchain_agentmem.base.namespaces import id_of, namespace_of, path_of, range_of, running_config
+from langchain_agentmem.base.namespaces import Namespace, id_of, namespace_of, path_of, range_of, running_config
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.experiences import experience_part
 from langchain_agentmem.experiences.experience import PREFIX, Experience, Folder, Problem, write_new
 from langchain_agentmem.experiences.experience_part import Feedback, Tally
 from langchain_agentmem.experiences.experience_proposals import experience_tools, proposing
+from langchain_agentmem.experiences.experience_review import Proposal, deciding, listing
 from langchain_agentmem.experiences.experience_selector import ExperienceSelector
 from langchain_agentmem.language_models.model_calls import (
     Do,
@@ -111,13 +112,13 @@ class Usage(NamedTuple):
         exp_id: Its id.
         tally: How often it was considered and chosen, and was said to help or not.
         notes: The newest of what was said of it.
-        is_there: Whether the library still has it.
+        is_there: Whether the library still has it; None where no library was asked.
     """
 
     exp_id: str
     tally: Tally
     notes: tuple[Feedback, ...] = ()
-    is_there: bool = True
+    is_there: bool | None = None
 
     @property
     def verdict(self) -> str:
@@ -270,6 +271,36 @@ class ExperienceLibrary(Performer):
 
     propose, apropose = both(propose_work)
 
+    def proposals_work(self) -> Work[list[Proposal]]:
+        """What was proposed: what waits for a person to decide, what was rejected, and what was approved.
+
+        Returns:
+            Each with its file, its text, and what is wrong with it.
+        """
+        return (yield from listing(self))
+
+    proposals, aproposals = both(proposals_work)
+
+    def decide_work(self, file: str, state: str, *, by: str, text: str | None = None) -> Work[Path]:
+        """Put a proposal to use, reject it, or take that back. Its first lines say who did, and when.
+
+        Args:
+            file: The name of its file, as `proposals` tells it.
+            state: "approved", "rejected", or "proposed" for it to wait again.
+            by: Who decides.
+            text: What it says instead, as YAML. Default: what it says.
+
+        Returns:
+            The file that it is from now on.
+
+        Raises:
+            InvalidInput: There is no such proposal, it is so already, it cannot be used as it is, or the library has
+                its `exp_id`. Nothing was changed.
+        """
+        return (yield from deciding(self, file, state, by, text))
+
+    decide, adecide = both(decide_work)
+
     def tools(self, include: Iterable[str] | None = None) -> list[BaseTool]:
         """Tools by which an agent proposes an experience and says whether one helped.
 
@@ -340,18 +371,7 @@ class ExperienceLibrary(Performer):
 
     def report_work(self) -> Work[list[Usage]]:
         """How each experience has fared: those of the library in its order, then those that it has no more."""
-        namespace = self.database.scopes.resolve(self.namespace)
-        usages: list[Usage] = yield Shown(
-            "experience.report",
-            self._reporting(self.database.below(path_of(namespace)), *range_of(namespace)),
-            inputs=lambda: {"namespace": namespace},
-            outputs=lambda usages: listed(
-                "experiences",
-                usages,
-                lambda each: {"exp_id": each.exp_id, "verdict": each.verdict, **each.tally._asdict()},
-            ),
-        )
-        return usages
+        return (yield from reporting(self.database, self.database.scopes.resolve(self.namespace), self.folders))
 
     report, areport = both(report_work)
 
@@ -375,22 +395,46 @@ class ExperienceLibrary(Performer):
                 f"{known:.300}."
             )
 
-    def _reporting(self, databases: Sequence[Database], low: str, high: str) -> Work[list[Usage]]:
-        def reading() -> Steps[tuple[dict[str, Tally], list[Feedback]]]:
-            tallies = yield from experience_part.counts(low, high)
-            return tallies, (yield from experience_part.feedback_of(low, high))
 
-        read = yield from across(databases, Run("experience.feedback_of", reading, shown=False))
-        tallies = experience_part.added(told for told, _ in read)
-        said = sorted(chain.from_iterable(said for _, said in read), key=lambda each: each.created_at, reverse=True)
-        notes: dict[str, list[Feedback]] = {}
-        for each in said:
-            notes.setdefault(each.exp_id, []).append(each)
-        here = [each.exp_id for each in (yield Do(self.folders.look)).experiences]
-        others = sorted(set(tallies) - set(here))
-        below = (yield Do(self.folders.look_below)).files if others else {}
-        is_there = dict.fromkeys(here, True) | {each: each in below for each in others}
-        return [
-            Usage(exp_id, tallies.get(exp_id, Tally()), tuple(notes.get(exp_id, ())[:NOTES]), there)
-            for exp_id, there in is_there.items()
-        ]
+def reporting(database: Database, namespace: Namespace, folders: Folder | None = None) -> Work[list[Usage]]:
+    """How experiences have fared: those of a folder in its order, then those that only the database knows, by ids.
+
+    Args:
+        database: Where that is kept.
+        namespace: What is known there and below counts.
+        folders: The folder. Default: nobody looks whether there is still a file.
+    """
+    usages: list[Usage] = yield Shown(
+        "experience.report",
+        _reporting(database.below(path_of(namespace)), *range_of(namespace), folders),
+        inputs=lambda: {"namespace": namespace},
+        outputs=lambda usages: listed(
+            "experiences",
+            usages,
+            lambda each: {"exp_id": each.exp_id, "verdict": each.verdict, **each.tally._asdict()},
+        ),
+    )
+    return usages
+
+
+def _reporting(databases: Sequence[Database], low: str, high: str, folders: Folder | None) -> Work[list[Usage]]:
+    def reading() -> Steps[tuple[dict[str, Tally], list[Feedback]]]:
+        tallies = yield from experience_part.counts(low, high)
+        return tallies, (yield from experience_part.feedback_of(low, high))
+
+    read = yield from across(databases, Run("experience.feedback_of", reading, shown=False))
+    tallies = experience_part.added(told for told, _ in read)
+    said = sorted(chain.from_iterable(said for _, said in read), key=lambda each: each.created_at, reverse=True)
+    notes: dict[str, list[Feedback]] = {}
+    for each in said:
+        notes.setdefault(each.exp_id, []).append(each)
+    is_there: dict[str, bool | None] = dict.fromkeys(sorted(tallies))
+    if folders is not None:
+        here = [each.exp_id for each in (yield Do(folders.look)).experiences]
+        others = [each for each in is_there if each not in here]
+        below = (yield Do(folders.look_below)).files if others else {}
+        is_there = {**dict.fromkeys(here, True), **{each: each in below for each in others}}
+    return [
+        Usage(exp_id, tallies.get(exp_id, Tally()), tuple(notes.get(exp_id, ())[:NOTES]), there)
+        for exp_id, there in is_there.items()
+    ]

@@ -60,6 +60,9 @@ if TYPE_CHECKING:
 
 FOLDER, PROPOSED = "proposed", "proposed_exp_"
 """Where proposals are, within the folder of a library, and how their files are called."""
+NOT_IN_USE = "A proposal for an experience. It is not in use: nothing reads a file that is called like this one."
+TO_USE = "To put it to use:"
+"""What its first lines say."""
 LONGEST = 10_000
 """Characters that a proposed condition or instruction may have."""
 USER = "User"
@@ -179,11 +182,11 @@ def _proposing(
     experience = Experience(exp_id, who, *map(_clean, draft))
     renamed = f"{PREFIX}{name_for(exp_id)}{SUFFIX}"
     lines = [
-        "A proposal for an experience. It is not in use: nothing reads a file that is called like this one.",
+        NOT_IN_USE,
         f"Made on {moment(library.database.now()):%Y-%m-%d %H:%M} UTC.",
         f"It comes from {origin.told}.",  # in which names are quoted as Python does, so that nothing ends a line
         *how,
-        f"To put it to use: read it, correct it, rename it to {renamed}, and move it up into the folder above.",
+        f"{TO_USE} read it, correct it, rename it to {renamed}, and move it up into the folder above.",
     ]
     text = "".join(f"# {line}\n" for line in lines) + _yaml(experience)
     path = yield Do(partial(_write, library.directory / FOLDER, exp_id, text))

@@ -174,7 +174,7 @@ def update(ground: FactsGround, key: str, changes: Mapping[str, Any]) -> Work[bo
         kept = yield from fact_store.fact_there(change.view, key)
         if fact_events.state(kept.extra) is None:
             raise MessageError(f"The fact {safe_repr(key)} was taken back. Call undo() to have it again first.")
-        book.correct(kept, _corrections(ground, kept.extra, changes))
+        book.correct(kept, fields_given(ground, kept.extra, changes))
         return False
 
     return changing(
@@ -379,7 +379,7 @@ def _in_order(start: int | None, end: int | None) -> None:
         raise InvalidInput("valid_to must come after valid_from: a fact holds up to, but not at, valid_to.")
 
 
-def _corrections(ground: FactsGround, extra: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+def fields_given(ground: FactsGround, extra: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """Changes that somebody wants of a fact, as fields of its state."""
     if not changes or (unknown := [name for name in changes if name not in _FACT_FIELDS]):
         what = f"{safe_repr(unknown[0])} is none of them" if changes else "none is given"

@@ -161,7 +161,8 @@ def _draft(record: Any) -> RowDraft:
                 _holds(event, forms[event["do"]])
             if event["do"] == SET:
                 _holds(event["fields"], {name: forms["fields"][name] for name in event["fields"]})
-        next(event for event in extra["told"] if event["do"] == SAID)
+        if kind != FACT:  # of which another line may tell
+            next(event for event in extra["told"] if event["do"] == SAID)
     draft = RowDraft(kind, key, memory_rows.body_of(record["body"]), record["created_at"], label=label, extra=extra)
     if kind == TEXT:
         decode_body(draft.body or b"", extra["told"][0]["id"])

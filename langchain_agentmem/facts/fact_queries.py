@@ -8,14 +8,17 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
-from langchain_agentmem.base.argument_checks import ALL, EVERYTHING, limit_given, text_given
+from langchain_agentmem.base.argument_checks import ALL, EVERYTHING, limit_given, text_given, texts_given
 from langchain_agentmem.base.clock import moment, time_given
 from langchain_agentmem.base.fencing import fenced, harmless, on_one_line
+from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations import message_log
+from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.facts import fact_events, fact_store, source_texts
 from langchain_agentmem.facts.fact import Contradiction, Evidence, Fact, entity_key, maybe_moment, predicate_key
 from langchain_agentmem.facts.fact_events import Rules
 from langchain_agentmem.facts.fact_extraction import FactsGround
+from langchain_agentmem.facts.fact_store import BEHIND_ALL, LearnedAt
 from langchain_agentmem.language_models.model_calls import Work
 from langchain_agentmem.language_models.tokens import Budget, Measure
 from langchain_agentmem.messages.message import body_text
@@ -84,23 +87,79 @@ def history_work(
     return matching(ground, "history", subject, predicate, recorded=recorded)
 
 
+def latest_work(
+    ground: FactsGround,
+    limit: int | None = None,
+    *,
+    before: str | None = None,
+    entity: str | None = None,
+    predicate: str | None = None,
+    recorded: datetime | None = None,
+) -> Work[list[Fact]]:
+    """What was learned last, whether or not it holds still, a page at a time.
+
+    Args:
+        ground: The facts.
+        limit: Most facts. Default: 10.
+        before: The id of a fact: only what was learned before it, for the next page. Default: from the last on.
+        entity: Only facts that are about this, or that it is the object of. Default: any.
+        predicate: Only with this predicate. Default: any.
+        recorded: What we learned later does not count. Default: all counts.
+
+    Returns:
+        What was learned last comes first.
+
+    Raises:
+        InvalidInput: An argument is wrong, or there is no such fact.
+    """
+    most = USUAL_LIMIT if limit is None else limit_given(limit)
+    by = None if recorded is None else time_given(recorded, "recorded")
+    for value, what in ((before, "An id"), (entity, "An entity"), (predicate, "The predicate")):
+        if value is not None:
+            text_given(value, what)
+
+    def look(view: View) -> Steps[list[Fact]]:
+        agreed = yield from ground.rules(view)
+        behind = BEHIND_ALL if by is None else LearnedAt(by + 1, 0)
+        if before is not None:
+            there = yield from memory_rows.named(view, FACT, [before])
+            if before not in there:
+                raise InvalidInput(f"There is no fact {safe_repr(before)} here: begin with the last again.")
+            behind = min(behind, LearnedAt(there[before].created_at, there[before].number))
+        names = None if entity is None else agreed.keys_of([agreed.canonical(entity)])
+        labels = None if predicate is None else [predicate_key(predicate)]
+        return (yield from fact_store.learned(view, agreed, most, behind, names=names, predicates=labels, recorded=by))
+
+    asked: dict[str, Any] = {"limit": most, "before": before, "entity": entity, "predicate": predicate}
+    return looking(ground, "facts.latest", look, outputs=fact_store.facts_shown, **asked, recorded=recorded)
+
+
 def contradictions_work(
-    ground: FactsGround, subject: str | None = None, predicate: str | None = None
+    ground: FactsGround, subject: str | Sequence[str] | None = None, predicate: str | None = None
 ) -> Work[list[Contradiction]]:
     """Values of what has one at a time that were both said to hold at the same time. Both are kept.
 
     Args:
         ground: The facts.
-        subject: Only of this. Default: any.
+        subject: Only of this, or of any of these. Default: any.
         predicate: Only with this predicate. Default: any.
+
+    Raises:
+        InvalidInput: An argument is wrong.
     """
-    for value, what in ((subject, "The subject"), (predicate, "The predicate")):
-        if value is not None:
-            text_given(value, what)
+    subjects = (
+        None if subject is None else [text_given(each, "The subject") for each in texts_given(subject, "Subjects")]
+    )
+    if predicate is not None:
+        text_given(predicate, "The predicate")
 
     def look(view: View) -> Steps[list[Contradiction]]:
         agreed = yield from ground.rules(view)
-        rows_of = yield from _rows(view, agreed, subject, predicate, None, former=False)
+        if subjects is None:
+            rows_of = yield from _rows(view, agreed, None, None, None, former=False)
+        else:
+            names = agreed.keys_of(map(agreed.canonical, subjects))
+            rows_of = yield from fact_store.about(view, subjects=names, predicates=agreed.single)
         states = fact_store.states_of(rows_of)
         if view.scope is not None:
             states = fact_events.united(states, {}, agreed)

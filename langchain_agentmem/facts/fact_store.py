@@ -16,7 +16,7 @@ from itertools import product
 from typing import Any, Literal, NamedTuple
 
 from langchain_agentmem.base.argument_checks import ALL
-from langchain_agentmem.base.clock import NewId, moment
+from langchain_agentmem.base.clock import LATEST, NewId, moment
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import MessageError
 from langchain_agentmem.facts import fact_events
@@ -71,8 +71,8 @@ def about(
         here = _kept((yield make(**asked, kind=kind)))
         if view.scope is None:
             return here
-        others = yield from _keys_of_others(view, kind, subjects, objects, labels)
-        everywhere = yield from memory_rows.named(view, kind, [*here, *others])
+        others = yield from _told_by_others(view, kind, subjects=subjects, objects=objects, labels=labels)
+        everywhere = yield from memory_rows.named(view, kind, [*here, *(row["key"] for row in others)])
         if kind != FACT:
             return everywhere
         return {key: kept for key, kept in everywhere.items() if _is_about(kept, subjects, objects, labels)}
@@ -86,30 +86,34 @@ def about(
     return found
 
 
-def _keys_of_others(
+def _told_by_others(
     view: View,
     kind: str,
+    *,
     subjects: Iterable[str] | None = None,
     objects: Iterable[str] | None = None,
     labels: Sequence[str] | None = None,
     limit: int = ALL,
-) -> Steps[list[str]]:
-    """The keys of what others tell in the scope of a view."""
+    before: LearnedAt | None = None,
+) -> Steps[Sequence[Row]]:
+    """The keys of what others tell in the scope of a view, and when it was learned, the last first."""
 
     def listed(names: Iterable[str] | None) -> str | None:
         return None if names is None else as_json(sorted(set(names)))
 
-    rows = yield query.fact_keys(
-        scope=view.scope,
-        author=view.author,
-        before=view.before,
-        kind=kind,
-        subjects=listed(subjects),
-        objects=listed(objects),
-        labels=listed(labels),
-        limit=limit,
+    return (
+        yield query.fact_keys(
+            scope=view.scope,
+            author=view.author,
+            before=view.before,
+            kind=kind,
+            subjects=listed(subjects),
+            objects=listed(objects),
+            labels=listed(labels),
+            limit=limit,
+            **(before or BEHIND_ALL)._asdict(),
+        )
     )
-    return [row["key"] for row in rows]
 
 
 def _is_about(
@@ -128,12 +132,96 @@ def latest(view: View, kind: str, limit: int | None = None) -> Steps[list[Kept]]
     """The last facts, or texts, that a view shows, by when they were learned first, oldest first; None for all."""
     if limit is None:
         return sorted((yield from memory_rows.current(view, kind)), key=lambda kept: kept.created_at)
-    here = _kept((yield query.latest_facts(**view._replace(scope=None).parameters(), kind=kind, limit=limit)))
-    if kind != FACT or view.scope is None:
-        return list(reversed(here.values()))
-    others = yield from _keys_of_others(view, kind, limit=limit)
-    found = yield from memory_rows.named(view, kind, [*here, *others])
-    return sorted(found.values(), key=lambda kept: kept.created_at)[-limit:] if limit else []
+    if kind == FACT and view.scope is not None:
+        keys = [each.key for each in (yield from _last_learned(view, limit))]
+        found = yield from memory_rows.named(view, kind, keys)
+        return sorted(found.values(), key=lambda kept: kept.created_at)
+    asked = {**view._replace(scope=None).parameters(), "kind": kind, "labels": None, "limit": limit}
+    return list(reversed(_kept((yield query.latest_facts(**asked, **BEHIND_ALL._asdict()))).values()))
+
+
+class LearnedAt(NamedTuple):
+    """The place of a fact among all, in the order in which they were learned.
+
+    Attributes:
+        learned_at: When it was learned first.
+        number: The number of its row, by which those are told apart that were learned at one time.
+    """
+
+    learned_at: int
+    number: int
+
+
+BEHIND_ALL = LearnedAt(LATEST, 2**63 - 1)
+
+
+class _Learned(NamedTuple):
+    """The key of a fact, behind its place among all."""
+
+    place: LearnedAt
+    key: str
+
+
+def learned(
+    view: View,
+    agreed: Rules,
+    limit: int,
+    before: LearnedAt,
+    *,
+    names: Iterable[str] | None = None,
+    predicates: Iterable[str] | None = None,
+    recorded: int | None = None,
+) -> Steps[list[Fact]]:
+    """The facts that were learned last, whether or not they hold still, the last first.
+
+    Args:
+        view: From where.
+        agreed: What is agreed on names.
+        limit: Most facts.
+        before: Only what was learned before this.
+        names: Only what has one of these as its subject or object, by their keys. Default: any.
+        predicates: Only what has one of these, by their keys. Default: any.
+        recorded: What was learned later does not count. Default: everything counts.
+    """
+    found: list[Fact] = []
+    while len(found) < limit:
+        some = yield from _last_learned(view, limit, before, names, predicates)
+        there = yield from memory_rows.named(view, FACT, [each.key for each in some])
+        facts = {fact.id: fact for fact in (yield from settled(view, agreed, there, recorded))}
+        found += [facts[each.key] for each in some if each.key in facts]  # some were taken back
+        if len(some) < limit:
+            break
+        before = some[-1].place
+    return found[:limit]
+
+
+def _last_learned(
+    view: View,
+    limit: int,
+    before: LearnedAt = BEHIND_ALL,
+    names: Iterable[str] | None = None,
+    predicates: Iterable[str] | None = None,
+) -> Steps[list[_Learned]]:
+    """Which facts were learned last, the last first; what is gone since may be among them."""
+    labels = None if predicates is None else sorted(set(predicates))
+    asked = {
+        **view._replace(scope=None).parameters(),
+        **before._asdict(),
+        "kind": FACT,
+        "labels": None if labels is None else as_json(labels),
+        "limit": limit,
+    }
+    if names is None:
+        rows = [*(yield query.latest_facts(**asked))]
+    else:
+        names = sorted(set(names))
+        rows = [*(yield query.facts_naming(**asked, keys=as_json(names)))]
+    if view.scope is not None:
+        rows += yield from _told_by_others(view, FACT, subjects=names, labels=labels, limit=limit, before=before)
+        if names is not None:
+            rows += yield from _told_by_others(view, FACT, objects=names, labels=labels, limit=limit, before=before)
+    places = {row["key"]: LearnedAt(row["created_at"], row["number"]) for row in rows}
+    return sorted((_Learned(place, key) for key, place in places.items()), reverse=True)[:limit]
 
 
 def states_of(found: Mapping[str, Kept], recorded: int | None = None) -> dict[str, State]:
@@ -399,6 +487,16 @@ class Book:
             self._happens(kept, {"do": UNDO, "of": fact_events.undone(kept.extra["told"])})
         else:
             self._happens(kept, {"do": fact_events.BESIDE, "of": [ender]})
+
+    def switch(self, kept: Kept, events: Sequence[int]) -> None:
+        """Have some events of a fact not count; those that do not already count again.
+
+        Args:
+            kept: The fact.
+            events: Their numbers.
+        """
+        for number in events:
+            self._happens(self.written.get(kept.key, kept), {"do": UNDO, "of": number})
 
     def remove(self, kept: Kept) -> Steps[None]:
         """Have a fact be gone, with what it said before it was corrected."""

@@ -208,6 +208,7 @@ class KGMemory(EventSource):
 
     get, aget = _verb(fact_queries.get_work)
     as_of, aas_of = _verb(fact_queries.as_of_work)
+    latest, alatest = _verb(fact_queries.latest_work)
     history, ahistory = _verb(fact_queries.history_work)
     contradictions, acontradictions = _verb(fact_queries.contradictions_work)
     evidence, aevidence = _verb(fact_queries.evidence_work)

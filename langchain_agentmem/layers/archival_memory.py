@@ -79,7 +79,7 @@ class ArchivalMemory(Layer):
             def make(change: Change) -> Steps[bool]:
                 there = yield from memory_rows.named(change.view, RECORD, [key])
                 if key in there:
-                    change.drafts.append(_changed(there[key], text, marks))
+                    change.drafts.append(next_version(there[key], text, marks))
                 return key in there
 
             return (yield from self._change("change", make, shown=False))
@@ -230,7 +230,7 @@ def _has(kept: Kept, tags: Sequence[str]) -> bool:
     return set(tags) <= set(kept.extra.get("tags", ()))
 
 
-def _changed(kept: Kept, content: str | None, tags: Sequence[str] | None) -> RowDraft:
+def next_version(kept: Kept, content: str | None, tags: Sequence[str] | None) -> RowDraft:
     """The next version of a record, which is the same but for what is given."""
     extra = dict(kept.extra)
     if tags is not None:

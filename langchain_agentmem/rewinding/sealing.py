@@ -15,7 +15,8 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from langchain_agentmem.errors import BranchMoved, StepIsOver
+from langchain_agentmem.base.safe_repr import safe_repr
+from langchain_agentmem.errors import BranchMoved, InvalidInput, StepIsOver
 from langchain_agentmem.messages.message import SOURCES
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.graph_runs import (
@@ -30,11 +31,11 @@ from langchain_agentmem.rewinding.graph_runs import (
     Spot,
     is_around,
 )
-from langchain_agentmem.rewinding.memory_rows import FOREVER, Author, InGroup, View
+from langchain_agentmem.rewinding.memory_rows import FOREVER, Author, InGroup, OnBranch, View
 from langchain_agentmem.storage import Steps, query
 from langchain_agentmem.storage.part import Heard, Noted, Said, all_parts
 from langchain_agentmem.threads import checkpoint_head
-from langchain_agentmem.threads.thread_lines import ThreadAt, find, make_thread
+from langchain_agentmem.threads.thread_lines import Thread, ThreadAt, find, make_thread
 
 KIND = "thread"
 """The kind of a branch that a thread's memory lies on."""
@@ -392,7 +393,8 @@ def _sealed(runs: Runs, put: Put, head: _Head) -> Steps[tuple[Spot | None, Calla
     if put.parent is not None and put.parent == loop.base and loop.last_put is None and source == "loop":
         yield from _go_on(runs, loop, put)
     around = yield from _around(runs, run, put)
-    spot = None if put.parent is None else loop.spots.get(put.parent)  # `prepare` has read it
+    # `prepare` has read it; but somebody may have amended the head since.
+    spot = head.spot if put.parent == head.name else loop.spots.get(str(put.parent))
     steps = runs.open(run, loop, name)
     stood: list[tuple[str, Spot | None]] = []
     if around is not None:
@@ -412,6 +414,35 @@ def _sealed(runs: Runs, put: Put, head: _Head) -> Steps[tuple[Spot | None, Calla
                 loop.spots.setdefault(step, before)
 
     return spot, remember
+
+
+def amend(thread: Thread, now: int) -> Steps[OnBranch]:
+    """Have the newest checkpoint of a thread stand behind what is about to be written from outside.
+
+    A run that is under way may not see it; its next checkpoint does.
+
+    Args:
+        thread: The thread.
+        now: When.
+
+    Returns:
+        Where to write.
+
+    Raises:
+        InvalidInput: It has no checkpoint.
+    """
+    yield query.hold_thread(thread=thread.id)
+    found = [] if thread.line is None else (yield query.latest_checkpoint(line=thread.line))
+    if thread.line is None or not found:
+        raise InvalidInput(f"The thread {safe_repr(thread.name)} has no checkpoint yet.")
+    spot = yield from place_of(thread.line, found[0]["name"])
+    # As for messages, only its own branch goes on.
+    if spot is None or not (yield query.extend_branch(branch=spot[0], position=spot[1], thread=thread.name)):
+        spot = (yield from _begin(thread.path, thread.name, spot, now)), 0
+        yield query.extend_branch(branch=spot[0], position=0, thread=thread.name)
+    at = {"branch": spot[0], "position": spot[1] + 1}
+    yield query.move_place(line=thread.line, checkpoint=found[0]["name"], **at)
+    return OnBranch(**at, forked=True, author=(yield from author_of(thread.id)))
 
 
 def hidden(at: ThreadAt, checkpoint: str, newest: str | None = None) -> Steps[Hidden | None]:
@@ -659,16 +690,15 @@ def _write_said(put: Put, spot: Spot, noted: Sequence[Noted], known: Mapping[str
     )
 
 
+def _begin(path: str, thread: str, parent: Spot | None, now: int) -> Steps[int]:
+    """Begin a branch of a thread, behind a place or anew."""
+    at, position = (None, None) if parent is None else parent
+    [row] = yield query.begin_branch(path=path, kind=KIND, thread=thread, parent=at, position=position, now=now)
+    return int(row["id"])
+
+
 def _branch(put: Put, parent: Spot | None, around: _Base | None) -> Steps[int]:
-    [row] = yield query.begin_branch(
-        path=put.path,
-        kind=KIND,
-        thread=put.at.name,
-        parent=None if parent is None else parent[0],
-        position=None if parent is None else parent[1],
-        now=put.now,
-    )
-    branch = int(row["id"])
+    branch = yield from _begin(put.path, put.at.name, parent, put.now)
     if around is not None:
         yield query.insert_base(
             branch=branch,

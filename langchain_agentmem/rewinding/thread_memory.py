@@ -40,12 +40,14 @@ class ThreadPoint(NamedTuple):
         at: The thread.
         configurable: What the config says.
         alone: Whether its own line alone is seen, and not what else counts in its scope. Default: no.
+        amends: Whether a person writes at its newest checkpoint, from outside. Default: only its tasks write.
     """
 
     runs: Runs
     at: ThreadAt
     configurable: Mapping[str, Any]
     alone: bool = False
+    amends: bool = False
 
     @property
     def follows(self) -> bool:
@@ -122,6 +124,14 @@ class ThreadPoint(NamedTuple):
             InvalidInput: This is no task: what a checkpoint shows does not change.
             StepIsOver: Another attempt of the task has taken its place.
         """
+        if self.amends:
+            thread = yield from find(self.at, exact=True)
+            if thread is None:
+                raise InvalidInput(
+                    f"There is no thread {safe_repr(self.name)} in {safe_repr(namespace_of(self.path))}."
+                )
+            amended = yield from sealing.amend(thread, now)
+            return (yield from self.view(now)), amended
         if _TASK not in self.configurable:
             raise InvalidInput(
                 "The memory of a thread is written by its nodes; outside of them it can only be read. In a node, give "
@@ -132,6 +142,24 @@ class ThreadPoint(NamedTuple):
         if all(group != place.group for group, _ in view.groups):
             view = view._replace(groups=(*view.groups, (place.group, FOREVER)))
         return (yield from self._in_scope(view)), place
+
+
+def amending(database: Database, name: str, path: str) -> ThreadPoint:
+    """A thread at whose newest checkpoint a person writes.
+
+    Args:
+        database: Where.
+        name: The thread's id.
+        path: The path of its namespace.
+
+    Raises:
+        InvalidInput: It shares what it remembers with others, on whose branch "main" people write.
+    """
+    if database.scopes.shared(path):
+        raise InvalidInput(
+            "The threads of a namespace share what they remember: leave out thread_id to change it for all."
+        )
+    return ThreadPoint(runs_of(database), ThreadAt(path, name), {}, amends=True)
 
 
 def thread_point(database: Database, given: Any, *, alone: bool = False) -> ThreadPoint:

@@ -256,6 +256,7 @@ class Database:
         on_write: Functions that are called when something was written, with where.
         homes: Functions that give the namespace of a run whose config does not say it; empty where they know none.
         writing: Whoever still has something to write, and does so when it is told to `close`.
+        url: What it was opened by. It may hold a password.
         draining: Whoever has work done in the background that is no job of the queue, and all of it at once by `drain`.
 
     Args:
@@ -289,6 +290,7 @@ class Database:
             raise InvalidInput("clock and new_id must be functions.")
         if not isinstance(hooks, Iterable):
             raise InvalidInput(f"hooks must be a list of functions, not {safe_repr(hooks)}.")
+        self.url = url
         self.measures = Measures()
         self.hooks = Hooks(hooks)
         self.clock = clock

@@ -108,6 +108,7 @@ TABLES = (
     Table("experience_tally", ("namespace_id", "exp_id")),
     Table("experience_feedback"),
     Table("prompt_note", ("namespace_id", "name", "key", "part", "reader")),
+    Table("correction"),
     Table("audit_namespace", ("namespace_id",)),
     Table("audit_shelf"),
     Table("audit_message", ("shelf_id", "number")),

@@ -104,6 +104,8 @@ _WHERE: Mapping[str, str] = {
     "experience_tally": "namespace_id = any(%(whole)s)",
     "experience_feedback": "namespace_id = any(%(whole)s)",
     "prompt_note": "namespace_id = any(%(spaces)s) and (%(names)s::text[] is null or name = any(%(names)s))",
+    "correction": "namespace_id = any(%(spaces)s) and (%(names)s::text[] is null or "
+    "case when kind = 'message' or name < ' ' then ltrim(name, e'\\x1f') = any(%(names)s) else %(names)s = '{}' end)",
     "audit_namespace": "namespace_id = any(%(whole)s)",
     "audit_shelf": "namespace_id = any(%(whole)s)",
     "audit_message": _OF_SHELVES,

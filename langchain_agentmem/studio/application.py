@@ -5,7 +5,7 @@ from __future__ import annotations
 import getpass
 import hmac
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import wraps
 from importlib import resources
@@ -22,10 +22,12 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from langchain_agentmem import __version__
+from langchain_agentmem.base.clock import time_written
 from langchain_agentmem.base.namespaces import named, namespace_named
 from langchain_agentmem.base.safe_repr import counted, printable, safe_repr, size_of
 from langchain_agentmem.errors import AgentMemoryError, DatabaseReadOnly, InvalidInput, StorageError
 from langchain_agentmem.studio.guard import CSRF, CSRF_OF_SCOPE, Guard
+from langchain_agentmem.studio.kept_answers import KeptAnswers
 
 if TYPE_CHECKING:
     from langchain_agentmem.agent_memory import AgentMemory
@@ -57,11 +59,13 @@ class Studio:
         memory: The memory.
         user: Who looks: a name, or what tells it from the ASGI scope of a request.
         experiences: A library whose proposals can be approved; None for none.
+        kept: What takes long to find out.
     """
 
     memory: AgentMemory
     user: User
     experiences: ExperienceLibrary | None = None
+    kept: KeptAnswers = field(default_factory=KeptAnswers)
 
     @property
     def read_only(self) -> bool:
@@ -153,6 +157,16 @@ def number_asked(request: Request, name: str, usual: int = 0, *, most: int = 1_0
     return int(given)
 
 
+def time_asked(request: Request, name: str) -> datetime | None:
+    """The time that a request names, in UTC unless it says otherwise; None for none.
+
+    Raises:
+        InvalidInput: It is none.
+    """
+    given = request.query_params.get(name)
+    return time_written(given) if given else None
+
+
 def page(request: Request, template: str, status: int = 200, **values: Any) -> Response:
     """A page.
 
@@ -163,7 +177,7 @@ def page(request: Request, template: str, status: int = 200, **values: Any) -> R
         **values: What the template shows.
     """
     studio = studio_of(request)
-    shown = _TEMPLATES.get_template(template)
+    shown = TEMPLATES.get_template(template)
     given = {
         "path": request.url.path.removeprefix(request.scope.get("root_path", "")),
         "navigation": NAVIGATION,
@@ -242,8 +256,8 @@ def _templates() -> Environment:
     return environment
 
 
-_TEMPLATES = _templates()
-_STATIC: Mapping[str, tuple[bytes, str]] = {
+TEMPLATES = _templates()
+STATIC: Mapping[str, tuple[bytes, str]] = {
     file.name: (file.read_bytes(), TYPES[f".{file.name.rpartition('.')[2]}"])
     for file in resources.files("langchain_agentmem.studio").joinpath("static").iterdir()
     if f".{file.name.rpartition('.')[2]}" in TYPES
@@ -252,7 +266,7 @@ _STATIC: Mapping[str, tuple[bytes, str]] = {
 
 
 async def _static(request: Request) -> Response:
-    found = _STATIC.get(request.path_params["name"])
+    found = STATIC.get(request.path_params["name"])
     if found is None:
         raise HTTPException(404, "There is no such file.")
     return Response(found[0], media_type=found[1], headers={"Cache-Control": "private, max-age=3600"})

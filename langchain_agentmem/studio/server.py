@@ -7,6 +7,7 @@ import secrets
 import socket
 import webbrowser
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import uvicorn
@@ -59,7 +60,8 @@ def serve(
         tell(f"{where}?token={token}")
         if open_browser:
             webbrowser.open(f"{where}?token={token}")
-        uvicorn.Server(config).run(sockets=[listening])
+        with suppress(KeyboardInterrupt):  # which uvicorn raises again when it has ended in good order
+            uvicorn.Server(config).run(sockets=[listening])
 
 
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
@@ -78,6 +80,7 @@ def _listening(host: str, port: int) -> socket.socket:
     try:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         made.bind(where)
+        made.listen()  # who has the address may ask at once, and is answered when the server runs
     except OSError as error:
         made.close()
         raise InvalidInput(f"Port {port} of {safe_repr(host)} is not free: choose another, or 0 for any.") from error

@@ -10,6 +10,7 @@ it, and what to do about it; it looks also where the database cannot be opened, 
 
 from __future__ import annotations
 
+import json
 import platform
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,13 +24,16 @@ from typing import Any, TypedDict, cast
 
 from packaging.requirements import Requirement
 
-from langchain_agentmem.base.clock import moment
+from langchain_agentmem.base.argument_checks import check_flag, text_given
+from langchain_agentmem.base.clock import moment, time_given
 from langchain_agentmem.base.files import file_of
 from langchain_agentmem.base.namespaces import Namespace, id_of, namespace_of, range_of
-from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.conversations.message_log import ALL
+from langchain_agentmem.base.safe_repr import one_line, safe_repr
+from langchain_agentmem.conversations.message_log import ALL, count_given
 from langchain_agentmem.errors import AgentMemoryError, DatabaseBusy, InvalidInput, MissingExtra
 from langchain_agentmem.language_models.token_estimate import FILES, tiktoken_file_present
+from langchain_agentmem.messages.message import decode_body, plain
+from langchain_agentmem.search.analysis import question
 from langchain_agentmem.storage import Opening, PoolStats, Sizes, Steps, database, is_postgres, name_of, query
 from langchain_agentmem.storage.database import Database
 from langchain_agentmem.storage.engine import AS_MADE, SCHEMA
@@ -324,9 +328,12 @@ def _milliseconds(seconds: float) -> float:
 class ThreadSummary:
     """A LangGraph thread, a conversation, or both under one id.
 
+    Where sizes were not asked for, `checkpoints`, `forks` and `bytes` are None.
+
     Attributes:
         namespace: Whose it is.
         thread_id: Its id.
+        title: The first question, on one line of at most 120 characters; empty where there is none.
         checkpoints: How many checkpoints the thread has, those of subgraphs included; 0 for a mere conversation.
         forks: How often its own checkpoints part: 0 where each has one child at most.
         checkpoint_id: Its newest checkpoint; None for a mere conversation.
@@ -337,11 +344,12 @@ class ThreadSummary:
 
     namespace: Namespace
     thread_id: str
-    checkpoints: int
-    forks: int
+    title: str
+    checkpoints: int | None
+    forks: int | None
     checkpoint_id: str | None
     messages: int
-    bytes: int
+    bytes: int | None
     changed_at: datetime
 
 
@@ -378,49 +386,75 @@ class BranchSummary:
     own: int
 
 
-def list_threads(
-    namespace: Sequence[str], *, thread_id: str | None = None, limit: int | None = None
-) -> Steps[ThreadList]:
-    """The threads and conversations of a namespace and of all below it.
+LONGEST_TITLE = 120
+"""Characters of what a thread is called."""
 
-    Args:
-        namespace: Which; empty for all.
-        thread_id: Only those of this id.
-        limit: Most of them. Default: all.
+
+def list_threads(
+    namespace: Sequence[str],
+    *,
+    thread_id: str | None = None,
+    said: str | None = None,
+    role: str | None = None,
+    since: datetime | None = None,
+    until: datetime | None = None,
+    sizes: bool = True,
+    limit: int | None = None,
+    offset: int = 0,
+) -> Steps[ThreadList]:
+    """The threads and conversations of a namespace and of all below it; `said` is the query of `Maintenance.threads`.
 
     Raises:
         InvalidInput: An argument is wrong.
     """
     low, high = range_of(namespace)
-    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 0):
-        raise InvalidInput(f"limit must be a whole number, 0 or more, not {safe_repr(limit)}.")
-    name = None if thread_id is None else id_of(thread_id, "thread")
-    rows = yield query.known_threads(low=low, high=high, name=name, limit=ALL if limit is None else limit)
-    [counted] = yield query.count_known_threads(low=low, high=high, name=name)
-    found = []
-    for row in rows:
-        [details] = yield query.thread_details(thread=row["thread"], branch=row["branch"])
-        found.append(
+    said, role = (None if each is None else text_given(each, what) for each, what in ((said, "query"), (role, "role")))
+    check_flag("sizes", sizes)
+    rows = yield query.known_threads(
+        low=low,
+        high=high,
+        name=None if thread_id is None else id_of(thread_id, "thread"),
+        said=plain(said) or None,
+        terms=json.dumps([] if said is None else question(said).terms),
+        role=plain(role),
+        since=-ALL if since is None else time_given(since, "since"),
+        until=ALL if until is None else time_given(until, "until"),
+        sizes=int(sizes),
+        limit=ALL if limit is None else count_given("limit", limit),
+        offset=count_given("offset", offset),
+    )
+    return ThreadList(
+        threads=tuple(
             ThreadSummary(
                 namespace=namespace_of(row["path"]),
                 thread_id=row["name"],
-                checkpoints=details["checkpoints"],
-                forks=int(details["forks"]),
-                checkpoint_id=details["newest"],
+                title="" if row["question"] is None else _title(bytes(row["question"]), row["name"]),
+                checkpoints=row["checkpoints"],
+                forks=int(row["forks"]) if sizes else None,
+                checkpoint_id=row["newest"],
                 messages=row["messages"],
-                bytes=int(details["bytes"]),
+                bytes=int(row["bytes"]) if sizes else None,
                 changed_at=moment(row["changed_at"]),
             )
-        )
-    return ThreadList(threads=tuple(found), total=counted["found"])
+            for row in rows
+            if row["name"] is not None
+        ),
+        total=rows[0]["total"],
+    )
 
 
-def merged_threads(parts: Sequence[ThreadList], *, limit: int | None) -> ThreadList:
-    """What several schemas have listed, as one."""
+def _title(body: bytes, thread_id: str) -> str:
+    """What a thread is called: its first question, in short."""
+    return one_line(decode_body(body, thread_id).text[: 10 * LONGEST_TITLE], LONGEST_TITLE)
+
+
+def merged_threads(parts: Sequence[ThreadList], *, limit: int | None, offset: int) -> ThreadList:
+    """What several schemas have listed from the first on, as one."""
     threads = sorted(
         chain.from_iterable(each.threads for each in parts), key=lambda each: each.changed_at, reverse=True
     )
-    return ThreadList(threads=tuple(threads[:limit]), total=sum(each.total for each in parts))
+    end = None if limit is None else offset + limit
+    return ThreadList(threads=tuple(threads[offset:end]), total=sum(each.total for each in parts))
 
 
 def list_branches(namespace: Sequence[str]) -> Steps[list[BranchSummary]]:

@@ -54,6 +54,7 @@ class TransferReport:
         branches: How many named branches of memory were written.
         memories: How many versions of what is remembered were written, on branches and in threads.
         experiences: How many rows of what became of experiences were written: tallies, and feedback.
+        corrections: How many corrections that people made were written.
         audit: How many entries of the audit trail were written.
     """
 
@@ -66,6 +67,7 @@ class TransferReport:
     branches: int = 0
     memories: int = 0
     experiences: int = 0
+    corrections: int = 0
     audit: int = 0
 
 

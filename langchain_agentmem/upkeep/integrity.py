@@ -56,6 +56,7 @@ class EraseReport:
         branches: How many named branches of memory.
         memories: How many versions of what was remembered, on branches and in threads.
         experiences: How many rows of what became of experiences: tallies, and feedback.
+        corrections: How many corrections that people made.
         audit: How many entries of the audit trail.
     """
 
@@ -67,6 +68,7 @@ class EraseReport:
     branches: int = 0
     memories: int = 0
     experiences: int = 0
+    corrections: int = 0
     audit: int = 0
 
 
@@ -207,6 +209,7 @@ def adopt(name: str, path: str, *, tail: int) -> Steps[None]:
     yield query.create_namespace(path=path)
     thread = yield from thread_memory.move(ThreadAt("", name), path, tail=tail)
     conversation = yield from message_log.move(Address("", name), path, tail=tail)
+    yield query.adopt_corrections(path=path, name=name)
     if not thread and not conversation:
         raise InvalidInput(f"There is no thread or conversation {safe_repr(name)} in the root.")
     yield from memory_rows.close("")

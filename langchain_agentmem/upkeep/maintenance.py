@@ -23,6 +23,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
+from langchain_agentmem.base.argument_checks import check_whole
 from langchain_agentmem.base.clock import time_given
 from langchain_agentmem.base.concurrency import awaited
 from langchain_agentmem.base.events import ConversationErased, MemoryEvent, MessagesStored, ThreadMoved, listener_given
@@ -35,11 +36,11 @@ from langchain_agentmem.conversations.persistence import checked_retention
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.language_models.model_calls import Do, In, Performer, Run, Shown, Work, across, both
 from langchain_agentmem.messages.role_rounds import Retention
-from langchain_agentmem.storage import Operation, Steps, name_of
+from langchain_agentmem.storage import Operation, Steps, is_pool, name_of
 from langchain_agentmem.storage.database import Database
 from langchain_agentmem.storage.part import Import
 from langchain_agentmem.tracing import given_only
-from langchain_agentmem.upkeep import database_report, export, integrity
+from langchain_agentmem.upkeep import database_report, export, integrity, namespace_sizes
 from langchain_agentmem.upkeep.database_copy import (
     CopyReport,
     Progress,
@@ -49,11 +50,13 @@ from langchain_agentmem.upkeep.database_copy import (
     prune_work,
     restore,
 )
-from langchain_agentmem.upkeep.database_report import BranchSummary, Stats, ThreadList
+from langchain_agentmem.upkeep.database_report import BranchSummary, Finding, Stats, ThreadList
 from langchain_agentmem.upkeep.export import TransferReport
 from langchain_agentmem.upkeep.integrity import EraseReport, VerifyReport
+from langchain_agentmem.upkeep.namespace_sizes import DayCounts, NamespaceSummary
 
 T = TypeVar("T")
+_MOST_DAYS = 3_660
 
 
 class Maintenance(Performer):
@@ -116,14 +119,29 @@ class Maintenance(Performer):
         namespace: Sequence[str] | None = None,
         *,
         thread_id: str | None = None,
+        query: str | None = None,
+        role: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        sizes: bool = True,
         limit: int | None = None,
+        offset: int = 0,
     ) -> Work[ThreadList]:
         """What threads and conversations there are, how large they are, and when they changed last.
 
         Args:
             namespace: This namespace and all below it. Default: the running config's, else the root, so all.
             thread_id: Only those of this id. Default: all.
+            query: Only those with a message that has all words of this, also one that was rewound; or whose id
+                has it. Default: all.
+            role: Only those in which this role speaks: "user", "assistant" and so on, or one of a session by its name.
+                Default: all.
+            since: Only those that changed last at this time or later. Without a time zone it is taken as UTC.
+            until: Only those that changed last before this time.
+            sizes: Whether the checkpoints and forks of each are counted, and bytes summed up, which reads all that a
+                thread holds. Default: yes.
             limit: Most of them. Default: all.
+            offset: How many of the first to leave out. Default: 0.
 
         Returns:
             Those that changed last first, and how many there are in all.
@@ -132,11 +150,18 @@ class Maintenance(Performer):
             InvalidInput: An argument is wrong.
         """
         where = self.database.scopes.resolve(namespace, bare=True)
-        asked: dict[str, Any] = {"namespace": where, "thread_id": thread_id, "limit": limit}
-        make = partial(database_report.list_threads, **asked)
-        shown = partial(given_only, asked)
-        run = Run("care.threads", make, inputs=shown, outputs=_threads_shown, replica=True)
-        done: ThreadList = yield from self._gathered(where, run, partial(database_report.merged_threads, limit=limit))
+        asked: dict[str, Any] = {"thread_id": thread_id, "role": role, "since": since, "until": until}
+        make = partial(database_report.list_threads, where, said=query, sizes=sizes, **asked)
+        shown = partial(given_only, {"namespace": where, "query": query, **asked, "limit": limit, "offset": offset})
+        one = partial(make, limit=limit, offset=offset)
+        run = Run("care.threads", one, inputs=shown, outputs=_threads_shown, replica=True)
+
+        def first() -> Steps[ThreadList]:
+            left_out = message_log.count_given("offset", offset)
+            return make(limit=None if limit is None else message_log.count_given("limit", limit) + left_out)
+
+        merged = partial(database_report.merged_threads, limit=limit, offset=offset)
+        done: ThreadList = yield from self._gathered(where, run, merged, first)
         return done
 
     threads, athreads = both(threads_work)
@@ -163,6 +188,53 @@ class Maintenance(Performer):
         return (yield from self._gathered(where, run, merged))
 
     branches, abranches = both(branches_work)
+
+    def namespaces_work(self, namespace: Sequence[str] | None = None) -> Work[list[NamespaceSummary]]:
+        """How much each namespace holds itself. It reads much of what they hold.
+
+        Args:
+            namespace: This namespace and all below it. Default: the running config's, else the root, so all.
+
+        Returns:
+            In the order of their names.
+
+        Raises:
+            InvalidInput: This is no namespace.
+        """
+        where = self.database.scopes.resolve(namespace, bare=True)
+        make = partial(namespace_sizes.list_namespaces, where)
+        run = Run("care.namespaces", make, inputs=lambda: {"namespace": where}, replica=True)
+
+        def merged(found: Sequence[list[NamespaceSummary]]) -> list[NamespaceSummary]:
+            return sorted(chain.from_iterable(found), key=lambda each: each.namespace)
+
+        return (yield from self._gathered(where, run, merged))
+
+    namespaces, anamespaces = both(namespaces_work)
+
+    def growth_work(self, namespace: Sequence[str] | None = None, *, days: int = 30) -> Work[list[DayCounts]]:
+        """How much was written on each of the last days, of what is still there. It reads much of what there is.
+
+        Args:
+            namespace: This namespace and all below it. Default: the running config's, else the root, so all.
+            days: How many days in UTC, with this one, 1 to 3,660. Default: 30.
+
+        Returns:
+            Each day, the oldest first.
+
+        Raises:
+            InvalidInput: An argument is wrong.
+        """
+        where = self.database.scopes.resolve(namespace, bare=True)
+        check_whole("days", days, 1)
+        if days > _MOST_DAYS:
+            raise InvalidInput(f"days must be {_MOST_DAYS:,} at most, not {days:,}.")
+        make = partial(namespace_sizes.count_days, where, days, self.database.clock())
+        run = Run("care.growth", make, inputs=lambda: {"namespace": where, "days": days}, replica=True)
+        done: list[DayCounts] = yield from self._gathered(where, run, namespace_sizes.added_days)
+        return done
+
+    growth, agrowth = both(growth_work)
 
     def stats_work(self) -> Work[Stats]:
         """Counts of everything stored, bytes by part, tokens kept out of prompts, cache hits, slowest operations.
@@ -211,6 +283,24 @@ class Maintenance(Performer):
         return done
 
     verify, averify = both(verify_work)
+
+    def diagnose_work(self) -> Work[list[Finding]]:
+        """Look for trouble with the database and around it, as far as that is told without reading all of it.
+
+        It is what `agentmem doctor --quick` tells. A database in memory has only what is around it.
+
+        Raises:
+            InvalidInput: The memory is within a namespace.
+        """
+        self._check_whole("diagnose")
+        url, engine = self.database.url, self.database.engine
+        place = None if not engine.lasting else str(url.conninfo) if is_pool(url) else os.fspath(url)
+        look = partial(database_report.diagnose, place, schema=engine.opening.schema, deep=False)
+        work = self._blocking("care.look", lambda: list(look()))
+        done: list[Finding] = yield Shown("care.diagnose", work, None, lambda found: {"count": len(found)})
+        return done
+
+    diagnose, adiagnose = both(diagnose_work)
 
     # -- copies --------------------------------------------------------------------------------------------------
 

@@ -116,6 +116,18 @@ class TestAddAndLast:
             with pytest.raises(InvalidInput, match="no kind of entry"):
                 trail.last(kinds=wrong)
 
+    def test_a_page_ends_before_an_entry(self, trail, ann):
+        many = ask(trail, *map(str, range(300)), conversation="monday")  # most of them in the indexes, some waiting
+        there = ask(ann, "here")
+        for before in (many[7], many[150], many[-1]):
+            at = many.index(before)
+            assert trail.last(5, before=before.id) == many[max(at - 5, 0) : at]
+        assert trail.last(2, "monday", before=many[200].id) == many[198:200]
+        assert trail.last(2, "tuesday", before=many[200].id) == trail.last(2, before=many[0].id) == []
+        for wrong in ("nothing", there[0].id, "", 3.5):
+            with pytest.raises(InvalidInput):
+                trail.last(before=wrong)
+
     def test_an_id_that_is_not_there_gives_nothing(self, trail):
         assert trail.get("nobody") is None
 
@@ -152,6 +164,14 @@ class TestJunk:
         assert trail.last() == [kept]
         assert trail.last(include_junk=True) == [junk, kept]
         assert trail.get(junk.id) == junk
+
+    def test_alone_on_request(self, trail):
+        ask(trail, "Ann")
+        junk = trail.add("thanks", "You're welcome!")
+        assert trail.last(include_junk="only") == [junk]
+        assert list(trail.entries(include_junk="only")) == [junk]
+        with pytest.raises(InvalidInput, match="only"):
+            trail.last(include_junk="all")
 
     def test_a_rule_of_ones_own(self, trail):
         trail.rules = [*RULES, HEARTBEAT]

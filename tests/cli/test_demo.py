@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 import subprocess
+import sys
 import tempfile
+import urllib.request
 from datetime import UTC, datetime
 
 import pytest
@@ -27,7 +30,8 @@ from langchain_agentmem.cli.demo import (
     prompt_for,
     quoted,
 )
-from tests.forking import COMMAND, Forks
+from langchain_agentmem.studio import sample
+from tests.forking import COMMAND, ENVIRONMENT, Forks
 
 pytestmark = pytest.mark.sqlite_suffices
 
@@ -230,3 +234,40 @@ class TestTheStory:
         assert run.returncode == 2
         assert len(run.stderr.splitlines()) == 1
         assert "Traceback" not in run.stderr
+
+
+class TestStudio:
+    def test_it_shows_the_life_and_leaves_nothing_behind(self, tmp_path):
+        command = [sys.executable, "-m", "langchain_agentmem", "demo", "--studio", "--no-open"]
+        with subprocess.Popen(
+            command,
+            env={**ENVIRONMENT, "TMPDIR": str(tmp_path)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as process:
+            try:
+                where = next(found[0] for line in process.stdout if (found := re.search(r"http://\S+", line)))
+                opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+                with opener.open(where) as answer:
+                    page = answer.read().decode()
+            finally:
+                process.send_signal(signal.SIGINT)
+            told, failed = process.communicate()
+        assert f'<p class="who">{PERSON}</p>' in page
+        assert (process.returncode, failed) == (0, "")
+        assert told.splitlines() == ["The database was temporary and is deleted."]
+        assert list(tmp_path.iterdir()) == []
+
+    def test_what_is_kept_is_lived_once(self, tmp_path):
+        with AgentMemory(tmp_path / "kept.db") as memory:
+            sample.live(memory, tmp_path)
+            before = memory.stats()["checkpoints"]
+        with AgentMemory(tmp_path / "kept.db") as memory:
+            (tmp_path / "again").mkdir()
+            sample.live(memory, tmp_path / "again")
+            assert memory.stats()["checkpoints"] == before
+
+    def test_pages_are_no_json(self):
+        run = demo("--studio", "--json")
+        assert (run.returncode, run.stderr) == (2, "--studio shows pages, which have no JSON.\n")

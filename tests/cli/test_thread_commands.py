@@ -173,7 +173,21 @@ class TestThreads:
             ["talk", "ben", "0", "0", "60"],
             ["trip", "ada/private", "19", "2", "9"],
         ]
-        assert rows[1].endswith(newest)
+        assert newest in rows[1]
+
+    def test_those_of_words_of_a_role_and_of_a_time(self, told, run):
+        def found(*options):
+            return [each["thread_id"] for each in told("threads", *options)]
+
+        [talk, trip] = told("threads")
+        assert found("--query", "heron plain") == ["talk"]
+        assert found("--query", "no such words") == []
+        assert found("--role", "assistant", "--namespace", "ada") == ["trip"]
+        assert found("--role", "Nobody") == []
+        assert found("--since", trip["changed_at"]) == ["talk", "trip"]
+        assert found("--until", talk["changed_at"]) == ["trip"]
+        ran = run("threads", "--since", "yesterday")
+        assert (ran["code"], "no time such as" in ran["errors"]) == (2, True)
 
     def test_one_of_the_root_moves_into_a_namespace(self, lines, told, refused, tmp_path):
         path = str(tmp_path / "older.db")

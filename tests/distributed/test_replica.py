@@ -81,6 +81,8 @@ READS = {
     "awaited conversations": lambda memory, _: asyncio.run(memory.aconversations()),
     "threads": lambda memory, _: memory.threads(),
     "branches": lambda memory, _: memory.branches(),
+    "namespaces": lambda memory, _: memory.namespaces(),
+    "growth": lambda memory, _: memory.growth(),
     "stats": lambda memory, _: memory.stats(),
     "export": lambda memory, folder: memory.export(folder / "export"),
     "audit entries": lambda memory, _: list(memory.audit.entries()),

@@ -250,6 +250,14 @@ class History:
                 valid = rng.choice(times or [self.first])
                 there = shown(facts.as_of(valid, recorded, **filters))
                 assert there == brute.as_of(valid, recorded, **filters), (valid, recorded, filters)
+            size = rng.randrange(1, 8)
+            found, page = [], facts.latest(size, recorded=recorded)
+            while page:
+                found += page
+                page = facts.latest(size, before=page[-1].id, recorded=recorded)
+            assert [fact.recorded_at for fact in found] == sorted((f.recorded_at for f in found), reverse=True)
+            found.sort(key=lambda fact: (fact.valid_from, fact.recorded_at, fact.id))
+            assert shown(found) == brute.as_of(None, recorded), (size, recorded)
         self.check_now(branch)
 
     def check_now(self, branch: Telling) -> None:

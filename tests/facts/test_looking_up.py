@@ -9,6 +9,7 @@ import pytest
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.facts import fact_store
+from langchain_agentmem.facts.fact_store import BEHIND_ALL
 from langchain_agentmem.rewinding.memory_access import changing
 from langchain_agentmem.storage.queries import load
 from langchain_agentmem.storage.sqlite import SqliteEngine
@@ -21,7 +22,11 @@ LOOKED_UP = {
     "facts_of_things": ({"keys": THINGS}, {"memory_subject"}),
     "facts_of_triples": ({"keys": json.dumps([["friend 1", "likes", "tea 1"]])}, {"memory_subject"}),
     "facts_of_objects": ({"keys": json.dumps(["tea 1"]), "labels": None}, {"memory_object"}),
-    "latest_facts": ({"limit": 10}, {"memory_learned"}),
+    "latest_facts": ({"limit": 10, "labels": None, **BEHIND_ALL._asdict()}, {"memory_learned"}),
+    "facts_naming": (
+        {"keys": json.dumps(["tea 1"]), "labels": None, "limit": 10, **BEHIND_ALL._asdict()},
+        {"memory_subject", "memory_object"},
+    ),
     "entities_named": ({"low": "frie", "high": "frif"}, {"memory_subject", "memory_object"}),
     "resting_on": ({"keys": json.dumps(["message m-1"]), "low": "", "high": "\x01"}, {"memory_source_source"}),
     "delete_every_source": ({"row": 1}, set()),
@@ -114,9 +119,24 @@ def test_facts_are_looked_up_by_what_they_are_about(memory, raw, view):
         lambda facts: facts.neighbours("Friend 7", 2),
         lambda facts: facts.path("Friend 7", "Friend 8"),
         lambda facts: facts.retrieve_recent(5),
+        lambda facts: facts.latest(5),
+        lambda facts: facts.latest(5, entity="tea 7", predicate="likes"),
+        lambda facts: facts.contradictions(["Friend 7", "Friend 8"]),
         lambda facts: facts.entities("friend 0"),
     ],
-    ids=["add_fact", "as_of subject", "as_of obj", "history", "neighbours", "path", "recent", "entities"],
+    ids=[
+        "add_fact",
+        "as_of subject",
+        "as_of obj",
+        "history",
+        "neighbours",
+        "path",
+        "recent",
+        "latest",
+        "latest of",
+        "contradictions",
+        "entities",
+    ],
 )
 def test_what_else_is_known_costs_nothing(tmp_path, monkeypatch, ask):
     """SQLite takes as many steps among 2,000 facts as among 200."""

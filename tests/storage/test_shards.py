@@ -26,7 +26,7 @@ from langchain_agentmem.storage.engine import MOST_SHARDS
 from langchain_agentmem.storage.queries import number_of
 from langchain_agentmem.storage.shards import Shards, TenantEngine
 from langchain_agentmem.storage.table_copy import TABLES
-from langchain_agentmem.upkeep.tenants import move_tenant
+from langchain_agentmem.upkeep.tenant_placing import move_tenant
 from tests import everything
 from tests.checkpoints.graphs import at, chat_graph
 from tests.forking import COMMAND

@@ -304,6 +304,31 @@ class TestMovesMeanwhile:
         with memory.database.still("user-2\x1f"):
             assert {shards.move("user-1\x1f", each.schema, LINK).target for each in shards.engines}
 
+    @pytest.mark.parametrize("tenant", ["user-1\x1f", "\x1fuser-1"])
+    def test_what_was_corrected_moves_with_its_tenant_and_is_undone_there(self, memory, shards, tenant):
+        namespace, branch = (("user-1",), "main") if tenant.endswith("\x1f") else ((), "user-1")
+        if namespace:
+            memory.layers(namespace=namespace).core.set("city", "Lisbon")
+            made = memory.corrections.core("city", "Porto", by="Maria", namespace=namespace)
+        else:
+            key = memory.conversation(branch).add(role="user", content="Lisbon")
+            made = memory.corrections.message(branch, key, content="Porto", by="Maria")
+        for each in shards.engines:
+            shards.move(tenant, each.schema, LINK)
+            assert memory.corrections.history(made.kind, made.key, namespace=namespace, branch=branch) == [made]
+        memory.corrections.undo(made.id, by="Ben", namespace=namespace)
+        assert memory.corrections.present(made.kind, made.key, namespace=namespace, branch=branch).value == made.before
+
+    def test_what_was_corrected_of_a_thread_of_the_root_moves_with_it(self, memory, shards):
+        put(memory.checkpointer, "user-1")
+        made = memory.corrections.core("city", "Porto", by="Maria", thread_id="user-1")
+        for each in shards.engines:
+            shards.move("\x1fuser-1", each.schema, LINK)
+            assert memory.corrections.history("core", "city", thread_id="user-1") == [made]
+        memory.corrections.undo(made.id, by="Ben")
+        assert memory.layers({"configurable": {"thread_id": "user-1"}}).core.get() == {}
+        assert memory.verify().ok
+
     def test_everything_is_erased_whatever_moves(self, memory, shards):
         done = threading.Event()
 

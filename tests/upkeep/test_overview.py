@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage
 from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.graph.message import REMOVE_ALL_MESSAGES
 
 from langchain_agentmem import AgentMemory, AgentMemorySaver, InvalidInput
 from langchain_agentmem.errors import CheckpointUnreadable
+from langchain_agentmem.messages.role_rounds import Post
 
 
 def talking(memory):
@@ -82,6 +86,72 @@ class TestThreads:
             say(graph, text, at(checkpoint_id=first))
         [found] = memory.threads().threads
         assert found.forks == 2
+
+    def test_its_title_is_the_first_question_that_it_shows(self, memory):
+        graph = talking(memory)
+        say(graph, "Which\n  birds\tnest here? " + "x" * 500, at("birds"))
+        chat = memory.conversation("edited")
+        chat.add_messages([AIMessage("Welcome."), HumanMessage("Wher?", id="q")])
+        chat.update("q", content="Where?")
+        memory.conversation("unasked").add_ai_message("Hello.")
+        say(graph, "first", at("rewound"))
+        graph.update_state(at("rewound"), {"messages": [RemoveMessage(id=REMOVE_ALL_MESSAGES)]})
+        titles = {each.thread_id: each.title for each in memory.threads().threads}
+        assert titles.pop("birds") == "Which birds nest here? " + "x" * 96 + "…"
+        assert titles == {"edited": "Where?", "unasked": "", "rewound": "first"}
+
+    def test_a_page_begins_anywhere(self, memory):
+        for number in range(5):
+            memory.conversation(f"t{number}", (f"user{number}",)).add_user_message("hello")
+        pages = [memory.threads(limit=2, offset=offset) for offset in (0, 2, 4, 6)]
+        assert [[each.thread_id for each in page.threads] for page in pages] == [["t4", "t3"], ["t2", "t1"], ["t0"], []]
+        assert {page.total for page in pages} == {5}
+        assert [each.thread_id for each in memory.threads(offset=3).threads] == ["t1", "t0"]
+        with pytest.raises(InvalidInput, match="offset"):
+            memory.threads(offset=-1)
+
+    def test_they_are_found_by_what_was_said_in_one_message_and_by_their_ids(self, memory):
+        say(talking(memory), "Our herons nest in the alders.", at("one", agentmem_namespace=("ada",)))
+        memory.conversation("two", ("ben",)).add_messages([HumanMessage("A heron!"), AIMessage("In an alder?")])
+        memory.conversation("heron-3").add_user_message("hello")
+
+        def found(query, namespace=()):
+            return {each.thread_id for each in memory.threads(namespace, query=query).threads}
+
+        assert found("heron") == {"one", "two", "heron-3"}
+        assert found("heron alder") == {"one"}
+        assert found("heron", ("ben",)) == {"two"}
+        assert found("ron-3") == {"heron-3"}
+        for nothing in ("Heron-3", "%", "_", '"', "heron or nothing", "\0", "\ud800", "...", "heron -zebra*"):
+            assert found(nothing) == set(), nothing
+        assert len(found("")) == 3
+
+    def test_they_are_found_by_who_speaks_and_when_they_changed(self, memory, clock):
+        memory.conversation("asked").add_user_message("hello")
+        then = clock()
+        team = memory.session("team")
+        team.add_post(team.create_round("Plan it.").id, Post.create("Plan it.", "User", "Planner"))
+        team.add_post(team.create_round("Go on.").id, Post.create("Begin.", "Planner", "Coder"))
+        memory.conversation("told").add_ai_message("hello")
+
+        def found(**wanted):
+            return {each.thread_id for each in memory.threads(**wanted).threads}
+
+        assert found(role="user") == {"asked", "team"}
+        assert found(role="Planner") == {"team"}
+        assert found(role="tool") == found(role="\0") == set()
+        assert found(since=then) == {"team", "told"}
+        assert found(until=then) == {"asked"}
+        assert found(since=then, role="user", query="plan") == {"team"}
+        for wrong in ({"since": "today"}, {"until": 3}, {"role": 3}, {"query": b"a"}, {"sizes": None}):
+            with pytest.raises(InvalidInput):
+                memory.threads(**wrong)
+
+    def test_without_sizes_nothing_of_a_thread_is_counted(self, memory):
+        say(talking(memory), "one", at())
+        [with_sizes], [without] = memory.threads().threads, memory.threads(sizes=False).threads
+        assert with_sizes.checkpoints == 3
+        assert without == replace(with_sizes, checkpoints=None, forks=None, bytes=None)
 
     def test_what_is_erased_is_gone(self, memory):
         say(talking(memory), "one", at())

@@ -3,3 +3,6 @@
 select v.id from entry v
 join entry slot on slot.id = v.replaces
 where v.branch_id is distinct from slot.branch_id or v.key <> slot.key or slot.replaces is not null;
+
+-- fragment: schema_here
+cast(current_schema() as text)

@@ -87,7 +87,8 @@ select m.* from live cross join lateral (
 select level.id from line cross join lateral (
     select x.id from memory x
     where x.branch_id = line.branch_id and x.kind = :kind and x.subject is not null and x.position <= line.up_to
-        and x.until > line.up_to and x.deleted = 0
+        and x.until > line.up_to and x.deleted = 0 and
+        -- include: learned_before
         and not exists (
             -- include: newer
         )

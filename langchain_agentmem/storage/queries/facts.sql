@@ -16,6 +16,12 @@ select coalesce(r.origin, r.id) as number, r.branch_id, r.kind, r.key, r.label, 
 from visible r
 order by number
 
+-- fragment: learned_before
+-- Whether x was learned before something, by when and by its number, and has one of some labels, where such are given.
+x.created_at <= cast(:learned_at as bigint)
+    and (x.created_at, coalesce(x.origin, x.id)) < (cast(:learned_at as bigint), cast(:number as bigint))
+    and (cast(:labels as text) is null or x.label in (select key from chosen))
+
 -- name: facts_of_subjects
 -- Those that a view shows of some subjects.
 with
@@ -70,12 +76,15 @@ with
 -- The last that a view shows of one kind, by when they began to be known, the last first.
 with
 -- include: view
-, picked as (
+, chosen (key) as materialized (
+-- include: chosen
+), picked as (
 -- include: latest_of_each
     union
     select x.id from live cross join memory x
     where x.group_id = live.group_id and x.kind = :kind and x.subject is not null and x.origin is null
-        and x.id <= live.up_to and x.deleted = 0
+        and x.id <= live.up_to and x.deleted = 0 and
+-- include: learned_before
         and not exists (
 -- include: newer
         )
@@ -86,6 +95,28 @@ from
 -- include: rows_picked
 left join content c on c.id = r.content_id
 order by r.created_at desc, number desc
+limit cast(:limit as bigint);
+
+-- name: facts_naming
+-- The keys of the last that a view shows of one kind with some subject or object, the last first. What is gone on a nearer
+-- branch is among them.
+with
+-- include: view
+, wanted (key) as materialized (
+-- include: keys
+), chosen (key) as materialized (
+-- include: chosen
+), seen as materialized (
+-- include: of_subjects
+    union all
+-- include: of_objects
+)
+select x.key, min(x.created_at) as created_at, max(coalesce(x.origin, x.id)) as number
+from seen x
+where x.deleted = 0 and
+-- include: learned_before
+group by x.key
+order by 2 desc, 3 desc
 limit cast(:limit as bigint);
 
 -- name: entities_named

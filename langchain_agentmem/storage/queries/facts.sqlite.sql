@@ -64,7 +64,8 @@ select m.id from line cross join memory m
 where m.id in (
     select x.id from memory x
     where x.branch_id = line.branch_id and x.kind = :kind and x.subject is not null and +x.position <= line.up_to
-        and +x.until > line.up_to and x.deleted = 0
+        and +x.until > line.up_to and x.deleted = 0 and
+        -- include: learned_before
         and not exists (
             -- include: newer
         )

@@ -293,8 +293,9 @@ where r.rank = 1
 order by r.key, newness, number;
 
 -- name: fact_keys
--- The keys of what counts of others, by subjects, objects and labels; of the latest, where there is a limit.
-select x.key, max(x.created_at) as created_at from memory x
+-- The keys of what counts of others, by subjects, objects and labels; of the latest that were learned before something,
+-- where there is a limit.
+select x.key, min(x.created_at) as created_at, max(coalesce(x.origin, x.id)) as number from memory x
 where ((
 -- include: counts
 ) or (
@@ -310,7 +311,8 @@ where ((
 -- include: chosen
     ))
 group by x.key
-order by 2 desc
+having (min(x.created_at), max(coalesce(x.origin, x.id))) < (cast(:learned_at as bigint), cast(:number as bigint))
+order by 2 desc, 3 desc
 limit cast(:limit as bigint);
 
 -- name: count_seen
@@ -525,6 +527,10 @@ where branch_id = :branch and position > :low and position <= :high and until > 
 -- name: insert_place
 insert into place (line_id, checkpoint, branch_id, position) values (:line, :checkpoint, :branch, :position)
 on conflict (line_id, checkpoint) do nothing;
+
+-- name: move_place
+insert into place (line_id, checkpoint, branch_id, position) values (:line, :checkpoint, :branch, :position)
+on conflict (line_id, checkpoint) do update set branch_id = excluded.branch_id, position = excluded.position;
 
 -- name: base_of
 select base_id, base_position, checkpoint, groups from branch_base where branch_id = :branch;

@@ -1,67 +1,96 @@
 -- What there is to look at: threads and conversations, named branches, the checkpoints of a thread.
 
 -- name: known_threads
--- A page of the threads and conversations in a range of paths; a thread and a conversation of one id are one. Those that
--- changed last come first.
-with known as (
-    select t.namespace_id, t.name, t.id as thread, cast(null as bigint) as branch, cast(0 as bigint) as messages,
-        coalesce((
-            select c.created_at from checkpoint_line l join checkpoint c on c.line_id = l.id
-            where l.thread_id = t.id and l.ns = ''
-            order by c.name desc limit 1
-        ), t.created_at) as changed_at
-    from thread t
+-- A page of the threads and conversations in a range of paths, those that changed last first; a thread and a conversation of
+-- one id are one. There is always a row, since it tells how many there are in all. What each holds is read where `sizes` is
+-- 1; a content that its thread and its conversation share counts once.
+with said (namespace_id, name) as materialized (
+    select distinct c.namespace_id, s.name from (
+-- include: series_saying
+    ) d
+    join search_series s on s.id = d.series
+    join search_scope c on c.id = s.scope_id
+    where c.kind in ('message', 'thread_post')
+), known (namespace_id, name, thread, branch, messages, created_at) as (
+    select namespace_id, name, id, cast(null as bigint), cast(0 as bigint), created_at from thread
     union all
-    select b.namespace_id, b.name, cast(null as bigint), b.id, b.messages,
-        coalesce((
-            select e.written_at from entry e where e.branch_id = b.id order by e.position desc limit 1
-        ), b.created_at)
-    from branch b
-    where b.kind = 'conversation'
+    select namespace_id, name, cast(null as bigint), id, messages, created_at from branch where kind = 'conversation'
+), listed as (
+    select n.path, k.name, max(k.thread) as thread, max(k.branch) as branch, max(k.messages) as messages,
+        max(k.created_at) as created_at
+    from known k
+    join namespace n on n.id = k.namespace_id
+    where n.path >= :low and n.path < :high and (cast(:name as text) is null or k.name = cast(:name as text))
+        and (cast(:said as text) is null or replace(k.name, cast(:said as text), '') <> k.name
+            or exists (select 1 from said s where s.namespace_id = k.namespace_id and s.name = k.name))
+    group by n.path, k.name
+), dated as materialized (
+    select l.*, coalesce((
+        select c.created_at from checkpoint_line o join checkpoint c on c.line_id = o.id
+        where o.thread_id = l.thread and o.ns = ''
+        order by c.name desc limit 1
+    ), l.created_at) as put_at, coalesce((
+        select e.written_at from entry e where e.branch_id = l.branch order by e.position desc limit 1
+    ), l.created_at) as said_at
+    from listed l
+), found as materialized (
+    select f.* from (select d.*, case when d.put_at > d.said_at then d.put_at else d.said_at end as changed_at from dated d) f
+    where f.changed_at >= :since and f.changed_at < :until and (cast(:role as text) is null or exists (
+        select 1 from entry e
+        where e.branch_id = f.branch and (e.role = cast(:role as text) or e.sender = cast(:role as text))
+    ))
+), page as materialized (
+    select * from found
+    order by changed_at desc, path, name
+    limit cast(:limit as bigint) offset cast(:offset as bigint)
 )
-select n.path, k.name, max(k.thread) as thread, max(k.branch) as branch, max(k.messages) as messages,
-    max(k.changed_at) as changed_at
-from known k
-join namespace n on n.id = k.namespace_id
-where n.path >= :low and n.path < :high and (cast(:name as text) is null or k.name = cast(:name as text))
-group by n.path, k.name
-order by max(k.changed_at) desc, n.path, k.name
-limit cast(:limit as bigint);
-
--- name: count_known_threads
-select count(*) as found from (
-    select t.namespace_id, t.name from thread t
-    union
-    select b.namespace_id, b.name from branch b where b.kind = 'conversation'
-) k
-join namespace n on n.id = k.namespace_id
-where n.path >= :low and n.path < :high and (cast(:name as text) is null or k.name = cast(:name as text));
-
--- name: thread_details
--- What one of them holds. A content that its thread and its conversation share counts once.
-select
-    (select count(*) from checkpoint_line l join checkpoint c on c.line_id = l.id
-    where l.thread_id = cast(:thread as bigint)) as checkpoints,
+select (select count(*) from found) as total, p.path, p.name, p.messages, p.changed_at,
     (select c.name from checkpoint_line l join checkpoint c on c.line_id = l.id
-    where l.thread_id = cast(:thread as bigint) and l.ns = '' order by c.name desc limit 1) as newest,
-    (select coalesce(sum(f.children - 1), 0) from (
-        select count(*) as children from checkpoint_line l join checkpoint c on c.line_id = l.id
-        where l.thread_id = cast(:thread as bigint) and l.ns = ''
-        group by c.parent
-    ) f) as forks,
-    (select coalesce(sum(length(c.head) + length(c.metadata) + length(c.versions)), 0)
-    from checkpoint_line l join checkpoint c on c.line_id = l.id where l.thread_id = cast(:thread as bigint))
-    + (select coalesce(sum(length(v.recipe)), 0)
-    from checkpoint_line l join channel_value v on v.line_id = l.id where l.thread_id = cast(:thread as bigint))
-    + (select coalesce(sum(length(w.recipe)), 0)
-    from checkpoint_line l join pending_write w on w.line_id = l.id where l.thread_id = cast(:thread as bigint))
-    + (select coalesce(sum(length(c.body)), 0) from content c where c.id in (
-        select p.content_id from thread t join part p on p.shelf_id = t.shelf_id where t.id = cast(:thread as bigint)
-        union
-        select e.content_id from entry e where e.branch_id = cast(:branch as bigint)
-        union
-        select e.attachments_id from entry e where e.branch_id = cast(:branch as bigint)
-    )) as bytes;
+    where l.thread_id = p.thread and l.ns = '' order by c.name desc limit 1) as newest, (
+        select c.body from entry slot
+        join entry v on v.id = (
+-- include: version
+        )
+        join content c on c.id = v.content_id
+        where slot.id = (
+            select e.id from entry e
+            where e.branch_id = p.branch and e.replaces is null and e.kind = 'message' and e.role = 'user' and
+-- include: shown
+            order by e.position, e.id
+            limit 1
+        )
+    ) as question,
+    case when cast(:sizes as bigint) = 1 then (
+        select count(*) from checkpoint_line l join checkpoint c on c.line_id = l.id where l.thread_id = p.thread
+    ) end as checkpoints,
+    case when cast(:sizes as bigint) = 1 then (
+        select coalesce(sum(f.children - 1), 0) from (
+            select count(*) as children from checkpoint_line l join checkpoint c on c.line_id = l.id
+            where l.thread_id = p.thread and l.ns = ''
+            group by c.parent
+        ) f
+    ) end as forks,
+    case when cast(:sizes as bigint) = 1 then (
+        select coalesce(sum(length(c.head) + length(c.metadata) + length(c.versions)), 0)
+        from checkpoint_line l join checkpoint c on c.line_id = l.id where l.thread_id = p.thread
+    ) + (
+        select coalesce(sum(length(v.recipe)), 0)
+        from checkpoint_line l join channel_value v on v.line_id = l.id where l.thread_id = p.thread
+    ) + (
+        select coalesce(sum(length(w.recipe)), 0)
+        from checkpoint_line l join pending_write w on w.line_id = l.id where l.thread_id = p.thread
+    ) + (
+        select coalesce(sum(length(c.body)), 0) from content c where c.id in (
+            select a.content_id from thread t join part a on a.shelf_id = t.shelf_id where t.id = p.thread
+            union
+            select e.content_id from entry e where e.branch_id = p.branch
+            union
+            select e.attachments_id from entry e where e.branch_id = p.branch
+        )
+    ) end as bytes
+from (select 1 as one) o
+left join page p on o.one = 1
+order by p.changed_at desc, p.path, p.name;
 
 -- name: known_branches
 -- The named branches of memory in a range of paths, parents before their forks.
@@ -101,3 +130,85 @@ select count(*) as found, coalesce(sum(case when name > cast(:than as text) then
 where line_id = :line and (cast(:ends as bigint) = 0 or name not in (
 -- include: parents
 ));
+
+-- name: namespace_sizes
+-- What each namespace in a range of paths holds itself, and the schema in which it lies. A content that several of its things share counts once.
+with audited as materialized (
+    select namespace_id, count(*) as entries, sum(length(body)) as bytes from audit
+    where kind is not null
+    group by namespace_id
+)
+select n.path,
+-- include: schema_here
+    as schema,
+    (select count(*) from (
+        select t.name from thread t where t.namespace_id = n.id
+        union
+        select b.name from branch b where b.namespace_id = n.id and b.kind = 'conversation'
+    ) t) as threads,
+    (select coalesce(sum(b.messages), 0) from branch b where b.namespace_id = n.id and b.kind = 'conversation') as messages,
+    (select count(*) from thread t
+    join checkpoint_line l on l.thread_id = t.id
+    join checkpoint c on c.line_id = l.id
+    where t.namespace_id = n.id) as checkpoints,
+    (select count(*) from branch b
+    join memory m on m.branch_id = b.id and m.kind in ('core', 'event', 'record', 'fact')
+        and m.until = 4611686018427387904 and m.deleted = 0
+    where b.namespace_id = n.id) as memories,
+    (select count(*) from item i where i.namespace_id = n.id) as items,
+    coalesce(a.entries, 0) as audit,
+    coalesce(a.bytes, 0)
+    + (select coalesce(sum(length(i.value)), 0) from item i where i.namespace_id = n.id)
+    + (select coalesce(sum(length(v.value)), 0) from blob v where v.namespace_id = n.id)
+    + (select coalesce(sum(length(c.head) + length(c.metadata) + length(c.versions)), 0) from thread t
+    join checkpoint_line l on l.thread_id = t.id
+    join checkpoint c on c.line_id = l.id
+    where t.namespace_id = n.id)
+    + (select coalesce(sum(length(v.recipe)), 0) from thread t
+    join checkpoint_line l on l.thread_id = t.id
+    join channel_value v on v.line_id = l.id
+    where t.namespace_id = n.id)
+    + (select coalesce(sum(length(w.recipe)), 0) from thread t
+    join checkpoint_line l on l.thread_id = t.id
+    join pending_write w on w.line_id = l.id
+    where t.namespace_id = n.id)
+    + (select coalesce(sum(length(c.body)), 0) from content c where c.id in (
+        select p.content_id from thread t join part p on p.shelf_id = t.shelf_id where t.namespace_id = n.id
+        union
+        select e.content_id from branch b join entry e on e.branch_id = b.id where b.namespace_id = n.id
+        union
+        select e.attachments_id from branch b join entry e on e.branch_id = b.id where b.namespace_id = n.id
+        union
+        select m.content_id from branch b join memory m on m.branch_id = b.id where b.namespace_id = n.id
+        union
+        select m.content_id from audit_shelf s join audit_message m on m.shelf_id = s.id where s.namespace_id = n.id
+    )) as bytes
+from namespace n
+left join audited a on a.namespace_id = n.id
+where n.path >= :low and n.path < :high
+order by n.path;
+
+-- name: written_by_day
+-- How much was written on each day since a time, in the namespaces in a range of paths; `day` counts from 1970 on.
+select 'messages' as what, e.written_at / 86400000000 as day, count(*) as written
+from entry e
+join branch b on b.id = e.branch_id
+join namespace n on n.id = b.namespace_id
+where e.written_at >= :since and e.replaces is null and e.kind <> 'round' and n.path >= :low and n.path < :high
+group by e.written_at / 86400000000
+union all
+select 'checkpoints', c.created_at / 86400000000, count(*)
+from checkpoint c
+join checkpoint_line l on l.id = c.line_id
+join thread t on t.id = l.thread_id
+join namespace n on n.id = t.namespace_id
+where c.created_at >= :since and n.path >= :low and n.path < :high
+group by c.created_at / 86400000000
+union all
+select 'memories', m.written_at / 86400000000, count(*)
+from memory m
+join branch b on b.id = m.branch_id
+join namespace n on n.id = b.namespace_id
+where m.written_at >= :since and m.kind in ('core', 'event', 'record', 'fact') and m.deleted = 0
+    and n.path >= :low and n.path < :high
+group by m.written_at / 86400000000;

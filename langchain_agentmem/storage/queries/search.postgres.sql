@@ -157,6 +157,13 @@ limit cast(:limit as bigint);
 select v.document_id, v.vector from search_vector v
 where v.document_id in (select cast(value as bigint) from json_array_elements_text(cast(:ids as json)));
 
+-- fragment: series_saying
+-- The series in which one document holds all of some terms, in whatever scope.
+select distinct i.document_id >> 22 as series from search_index i
+where i.terms @@ cast((
+    select string_agg('''' || value || chr(31) || ''':*', ' & ') from json_array_elements_text(cast(:terms as json))
+) as tsquery)
+
 -- name: last_indexed
 select coalesce(max(document_id), -1) as document from search_index;
 

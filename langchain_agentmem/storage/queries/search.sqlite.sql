@@ -116,6 +116,15 @@ select t.value as term, (
 from json_each(:terms) t
 cross join json_each(:ranges) r;
 
+-- fragment: series_saying
+-- The series in which one document holds all of some terms.
+select rowid >> 22 as series from search_index
+where search_index match coalesce((select group_concat('"' || value || '"', ' AND ') from json_each(:terms)), '""')
+union
+select w.document_id >> 22 from search_waiting w
+where json_array_length(:terms) > 0
+    and not exists (select 1 from json_each(:terms) t where instr(' ' || w.terms || ' ', ' ' || t.value || ' ') = 0)
+
 -- name: last_indexed
 select coalesce(max(id), -1) as document from search_index_docsize;
 

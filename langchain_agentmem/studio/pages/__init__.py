@@ -6,6 +6,30 @@ from collections.abc import Sequence
 
 from starlette.routing import Route
 
-from langchain_agentmem.studio.pages import overview, thread
+from langchain_agentmem.studio.pages import (
+    audit,
+    corrections,
+    erase,
+    experiences,
+    facts,
+    overview,
+    proposals,
+    search,
+    tenants,
+    thread,
+    threads,
+)
 
-ROUTES: Sequence[Route] = (*overview.ROUTES, *thread.ROUTES)
+ROUTES: Sequence[Route] = (
+    *audit.ROUTES,
+    *corrections.ROUTES,
+    *erase.ROUTES,
+    *experiences.ROUTES,
+    *facts.ROUTES,
+    *overview.ROUTES,
+    *proposals.ROUTES,
+    *search.ROUTES,
+    *tenants.ROUTES,
+    *thread.ROUTES,
+    *threads.ROUTES,
+)

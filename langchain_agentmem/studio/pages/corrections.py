@@ -1,0 +1,303 @@
+"""Correcting: what something says now, a form to change it, what was corrected, and how that is taken back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from langchain_agentmem.base.namespaces import path_of
+from langchain_agentmem.base.safe_repr import safe_repr
+from langchain_agentmem.errors import InvalidInput, Outdated
+from langchain_agentmem.layers.memory_corrections import Correction, PresentValue
+from langchain_agentmem.studio.application import (
+    PAGE,
+    back,
+    changing,
+    missing,
+    namespace_asked,
+    number_asked,
+    page,
+    required,
+    studio_of,
+    when,
+)
+
+NAMES = {"core": "core memory", "record": "record", "fact": "fact", "message": "message"}
+FACT = ("subject", "predicate", "object", "role", "valid_from", "valid_to", "confidence")
+"""What can be changed of a fact, in the order of the form."""
+
+
+class Subject(NamedTuple):
+    """What is to be corrected, as an address names it.
+
+    Attributes:
+        kind: "core", "record", "fact" or "message".
+        key: The key, or the id.
+        namespace: Whose it is.
+        branch: The branch; of a message the conversation.
+        thread: The thread, where it is that thread's alone.
+    """
+
+    kind: str
+    key: str
+    namespace: tuple[str, ...]
+    branch: str
+    thread: str | None = None
+
+    @property
+    def at(self) -> dict[str, Any]:
+        """Where it is, as the methods of `Corrections` take it."""
+        return {"namespace": self.namespace, "branch": self.branch, "thread_id": self.thread}
+
+
+def subject_of(request: Request) -> Subject:
+    """What the address of a request names."""
+    kind = required(request, "kind")
+    if kind not in NAMES:
+        raise InvalidInput(f"What can be corrected is {', '.join(NAMES)}, not {safe_repr(kind)}.")
+    branch = required(request, "branch") if kind == "message" else request.query_params.get("branch") or "main"
+    namespace = namespace_asked(request) or ()
+    # What the threads of a namespace share is corrected for all of them.
+    alone = kind != "message" and not studio_of(request).memory.database.scopes.shared(path_of(namespace))
+    thread = request.query_params.get("thread") or None
+    return Subject(kind, required(request, "key"), namespace, branch, thread if alone else None)
+
+
+def subject_of_correction(made: Correction) -> Subject:
+    """What was corrected."""
+    return Subject(made.kind, made.key, made.namespace, made.branch, made.thread_id)
+
+
+def fields_of(kind: str, value: Mapping[str, Any] | None) -> dict[str, str]:
+    """The fields of a form, and what each says of a value."""
+    told = value or {}
+    if kind == "core":
+        return {"value": told.get("value", ""), "importance": str(told.get("importance") or 3)}
+    if kind == "record":
+        return {"content": told.get("content", ""), "tags": "\n".join(told.get("tags", ()))}
+    if kind == "message":
+        content = told.get("content")
+        return {"content": content if isinstance(content, str) else json.dumps(content, ensure_ascii=False, indent=1)}
+    return {name: _written(told.get(name)) for name in FACT}
+
+
+def _written(value: Any) -> str:
+    return when(value, "%Y-%m-%d %H:%M:%S.%f") if isinstance(value, datetime) else "" if value is None else str(value)
+
+
+def changes_of(kind: str, present: Mapping[str, Any] | None, fields: Mapping[str, str]) -> dict[str, Any]:
+    """What a form changes of a value, as the methods of `Corrections` take it.
+
+    Raises:
+        InvalidInput: A field says nothing that its kind can have.
+    """
+    before = fields_of(kind, present)
+    # Browsers send ends of lines of their own.
+    given = {name: fields.get(name, before[name]).replace("\r\n", "\n") for name in before}
+    changed = {name: text for name, text in given.items() if text != before[name].replace("\r\n", "\n")}
+    if kind == "record" and "tags" in changed:
+        return {**changed, "tags": [line.strip() for line in changed["tags"].split("\n") if line.strip()]}
+    if kind == "message" and "content" in changed and not isinstance((present or {}).get("content"), str):
+        return {"content": _json(changed["content"])}
+    if kind != "fact":
+        if "importance" in changed:
+            return {**changed, "importance": _number(changed["importance"], "Importance")}
+        return changed
+    asked: dict[str, Any] = dict(changed)
+    for name in ("valid_from", "valid_to"):
+        if name in changed:
+            asked[name] = _time(changed[name])
+    if "confidence" in changed:
+        asked["confidence"] = None if not changed["confidence"] else _number(changed["confidence"], "A confidence")
+    return asked
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InvalidInput(f"The content of this message is JSON, and this is none: {error}.") from error
+
+
+def _number(text: str, what: str) -> float:
+    try:
+        number = float(text)
+        return int(number) if number.is_integer() else number
+    except (ValueError, OverflowError) as error:
+        raise InvalidInput(f"{what} is a number, not {safe_repr(text)}.") from error
+
+
+def _time(text: str) -> datetime | None:
+    try:
+        return datetime.fromisoformat(text.strip()) if text.strip() else None
+    except ValueError as error:
+        raise InvalidInput(f"A time is written as 2024-05-31 18:00, in UTC, not {safe_repr(text)}.") from error
+
+
+class Told(NamedTuple):
+    """A correction, as a page tells of it.
+
+    Attributes:
+        made: The correction.
+        before: What was there, in words; None where nothing was.
+        after: What is there since.
+    """
+
+    made: Correction
+    before: str | None
+    after: str | None
+
+
+def told(made: Correction) -> Told:
+    """A correction in words."""
+    return Told(made, *(in_words(made.kind, value) for value in (made.before, made.after)))
+
+
+def in_words(kind: str, value: Mapping[str, Any] | None) -> str | None:
+    """What something says, on as few lines as that takes; None where it is not there."""
+    if value is None:
+        return None
+    fields = fields_of(kind, value)
+    if kind == "fact":
+        times = [
+            f"{name.removeprefix('valid_')} {when(value[name])}" for name in ("valid_from", "valid_to") if value[name]
+        ]
+        return "\n".join([f"{value['subject']} {value['predicate']} {value['object']}", " ".join(times)])
+    if kind == "core":
+        return f"{fields['value']}\n(importance {fields['importance']})"
+    return "\n".join([fields["content"], *(f"# {tag}" for tag in value.get("tags", ()))])
+
+
+# -- one thing -------------------------------------------------------------------------------------------------------
+
+
+async def correct(request: Request) -> Response:
+    """What something says now, with a form to change it, and its history."""
+    return await _shown(request, subject_of(request))
+
+
+async def _shown(
+    request: Request,
+    subject: Subject,
+    *,
+    status: int = 200,
+    problem: str | None = None,
+    fields: Mapping[str, str] | None = None,
+) -> Response:
+    """The page of something; with what somebody has written in its form, where that could not be."""
+    corrections = studio_of(request).memory.corrections
+    present = await corrections.apresent(subject.kind, subject.key, **subject.at)
+    made = await corrections.ahistory(subject.kind, subject.key, **subject.at, limit=PAGE)
+    if present.value is None and not made and subject.kind != "core":
+        where = safe_repr(subject.thread or subject.branch)
+        raise missing(f"There is no {NAMES[subject.kind]} {safe_repr(subject.key)} on {where}.")
+    now = fields_of(subject.kind, present.value)
+    return page(
+        request,
+        "correct.html",
+        status,
+        subject=subject,
+        name=NAMES[subject.kind],
+        present=present,
+        words=in_words(subject.kind, present.value),
+        fields={name: (fields or {}).get(name, text) for name, text in now.items()},
+        sendable=all(map(_can_be_sent, now.values())),
+        problem=problem,
+        history=list(map(told, made)),
+        undoable=made[0].id if made and _is_in_force(made[0], present) else None,
+    )
+
+
+def _is_in_force(made: Correction, present: PresentValue) -> bool:
+    return made.after == present.value
+
+
+def _can_be_sent(text: str) -> bool:
+    """Whether a form gives a text back as it is: not half characters, nor what ends lines in other ways."""
+    return "\0" not in text and "\r" not in text and not any("\ud800" <= each <= "\udfff" for each in text)
+
+
+async def change(request: Request, fields: Mapping[str, str]) -> Response:
+    """Change something as a form says, or have it be gone."""
+    subject = subject_of(request)
+    try:
+        await _corrected(request, subject, fields)
+    except Outdated:
+        text = "Somebody has changed this meanwhile. Above is what it says now; what you wrote is still in the form."
+        return await _shown(request, subject, status=409, problem=text, fields=fields)
+    except InvalidInput as error:
+        return await _shown(request, subject, status=400, problem=str(error), fields=fields)
+    return back(request, "/correct", **subject._asdict())
+
+
+async def _corrected(request: Request, subject: Subject, fields: Mapping[str, str]) -> None:
+    """Correct something as a form says.
+
+    Raises:
+        InvalidInput: It cannot be.
+        Outdated: It has another version than the form was made for.
+    """
+    studio, version = studio_of(request), fields.get("version")
+    corrections = studio.memory.corrections
+    given: dict[str, Any] = {"by": studio.user_of(request), "expected": version}
+    if fields.get("do") == "delete":
+        await corrections.adelete(subject.kind, subject.key, **given, **subject.at)
+        return
+    present = await corrections.apresent(subject.kind, subject.key, **subject.at)
+    if version != present.version:
+        raise Outdated
+    changes = changes_of(subject.kind, present.value, fields)
+    if present.value is not None and not changes:
+        raise InvalidInput("It says so already: nothing was changed.")
+    if subject.kind == "message":
+        await corrections.amessage(subject.branch, subject.key, namespace=subject.namespace, **changes, **given)
+    elif subject.kind == "fact":
+        await corrections.afact(subject.key, **changes, **given, **subject.at)
+    elif subject.kind == "record":
+        await corrections.arecord(subject.key, **changes, **given, **subject.at)
+    else:
+        value = changes.pop("value", (present.value or {}).get("value", ""))
+        await corrections.acore(subject.key, value, **changes, **given, **subject.at)
+
+
+async def undo(request: Request, fields: Mapping[str, str]) -> Response:
+    """Take a correction back."""
+    studio, namespace = studio_of(request), namespace_asked(request) or ()
+    name, force = required(request, "id"), "force" in fields
+    try:
+        made = await studio.memory.corrections.aundo(name, by=studio.user_of(request), namespace=namespace, force=force)
+    except Outdated as error:
+        return page(request, "undo.html", 409, text=str(error), id=name, namespace=namespace)
+    return back(request, "/correct", **subject_of_correction(made)._asdict())
+
+
+# -- all of them -----------------------------------------------------------------------------------------------------
+
+
+async def corrections(request: Request) -> Response:
+    """What was corrected, the newest first."""
+    start, namespace = number_asked(request, "start"), namespace_asked(request)
+    found = await studio_of(request).memory.corrections.ahistory(namespace=namespace, limit=PAGE + 1, offset=start)
+    return page(
+        request,
+        "corrections.html",
+        namespace=namespace,
+        names=NAMES,
+        corrections=[(subject_of_correction(made), told(made)) for made in found[:PAGE]],
+        newer=max(start - PAGE, 0) if start else None,
+        older=start + PAGE if len(found) > PAGE else None,
+    )
+
+
+ROUTES: Sequence[Route] = (
+    Route("/correct", correct),
+    changing("/correct", change),
+    changing("/undo", undo),
+    Route("/corrections", corrections),
+)

@@ -1,0 +1,148 @@
+"""A search over everything that is remembered, and why each hit was found."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.search.ranking import Weights
+from langchain_agentmem.search.timeline import ORDERS
+from langchain_agentmem.studio.application import (
+    PAGE,
+    address,
+    namespace_asked,
+    number_asked,
+    page,
+    studio_of,
+    time_asked,
+)
+
+if TYPE_CHECKING:
+    from langchain_agentmem.search.memory_search import Recollection, Why
+
+KINDS = ("message", "event", "record", "fact", "item", "audit")
+"""What can be searched for, by its name in addresses."""
+WORDS, VECTORS = "words", "vectors"
+"""By what a search goes: by words alone, or by vectors too, where there are any."""
+USUAL = 20
+"""Hits that are shown unless more are asked for."""
+
+
+class ScorePart(NamedTuple):
+    """Something that added to the score of a hit, or took from it.
+
+    Attributes:
+        name: A word of the query, or the name of a signal.
+        value: How much.
+        is_word: Whether it is a word.
+    """
+
+    name: str
+    value: float
+    is_word: bool
+
+
+class FoundHit(NamedTuple):
+    """A hit, as it is shown.
+
+    Attributes:
+        found: What was found.
+        reasons: Why, what counted most first.
+        where: The address of the page that shows it; None where there is none.
+        replaced_by: The same of what replaced it.
+    """
+
+    found: Recollection
+    reasons: Sequence[ScorePart]
+    where: str | None
+    replaced_by: str | None
+
+
+async def search(request: Request) -> Response:
+    """The form, and what was found."""
+    asked, memory = request.query_params, studio_of(request).memory
+    query, namespace, kind = asked.get("q", ""), namespace_asked(request), asked.get("kind") or None
+    by, limit = asked.get("by") or VECTORS, min(number_asked(request, "limit", USUAL), PAGE)
+    order = next((each for each in ORDERS if each == (asked.get("order") or "score")), None)
+    since, until = time_asked(request, "since"), time_asked(request, "until")
+    if order is None or by not in (WORDS, VECTORS):
+        raise InvalidInput(f'order is "score" or "time", and by is "{WORDS}" or "{VECTORS}".')
+    found: list[Recollection] = []
+    if query.strip():
+        found = await memory.asearch(
+            query,
+            namespace=namespace,
+            everything=namespace is None,
+            kinds=None if kind is None else [kind],
+            conversation_id=asked.get("conversation") or None,
+            after=since,
+            before=until,
+            order=order,
+            limit=limit,
+            weights=Weights() if by == WORDS else None,
+        )
+    places = {(each.kind, each.id): _where(request, each) for each in found}
+    hits = [
+        FoundHit(each, _reasons(each.why), places[each.kind, each.id], _replacement(request, each, places))
+        for each in found
+    ]
+    return page(
+        request,
+        "search.html",
+        query=query,
+        namespace=namespace,
+        kind=kind,
+        kinds=KINDS,
+        order=order,
+        orders=ORDERS,
+        by=by,
+        has_vectors=memory.store.embeddings is not None,
+        since=since,
+        until=until,
+        conversation=asked.get("conversation", ""),
+        limit=limit,
+        hits=hits,
+        best=max((each.score for each in found), default=0.0),
+        most=max((abs(reason.value) for hit in hits for reason in hit.reasons), default=0.0),
+    )
+
+
+def _reasons(why: Why) -> Sequence[ScorePart]:
+    """Why something was found, what counted most first."""
+    words = [ScorePart(name, value, is_word=True) for name, value in why.terms.items()]
+    signals = [ScorePart(name, value, is_word=False) for name, value in why.signals.items()]
+    return sorted(words + signals, key=lambda each: -abs(each.value))
+
+
+def _where(request: Request, found: Recollection) -> str | None:
+    """The address of the page that shows what was found, if there is one."""
+    namespace, name, thread = found.namespace, found.conversation_id, found.thread_id
+    if found.kind == "audit":
+        return address(request, "/audit", namespace=namespace, conversation=name)
+    if name is None:
+        return None
+    if found.kind == "message":
+        return address(request, "/thread", namespace=namespace, id=name, message=found.id)
+    if found.kind == "fact":
+        branch = name if thread is None else None
+        return address(request, "/fact", namespace=namespace, branch=branch, thread=thread, id=found.id)
+    if thread is not None or found.kind == "item":
+        return address(request, "/thread", namespace=namespace, id=thread or name, show="memory")
+    return address(request, "/memory", namespace=namespace, branch=name)
+
+
+def _replacement(request: Request, found: Recollection, places: Mapping[tuple[str, str], str | None]) -> str | None:
+    """The address of what replaced a hit: a fact by one of the same branch, all else by another hit."""
+    if found.replaced_by is None:
+        return None
+    kind, name = found.replaced_by
+    return _where(request, replace(found, id=name)) if kind == "fact" else places.get((kind, name))
+
+
+ROUTES: Sequence[Route] = (Route("/search", search),)

@@ -1,0 +1,252 @@
+"""A life to look at: what the demo, the tests in browsers and the pictures of the guide show in Studio.
+
+It is lived by a graph of LangGraph with all of memory, and a script in place of its model, so it is the same each time:
+a conversation that was compacted, and went two ways where Irena took something back; a step that waits for a person;
+core memory and facts that changed; what prompts were shown, and why; an experience that was used, and one that is
+proposed; and somebody else, of whose memory none of that is part.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.runnables import RunnableConfig
+from langgraph.graph import END, START, MessagesState, StateGraph
+from langgraph.types import interrupt
+
+from langchain_agentmem.agent_memory import AgentMemory
+from langchain_agentmem.audit.audit_trail import AuditTrail
+from langchain_agentmem.base.namespaces import CONFIG_KEY
+from langchain_agentmem.compaction import CompactionState, ManagedMemoryConfig
+from langchain_agentmem.experiences.experience import Experience
+from langchain_agentmem.experiences.experience_library import ExperienceLibrary
+
+IRENA, MAREK = ("irena",), ("marek",)
+GIFT, ORDER, HIVES = "birthday-gift", "smoker-order", "hives"
+LIVES = ("Irena", "lives in")
+
+
+class StoryTurn(NamedTuple):
+    """Something that is said, and what comes of it.
+
+    Attributes:
+        said: What the person says.
+        reply: What the model answers.
+        core: What is written into core memory.
+        record: What is written into archival memory, if anything.
+        facts: Subject, predicate, object, and since when.
+        looks_up: Whether the model calls a tool first, and with what.
+    """
+
+    said: str
+    reply: str
+    core: Mapping[str, str] = {}
+    record: str = ""
+    facts: Sequence[tuple[str, str, str, str]] = ()
+    looks_up: str = ""
+
+
+TALK = (
+    StoryTurn(
+        "I lived in Olomouc until last winter. Since March I live in Brno.",
+        "Noted: you live in Brno now.",
+        {"home": "Olomouc"},
+        facts=[(*LIVES, "Olomouc", "2019-09-01"), (*LIVES, "Brno", "2025-03-01")],
+    ),
+    StoryTurn(
+        "My brother Marek turns forty on the ninth of October. He keeps bees.",
+        "A birthday to remember. What does he wish for?",
+        {"home": "Brno", "goal": "A gift for Marek's fortieth birthday, 9 October."},
+        "Marek keeps bees on the roof of the old house in Olomouc.",
+        [("Marek", "keeps", "bees", "2015-05-01"), ("Marek", "is the brother of", "Irena", "1986-10-09")],
+    ),
+    StoryTurn(
+        "For years he has wanted a copper smoker for his bees.",
+        "Then a copper smoker is the gift to look for.",
+        record="Marek has wanted a copper smoker for years; the tin one rusts.",
+        facts=[("Marek", "wants", "a copper smoker", "2022-01-01")],
+    ),
+    StoryTurn(
+        "When does a train go to Olomouc on the ninth?",
+        "At 7:12 from Brno; you arrive at 8:55.",
+        {"train": "7:12 from Brno on 9 October"},
+        facts=[("Irena", "takes the train at", "7:12", "2025-10-09")],
+        looks_up="Brno to Olomouc, 9 October",
+    ),
+    StoryTurn(
+        "One warning before you suggest any cake: walnuts make me ill.",
+        "No walnuts, then.",
+        {"health": "Walnuts make Irena ill."},
+        "Walnuts make Irena ill, even a crumb of them.",
+        [("Irena", "is allergic to", "walnuts", "1990-01-01")],
+    ),
+    StoryTurn(
+        "Which cake would suit the party, and what gift did we choose?",
+        "A honey cake without nuts, and the copper smoker.",
+        record="The party has a honey cake without nuts.",
+    ),
+)
+OTHERWISE = (
+    StoryTurn(
+        "I have changed my mind: a book about bees is the better gift.",
+        "A book about bees, then.",
+        {"goal": "A book about bees for Marek's birthday."},
+        facts=[("Marek", "wants", "a book about bees", "2025-09-01")],
+    ),
+    StoryTurn("No, forget the book. He has twelve of them.", "Back to the smoker."),
+)
+ORDERS = StoryTurn("Please order the copper smoker, but nothing above 90 €.", "It is ordered.")
+OF_MAREK = StoryTurn(
+    "I winter four hives on the roof, and feed them in August.",
+    "Four hives, fed in August.",
+    {"hives": "4"},
+    facts=[("Marek", "has", "four hives", "2025-08-01")],
+)
+_SCRIPT = {turn.said: turn for turn in (*TALK, *OTHERWISE, ORDERS, OF_MAREK)}
+
+EXPERIENCES = (
+    Experience(
+        "gift-within-budget",
+        when="Use when somebody looks for a gift, or orders one.",
+        what="Name one thing only, with its price, and ask before you order.",
+    ),
+    Experience(
+        "trains-with-arrival",
+        who=("Planner",),
+        when="Use when somebody asks for a train or a connection.",
+        what="Tell the arrival, too.",
+    ),
+)
+LESSON = [
+    HumanMessage("Order the smoker."),
+    AIMessage("Ordered, with express delivery for 19 €."),
+    HumanMessage("No, never choose express delivery without asking me."),
+    AIMessage("Changed to the usual delivery."),
+]
+
+
+class ScriptedModel(BaseChatModel):
+    """Stands for a model: it knows what to say to what was said."""
+
+    @property
+    def _llm_type(self) -> str:
+        return "scripted"
+
+    def _generate(self, messages: list[BaseMessage], *_: Any, **__: Any) -> ChatResult:
+        turn = next(_SCRIPT[part] for message in reversed(messages) for part in _texts(message) if part in _SCRIPT)
+        reply = AIMessage(turn.reply)
+        if turn.looks_up and messages[-1].type != "tool":
+            reply = AIMessage("", tool_calls=[{"name": "timetable", "args": {"of": turn.looks_up}, "id": "look-up"}])
+        return ChatResult(generations=[ChatGeneration(message=reply)])
+
+
+def live(memory: AgentMemory, folder: Path) -> ExperienceLibrary:
+    """Live it, unless it has been lived.
+
+    Args:
+        memory: Where it is remembered.
+        folder: Where its library of experiences is made: a folder that holds none.
+
+    Returns:
+        The library.
+    """
+    library = memory.experiences(folder, IRENA)
+    for experience in EXPERIENCES:
+        library.add(experience)
+    library.propose(LESSON, exp_id="no-express-delivery", who="Planner")
+    if len(memory.conversation(GIFT, IRENA)):
+        return library
+    agent = _agent(memory, library)
+
+    def say(turn: StoryTurn, thread: str, namespace: tuple[str, ...] = IRENA, at: RunnableConfig | None = None) -> Any:
+        config = at or {"configurable": {"thread_id": thread, CONFIG_KEY: namespace}}
+        return agent.invoke({"messages": [HumanMessage(turn.said)]}, {**config, "callbacks": [memory.audit.handler()]})
+
+    for turn in TALK:
+        say(turn, GIFT)
+    thread: RunnableConfig = {"configurable": {"thread_id": GIFT, CONFIG_KEY: IRENA}}
+    ends = [state for state in agent.get_state_history(thread) if not state.next]
+    for turn, end in zip(OTHERWISE, ends[2:4], strict=True):  # beside what was said later, which stays
+        say(turn, GIFT, at=end.config)
+    agent.update_state(ends[0].config, None)  # and back to where the talk had come to
+    say(ORDERS, ORDER)  # waits for a person
+    say(OF_MAREK, HIVES, MAREK)
+
+    branch = memory.layers("main", IRENA)
+    branch.core.set("language", "Irena writes Czech to her family.")
+    branch.fork("without-surprise").core.set("language", "Irena tells Marek everything.")
+    facts = memory.facts("main", IRENA)
+    facts.declare(LIVES[1], "has his birthday on")
+    for day in ("9 October", "10 October"):  # who is right?
+        facts.add_fact("user", "Marek", "has his birthday on", day, valid_from=datetime(1985, 10, 9, tzinfo=UTC))
+    memory.store.put((*IRENA, "shopping"), "smoker", {"text": "copper smoker with leather bellows", "price": 84})
+    library.feedback("gift-within-budget", helped=True, note="One proposal, and it was right.", conversation_id=GIFT)
+    trail = AuditTrail(memory, IRENA)
+    trail.add("Is the smoker still to be had?", "Yes, two are left.", GIFT)
+    trail.add("hm", "", GIFT)
+    trail.add_todo_from_chat("Please add the neighbour's key to the list. Test the smoker before the ninth.")
+    memory.settle()
+    return library
+
+
+def _agent(memory: AgentMemory, library: ExperienceLibrary) -> Any:
+    def timetable(state: CompactionState) -> dict[str, Any]:
+        [call] = state["messages"][-1].tool_calls  # type: ignore[union-attr]  # the model's
+        found = {"role": "tool", "content": "7:12 Brno - 8:55 Olomouc", "tool_call_id": call["id"], "name": "timetable"}
+        return {"messages": [found]}
+
+    def answer(state: CompactionState) -> dict[str, Any]:
+        if state["messages"][-1].text == ORDERS.said:
+            interrupt({"question": "Order the copper smoker for 84 €?"})
+        return {"messages": [ScriptedModel().invoke(state["llm_input_messages"])]}
+
+    def learn(state: CompactionState) -> None:
+        turn = next(_SCRIPT[each.text] for each in reversed(state["messages"]) if each.text in _SCRIPT)
+        layers = memory.layers()
+        for key, value in turn.core.items():
+            layers.core.set(key, value)
+        if turn.record:
+            layers.archival.write(turn.record)
+        layers.recall.append("asked", turn.said)
+
+    def goes_on(state: CompactionState) -> str:
+        return "timetable" if getattr(state["messages"][-1], "tool_calls", ()) else "learn"
+
+    budget = ManagedMemoryConfig(threshold_rounds=4, retain_rounds=2, token_counter="estimate")  # noqa: S106
+    builder = StateGraph(CompactionState, input_schema=MessagesState)
+    builder.add_node("compact", memory.compaction(_summary, budget)).add_node("recall", memory.inject())
+    builder.add_node("advise", library.selector()).add_node(answer).add_node(timetable).add_node(learn)
+    builder.add_node("facts", memory.remember_facts(_facts))
+    builder.add_edge(START, "compact").add_edge("compact", "recall").add_edge("recall", "advise")
+    builder.add_edge("advise", "answer").add_conditional_edges("answer", goes_on, ["timetable", "learn"])
+    builder.add_edge("timetable", "compact").add_edge("learn", "facts").add_edge("facts", END)
+    return builder.compile(checkpointer=memory.checkpointer)
+
+
+def _texts(message: BaseMessage) -> list[str]:
+    """What a message says, part by part: what memory adds to it are parts of their own."""
+    blocks = [message.content] if isinstance(message.content, str) else message.content
+    return [each if isinstance(each, str) else str(each.get("text")) for each in blocks]
+
+
+def _summary(_: Any) -> str:
+    return "Irena moved from Olomouc to Brno in March. Her brother Marek, a beekeeper, turns forty on 9 October."
+
+
+def _facts(asked: Any) -> str:
+    """The facts of the messages that a model is asked about."""
+    shown = asked if isinstance(asked, str) else "\n".join(message.text for message in asked)
+    told = [
+        {"message": 1, "subject": subject, "predicate": predicate, "object": thing, "valid_from": since}
+        for said, turn in _SCRIPT.items()
+        if said in shown
+        for subject, predicate, thing, since in turn.facts
+    ]
+    return json.dumps({"facts": told})

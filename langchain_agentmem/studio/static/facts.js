@@ -1,0 +1,112 @@
+// The table of facts as a graph, and a slider through the times at which something changed. Both only repeat what the
+// table and the form have.
+"use strict";
+
+const MOVES = 250; // milliseconds between two places of the slider that are asked for
+let graph = null;
+let drawn = "";
+
+function rowsOf() {
+  return [...document.querySelectorAll("table.facts tbody tr")];
+}
+
+function looks() {
+  const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  return [
+    { selector: "node", style: {
+      "background-color": colour("--accent"), color: colour("--text"), label: "data(id)", "font-size": 11,
+      "text-wrap": "ellipsis", "text-max-width": 140, "text-valign": "bottom", "text-margin-y": 4, width: 16, height: 16 } },
+    { selector: "edge", style: {
+      "line-color": colour("--quiet"), "target-arrow-color": colour("--quiet"), color: colour("--quiet"), width: 1.5,
+      "curve-style": "bezier", "target-arrow-shape": "triangle", "arrow-scale": 0.8, label: "data(label)", "font-size": 9,
+      "text-wrap": "ellipsis", "text-max-width": 120, "text-rotation": "autorotate",
+      "text-background-color": colour("--panel"), "text-background-opacity": 1, "text-background-padding": 1 } },
+    { selector: "edge.ended, edge.later", style: { "line-style": "dotted", opacity: 0.35 } },
+    { selector: "node.idle", style: { opacity: 0.35 } },
+  ];
+}
+
+function elementsOf(rows) {
+  const nodes = new Set(rows.flatMap((row) => [row.dataset.subject, row.dataset.object]));
+  const edges = rows.map((row) => ({ data: {
+    id: `fact ${row.dataset.id}`, source: `${row.dataset.subject}`, target: `${row.dataset.object}`, label: row.dataset.predicate } }));
+  return [...[...nodes].map((id) => ({ data: { id } })), ...edges];
+}
+
+function draw() {
+  const place = document.getElementById("facts-graph");
+  const rows = rowsOf();
+  if (!place || !window.cytoscape) {
+    return;
+  }
+  place.hidden = rows.length === 0;
+  const same = rows.map((row) => row.dataset.id).sort().join("\n");
+  if (rows.length && same !== drawn) {
+    graph?.destroy();
+    graph = cytoscape({
+      container: place, elements: elementsOf(rows), style: looks(), maxZoom: 2,
+      layout: { name: "cose", animate: false, nodeDimensionsIncludeLabels: true } });
+    graph.on("tap", "node", (event) => follow("entity", event.target.id()));
+    drawn = same;
+  }
+  for (const row of rows) {
+    graph.getElementById(`fact ${row.dataset.id}`).classes(row.className);
+  }
+  graph?.nodes().forEach((node) => node.toggleClass("idle", node.connectedEdges(".holds").empty()));
+}
+
+function follow(name, value) {
+  const row = rowsOf().find((each) => each.dataset.subject === value || each.dataset.object === value);
+  row?.querySelectorAll("td a")[row.dataset.subject === value ? 0 : 2].click();
+}
+
+function slide() {
+  const form = document.getElementById("facts-asked");
+  const slider = document.getElementById("moment");
+  const times = form.elements.valid;
+  const told = slider.closest("p").querySelector("output");
+  let waits = 0;
+  slider.max = times.length - 1;
+  slider.value = times.length - 1 - times.selectedIndex;
+  const tell = () => {
+    const chosen = times.options[times.length - 1 - slider.value];
+    told.textContent = chosen.text;
+    slider.setAttribute("aria-valuetext", chosen.text);
+  };
+  tell();
+  slider.closest("p").hidden = times.length < 2;
+  slider.addEventListener("input", () => {
+    tell();
+    times.selectedIndex = times.length - 1 - slider.value;
+    clearTimeout(waits);
+    waits = setTimeout(() => show(form), MOVES);
+  });
+  times.addEventListener("change", () => {
+    slider.value = times.length - 1 - times.selectedIndex;
+    tell();
+    show(form);
+  });
+}
+
+// Only what held then is exchanged: the slider keeps the keyboard, and the graph its shape.
+function show(form) {
+  const asked = new URLSearchParams(new FormData(form));
+  const before = new URLSearchParams(location.search).get("before");
+  if (before) {
+    asked.set("before", before);
+  }
+  const address = `${form.action}?${asked}`;
+  history.replaceState(null, "", address);
+  htmx.ajax("GET", address, { target: "#facts-held", select: "#facts-held", swap: "outerHTML" });
+}
+
+document.addEventListener("DOMContentLoaded", () => {
+  // Cytoscape would write a style of its own into the page, which has it already, and may not be given any.
+  const there = document.createElement("meta");
+  there.id = "__________cytoscape_stylesheet";
+  document.head.append(there);
+  slide();
+  draw();
+});
+document.addEventListener("htmx:afterSettle", draw);
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => graph?.style(looks()));

@@ -1,0 +1,121 @@
+"""Hostile memories stay text in a browser, in every field of every page."""
+
+from __future__ import annotations
+
+from urllib.parse import quote
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage
+from langgraph.graph import START, MessagesState, StateGraph
+
+from langchain_agentmem import AgentMemory, Experience
+from langchain_agentmem.audit.audit_trail import AuditTrail
+from langchain_agentmem.compaction import CompactionState
+
+from .conftest import opened
+from .serving import serving
+
+ELEMENTS = "<script>alert(1)</script><img src=x onerror=alert(2)><svg onload=alert(3)>"
+HANDLER = '" onmouseover="alert(4)" autofocus onfocus=\'alert(5)\''
+LINK = "javascript:alert(6)"
+TURNED = "safe\u202etxt.exe\u2066\u200b"
+HOSTILE = f"{ELEMENTS} {HANDLER} {LINK} {TURNED} {{{{7*7}}}}"
+NAME = "\"><img src=x onerror=alert(7)>'& \u202e"
+"""What ids, labels and keys are."""
+NAMESPACE = ("users", NAME.replace(".", ""))
+
+
+def fill(memory: AgentMemory, folder) -> None:
+    def answer(state, config):
+        memory.layers(config).write(core={NAME: HOSTILE})
+        memory.layers(config).archival.write(HOSTILE, tags=[NAME])
+        memory.layers(config).recall.append(NAME, HOSTILE)
+        memory.facts(config).add_fact("user", NAME, LINK, ELEMENTS)
+        memory.thread_store.put(("notes", NAME.replace(".", "")), NAME, {NAME: HOSTILE})
+        call = {"name": "look", "args": {NAME: HOSTILE}, "id": NAME}
+        return {"messages": [AIMessage(HOSTILE, id=f"{NAME}2", tool_calls=[call])]}
+
+    builder = StateGraph(CompactionState, input_schema=MessagesState).add_node("answer", answer)
+    builder.add_node("recall", memory.inject())
+    graph = builder.add_edge(START, "recall").add_edge("recall", "answer").compile(checkpointer=memory.checkpointer)
+    config = {"configurable": {"thread_id": NAME, "agentmem_namespace": NAMESPACE}}
+    for number in range(2):
+        said = HumanMessage(HOSTILE, id=f"{NAME}{number}", name=NAME)
+        graph.invoke({"messages": [said]}, config)
+    main = memory.facts("main", NAMESPACE)
+    main.declare(LINK)
+    for thing in (HANDLER, TURNED):
+        main.add_fact("user", NAME, LINK, thing)
+    memory.layers("main", NAMESPACE).core.set(NAME, HOSTILE)
+    trail = AuditTrail(memory, NAMESPACE)
+    trail.add(HOSTILE, HOSTILE, NAME)
+    trail.add_todo_from_chat(f"Please add {HOSTILE} to the list.")
+    library = memory.experiences(folder, NAMESPACE)
+    library.add(Experience(f"e {ELEMENTS[:40]}", who=(NAME,), when=HOSTILE, what=HOSTILE))
+    library.feedback(f"e {ELEMENTS[:40]}", helped=True, note=HOSTILE, conversation_id=NAME)
+    library.propose([HumanMessage(HOSTILE), AIMessage(HOSTILE), HumanMessage(f"No, {HOSTILE}")])
+    memory.settle()
+
+
+@pytest.fixture(scope="module")
+def served(chromium, tmp_path_factory):
+    folder, experiences = tmp_path_factory.mktemp("hostile"), tmp_path_factory.mktemp("experiences")
+    with AgentMemory(folder / "agent.db") as memory:
+        fill(memory, experiences)
+    with serving(folder / "agent.db", "--experiences", str(experiences)) as address:
+        yield opened(chromium, folder / "agent.db", address)
+
+
+def links(page) -> list[str]:
+    """Where the links of a page lead, within Studio."""
+    return page.eval_on_selector_all("main a[href]", "found => found.map(each => each.href)")
+
+
+def test_they_stay_text_wherever_links_lead(visit, served):
+    """Follows every link that there is, up to forty of each page."""
+    page = visit()
+    waiting, seen = [f"{served.root}/"], set()
+    told = ""
+    while waiting and len(seen) < 250:
+        where = waiting.pop(0)
+        shape = where.partition("&start=")[0]
+        if shape in seen:
+            continue
+        seen.add(shape)
+        assert page.goto(where).status in {200, 404}, where
+        found = links(page) + page.eval_on_selector_all("nav a[href]", "found => found.map(each => each.href)")
+        assert [each for each in found if not each.startswith(f"{served.root}/")] == [], where
+        made = page.eval_on_selector_all(
+            "img, iframe, object, embed, script:not([src]), [onmouseover], [onfocus], [onerror], [onload], [autofocus]",
+            "found => found.map(each => each.outerHTML)",
+        )
+        assert made == [], where
+        content = page.content()
+        assert not set(content) & {"\u202e", "\u2066", "\u200b"} or "<textarea" in content, where
+        told += page.inner_text("body")
+        waiting += found[:60]
+    assert ELEMENTS in told
+    assert LINK in told
+    assert "{{7*7}}" in told
+    assert "\\u202e" in told
+    assert {each.removeprefix(served.root).partition("?")[0] for each in seen} >= {
+        "/", "/threads", "/thread", "/memory", "/facts", "/search", "/experiences", "/audit", "/tenants",
+        "/corrections", "/correct",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("asked", [HOSTILE, NAME, LINK])
+def test_what_an_address_says_stays_text(visit, served, asked):
+    page = visit()
+    for path in (
+        "search?q",
+        "threads?query",
+        "thread?id",
+        "facts?subject",
+        "facts?valid",
+        "audit?query",
+        "erase?namespace",
+    ):
+        page.goto(f"{served.root}/{path}={quote(asked, safe='')}")
+        assert page.locator("img, script:not([src]), [onmouseover], [onfocus]").count() == 0
+        assert page.locator("h1").count() == 1

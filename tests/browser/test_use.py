@@ -1,0 +1,158 @@
+"""What people do with Studio in a browser: go through time, search, correct, undo, erase; with and without scripts."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from langchain_agentmem import AgentMemory
+from langchain_agentmem.studio import sample
+
+from .serving import THREAD, WHOSE
+
+with_and_without_scripts = pytest.mark.parametrize("scripts", [True, False], ids=["scripts", "no scripts"])
+
+
+def stays(page):
+    """Whether the page has been kept, and only parts of it exchanged, since this was called."""
+    page.evaluate("window.kept = true")
+    return lambda: page.evaluate("window.kept === true")
+
+
+class TestTheToken:
+    def test_a_second_browser_is_not_let_in(self, chromium, served, visit):
+        visit()
+        stranger = chromium.new_page()
+        answer = stranger.goto(f"{served.root}/threads")
+        assert (answer.status, stranger.locator("h1").count()) == (403, 0)
+        stranger.close()
+
+    def test_it_has_left_the_address(self, visit):
+        assert "token" not in visit().url
+
+
+class TestTheSlider:
+    def test_it_goes_through_time_without_leaving_the_page(self, visit):
+        page = visit(THREAD)
+        kept = stays(page)
+        assert page.get_by_text(sample.TALK[-1].reply).count()
+        page.get_by_role("slider").focus()
+        page.keyboard.press("Home")
+        expect(page.get_by_text(re.compile("Checkpoint 1 of"))).to_be_visible()
+        expect(page.get_by_text(sample.TALK[-1].reply)).to_have_count(0)
+        assert kept()
+        assert "number=1" in page.url
+        page.go_back()
+        expect(page.get_by_text(sample.TALK[-1].reply).first).to_be_visible()
+
+    def test_the_focus_stays_where_it_was(self, visit):
+        page = visit(THREAD)
+        slider = page.get_by_role("slider")
+        slider.focus()
+        page.keyboard.press("ArrowLeft")
+        expect(page.get_by_text(re.compile("Checkpoint 69 of"))).to_be_visible()
+        expect(page.get_by_role("slider")).to_be_focused()
+
+    def test_without_scripts_there_is_a_button(self, visit):
+        page = visit(THREAD, java_script_enabled=False)
+        page.get_by_role("link", name="First").click()
+        expect(page.get_by_text(re.compile("Checkpoint 1 of"))).to_be_visible()
+        page.get_by_role("button", name="Go").click()
+        expect(page.get_by_text(re.compile("Checkpoint 1 of"))).to_be_visible()
+
+    @with_and_without_scripts
+    def test_a_step_shows_what_it_changed(self, visit, scripts):
+        page = visit(f"{THREAD}&number=7&show=messages", java_script_enabled=scripts)
+        page.get_by_role("link", name="This step").click()
+        expect(page.locator("ins, del").first).to_be_visible()
+
+
+@with_and_without_scripts
+def test_a_search_says_why(visit, scripts):
+    page = visit(f"/search?{WHOSE}", java_script_enabled=scripts)
+    page.locator("main input[name=q]").fill("walnuts")
+    page.keyboard.press("Enter")
+    expect(page.get_by_text("Walnuts make Irena ill").first).to_be_visible()
+    assert page.locator("progress, meter").count() > 0
+
+
+@with_and_without_scripts
+def test_facts_are_shown_as_of_a_time(visit, scripts):
+    page = visit(f"/facts?{WHOSE}&valid=2020-01-01", java_script_enabled=scripts)
+    lives = page.locator("tr.holds").filter(has_text="lives in")
+    expect(lives).to_have_count(1)
+    expect(lives).to_contain_text("Olomouc")
+
+
+def test_facts_go_through_time_without_leaving_the_page(visit):
+    page = visit(f"/facts?{WHOSE}")
+    kept = stays(page)
+    expect(page.locator("canvas").first).to_be_visible()
+    page.get_by_role("slider").focus()
+    page.keyboard.press("Home")
+    expect(page.locator("tr.holds").filter(has_text="lives in")).to_have_count(0)
+    assert kept()
+
+
+def language(served) -> str:
+    with AgentMemory(served.database) as memory:
+        return memory.layers("main", sample.IRENA).core.get("language")["language"]
+
+
+@with_and_without_scripts
+def test_a_value_is_corrected_and_that_is_undone(visit, served, scripts):
+    before, after = language(served), "Irena writes Moravian to her family."
+    page = visit(f"/memory?{WHOSE}", java_script_enabled=scripts)
+    page.get_by_role("row").filter(has_text="language").get_by_role("link", name="Correct").click()
+    page.get_by_label("Value").fill(after)
+    page.get_by_role("button", name="Save as a new version").click()
+    expect(page.get_by_role("region", name="What it says now")).to_contain_text(after)
+    assert language(served) == after
+    newest = page.get_by_role("region", name="What was corrected").get_by_role("row").nth(1)
+    expect(newest).to_contain_text("ada")
+    expect(newest).to_contain_text(before)
+    newest.get_by_role("button", name="Undo").click()
+    page.goto(f"{served.root}/corrections?{WHOSE}")
+    expect(page.get_by_role("row").nth(1)).to_contain_text("undo")
+    assert language(served) == before
+
+
+def test_who_comes_second_is_told_what_it_says_now(visit, served):
+    where = f"/correct?kind=core&{WHOSE}&key=language"
+    first, second = visit(where), visit(where)
+    first.get_by_label("Value").fill("the first")
+    first.get_by_role("button", name="Save as a new version").click()
+    expect(first.get_by_role("region", name="What it says now")).to_contain_text("the first")
+    second.get_by_label("Value").fill("the second")
+    second.get_by_role("button", name="Save as a new version").click()
+    expect(second.get_by_role("alert")).to_be_visible()
+    expect(second.get_by_role("region", name="What it says now")).to_contain_text("the first")
+    assert language(served) == "the first"
+
+
+@with_and_without_scripts
+def test_erasing_is_rehearsed_and_asks_for_the_name(visit, served, scripts):
+    name = "hives-of-a-neighbour" if scripts else "hives-of-another"
+    with AgentMemory(served.database) as memory:
+        memory.conversation(name, ("neighbours", name)).add_user_message("I have bees, too.")
+    page = visit(f"/erase?namespace=neighbours/{name}", java_script_enabled=scripts)
+    page.get_by_role("button", name="Show what would go").click()
+    expect(page.get_by_role("row").filter(has_text="entries")).to_contain_text("1")
+    for typed, left in (("irena", 1), (f"neighbours/{name}", 0)):
+        page.get_by_label("To erase it for good").fill(typed)
+        page.get_by_role("button", name="Erase it").click()
+        expect(page.get_by_role("status" if left == 0 else "alert")).to_be_visible()
+        with AgentMemory(served.database) as memory:
+            assert len(memory.conversation(name, ("neighbours", name))) == left
+    with AgentMemory(served.database) as memory:
+        assert len(memory.conversation(sample.GIFT, sample.IRENA)) > 0
+
+
+def test_a_proposal_is_approved(visit):
+    page = visit("/proposals")
+    expect(page.locator("main")).to_contain_text("no-express-delivery")
+    page.get_by_role("button", name="Put it to use").click()
+    page.goto(page.url.partition("/proposals")[0] + "/experiences")
+    expect(page.locator("main")).to_contain_text("no-express-delivery")

@@ -1,0 +1,127 @@
+"""What was learned last: pages of it, of everything or of one entity, as it is known now or was known then."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from langchain_agentmem.errors import InvalidInput
+
+NS = ("users", "ada")
+
+
+def texts(facts):
+    return [fact.text for fact in facts]
+
+
+def pages(facts, size, **filters):
+    """All pages, the last learned first."""
+    found, before = [], None
+    while page := facts.latest(size, before=before, **filters):
+        found.append(texts(page))
+        before = page[-1].id
+    return found
+
+
+def test_the_last_learned_comes_first_whether_or_not_it_holds(memory):
+    facts = memory.facts("main")
+    facts.add_fact("user", "Ana", "lives in", "Lisbon")
+    facts.add_fact("user", "Ana", "lives in", "Porto", valid_from=datetime(2031, 1, 1, tzinfo=UTC))
+    facts.add_fact("user", "Ben", "knows", "Ana", valid_from=datetime(2020, 1, 1, tzinfo=UTC))
+    assert texts(facts.latest()) == ["Ben knows Ana", "Ana lives in Porto", "Ana lives in Lisbon"]
+    assert [fact.ended_by is not None for fact in facts.latest()] == [False, False, True]
+    assert texts(facts.latest(1)) == ["Ben knows Ana"]
+    assert facts.latest(0) == []
+
+
+def test_pages_follow_each_other_without_a_gap(memory):
+    facts = memory.facts("main", NS)
+    for number in range(7):
+        facts.add_fact("user", f"Friend {number}", "likes", "tea")
+    every = [text for page in pages(facts, 100) for text in page]
+    assert every == [f"Friend {number} likes tea" for number in reversed(range(7))]
+    for size in (1, 2, 3, 7):
+        assert [text for page in pages(facts, size) for text in page] == every
+        assert all(len(page) == size for page in pages(facts, size)[:-1])
+
+
+def test_what_was_learned_at_one_time_has_an_order_too(memory):
+    stopped = memory.facts("main").now
+    memory.database.clock = lambda: stopped
+    facts = memory.facts("main")
+    for number in range(5):
+        facts.add_fact("user", f"Friend {number}", "likes", "tea")
+    assert [text for page in pages(facts, 2) for text in page] == texts(facts.latest(5))
+    assert len({fact.recorded_at for fact in facts.latest(5)}) == 1
+
+
+def test_what_was_taken_back_leaves_its_place_to_others(memory):
+    facts = memory.facts("main")
+    added = [facts.add_fact("user", f"Friend {number}", "likes", "tea") for number in range(6)]
+    for fact in added[2:5]:
+        facts.undo(fact)
+    facts.remove_by_id(added[5])
+    assert texts(facts.latest(2)) == ["Friend 1 likes tea", "Friend 0 likes tea"]
+
+
+def test_of_an_entity_it_is_what_names_it_by_any_of_its_names(memory):
+    facts = memory.facts("main")
+    facts.add_fact("user", "Ana", "lives in", "Lisbon")
+    facts.add_fact("user", "Ben", "knows", "Ana")
+    facts.add_fact("user", "Anna", "likes", "tea")
+    facts.add_fact("user", "Ben", "likes", "tea")
+    assert texts(facts.latest(entity="ana")) == ["Ben knows Ana", "Ana lives in Lisbon"]
+    facts.merge("Anna", "Ana")
+    assert pages(facts, 2, entity="Ana") == [["Ana likes tea", "Ben knows Ana"], ["Ana lives in Lisbon"]]
+    assert texts(facts.latest(entity="Ana", predicate="livesIn")) == ["Ana lives in Lisbon"]
+    assert texts(facts.latest(predicate="likes")) == ["Ben likes tea", "Ana likes tea"]
+
+
+def test_it_can_be_asked_as_of_what_was_known_then(memory):
+    facts = memory.facts("main")
+    facts.add_fact("user", "Ana", "lives in", "Lisbon")
+    then = facts.now
+    facts.add_fact("user", "Ana", "lives in", "Porto")
+    assert [(fact.text, fact.valid_to) for fact in facts.latest(recorded=then)] == [("Ana lives in Lisbon", None)]
+    assert facts.latest(entity="Porto", recorded=then) == []
+
+
+def test_a_fork_shows_what_it_sees(memory):
+    facts = memory.facts("user-1")
+    fact = facts.add_fact("user", "Ana", "lives in", "Lisbon")
+    facts.add_fact("user", "Ben", "likes", "tea")
+    fork = facts.fork("fork")
+    fork.add_fact("user", "Ana", "likes", "tea")
+    fork.remove_by_id(fact)
+    facts.add_fact("user", "Ana", "likes", "coffee")
+    assert pages(fork, 1) == [["Ana likes tea"], ["Ben likes tea"]]
+    assert texts(fork.latest(entity="Ana")) == ["Ana likes tea"]
+
+
+def test_contradictions_of_several_are_found_together(memory):
+    facts = memory.facts("main")
+    day = datetime(2024, 1, 1, tzinfo=UTC)
+    for name in ("Ana", "Ben", "Cleo"):
+        for place in ("Lisbon", "Porto"):
+            facts.add_fact("user", name, "lives in", place, valid_from=day)
+    found = facts.contradictions(["ana", "Ben"])
+    assert sorted(each.facts[0].subject for each in found) == ["Ana", "Ben"]
+    assert facts.contradictions([]) == []
+    assert len(facts.contradictions()) == 3
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"before": "no-such"}, "no fact 'no-such'"),
+        ({"limit": -1}, "limit"),
+        ({"limit": True}, "limit"),
+        ({"entity": 1}, "entity"),
+        ({"predicate": b"x"}, "predicate"),
+        ({"recorded": "today"}, "recorded"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(here, given, told):
+    with pytest.raises(InvalidInput, match=told):
+        here.facts("main").latest(**given)

@@ -1,0 +1,590 @@
+"""A person corrects what is remembered: with who and when, in the history, and it can be undone."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+from typing import ClassVar
+
+import pytest
+from langchain_core.messages import AIMessage
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.types import Command, interrupt
+
+from langchain_agentmem import AgentMemory
+from langchain_agentmem.errors import InvalidInput, MessageError, Outdated
+from langchain_agentmem.storage import query
+
+ADA = ("users", "ada")
+BY = "Maria"
+
+
+def core(memory, key="city"):
+    return memory.layers(namespace=ADA).core.get().get(key)
+
+
+def talk(memory, thread, words):
+    """A turn of a thread whose node remembers what is said."""
+
+    def remember(state, config):
+        memory.layers(config).core.set("city", state["messages"][-1].text)
+        return {"messages": [AIMessage("ok")]}
+
+    graph = StateGraph(MessagesState).add_node(remember).add_edge(START, "remember")
+    config = {"configurable": {"thread_id": thread, "agentmem_namespace": ADA}}
+    graph.compile(checkpointer=memory.checkpointer).invoke({"messages": [("user", words)]}, config)
+    return config
+
+
+class TestCoreMemory:
+    def test_is_corrected_with_who_and_when(self, memory, clock):
+        memory.layers(namespace=ADA).core.set("city", "Lisbon", importance=5)
+        made = memory.corrections.core("city", "Porto", by=BY, namespace=ADA)
+        [entry] = memory.layers(namespace=ADA).core.entries()
+        assert (entry.value, entry.importance, entry.source, entry.actor) == ("Porto", 5, "person", BY)
+        assert (made.by, made.before["value"], made.after["value"]) == (BY, "Lisbon", "Porto")
+        assert made.at == entry.updated_at
+        assert memory.corrections.history("core", "city", namespace=ADA) == [made]
+
+    def test_is_as_it_was_once_that_is_undone_though_the_branch_keeps_no_older_versions(self, memory, raw):
+        memory.layers(namespace=ADA).core.set("city", "Lisbon", importance=5)
+        before = memory.corrections.present("core", "city", namespace=ADA)
+        made = memory.corrections.core("city", "Porto", by=BY, namespace=ADA)
+        undone = memory.corrections.undo(made.id, by="Ben", namespace=ADA)
+        after = memory.corrections.present("core", "city", namespace=ADA)
+        assert (after.value, after.version, after.actor) == (before.value, before.version, "Ben")
+        assert (undone.undoes, undone.by) == (made.id, "Ben")
+        assert memory.verify().ok
+
+    def test_an_undoing_can_be_undone(self, memory):
+        memory.layers(namespace=ADA).core.set("city", "Lisbon")
+        made = memory.corrections.core("city", "Porto", by=BY, namespace=ADA)
+        undone = memory.corrections.undo(made.id, by=BY, namespace=ADA)
+        memory.corrections.undo(undone.id, by=BY, namespace=ADA)
+        assert core(memory) == "Porto"
+        memory.corrections.undo(made.id, by=BY, namespace=ADA)
+        assert core(memory) == "Lisbon"
+
+    def test_gets_a_new_value_that_is_gone_once_that_is_undone(self, memory):
+        made = memory.corrections.core("city", "Porto", by=BY, namespace=ADA)
+        assert (core(memory), made.before) == ("Porto", None)
+        memory.corrections.undo(made.id, by=BY, namespace=ADA)
+        assert core(memory) is None
+
+    def test_loses_a_value_that_is_there_again_once_that_is_undone(self, memory):
+        memory.layers(namespace=ADA).core.set("city", "Lisbon", importance=4, ttl=3600)
+        [before] = memory.layers(namespace=ADA).core.entries()
+        made = memory.corrections.delete("core", "city", by=BY, namespace=ADA)
+        assert (core(memory), made.after) == (None, None)
+        memory.corrections.undo(made.id, by=BY, namespace=ADA)
+        [after] = memory.layers(namespace=ADA).core.entries()
+        assert (after.value, after.importance) == ("Lisbon", 4)
+        assert (after.expires_at, after.created_at) == (before.expires_at, before.created_at)
+
+    def test_keeps_all_else_however_little_room_the_settings_leave(self, memory):
+        for number in range(5):
+            memory.layers(namespace=ADA).core.set(f"key {number}", "x" * 350)
+        memory.corrections.core("key 0", "y" * 1500, by=BY, namespace=ADA)
+        assert len(memory.layers(namespace=ADA).core.get()) == 5
+
+    def test_of_a_named_branch_is_its_own(self, memory):
+        memory.layers("user-42").core.set("city", "Lisbon")
+        made = memory.corrections.core("city", "Porto", by=BY, branch="user-42")
+        assert memory.layers("user-42").core.get("city") == {"city": "Porto"}
+        assert (made.namespace, made.branch) == ((), "user-42")
+        memory.corrections.undo(made.id, by=BY)
+        assert memory.layers("user-42").core.get("city") == {"city": "Lisbon"}
+
+
+class TestThreads:
+    def test_of_a_namespace_are_corrected_for_all_of_them(self, memory):
+        config = talk(memory, "one", "Lisbon")
+        made = memory.corrections.core("city", "Porto", by=BY, namespace=ADA)
+        assert memory.layers(config).core.get("city") == {"city": "Porto"}
+        assert memory.corrections.undo(made.id, by=BY, namespace=ADA).after["value"] == "Lisbon"
+        assert memory.layers(config).core.get("city") == {"city": "Lisbon"}
+        assert memory.verify().ok
+
+    def test_their_past_stays_as_it_was(self, memory):
+        config = talk(memory, "one", "Lisbon")
+        then = memory.checkpointer.get_tuple(config).config
+        memory.corrections.core("city", "Porto", by=BY, namespace=ADA)
+        assert memory.layers(then).core.get("city") == {"city": "Lisbon"}
+
+    def test_what_a_thread_wrote_since_is_not_undone(self, memory):
+        memory.layers(namespace=ADA).core.set("city", "Lisbon")
+        made = memory.corrections.core("city", "Porto", by=BY, namespace=ADA)
+        talk(memory, "one", "Rome")
+        with pytest.raises(Outdated, match="changed since"):
+            memory.corrections.undo(made.id, by=BY, namespace=ADA)
+        memory.corrections.undo(made.id, by=BY, namespace=ADA, force=True)
+        assert core(memory) == "Lisbon"
+
+
+class TestAThreadThatSharesNothing:
+    """It is corrected at its newest checkpoint."""
+
+    THREAD: ClassVar = {"configurable": {"thread_id": "alone"}}
+
+    @pytest.fixture
+    def graph(self, memory):
+        def remember(state, config):
+            layers, said = memory.layers(config), state["messages"][-1].text
+            knew = layers.core.get("city").get("city")
+            if said == "ask":
+                said = interrupt(knew)
+            if said != "nothing":
+                layers.core.set("city", said)
+            return {"messages": [AIMessage(f"I knew {knew}")]}
+
+        graph = StateGraph(MessagesState).add_node(remember).add_edge(START, "remember")
+        return graph.compile(checkpointer=memory.checkpointer)
+
+    def say(self, graph, text, config=THREAD):
+        return graph.invoke({"messages": [("user", text)]}, config)["messages"][-1].text
+
+    def city(self, memory, config=THREAD):
+        return memory.layers(config).core.get().get("city")
+
+    def test_its_next_step_sees_that_and_its_past_does_not(self, memory, graph):
+        self.say(graph, "Lisbon")
+        self.say(graph, "nothing")
+        [*past] = [each.config for each in graph.get_state_history(self.THREAD)]
+        made = memory.corrections.core("city", "Porto", by=BY, thread_id="alone")
+        assert (made.branch, made.thread_id) == ("alone", "alone")
+        assert [self.city(memory, each) for each in past] == ["Porto", *["Lisbon"] * 3, None, None]
+        assert self.say(graph, "nothing") == "I knew Porto"
+        memory.corrections.undo(made.id, by=BY)
+        assert self.say(graph, "nothing") == "I knew Lisbon"
+        assert [each.by for each in memory.corrections.history("core", "city", thread_id="alone")] == [BY, BY]
+        assert memory.verify().ok
+
+    def test_going_back_to_before_it_takes_it_back(self, memory, graph):
+        self.say(graph, "Lisbon")
+        before = graph.get_state(self.THREAD).config
+        self.say(graph, "Rome")
+        memory.corrections.core("city", "Porto", by=BY, thread_id="alone")
+        assert self.say(graph, "nothing", before) == "I knew Lisbon"
+        assert self.city(memory) == "Lisbon"
+        assert memory.verify().ok
+
+    def test_what_goes_on_from_it_keeps_it(self, memory, graph):
+        self.say(graph, "Lisbon")
+        there = graph.get_state(self.THREAD).config
+        memory.corrections.core("city", "Porto", by=BY, thread_id="alone")
+        self.say(graph, "Rome")
+        assert self.say(graph, "nothing", there) == "I knew Porto"
+        assert memory.verify().ok
+
+    def test_a_copy_keeps_its_own(self, memory, graph):
+        self.say(graph, "Lisbon")
+        memory.checkpointer.copy_thread("alone", "copy")
+        copy = {"configurable": {"thread_id": "copy"}}
+        memory.corrections.core("city", "Porto", by=BY, thread_id="copy")
+        assert (self.city(memory), self.city(memory, copy)) == ("Lisbon", "Porto")
+        memory.corrections.core("city", "Rome", by=BY, thread_id="alone")
+        assert (self.city(memory), self.city(memory, copy)) == ("Rome", "Porto")
+        assert (self.say(graph, "nothing"), self.say(graph, "nothing", copy)) == ("I knew Rome", "I knew Porto")
+        assert memory.verify().ok
+
+    def test_one_that_waits_for_an_answer_goes_on_with_it(self, memory, graph):
+        self.say(graph, "Lisbon")
+        graph.invoke({"messages": [("user", "ask")]}, self.THREAD)
+        memory.corrections.core("city", "Porto", by=BY, thread_id="alone")
+        assert graph.invoke(Command(resume="nothing"), self.THREAD)["messages"][-1].text == "I knew Porto"
+        assert self.city(memory) == "Porto"
+        assert memory.verify().ok
+
+    @pytest.mark.parametrize("durability", ["sync", "async", "exit"])
+    def test_a_run_that_is_under_way_keeps_it(self, memory, durability):
+        def remember(state, config):
+            memory.corrections.core("city", "Porto", by=BY, thread_id="alone")
+            memory.layers(config).core.set("food", "soup")
+            return {"messages": [AIMessage("ok")]}
+
+        builder = StateGraph(MessagesState).add_node(remember).add_edge(START, "remember")
+        graph = builder.compile(checkpointer=memory.checkpointer)
+        graph.update_state(self.THREAD, {"messages": [("user", "Hi")]})
+        graph.invoke({"messages": [("user", "Hi")]}, self.THREAD, durability=durability)
+        assert memory.layers(self.THREAD).core.get() == {"city": "Porto", "food": "soup"}
+        assert memory.verify().ok
+
+    def test_records_and_facts_of_it_too(self, memory):
+        def remember(state, config):
+            memory.layers(config).archival.write("Ada likes tea.")
+            memory.facts(config).add_fact("user", "Ada", "lives in", "Lisbon")
+            return {"messages": [AIMessage("ok")]}
+
+        graph = StateGraph(MessagesState).add_node(remember).add_edge(START, "remember")
+        self.say(graph.compile(checkpointer=memory.checkpointer), "Hi")
+        do, at = memory.corrections, {"by": BY, "thread_id": "alone"}
+        [record] = memory.layers(self.THREAD).archival.all()
+        [fact] = memory.facts(self.THREAD).as_of()
+        made = [do.record(record.id, "Ada likes coffee.", **at), do.fact(fact.id, obj="Porto", **at)]
+        assert [each.content for each in memory.layers(self.THREAD).archival.search("coffee")] == ["Ada likes coffee."]
+        assert memory.layers(self.THREAD).archival.search("tea") == []
+        assert [each.object for each in memory.facts(self.THREAD).as_of()] == ["Porto"]
+        for each in made:
+            do.undo(each.id, by=BY)
+        assert memory.layers(self.THREAD).archival.all()[0].content == "Ada likes tea."
+        assert [each.object for each in memory.facts(self.THREAD).as_of()] == ["Lisbon"]
+        assert memory.verify().ok
+
+    def test_all_of_it_is_erased_and_moves_with_it(self, memory, graph, new_database, tmp_path):
+        self.say(graph, "Lisbon")
+        made = memory.corrections.core("city", "Porto", by=BY, thread_id="alone")
+        memory.export(tmp_path / "all.jsonl")
+        with AgentMemory(new_database("sqlite")) as other:
+            other.import_(tmp_path / "all.jsonl")
+            assert self.city(other) == "Porto"
+            other.corrections.undo(made.id, by=BY)
+            assert self.city(other) == "Lisbon"
+            assert other.verify().ok
+        assert memory.erase(thread_id="alone").corrections == 1
+        assert memory.corrections.history() == []
+        assert memory.verify().ok
+
+    def test_one_of_a_namespace_is_named_by_that_alone(self, memory):
+        talk(memory, "one", "Lisbon")
+        with pytest.raises(InvalidInput, match="leave out thread_id"):
+            memory.corrections.core("city", "Porto", by=BY, namespace=ADA, thread_id="one")
+        with pytest.raises(InvalidInput, match="no thread"):
+            memory.corrections.core("city", "Porto", by=BY, thread_id="nobody")
+        assert memory.corrections.history() == []
+
+
+class TestRecords:
+    def test_are_corrected_found_and_undone(self, memory):
+        archival = memory.layers(namespace=ADA).archival
+        key = archival.write("Ada likes tea.", ["drinks"])
+        made = memory.corrections.record(key, "Ada likes coffee.", by=BY, namespace=ADA)
+        assert [each.id for each in archival.search("coffee")] == [key]
+        assert archival.search("tea") == []
+        assert made.after == {"content": "Ada likes coffee.", "tags": ("drinks",)}
+        memory.corrections.undo(made.id, by=BY, namespace=ADA)
+        assert archival.get(key).content == "Ada likes tea."
+        assert memory.verify().ok
+
+    def test_get_other_tags(self, memory):
+        key = memory.layers(namespace=ADA).archival.write("Ada likes tea.", ["drinks"])
+        memory.corrections.record(key, tags=["taste"], by=BY, namespace=ADA)
+        assert memory.layers(namespace=ADA).archival.get(key).tags == ("taste",)
+
+    def test_are_deleted_and_found_again_once_that_is_undone(self, memory):
+        archival = memory.layers(namespace=ADA).archival
+        key = archival.write("Ada likes tea.", ["drinks"])
+        before = archival.get(key)
+        made = memory.corrections.delete("record", key, by=BY, namespace=ADA)
+        assert archival.search("tea") == []
+        memory.corrections.undo(made.id, by=BY, namespace=ADA)
+        [found] = archival.search("tea")
+        assert (found.content, found.tags, found.created_at) == (before.content, before.tags, before.created_at)
+
+    def test_that_are_not_there_are_not_made(self, memory):
+        with pytest.raises(InvalidInput, match="There is no record"):
+            memory.corrections.record("nowhere", "x", by=BY, namespace=ADA)
+        assert memory.stats()["records"] == 0
+
+
+class TestFacts:
+    def test_are_corrected_and_undone_and_know_what_they_said(self, memory):
+        facts = memory.facts(namespace=ADA)
+        key = facts.add_fact("user", "Ada", "lives in", "Lisbon", source="message-1")
+        since = datetime(2024, 5, 1, tzinfo=UTC)
+        made = memory.corrections.fact(key, obj="Porto", valid_from=since, by=BY, namespace=ADA)
+        [fact] = facts.as_of(subject="Ada")
+        assert (fact.object, fact.valid_from, fact.sources) == ("Porto", since, ("message-1",))
+        assert (made.before["object"], made.after["object"]) == ("Lisbon", "Porto")
+        memory.corrections.undo(made.id, by=BY, namespace=ADA)
+        assert [each.object for each in facts.as_of(subject="Ada")] == ["Lisbon"]
+        assert memory.verify().ok
+
+    def test_of_several_sources_are_taken_back_and_told_again(self, memory):
+        facts = memory.facts(namespace=ADA)
+        key = facts.add_fact("user", "Ada", "knows", "Ben", source="message-1")
+        facts.add_fact("user", "Ada", "knows", "Ben", source="message-2")
+        made = memory.corrections.delete("fact", key, by=BY, namespace=ADA)
+        assert facts.as_of(subject="Ada") == []
+        memory.corrections.undo(made.id, by=BY, namespace=ADA)
+        [fact] = facts.as_of(subject="Ada")
+        assert fact.sources == ("message-1", "message-2")
+
+    def test_two_corrections_are_undone_in_their_order(self, memory):
+        key = memory.facts(namespace=ADA).add_fact("user", "Ada", "lives in", "Lisbon")
+        first = memory.corrections.fact(key, obj="Porto", by=BY, namespace=ADA)
+        second = memory.corrections.fact(key, obj="Faro", by=BY, namespace=ADA)
+        with pytest.raises(Outdated):
+            memory.corrections.undo(first.id, by=BY, namespace=ADA)
+        for each in (second, first):
+            memory.corrections.undo(each.id, by=BY, namespace=ADA)
+        assert memory.facts(namespace=ADA).get(key).object == "Lisbon"
+
+    def test_that_a_thread_told_are_corrected_for_all(self, memory):
+        def learn(state, config):
+            memory.facts(config).add_fact("user", "Ada", "lives in", "Lisbon")
+            return {"messages": [AIMessage("ok")]}
+
+        graph = StateGraph(MessagesState).add_node(learn).add_edge(START, "learn")
+        config = {"configurable": {"thread_id": "one", "agentmem_namespace": ADA}}
+        graph.compile(checkpointer=memory.checkpointer).invoke({"messages": [("user", "Hi")]}, config)
+        [fact] = memory.facts(namespace=ADA).as_of()
+        made = memory.corrections.fact(fact.id, obj="Porto", by=BY, namespace=ADA)
+        assert [each.object for each in memory.facts(config).as_of()] == ["Porto"]
+        memory.corrections.undo(made.id, by=BY, namespace=ADA)
+        assert [each.object for each in memory.facts(config).as_of()] == ["Lisbon"]
+        gone = memory.corrections.delete("fact", fact.id, by=BY, namespace=ADA)
+        assert memory.facts(config).as_of() == []
+        memory.corrections.undo(gone.id, by=BY, namespace=ADA)
+        assert [each.object for each in memory.facts(config).as_of()] == ["Lisbon"]
+        assert memory.verify().ok
+
+
+class TestMessages:
+    def test_get_a_new_version_that_is_undone_by_another(self, memory):
+        chat = memory.conversation("chat", ADA)
+        key = chat.add(role="user", content="I live in Lisbonn.")
+        made = memory.corrections.message("chat", key, content="I live in Lisbon.", by=BY, namespace=ADA)
+        assert chat.retrieve_by_id(key)["content"] == "I live in Lisbon."
+        assert (made.before["content"], made.after["content"]) == ("I live in Lisbonn.", "I live in Lisbon.")
+        memory.corrections.undo(made.id, by=BY, namespace=ADA)
+        assert chat.retrieve_by_id(key)["content"] == "I live in Lisbonn."
+        assert len(chat.history_of(key)) == 3
+        assert [each.by for each in memory.corrections.history("message", key, namespace=ADA, branch="chat")] == [
+            BY
+        ] * 2
+
+    def test_of_a_recorded_thread_show_it_in_its_conversation(self, memory):
+        config = talk(memory, "one", "Lisbonn")
+        message = memory.conversation("one", ADA).raw_messages[0]
+        memory.corrections.message("one", message.id, content="Lisbon", by=BY, namespace=ADA)
+        assert memory.conversation("one", ADA).raw_messages[0].text == "Lisbon"
+        assert memory.checkpointer.get_tuple(config).checkpoint["channel_values"]["messages"][0].text == "Lisbonn"
+        assert memory.verify().ok
+
+    def test_that_are_removed_stay_nowhere(self, memory):
+        chat = memory.conversation("chat", ADA)
+        key = chat.add(role="user", content="a secret")
+        memory.corrections.message("chat", key, content="another secret", by=BY, namespace=ADA)
+        chat.remove_by_id(key)
+        [made] = memory.corrections.history(namespace=ADA)
+        assert (made.by, made.before, made.after) == (BY, None, None)
+        with pytest.raises(MessageError, match="not kept any more"):
+            memory.corrections.undo(made.id, by=BY, namespace=ADA)
+
+    def test_are_removed_and_not_deleted(self, memory):
+        with pytest.raises(InvalidInput, match="remove_by_id"):
+            memory.corrections.delete("message", "any", by=BY)
+
+    def test_keep_their_ids_and_what_else_no_message_has(self, memory):
+        key = memory.conversation("chat").add(role="user", content="Hi")
+        for wrong in ({"message_id": "other"}, {"colour": "red"}, {"role": ""}):
+            with pytest.raises(MessageError):
+                memory.corrections.message("chat", key, by=BY, **wrong)
+        assert memory.corrections.history() == []
+
+
+class TestTwoEditors:
+    def test_the_second_is_told_that_it_changed(self, memory):
+        memory.layers(namespace=ADA).core.set("city", "Lisbon")
+        seen = memory.corrections.present("core", "city", namespace=ADA).version
+        memory.corrections.core("city", "Porto", by="Ben", namespace=ADA, expected=seen)
+        with pytest.raises(Outdated, match="something else by now"):
+            memory.corrections.core("city", "Faro", by=BY, namespace=ADA, expected=seen)
+        assert core(memory) == "Porto"
+        assert len(memory.corrections.history(namespace=ADA)) == 1
+
+    def test_also_of_a_message_a_fact_and_a_record(self, memory):
+        record = memory.layers(namespace=ADA).archival.write("tea")
+        fact = memory.facts(namespace=ADA).add_fact("user", "Ada", "likes", "tea")
+        message = memory.conversation("chat", ADA).add(role="user", content="tea")
+        do = memory.corrections
+        for kind, key, branch, correct in (
+            ("record", record, "main", lambda **more: do.record(record, "coffee", **more)),
+            ("fact", fact, "main", lambda **more: do.fact(fact, obj="coffee", **more)),
+            ("message", message, "chat", lambda **more: do.message("chat", message, content="coffee", **more)),
+        ):
+            seen = do.present(kind, key, namespace=ADA, branch=branch).version
+            correct(by=BY, namespace=ADA, expected=seen)
+            assert do.present(kind, key, namespace=ADA, branch=branch).actor in (BY, None)
+            with pytest.raises(Outdated):
+                correct(by=BY, namespace=ADA, expected=seen)
+
+    def test_both_of_whom_make_what_was_not_there(self, memory):
+        seen = memory.corrections.present("core", "city", namespace=ADA)
+        assert seen.value is None
+        memory.corrections.core("city", "Porto", by="Ben", namespace=ADA, expected=seen.version)
+        with pytest.raises(Outdated):
+            memory.corrections.core("city", "Faro", by=BY, namespace=ADA, expected=seen.version)
+
+
+class TestErrors:
+    @pytest.mark.parametrize("by", ["", " ", None, 7, "a\x00b", "a\nb"])
+    def test_somebody_says_who_corrects(self, memory, by):
+        with pytest.raises(InvalidInput, match="who corrects"):
+            memory.corrections.core("city", "Porto", by=by)
+        assert memory.layers("main").core.get() == {}
+
+    @pytest.mark.parametrize("wrong", [7, None, "", "a\x00b", ["x"], "x" * 5000])
+    def test_what_cannot_be_a_key_is_refused(self, memory, wrong):
+        do = memory.corrections
+        for call in (
+            lambda: do.core(wrong, "Porto", by=BY),
+            lambda: do.record(wrong, "x", by=BY),
+            lambda: do.fact(wrong, obj="x", by=BY),
+            lambda: do.message("chat", wrong, content="x", by=BY),
+            lambda: do.delete("core", wrong, by=BY),
+            lambda: do.present("core", wrong),
+            lambda: do.history("core", wrong),
+        ):
+            with pytest.raises(InvalidInput):
+                call()
+        with pytest.raises(InvalidInput, match="force"):
+            do.undo("x", by=BY, force="no")
+        assert do.history() == []
+
+    def test_what_says_so_already_is_not_written_again(self, memory):
+        memory.layers(namespace=ADA).core.set("city", "Lisbon")
+        with pytest.raises(InvalidInput, match="says so already"):
+            memory.corrections.core("city", "Lisbon", by=BY, namespace=ADA)
+        key = memory.conversation("chat").add(role="user", content="Hi")
+        with pytest.raises(InvalidInput, match="says so already"):
+            memory.corrections.message("chat", key, content="Hi", by=BY)
+        assert memory.corrections.history() == []
+
+    def test_nothing_is_written_when_the_correction_cannot_be(self, memory, monkeypatch):
+        memory.layers(namespace=ADA).core.set("city", "Lisbon")
+        key = memory.conversation("chat", ADA).add(role="user", content="Hi")
+        monkeypatch.setattr(query, "add_correction", query.prompt_notes)  # which wants other parameters
+        for correct in (
+            lambda: memory.corrections.core("city", "Porto", by=BY, namespace=ADA),
+            lambda: memory.corrections.message("chat", key, content="Ho", by=BY, namespace=ADA),
+        ):
+            with pytest.raises(Exception, match=r"."):
+                correct()
+        assert core(memory) == "Lisbon"
+        assert memory.conversation("chat", ADA).retrieve_by_id(key)["content"] == "Hi"
+
+    def test_what_is_unknown_is_told(self, memory):
+        with pytest.raises(InvalidInput, match="There is no correction 'x'"):
+            memory.corrections.undo("x", by=BY)
+        with pytest.raises(InvalidInput, match="can be corrected"):
+            memory.corrections.present("event", "x")
+        with pytest.raises(InvalidInput, match="or neither"):
+            memory.corrections.history("core")
+        with pytest.raises(MessageError):
+            memory.corrections.message("chat", "nowhere", content="x", by=BY)
+
+    def test_a_namespace_sees_its_own(self, memory):
+        made = memory.corrections.core("city", "Porto", by=BY, namespace=ADA)
+        memory.corrections.core("city", "Rome", by=BY, namespace=("users", "ben"))
+        assert [each.id for each in memory.corrections.history(namespace=ADA)] == [made.id]
+        assert [each.namespace[1] for each in memory.corrections.history(namespace=("users",))] == ["ben", "ada"]
+        inside = memory.within(("users", "ben")).corrections
+        assert len(inside.history()) == 1
+        with pytest.raises(InvalidInput, match="no correction"):
+            inside.undo(made.id, by=BY)
+
+    @pytest.mark.parametrize(
+        "text", ["", "<script>alert(1)</script>", "a\x00b", "\ud800", "\u202egnirts", '{"$agentmem": 1}']
+    )
+    def test_any_text_is_kept_as_it_is(self, memory, text):
+        memory.layers(namespace=ADA).core.set("city", "Lisbon")
+        made = memory.corrections.core("city", text, by=BY, namespace=ADA)
+        memory.corrections.undo(made.id, by=BY, namespace=ADA)
+        [_, first] = memory.corrections.history(namespace=ADA)
+        assert first.after["value"] == text
+
+
+class TestPages:
+    def test_the_newest_come_first_some_at_a_time(self, memory):
+        for number in range(5):
+            memory.corrections.core("city", f"{number}", by=BY, namespace=ADA)
+        page = memory.corrections.history(namespace=ADA, limit=2, offset=1)
+        assert [each.after["value"] for each in page] == ["3", "2"]
+        page = memory.corrections.history("core", "city", namespace=ADA, limit=2, offset=1)
+        assert [each.after["value"] for each in page] == ["3", "2"]
+
+
+class TestAwaited:
+    def test_every_method_has_a_twin(self, memory):
+        async def story():
+            do = memory.corrections
+            made = await do.acore("city", "Porto", by=BY, namespace=ADA)
+            await do.aundo(made.id, by=BY, namespace=ADA)
+            key = await memory.conversation("chat", ADA).aadd(role="user", content="Hi")
+            await do.amessage("chat", key, content="Ho", by=BY, namespace=ADA)
+            assert (await do.apresent("message", key, namespace=ADA, branch="chat")).value["content"] == "Ho"
+            return await do.ahistory(namespace=ADA)
+
+        assert [each.kind for each in asyncio.run(story())] == ["message", "core", "core"]
+
+
+class TestUpkeep:
+    def fill(self, memory):
+        memory.layers(namespace=ADA).core.set("city", "Lisbon")
+        memory.corrections.core("city", "Porto", by=BY, namespace=ADA)
+        fact = memory.facts(namespace=ADA).add_fact("user", "Ada", "likes", "tea")
+        memory.corrections.fact(fact, obj="coffee", by=BY, namespace=ADA)
+        for namespace in (ADA, ()):
+            key = memory.conversation("chat", namespace).add(role="user", content="Hi")
+            memory.corrections.message("chat", key, content="Ho", by=BY, namespace=namespace)
+
+    def test_an_export_has_them_and_an_import_adds_each_once(self, memory, new_database, tmp_path, request):
+        self.fill(memory)
+        report = memory.export(tmp_path / "all.jsonl")
+        with AgentMemory(new_database("sqlite")) as other:
+            added = other.import_(tmp_path / "all.jsonl")
+            assert report.corrections == added.corrections == 4
+            assert other.corrections.history() == memory.corrections.history()
+            assert other.import_(tmp_path / "all.jsonl").corrections == 0
+            made = other.corrections.history("core", "city", namespace=ADA)[0]
+            other.corrections.undo(made.id, by=BY, namespace=ADA)
+            assert core(other) == "Lisbon"
+
+    def test_an_import_refuses_what_is_damaged(self, memory, tmp_path):
+        self.fill(memory)
+        memory.export(tmp_path / "all.jsonl")
+        text = (tmp_path / "all.jsonl").read_text(encoding="utf-8")
+        for old, new in (('"kind": "core"', '"kind": "more"'), ('"before": {', '"before": {"x": 1, '), ("Maria", "")):
+            (tmp_path / "damaged.jsonl").write_text(text.replace(old, new), encoding="utf-8")
+            with AgentMemory() as other, pytest.raises(InvalidInput):
+                other.import_(tmp_path / "damaged.jsonl")
+
+    def test_they_go_with_their_namespace_as_the_rehearsal_says(self, memory):
+        self.fill(memory)
+        told = memory.erase(namespace=ADA, dry_run=True)
+        assert memory.erase(namespace=ADA) == told
+        assert told.corrections == 3
+        assert [each.namespace for each in memory.corrections.history()] == [()]
+
+    def test_those_of_messages_go_with_their_conversation(self, memory):
+        self.fill(memory)
+        assert memory.erase(conversation_id="chat", namespace=ADA).corrections == 1
+        assert [each.kind for each in memory.corrections.history(namespace=ADA)] == ["fact", "core"]
+
+    def test_with_a_thread_goes_what_it_had_said_and_an_undoing_brought_back(self, memory, raw):
+        talk(memory, "one", "Lisbon")
+        made = memory.corrections.core("city", "Porto", by=BY, namespace=ADA)
+        memory.corrections.undo(made.id, by=BY, namespace=ADA)
+        assert memory.erase(thread_id="one", namespace=ADA).corrections == 2
+        assert memory.corrections.history() == []
+        assert core(memory) is None
+        assert memory.verify().ok
+
+    def test_a_thread_that_moves_into_a_namespace_takes_them_along(self, memory):
+        key = memory.conversation("chat").add(role="user", content="Hi")
+        made = memory.corrections.message("chat", key, content="Ho", by=BY)
+        memory.within(ADA).conversation("other").add(role="user", content="Hi")
+        if not memory.database.has_shards:
+            memory.adopt("chat", ADA)
+            memory.corrections.undo(made.id, by=BY, namespace=ADA)
+            assert memory.conversation("chat", ADA).retrieve_by_id(key)["content"] == "Hi"
+
+    def test_damage_is_found(self, memory, raw):
+        self.fill(memory)
+        raw(memory, "update correction set body = :body where kind = 'core'", body=b"{}")
+        assert any("correction" in each for each in memory.verify().problems)
+        with pytest.raises(Exception, match="is damaged"):
+            memory.corrections.history()
+        memory.erase(namespace=ADA)
+        assert memory.verify().ok

@@ -1,0 +1,61 @@
+"""A page as a browser would understand it: what of it is markup, and what is text."""
+
+from __future__ import annotations
+
+import itertools
+from html.parser import HTMLParser
+
+HOSTILE = (
+    '<script>alert(1)</script><img src=x onerror=alert(2)>" onmouseover="alert(3) javascript:alert(4) '
+    "{{ 7 * 7 }} \u202egpj"
+)
+"""What somebody may have said, or be called."""
+
+
+class Page(HTMLParser):
+    """A page: its texts, links, fields and tables."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str]]] = []
+        self.text = ""
+        self.feed(html)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, {name: value or "" for name, value in attrs}))
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+    @property
+    def links(self) -> list[str]:
+        return [given["href"] for tag, given in self.tags if tag == "a"]
+
+    def all(self, tag: str) -> list[dict[str, str]]:
+        return [given for name, given in self.tags if name == tag]
+
+
+def harmless(html: str) -> Page:
+    """Check that nothing on a page runs, loads or leads elsewhere, and that everything can be reached and is named."""
+    page = Page(html)
+    for tag, given in page.tags:
+        assert not any(name.startswith("on") or name == "style" for name in given), (tag, given)
+        assert tag not in {"img", "iframe", "object", "embed", "style", "base"}, tag
+        for name in ("href", "src", "action"):
+            assert given.get(name, "/").startswith(("/", "#")), (tag, given)
+        assert tag != "script" or "src" in given
+    assert "\u202e" not in page.text
+    assert "49 " not in page.text
+    headings = [int(tag[1]) for tag, _ in page.tags if tag in {"h1", "h2", "h3", "h4"}]
+    assert headings[0] == 1
+    assert all(after <= before + 1 for before, after in itertools.pairwise(headings))
+    labelled = {given["for"] for given in page.all("label")}
+    for tag in ("input", "select", "textarea"):
+        for given in page.all(tag):
+            assert given.get("type") == "hidden" or given["id"] in labelled, given
+    assert all("scope" in given for given in page.all("th"))
+    assert all("aria-label" in given for given in page.all("nav") + page.all("progress"))
+    identifiers = [given["id"] for _, given in page.tags if "id" in given]
+    assert len(identifiers) == len(set(identifiers))
+    return page

@@ -1,0 +1,168 @@
+"""The page of the audit trail: entries, junk with its reasons, todos, and the chain."""
+
+from __future__ import annotations
+
+import re
+from html import unescape
+
+import pytest
+from langchain_core.language_models import GenericFakeChatModel
+from langchain_core.messages import AIMessage
+
+from langchain_agentmem.audit.audit_trail import AuditTrail
+from langchain_agentmem.studio.kept_answers import KeptAnswers
+
+HOSTILE = "<script>alert(1)</script> \" ' onmouseover=x javascript:alert(1) \u202e{{ 7 * 7 }}"
+ADA = ("users", "ada")
+
+
+def prompts(text):
+    found = re.findall(r'Prompt</p>\s*<div class="text">([^<]*)</div>', text)
+    return [unescape(each) for each in found]
+
+
+def test_the_newest_comes_first_and_junk_is_hidden(memory, browse):
+    trail = memory.audit
+    trail.add("Where do herons nest?", "In the alders.", "birds")
+    trail.add("thanks", "You're welcome!", "birds")
+    trail.add("When?", "In March.")
+    browser = browse(memory)
+    assert prompts(browser.text_of("/audit")) == ["When?", "Where do herons nest?"]
+    shown = browser.text_of("/audit?junk=with")
+    assert prompts(shown) == ["When?", "thanks", "Where do herons nest?"]
+    [reasons] = re.findall(r"Hidden as junk: ([^<]*)<", shown)
+    assert unescape(reasons) == ", ".join(trail.last(2, include_junk=True)[0].junk)
+    assert prompts(browser.text_of("/audit?junk=only")) == ["thanks"]
+    assert browser.get("/audit?junk=yes").status_code == 400
+
+
+def test_by_kind_by_conversation_and_by_words(memory, browse):
+    trail = memory.audit
+    trail.add("Where do herons nest?", "In the alders.", "birds")
+    trail.add("Where do quinces grow?", "In the orchard.", "trees")
+    trail.add_self_reflection("I looked into the orchard and drew a map of all its trees.")
+    model = GenericFakeChatModel(messages=iter([AIMessage("Called.")]))
+    model.invoke("A call?", {"callbacks": [trail.handler()]})
+    browser = browse(memory)
+    assert prompts(browser.text_of("/audit?kind=call")) == ["A call?"]
+    assert prompts(browser.text_of("/audit?conversation=birds")) == ["Where do herons nest?"]
+    assert len(prompts(browser.text_of("/audit?q=orchard"))) == 2
+    assert prompts(browser.text_of("/audit?q=orchard&conversation=trees")) == ["Where do quinces grow?"]
+    assert prompts(browser.text_of("/audit?q=orchard&kind=exchange")) == ["Where do quinces grow?"]
+    assert "There are no such entries." in browser.text_of("/audit?q=pelican")
+    assert browser.get("/audit?kind=none").status_code == 400
+
+
+@pytest.mark.sqlite_suffices
+def test_a_page_has_fifty_and_leads_to_older_ones(memory, browse):
+    for number in range(120):
+        memory.audit.add(f"Question {number}?", "An answer.", "many" if number % 2 else None)
+    browser, pages, url = browse(memory), [], "/audit"
+    while url:
+        text = browser.text_of(url)
+        pages.append(prompts(text))
+        older = re.search(r'<a href="([^"]*)">Older</a>', text)
+        url = older and unescape(older[1])
+    assert [len(each) for each in pages] == [50, 50, 20]
+    assert [each for page in pages for each in page] == [f"Question {number}?" for number in reversed(range(120))]
+    assert '<a href="/audit">Newest</a>' in text
+    assert len(prompts(browser.text_of("/audit?conversation=many"))) == 50
+    assert browser.get("/audit?before=nothing").status_code == 400
+
+
+def test_todos_are_open_or_done(memory, browse):
+    [first] = memory.audit.add_todo_from_chat("Please add a page for the quinces.")
+    memory.audit.add_todo_from_chat("Please add a page for the pears.")
+    memory.audit.complete(first.id)
+    browser = browse(memory)
+    assert re.findall("page for the (\\w+)", browser.text_of("/audit/todos")) == ["pears"]
+    assert re.findall("page for the (\\w+)", browser.text_of("/audit/todos?status=done")) == ["quinces"]
+    assert browser.get("/audit/todos?status=never").status_code == 400
+
+
+def test_the_chain_is_verified_when_somebody_asks(memory, browse, raw):
+    memory.audit.add("Where?", "Here.")
+    head = memory.audit.head()
+    browser = browse(memory)
+    text = browser.text_of("/audit/chain")
+    assert f"The chain has 1 entry. Its head is <code>{head}</code>." in text
+    assert "holds" not in text
+    text = browser.settled("/audit/chain?verify=1")
+    assert "The chain holds, as of" in text
+    raw(memory, "update audit set junk = :junk, hidden = 0", junk="[]")
+    text = browse(memory).settled("/audit/chain?verify=1")
+    assert "The chain does not hold: 1 problem" in text
+    assert "is marked as no entry can be: junk" in text
+
+
+@pytest.mark.sqlite_suffices
+def test_nobody_waits_for_the_chain(memory, browse, monkeypatch):
+    async def look(*_, **__):
+        return None
+
+    monkeypatch.setattr(KeptAnswers, "look", look)
+    text = browse(memory).text_of("/audit/chain?verify=1")
+    assert 'hx-select="#chain"' in text
+    assert '<a href="/audit/chain?verify=1">Look again</a>' in text
+
+
+def test_each_namespace_has_a_trail_of_its_own(memory, browse):
+    memory.audit.add("Who is the root?", "Nobody.")
+    AuditTrail(memory, ADA).add("Who is Ada?", "She is.")
+    browser = browse(memory)
+    browser.settled("/tenants")  # what each namespace holds is known from then on
+    text = browser.text_of("/audit")
+    assert prompts(text) == ["Who is the root?"]
+    assert 'href="/audit?namespace=users%2Fada"' in text
+    text = browser.text_of("/audit?namespace=users/ada")
+    assert prompts(text) == ["Who is Ada?"]
+    assert 'href="/audit/todos?namespace=users%2Fada"' in text
+    assert prompts(browser.text_of("/audit?namespace=users")) == []
+
+
+@pytest.mark.parametrize("url", ["shards"], indirect=True)
+def test_with_shards_each_chain_is_verified_by_itself(memory, browse):
+    AuditTrail(memory, ("ada",)).add("Who is Ada?", "She is.")
+    browser = browse(memory)
+    assert prompts(browser.text_of("/audit?namespace=ada")) == ["Who is Ada?"]
+    assert "The chain holds" in browser.settled("/audit/chain?verify=1&namespace=ada")
+    assert f"<code>{AuditTrail(memory, ('ada',)).head()}</code>" in browser.text_of("/audit/chain?namespace=ada")
+
+
+def test_an_empty_trail_says_so(memory, browse):
+    browser = browse(memory)
+    assert "There are no such entries." in browser.text_of("/audit")
+    assert "Nothing is to be done." in browser.text_of("/audit/todos")
+    assert "Nothing is done." in browser.text_of("/audit/todos?status=done")
+    assert "The chain has 0 entries" in browser.text_of("/audit/chain")
+
+
+def test_a_long_text_is_folded(memory, browse):
+    memory.audit.add("x" * 5_000, "y" * 100)
+    text = browse(memory).text_of("/audit")
+    assert f'<details><summary><span class="text">{"x" * 2_000}…</span></summary>' in text
+    assert f'<div class="text">{"x" * 3_000}</div>' in text
+
+
+def test_hostile_entries_stay_text(memory, browse):
+    trail = AuditTrail(memory, ("<script>", '" onmouseover="x'))
+    trail.add(HOSTILE, HOSTILE, '"><img src=x onerror=alert(1)>')
+    trail.add_reference(HOSTILE, title="<script>alert(1)</script>\u202e")
+    trail.add_todo_from_chat("Please add <script>alert(1)</script> to the page.")
+    browser = browse(memory)
+    browser.settled("/tenants")
+    whose = "namespace=%3Cscript%3E/%22%20onmouseover=%22x"
+    for url in (
+        f"/audit?{whose}",
+        f"/audit?{whose}&q=script",
+        f"/audit?{whose}&q=%22%3E%3Cimg%3E",
+        f"/audit?{whose}&conversation=%22%3E%3Cimg src=x onerror=alert(1)%3E",
+        f"/audit/todos?{whose}",
+        f"/audit/chain?{whose}",
+        "/audit",
+    ):
+        browser.harmless(url)
+    text = browser.harmless(f"/audit?{whose}")
+    assert (
+        "&lt;script&gt;alert(1)&lt;/script&gt; &#34; &#39; onmouseover=x javascript:alert(1) \\u202e{{ 7 * 7 }}" in text
+    )

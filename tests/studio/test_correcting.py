@@ -1,0 +1,320 @@
+"""The pages where a person corrects what is remembered, and takes that back."""
+
+from __future__ import annotations
+
+import html
+import re
+from hashlib import sha256
+from itertools import pairwise
+
+import pytest
+from langgraph.graph import START, MessagesState, StateGraph
+
+from langchain_agentmem import AgentMemory
+from tests.studio.conftest import Browser
+
+ADA = ("users", "ada")
+HOSTILE = [
+    "<script>alert(1)</script>",
+    '" onmouseover="alert(1)',
+    "javascript:alert(1)",
+    "\u202egnirts\u2066 turned",
+    "</textarea><img src=x onerror=alert(1)>",
+    "{{ 7 * 7 }}",
+    "\nbegins with a line",
+]
+
+
+@pytest.fixture
+def browser(memory, browse):
+    return browse(memory)
+
+
+def address(kind, key, namespace="users/ada", branch=None, path="/correct"):
+    more = {"kind": kind, "key": key, "namespace": namespace} | ({} if branch is None else {"branch": branch})
+    return path + "?" + "&".join(f"{name}={value}" for name, value in more.items())
+
+
+def version_on(text):
+    return re.search(r'name="version" value="(\w+)"', text)[1]
+
+
+def correct(browser, where, **fields):
+    """Change fields of the form on a page and send it, as a browser would."""
+    return browser.submit(where, form_on=where, version=version_on(browser.text_of(where)), **fields)
+
+
+def undo_on(browser, where):
+    [found] = re.findall(r'action="([^"]*/undo[^"]*)"', browser.text_of(where))
+    return browser.submit(html.unescape(found), form_on=where)
+
+
+class TestCorrecting:
+    def test_a_value_of_core_memory_and_taking_that_back(self, memory, browser):
+        memory.layers(namespace=ADA).core.set("city", "Lisbon", importance=4)
+        where = address("core", "city")
+        answer = correct(browser, where, value="Porto", importance="5")
+        assert (answer.status_code, answer.url.path) == (200, "/correct")
+        [entry] = memory.layers(namespace=ADA).core.entries()
+        assert (entry.value, entry.importance, entry.actor, entry.source) == ("Porto", 5, "ada", "person")
+        text = browser.text_of(where)
+        assert "Lisbon" in text
+        assert ", by <bdi>ada</bdi>" in text
+        undo_on(browser, where)
+        assert memory.layers(namespace=ADA).core.get("city") == {"city": "Lisbon"}
+        assert browser.text_of(where).count('<span class="badge">undo</span>') == 1
+
+    def test_adds_a_value_that_was_not_there(self, memory, browser):
+        where = address("core", "city")
+        assert "Add it" in browser.text_of(where)
+        correct(browser, where, value="Porto")
+        assert memory.layers(namespace=ADA).core.get("city") == {"city": "Porto"}
+
+    def test_a_record_with_its_tags(self, memory, browser):
+        key = memory.layers(namespace=ADA).archival.write("Ada likes tea.\nAnd milk.", ["a b", "c"])
+        where = address("record", key)
+        correct(browser, where, content="Ada likes coffee.\r\nAnd milk.", tags="a b\r\n\r\nd \r\n")
+        record = memory.layers(namespace=ADA).archival.get(key)
+        assert (record.content, record.tags) == ("Ada likes coffee.\nAnd milk.", ("a b", "d"))
+        correct(browser, where, do="delete")
+        assert memory.layers(namespace=ADA).archival.get(key) is None
+        assert "Correct it" not in browser.text_of(where)
+        undo_on(browser, where)
+        assert memory.layers(namespace=ADA).archival.get(key).tags == ("a b", "d")
+
+    def test_a_fact_of_which_the_rest_stays_as_it_was(self, memory, browser):
+        facts = memory.facts(namespace=ADA)
+        key = facts.add_fact("user", "Ada", "lives in", "Lisbon", confidence=0.5)
+        before = facts.get(key)
+        where = address("fact", key)
+        correct(browser, where, object="Porto")
+        after = facts.get(key)
+        assert (after.object, after.valid_from, after.confidence) == ("Porto", before.valid_from, 0.5)
+        correct(browser, where, valid_from="2024-05-01", valid_to="2024-06-01 12:30", confidence="")
+        fact = facts.get(key)
+        assert (fact.valid_from.month, fact.valid_to.minute, fact.confidence) == (5, 30, None)
+        undo_on(browser, where)
+        assert facts.get(key).valid_from == before.valid_from
+
+    def test_a_message_as_a_new_version(self, memory, browser):
+        chat = memory.conversation("chat", ADA)
+        key = chat.add(role="user", content="I live in Lisbonn.")
+        where = address("message", key, branch="chat")
+        correct(browser, where, content="I live in Lisbon.")
+        assert [each.message.content for each in chat.history_of(key)] == ["I live in Lisbonn.", "I live in Lisbon."]
+        assert "Delete it" not in browser.text_of(where)
+        undo_on(browser, where)
+        assert chat.retrieve_by_id(key)["content"] == "I live in Lisbonn."
+
+    def test_a_message_of_blocks_as_json(self, memory, browser):
+        blocks = [{"type": "text", "text": "Lisbonn"}]
+        chat = memory.conversation("chat", ADA)
+        key = chat.add(role="user", content=blocks)
+        where = address("message", key, branch="chat")
+        assert correct(browser, where, content="[{").status_code == 400
+        correct(browser, where, content='[{"type": "text", "text": "Lisbon"}]')
+        assert chat.raw_messages[0].text == "Lisbon"
+
+    def test_what_a_thread_alone_remembers(self, memory, browser):
+        def remember(state, config):
+            memory.layers(config).core.set("city", "Lisbon")
+
+        graph = StateGraph(MessagesState).add_node(remember).add_edge(START, "remember")
+        thread = {"configurable": {"thread_id": "alone"}}
+        graph.compile(checkpointer=memory.checkpointer).invoke({"messages": [("user", "Hi")]}, thread)
+        where = address("core", "city", namespace="/") + "&thread=alone"
+        answer = correct(browser, where, value="Porto")
+        assert "newest checkpoint of the thread" in answer.text
+        assert memory.layers(thread).core.get("city") == {"city": "Porto"}
+        [link] = re.findall(r'href="([^"]*/correct\?[^"]*)"', browser.text_of("/corrections"))
+        undo_on(browser, html.unescape(link))
+        assert memory.layers(thread).core.get("city") == {"city": "Lisbon"}
+
+    def test_a_thread_of_a_namespace_leads_to_what_its_threads_share(self, memory, browser):
+        memory.layers(namespace=ADA).core.set("city", "Lisbon")
+        correct(browser, address("core", "city") + "&thread=any", value="Porto")
+        assert memory.layers(namespace=ADA).core.get("city") == {"city": "Porto"}
+
+    def test_who_it_was_is_told_by_the_request(self, memory):
+        memory.layers(namespace=ADA).core.set("city", "Lisbon")
+        app = memory.studio(user=lambda scope: dict(scope["headers"])[b"x-user"].decode())
+        with Browser(app, headers={"x-user": "Maria"}) as browser:
+            correct(browser, address("core", "city"), value="Porto")
+        [made] = memory.corrections.history(namespace=ADA)
+        assert made.by == "Maria"
+
+
+class TestTwoEditors:
+    def test_the_second_gets_what_it_says_now_and_keeps_what_was_written(self, memory, browser):
+        memory.layers(namespace=ADA).core.set("city", "Lisbon")
+        where = address("core", "city")
+        seen = version_on(browser.text_of(where))
+        browser.submit(where, form_on=where, version=seen, value="Porto")
+        answer = browser.submit(where, form_on=where, version=seen, value="Faro, said the second")
+        assert answer.status_code == 409
+        assert "Somebody has changed this meanwhile" in answer.text
+        assert "Porto" in answer.text
+        assert "Faro, said the second</textarea>" in answer.text
+        assert memory.layers(namespace=ADA).core.get("city") == {"city": "Porto"}
+        assert browser.submit(where, form_on=where, version=seen, do="delete").status_code == 409
+        assert len(memory.corrections.history(namespace=ADA)) == 1
+        browser.submit(where, form_on=where, version=version_on(answer.text), value="Faro, said the second")
+        assert memory.layers(namespace=ADA).core.get("city") == {"city": "Faro, said the second"}
+
+    def test_what_changed_since_is_not_undone_unless_somebody_insists(self, memory, browser):
+        memory.layers(namespace=ADA).core.set("city", "Lisbon")
+        made = memory.corrections.core("city", "Porto", by="ada", namespace=ADA)
+        memory.layers(namespace=ADA).core.set("city", "Rome")
+        assert "/undo" not in browser.text_of(address("core", "city"))
+        where = f"/undo?namespace=users/ada&id={made.id}"
+        form = address("core", "city")
+        answer = browser.submit(where, form_on=form)
+        assert answer.status_code == 409
+        assert "Undo it nevertheless" in answer.text
+        assert memory.layers(namespace=ADA).core.get("city") == {"city": "Rome"}
+        browser.submit(where, form_on=form, force="yes")
+        assert memory.layers(namespace=ADA).core.get("city") == {"city": "Lisbon"}
+
+
+class TestErrors:
+    @pytest.mark.parametrize("kind", ["record", "fact", "message"])
+    def test_what_is_not_there_is_a_page_that_says_so(self, browser, kind):
+        assert "There is no" in browser.text_of(address(kind, "nowhere", branch="main"), 404)
+
+    @pytest.mark.parametrize(
+        "where",
+        [
+            "/correct",
+            "/correct?kind=event&key=x",
+            "/correct?kind=core",
+            "/correct?kind=message&key=x",
+            "/corrections?start=x",
+        ],
+    )
+    def test_an_address_that_names_nothing_is_bad(self, browser, where):
+        assert browser.get(where).status_code == 400
+
+    def test_what_cannot_be_is_told_beside_the_form_and_nothing_is_written(self, memory, browser):
+        key = memory.facts(namespace=ADA).add_fact("user", "Ada", "lives in", "Lisbon")
+        where = address("fact", key)
+        for fields in (
+            {"valid_from": "yesterday"},
+            {"valid_from": ""},
+            {"valid_to": "1999-01-01"},
+            {"confidence": "much"},
+            {"confidence": "nan"},
+            {"confidence": "inf"},
+            {"object": " "},
+            {},
+        ):
+            answer = correct(browser, where, **fields)
+            assert answer.status_code == 400, fields
+            assert 'role="alert"' in answer.text
+        assert memory.corrections.history(namespace=ADA) == []
+        assert memory.facts(namespace=ADA).get(key).object == "Lisbon"
+
+    def test_an_unknown_correction_is_not_undone(self, memory, browser):
+        memory.layers(namespace=ADA).core.set("city", "Lisbon")
+        assert browser.submit("/undo?namespace=users/ada&id=x", form_on=address("core", "city")).status_code == 400
+
+    def test_a_form_without_its_secret_changes_nothing(self, memory, browser):
+        memory.layers(namespace=ADA).core.set("city", "Lisbon")
+        answer = browser.post(address("core", "city"), data={"value": "x"}, headers={"Origin": "http://testserver"})
+        assert answer.status_code == 403
+        assert memory.layers(namespace=ADA).core.get("city") == {"city": "Lisbon"}
+
+
+class TestReadOnly:
+    def test_there_are_no_forms_and_what_is_sent_is_refused(self, tmp_path, browse):
+        with AgentMemory(tmp_path / "a.db") as memory:
+            memory.layers(namespace=ADA).core.set("city", "Lisbon")
+            made = memory.corrections.core("city", "Porto", by="ada", namespace=ADA)
+        with AgentMemory(tmp_path / "a.db", read_only=True) as memory:
+            browser = browse(memory)
+            text = browser.text_of(address("core", "city"))
+            assert "Lisbon" in text
+            assert "<form" not in text
+            assert 'method="post"' not in browser.text_of("/corrections")
+            csrf = sha256(browser.cookies["agentmem_studio"].encode()).hexdigest()
+            for where in (address("core", "city"), f"/undo?id={made.id}&namespace=users/ada"):
+                answer = browser.submit(where, value="x", csrf=csrf)
+                assert (answer.status_code, "read-only: nothing" in answer.text) == (403, True)
+
+
+class TestTheList:
+    def test_shows_all_newest_first_some_at_a_time(self, memory, browser):
+        for number in range(60):
+            memory.corrections.core("city", f"value {number};", by="ada", namespace=ADA)
+        first = browser.text_of("/corrections")
+        assert "value 59;" in first
+        assert "value 5;" not in first
+        assert "Newer" not in first
+        second = browser.text_of("/corrections?start=50")
+        assert "value 5;" in second
+        assert "Older" not in second
+        assert first.count("<tr>") == 51
+
+    def test_is_that_of_a_namespace_and_all_below_it(self, memory, browser):
+        memory.corrections.core("city", "Porto", by="ada", namespace=ADA)
+        memory.corrections.core("city", "Rome", by="ada", namespace=("others",))
+        text = browser.text_of("/corrections?namespace=users")
+        assert "Porto" in text
+        assert "Rome" not in text
+        assert "Nobody has corrected" in browser.text_of("/corrections?namespace=nobody")
+
+
+class TestHostileTexts:
+    @pytest.mark.parametrize("text", HOSTILE)
+    def test_stay_text_on_every_page_and_come_back_from_the_form_as_they_were(self, memory, browser, text):
+        name = text.strip()
+        memory.layers(namespace=ADA).core.set("city", text)
+        key = memory.layers(namespace=ADA).archival.write(text, [name])
+        made = memory.corrections.core("city", f"{text}!", by="ada", namespace=ADA)
+        memory.corrections.record(key, f"{text}!", by=name[:50], namespace=ADA)
+        fact = memory.facts(namespace=ADA).add_fact("user", name, name, name)
+        message = memory.conversation("chat", ADA).add(role="user", content=text, name=name)
+        pages = [
+            address("core", "city"),
+            address("record", key),
+            address("fact", fact),
+            address("message", message, branch="chat"),
+            "/corrections",
+        ]
+        for where in pages:
+            shown = browser.text_of(where)
+            assert "<script>alert" not in shown
+            assert "<img" not in shown
+            assert 'onmouseover="' not in shown
+            assert re.search(r'(?:href|action|src)="\s*javascript:', shown) is None
+            seen = re.sub(r"<textarea.*?</textarea>|<input[^>]*>", "", shown, flags=re.DOTALL)
+            assert "\u202e" not in seen
+            assert "\u2066" not in seen
+        shown = browser.text_of(address("core", "city"))
+        in_form = html.unescape(re.search(r'name="value">\n(.*?)</textarea>', shown, re.DOTALL)[1])
+        assert in_form == f"{text}!"
+        correct(browser, address("core", "city"), value=in_form.replace("\n", "\r\n") + "?")
+        assert memory.layers(namespace=ADA).core.get("city") == {"city": f"{text}!?"}
+        assert made.after["value"] == f"{text}!"
+
+    def test_that_no_form_can_give_back_are_shown_and_left_alone(self, memory, browser):
+        for text in ("half \ud800", "null \0", "return \r"):
+            memory.layers(namespace=ADA).core.set("city", text)
+            shown = browser.text_of(address("core", "city"))
+            assert "a form cannot give back" in shown
+            assert "<textarea" not in shown
+
+
+class TestAccessibility:
+    def test_what_is_filled_in_has_a_label_and_headings_are_in_order(self, memory, browser):
+        key = memory.facts(namespace=ADA).add_fact("user", "Ada", "lives in", "Lisbon")
+        memory.corrections.fact(key, obj="Porto", by="ada", namespace=ADA)
+        for where in (address("fact", key), "/corrections", "/erase?namespace=users/ada"):
+            text = browser.text_of(where)
+            for found in re.findall(r"<(?:input|textarea|select)([^>]*)>", text):
+                if 'type="hidden"' not in found:
+                    [name] = re.findall(r'id="([^"]+)', found)
+                    assert f'<label for="{name}"' in text
+            levels = [int(each) for each in re.findall(r"<h(\d)", text)]
+            assert levels[0] == 1
+            assert all(after <= before + 1 for before, after in pairwise(levels))
+            assert "<th>" not in text

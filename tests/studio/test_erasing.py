@@ -1,0 +1,103 @@
+"""Erasing from Studio: a rehearsal first, then the name, then it goes."""
+
+from __future__ import annotations
+
+import re
+from hashlib import sha256
+
+import pytest
+
+from langchain_agentmem import AgentMemory
+
+ADA, BEN = ("users", "ada"), ("users", "ben")
+
+
+@pytest.fixture
+def browser(memory, browse):
+    for namespace in (ADA, BEN):
+        memory.conversation("chat", namespace).add_user_message("Hello there")
+        memory.conversation("other", namespace).add_user_message("Hello again")
+        memory.layers(namespace=namespace).core.set("city", "Lisbon")
+        memory.corrections.core("city", "Porto", by="ada", namespace=namespace)
+    return browse(memory)
+
+
+def counts_on(text):
+    found = re.findall(r'<th scope="row">(\w+)</th><td class="number">([\d,]+)', text)
+    return {name: int(number) for name, number in found}
+
+
+def test_a_rehearsal_shows_exactly_what_goes_then(memory, browser):
+    where = "?namespace=users/ada"
+    told = browser.submit(f"/erase/rehearse{where}", form_on=f"/erase{where}").text
+    assert len(memory.conversations(ADA)) == 2
+    done = browser.submit(f"/erase{where}", form_on=f"/erase{where}", name="users/ada").text
+    assert counts_on(done) == counts_on(told)
+    assert counts_on(done)["corrections"] == 1
+    assert memory.conversations(ADA) == []
+    assert memory.layers(namespace=ADA).core.get() == {}
+    assert len(memory.conversations(BEN)) == 2
+
+
+def test_a_conversation_goes_alone(memory, browser):
+    where = "?namespace=users/ada&conversation=chat"
+    told = counts_on(browser.submit(f"/erase/rehearse{where}", form_on=f"/erase{where}").text)
+    assert told == {"conversations": 1, "entries": 1}
+    browser.submit(f"/erase{where}", form_on=f"/erase{where}", name="chat")
+    assert [each.conversation_id for each in memory.conversations(ADA)] == ["other"]
+
+
+def test_a_thread_is_named_by_its_id(memory, browser):
+    where = "?namespace=users/ada&thread=chat"
+    text = browser.submit(f"/erase/rehearse{where}", form_on=f"/erase{where}").text
+    assert "all namespaces below it" in text
+    browser.submit(f"/erase{where}", form_on=f"/erase{where}", name=" chat ")
+    assert len(memory.conversations(ADA)) == 1
+
+
+@pytest.mark.parametrize("name", ["", "users", "USERS/ADA", "users/ben", "<b>"])
+def test_without_its_name_nothing_goes(memory, browser, name):
+    where = "/erase?namespace=users/ada"
+    answer = browser.submit(where, form_on=where, name=name)
+    assert answer.status_code == 400
+    assert "not its name" in answer.text
+    assert len(memory.conversations(ADA)) == 2
+
+
+@pytest.mark.parametrize("asked", ["", "?namespace=/", "?thread=a&conversation=b", "?namespace=a//b"])
+def test_everything_and_what_names_nothing_is_not_erased_here(memory, browser, asked):
+    assert browser.get(f"/erase{asked}").status_code == 400
+    answer = browser.submit(f"/erase{asked}", form_on="/erase?namespace=users/ada", name="/")
+    assert answer.status_code == 400
+    assert len(memory.conversations()) == 4
+
+
+def test_a_form_of_nobody_erases_nothing(memory, browser):
+    answer = browser.post(
+        "/erase?namespace=users/ada", data={"name": "users/ada"}, headers={"Origin": "http://testserver"}
+    )
+    assert answer.status_code == 403
+    assert len(memory.conversations(ADA)) == 2
+
+
+def test_hostile_names_stay_text(memory, browser):
+    name = '"><script>alert(1)</script>'
+    memory.conversation(name, ADA).add_user_message("Hi")
+    where = "/erase?namespace=users/ada&conversation=%22%3E%3Cscript%3Ealert(1)%3C%2Fscript%3E"
+    assert "<script>alert" not in browser.text_of(where)
+    answer = browser.submit(where, form_on=where, name=name)
+    assert "<script>alert" not in answer.text
+    assert len(memory.conversations(ADA)) == 2
+
+
+def test_read_only_nothing_is_erased(tmp_path, browse):
+    with AgentMemory(tmp_path / "a.db") as memory:
+        memory.conversation("chat", ADA).add_user_message("Hi")
+    with AgentMemory(tmp_path / "a.db", read_only=True) as memory:
+        browser = browse(memory)
+        assert "<form" not in browser.text_of("/erase?namespace=users/ada")
+        csrf = sha256(browser.cookies["agentmem_studio"].encode()).hexdigest()
+        for where in ("/erase", "/erase/rehearse"):
+            answer = browser.submit(f"{where}?namespace=users/ada", name="users/ada", csrf=csrf)
+            assert (answer.status_code, "read-only: nothing" in answer.text) == (403, True)
+        assert len(memory.conversations(ADA)) == 1

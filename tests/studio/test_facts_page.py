@@ -1,0 +1,239 @@
+"""Facts in Studio: what held when, what contradicts itself, and how a fact is known."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from urllib.parse import parse_qs, quote, urlsplit
+
+import pytest
+from langchain_core.messages import HumanMessage
+from langgraph.graph import START, StateGraph
+from typing_extensions import TypedDict
+
+from langchain_agentmem import AgentMemory
+from langchain_agentmem.studio.application import PAGE
+
+from .markup import HOSTILE, Page, harmless
+
+NS = ("users", "ada")
+HERE = "namespace=users/ada"
+
+
+class State(TypedDict):
+    n: int
+
+
+def day(year: int) -> datetime:
+    return datetime(year, 1, 1, tzinfo=UTC)
+
+
+@pytest.fixture
+def facts(memory):
+    facts = memory.facts("main", NS)
+    memory.conversation("chat", NS).add_message(HumanMessage("I moved to Porto.", id="m-1"))
+    facts.add_fact("user", "Ada", "lives in", "Lisbon", valid_from=day(2021))
+    facts.add_fact("user", "Ada", "lives in", "Porto", valid_from=day(2023), source=("m-1", "chat"))
+    facts.add_fact("user", "Ben", "knows", "Ada", valid_from=day(2020), confidence=0.7)
+    return facts
+
+
+@pytest.fixture
+def browser(memory, browse):
+    return browse(memory)
+
+
+def rows(html: str) -> dict[str, str]:
+    """Of each line of the table what it says, and whether that held then."""
+    found = [given for given in Page(html).all("tr") if "data-id" in given]
+    return {f"{each['data-subject']} {each['data-predicate']} {each['data-object']}": each["class"] for each in found}
+
+
+class TestWhatHeld:
+    def test_now(self, facts, browser):
+        assert rows(browser.text_of(f"/facts?{HERE}")) == {
+            "Ada lives in Porto": "holds",
+            "Ada lives in Lisbon": "ended",
+            "Ben knows Ada": "holds",
+        }
+
+    def test_at_any_time_at_which_something_changed(self, facts, browser):
+        times = [each["value"] for each in Page(browser.text_of(f"/facts?{HERE}")).all("option")]
+        assert times == ["", day(2023).isoformat(), day(2021).isoformat(), day(2020).isoformat()]
+        held = [rows(browser.text_of(f"/facts?{HERE}&valid={quote(each)}")) for each in times]
+        assert [[text for text, state in each.items() if state == "holds"] for each in held] == [
+            ["Ada lives in Porto", "Ben knows Ada"],
+            ["Ada lives in Porto", "Ben knows Ada"],
+            ["Ada lives in Lisbon", "Ben knows Ada"],
+            ["Ben knows Ada"],
+        ]
+        assert held[2]["Ada lives in Porto"] == "later"
+
+    def test_as_far_as_it_was_known_then(self, memory, facts, browser):
+        first = facts.latest()[-1]
+        html = browser.text_of(f"/facts?{HERE}&recorded={quote(first.recorded_at.isoformat())}")
+        assert rows(html) == {"Ada lives in Lisbon": "holds"}
+        assert "cannot both be true" not in html
+
+    def test_the_field_of_a_time_has_it_as_browsers_want_it_and_not_before_it(self, facts, browser):
+        html = browser.text_of(f"/facts?{HERE}&recorded=2030-01-01T00:00:59.5Z&valid=2022-05-05")
+        [given] = [each for each in Page(html).all("input") if each.get("id") == "recorded"]
+        assert given["value"] == "2030-01-01T00:01:00"
+        [chosen] = [each for each in Page(html).all("option") if "selected" in each]
+        assert chosen["value"] == "2022-05-05T00:00:00+00:00"
+
+    def test_of_one_entity_whichever_way_facts_point(self, facts, browser):
+        assert rows(browser.text_of(f"/facts?{HERE}&entity=ADA")).keys() == {
+            "Ada lives in Porto",
+            "Ada lives in Lisbon",
+            "Ben knows Ada",
+        }
+        assert list(rows(browser.text_of(f"/facts?{HERE}&entity=Ben"))) == ["Ben knows Ada"]
+        assert "/search?namespace=users%2Fada&amp;kind=fact&amp;q=Zoe" in browser.text_of(f"/facts?{HERE}&entity=Zoe")
+
+    def test_a_page_at_a_time(self, memory, browser):
+        facts = memory.facts("main", NS)
+        for number in range(2 * PAGE + 1):
+            facts.add_fact("user", f"Friend {number}", "likes", "tea")
+        seen, address, pages = [], f"/facts?{HERE}", 0
+        while address:
+            html = browser.text_of(address)
+            seen += rows(html)
+            pages += 1
+            address = next((each for each in Page(html).links if "before=" in each), None)
+        assert (pages, len(seen), len(set(seen))) == (3, 2 * PAGE + 1, 2 * PAGE + 1)
+        assert f"/facts?{HERE.replace('/', '%2F')}" in Page(html).links  # back to the newest
+
+    def test_what_contradicts_itself_is_told(self, facts, browser):
+        assert "cannot both be true" not in browser.text_of(f"/facts?{HERE}")
+        facts.add_fact("user", "Ada", "lives in", "Faro", valid_from=day(2023))
+        html = browser.text_of(f"/facts?{HERE}")
+        assert "What cannot both be true" in html
+        assert html.index("Ada lives in Porto") < html.index("Ada lives in Faro")
+
+    def test_nothing_is_known_yet(self, browser):
+        html = browser.text_of("/facts")
+        assert "No facts are known here" in html
+        assert harmless(html).all("tr") == []
+
+
+class TestWhose:
+    def test_each_branch_and_namespace_is_a_link_away(self, memory, facts, browser):
+        facts.fork("try/1").add_fact("user", "Ada", "likes", "tea")
+        memory.facts("main", ("users", "ben")).add_fact("user", "Ben", "likes", "tea")
+        links = Page(browser.text_of("/facts?namespace=users")).links
+        assert {"/facts?namespace=users%2Fada", "/facts?namespace=users%2Fben"} <= set(links)
+        html = browser.text_of(f"/facts?{HERE}")
+        [link] = [each for each in Page(html).links if "try" in each]
+        assert "Ada likes tea" in rows(browser.text_of(link))
+        assert "Ada likes tea" not in rows(html)
+
+    def test_what_a_thread_remembers_is_shown_of_it_and_of_its_namespace(self, memory, browser):
+        def node(state, config):
+            memory.facts(config).add_fact("user", "Ada", "lives in", "Lisbon")
+            return {"n": 1}
+
+        graph = StateGraph(State).add_node("node", node).add_edge(START, "node").compile(memory.checkpointer)
+        graph.invoke({"n": 0}, {"configurable": {"thread_id": "t/1", "agentmem_namespace": NS}})
+        graph.invoke({"n": 0}, {"configurable": {"thread_id": "alone"}})
+        for asked in (HERE, f"{HERE}&thread=t/1", "thread=alone"):
+            html = browser.text_of(f"/facts?{asked}")
+            assert rows(html) == {"Ada lives in Lisbon": "holds"}
+            [link] = {each for each in Page(html).links if each.startswith("/fact?")}
+            assert "Ada lives in Lisbon" in browser.text_of(link)
+
+    def test_in_a_memory_within_a_namespace_there_is_nothing_else(self, memory, facts, browse):
+        inside = browse(memory.within(("users", "ben")))
+        inside.text_of(f"/facts?{HERE}", 400)
+        assert "No facts are known" in inside.text_of("/facts")
+
+
+class TestOneFact:
+    def test_tells_how_it_is_known_and_what_held_before(self, facts, browser):
+        [fact] = facts.as_of(obj="Porto")
+        html = browser.text_of(f"/fact?{HERE}&id={fact.id}")
+        assert "/thread?namespace=users%2Fada&id=chat&message=m-1" in Page(html).links
+        text = Page(html).text
+        assert "I moved to Porto." in text
+        assert "2023-01-01" in text
+        assert "Lisbon" in text
+        [before] = facts.history("Ada", "lives in")[:1]
+        [link] = [each for each in Page(html).links if before.id in each]
+        assert f"id={fact.id}" in browser.text_of(link)  # it tells what ended it
+
+    def test_leads_to_what_was_known_when_it_was_learned(self, facts, browser):
+        [fact] = facts.as_of(obj="Porto")
+        links = Page(browser.text_of(f"/fact?{HERE}&id={fact.id}")).links
+        [then] = [each for each in links if "recorded=" in each]
+        assert parse_qs(urlsplit(then).query)["recorded"] == [fact.recorded_at.isoformat()]
+        assert rows(browser.text_of(then)) == {"Ada lives in Porto": "holds", "Ada lives in Lisbon": "ended"}
+
+    def test_that_contradicts_another_says_so(self, facts, browser):
+        other = facts.add_fact("user", "Ada", "lives in", "Faro", valid_from=day(2023))
+        assert "What cannot both be true" in browser.text_of(f"/fact?{HERE}&id={other}")
+        [fact] = facts.as_of(subject="Ben")
+        assert "What cannot both be true" not in browser.text_of(f"/fact?{HERE}&id={fact.id}")
+
+    def test_that_is_not_there_is_not_found(self, facts, browser):
+        [fact] = facts.as_of(obj="Porto")
+        facts.remove_by_id(fact.id)
+        kept = facts.add(role="user", content="said")
+        for name in (fact.id, kept, "no-such"):
+            assert "There is no fact" in browser.text_of(f"/fact?{HERE}&id={name}", 404)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "/facts?namespace=a//b",
+        "/facts?namespace=" + "x" * 300,
+        "/facts?branch=%00",
+        "/facts?thread=%01",
+        "/facts?valid=yesterday",
+        "/facts?recorded=9999-12-31T23:59:59-12:00",
+        "/facts?before=no-such",
+        "/fact",
+        "/fact?id=%07",
+    ],
+)
+def test_what_makes_no_sense_is_refused(browser, asked):
+    assert 'class="problem"' in browser.text_of(asked, 400)
+
+
+@pytest.mark.sqlite_suffices
+def test_hostile_texts_stay_text(memory, browser):
+    namespace = ('"><b>', "a/b")
+    facts = memory.facts(HOSTILE, namespace)
+    for name in (HOSTILE, f"{HOSTILE}2"):
+        facts.add_fact(HOSTILE, HOSTILE, "lives in", name, valid_from=day(2021), source=(HOSTILE, HOSTILE))
+    fact = facts.add_fact(HOSTILE, HOSTILE, HOSTILE, "tea", source=[(HOSTILE, HOSTILE), "<b>"] * 3)
+    asked = f"namespace={quote('%22><b>/a%2Fb'.replace('%22', chr(34)))}&branch={quote(HOSTILE)}"
+    page = harmless(browser.text_of(f"/facts?{asked}&entity={quote(HOSTILE)}"))
+    assert page.text.count("<script>alert(1)</script>") > 2
+    assert "\\u202egpj" in page.text
+    page = harmless(browser.text_of(f"/fact?{asked}&id={fact}"))
+    assert "<img src=x onerror=alert(2)>" in page.text
+    harmless(browser.text_of(f"/fact?id={quote(HOSTILE)}", 404))
+    harmless(browser.text_of(f"/facts?before={quote(HOSTILE)}", 400))
+
+
+@pytest.mark.sqlite_suffices
+def test_a_link_leads_to_the_entity_that_it_names_whatever_that_is_called(memory, browser):
+    facts = memory.facts("main")
+    facts.add_fact("user", "a&b=c #1 + 100%", "likes", "\u202etea")
+    [row] = [each for each in Page(browser.text_of("/facts")).links if "entity=a" in each]
+    assert len(rows(browser.text_of(row))) == 1
+
+
+def test_the_graph_is_loaded_here_alone_and_from_here(browser):
+    scripts = [each["src"] for each in Page(browser.text_of("/facts")).all("script")]
+    assert "/static/cytoscape.min.js" in scripts
+    for name in scripts:
+        assert browser.get(name).status_code == 200
+    assert "cytoscape" not in browser.text_of("/search")
+
+
+def test_it_can_be_seen_where_nothing_can_be_written(tmp_path, browse):
+    with AgentMemory(tmp_path / "a.db") as memory:
+        memory.facts("main").add_fact("user", "Ada", "likes", "tea")
+    with AgentMemory(tmp_path / "a.db", read_only=True) as memory:
+        assert rows(browse(memory).text_of("/facts")) == {"Ada likes tea": "holds"}

@@ -1,0 +1,74 @@
+"""What takes long is found beside the requests, once, and kept for a minute."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from datetime import timedelta
+
+import pytest
+
+from langchain_agentmem.studio import kept_answers
+from langchain_agentmem.studio.kept_answers import KeptAnswers
+
+LONG = 60
+
+
+class Counting:
+    """Finds a number, when it may, and counts how often it was asked."""
+
+    def __init__(self) -> None:
+        self.may, self.asked = threading.Event(), 0
+
+    def __call__(self) -> int:
+        self.asked += 1
+        assert self.may.wait(LONG)
+        return self.asked
+
+
+@pytest.fixture
+def find():
+    find = Counting()
+    yield find
+    find.may.set()
+
+
+async def test_nobody_waits_for_it_and_it_is_found_once(find):
+    known = KeptAnswers()
+    assert await asyncio.gather(*(known.look("x", find, patience=0) for _ in range(9))) == [None] * 9
+    find.may.set()
+    found = await known.look("x", find, patience=LONG)
+    assert (found.value, find.asked) == (1, 1)
+    assert await known.look("x", find, patience=0) == found
+
+
+async def test_what_is_old_is_shown_until_there_is_something_new(find, monkeypatch):
+    known = KeptAnswers()
+    find.may.set()
+    old = await known.look("x", find, patience=LONG)
+    monkeypatch.setattr(kept_answers, "LASTS", timedelta(0))
+    find.may.clear()
+    assert await known.look("x", find, patience=0) == old
+    find.may.set()
+    assert (await known.look("x", find, patience=LONG)).value == 2
+
+
+async def test_what_fails_is_told_and_tried_again(find):
+    known, wrong = KeptAnswers(), [OSError("no room")]
+
+    def fail():
+        if wrong:
+            raise wrong.pop()
+        return 3
+
+    with pytest.raises(OSError, match="no room"):
+        await known.look("x", fail, patience=LONG)
+    assert (await known.look("x", fail, patience=LONG)).value == 3
+
+
+async def test_things_have_names_and_few_are_kept(find):
+    known = KeptAnswers()
+    for name in range(kept_answers.MOST + 5):
+        assert (await known.look(name, lambda name=name: name, patience=LONG)).value == name
+    assert len(known._seen) == kept_answers.MOST
+    assert known._finding == {}

@@ -1,0 +1,128 @@
+"""The first page: what there is, how it grows, what it saves and how it does."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage
+
+from langchain_agentmem.storage.storage_health import Finding
+from langchain_agentmem.studio.kept_answers import KeptAnswers
+from langchain_agentmem.studio.pages import overview
+
+ADA = ("users", "ada")
+
+
+def figure(text, name):
+    return re.search(rf"<dt>{name}</dt><dd>([^<]*)</dd>", text)[1]
+
+
+def test_it_counts_what_is_stored(memory, browse):
+    memory.conversation("t", ADA).add_messages([HumanMessage("Where?"), AIMessage("Here.")])
+    memory.layers(namespace=ADA).core.set("name", "Ada")
+    memory.layers(namespace=ADA).archival.write("A record.")
+    memory.audit.add("Where?", "Here.")
+    text = browse(memory).settled("/")
+    counted = {name: figure(text, name) for name in ("Messages", "Core memory", "Records", "Audit entries", "Facts")}
+    assert counted == {"Messages": "2", "Core memory": "1", "Records": "1", "Audit entries": "1", "Facts": "0"}
+    assert figure(text, "Size").endswith("B")
+    assert "users/ada</bdi>" in text
+    assert '<h2 id="slowest">' in text
+    assert "memory.conversation.add" in text
+
+
+def test_growth_is_a_picture_and_a_table(memory, browse, clock):
+    memory.conversation("t").add_messages([HumanMessage("Where?"), AIMessage("Here.")])
+    clock.pass_time(days=3)
+    memory.conversation("t").add_messages([HumanMessage("When?")])
+    text = browse(memory).settled("/")
+    assert "<title>2026-01-01: 2</title>" in text
+    assert "<title>2026-01-04: 1</title>" in text
+    assert "3 in 30 days, 2 at most" in text
+    assert re.search(r'<th scope="row">2026-01-04</th><td class="number">1</td>', text)
+    assert text.count('<th scope="row">2026-') + text.count('<th scope="row">2025-') == 30
+
+
+def test_what_prompts_are_spared_is_told(memory, browse):
+    memory.database.measures.shortened(12_345)
+    memory.database.measures.cache("characters of prompts with memory", hits=3_000, misses=1_000)
+    memory.database.measures.cache("characters of prompts after compaction")
+    memory.database.measures.cache("compactions", hits=7, misses=2)
+    text = browse(memory).settled("/")
+    assert "12,345 tokens were kept out of 1 prompt by compaction." in text
+    assert re.search(r'<th scope="row">with memory</th><td>.*?0\.75', text, re.DOTALL)
+    assert re.search(r'<th scope="row">compactions</th><td class="number">7</td><td class="number">2</td>', text)
+    assert "after compaction</th>" not in text
+
+
+@pytest.mark.sqlite_suffices
+def test_trouble_is_told_with_its_remedy(memory, browse, monkeypatch):
+    found = [Finding("disk", "problem", "No <b>room</b>.", "Make some."), Finding("python", "ok", "Python 3")]
+    monkeypatch.setattr(type(memory), "diagnose", lambda _: found)
+    text = browse(memory).harmless("/")
+    assert "<strong>disk</strong> No &lt;b&gt;room&lt;/b&gt;.<br>Make some." in text
+    assert "1 check found nothing wrong" in text
+
+
+@pytest.mark.sqlite_suffices
+def test_what_waits_is_told(memory, browse, monkeypatch):
+    stats = memory.stats() | {"waiting_facts": 3, "failed_facts": 1, "jobs": 2}
+    monkeypatch.setattr(type(memory), "stats", lambda _: stats)
+    text = browse(memory).settled("/")
+    assert "3 messages wait to have their facts extracted" in text
+    assert "1 of them a model was asked about in vain" in text
+    assert "2 jobs wait or run" in text
+    assert "Nothing.</li>" not in text
+
+
+def test_an_empty_memory_has_a_first_page(memory, browse):
+    text = browse(memory).settled("/")
+    assert (figure(text, "Messages"), figure(text, "Tokens kept out of prompts")) == ("0", "0")
+    assert "0 in 30 days" in text
+    assert "There are none." in text
+    assert "Nothing.</li>" in text
+
+
+@pytest.mark.sqlite_suffices
+def test_nobody_waits_for_the_count(memory, browse, monkeypatch):
+    async def look(*_, **__):
+        return None
+
+    monkeypatch.setattr(KeptAnswers, "look", look)
+    text = browse(memory).text_of("/")
+    assert 'hx-get="/" hx-trigger="load delay:500ms" hx-select="#figures"' in text
+    assert '<a href="/">Look again</a>' in text
+
+
+def test_within_a_namespace_nothing_is_told_of_the_others(memory, browse):
+    memory.conversation("t", ADA).add_user_message("hello")
+    memory.conversation("t", ("users", "ben")).add_user_message("hello")
+    text = browse(memory.within(ADA)).settled("/")
+    assert figure(text, "Messages") == "1"
+    assert "users/ben" not in text
+    assert "Slowest operations" not in text
+
+
+@pytest.mark.parametrize("url", ["shards"], indirect=True)
+def test_with_shards_all_of_them_count(memory, browse):
+    for name in ("ada", "ben", "cleo", "dan"):
+        memory.conversation("t", (name,)).add_user_message("hello")
+    text = browse(memory).settled("/")
+    assert figure(text, "Messages") == "4"
+
+
+def test_hostile_names_stay_text(memory, browse):
+    memory.conversation("t", ("<script>alert(1)</script>", "\u202e")).add_user_message("hello")
+    memory.database.measures.cache("<script>alert(1)</script>", hits=1)
+    memory.database.measures.ended("memory.<img src=x onerror=alert(1)>", 9.0)
+    text = browse(memory).harmless("/")
+    assert "memory.&lt;img src=x onerror=alert(1)&gt;" in text
+
+
+def test_the_largest_ten_are_shown(memory, browse):
+    for number in range(12):
+        memory.conversation("t", ("users", f"u{number:02}")).add_user_message("x" * (100 + number))
+    text = browse(memory).settled("/")
+    assert re.findall(r"users/(u\d+)</bdi>", text) == [f"u{number:02}" for number in range(11, 1, -1)]
+    assert overview.LARGEST == 10

@@ -1,0 +1,72 @@
+"""The life that the demo shows has something for every page to show."""
+
+from __future__ import annotations
+
+import pytest
+
+from langchain_agentmem import AgentMemory
+from langchain_agentmem.audit.audit_trail import AuditTrail
+from langchain_agentmem.studio import sample
+
+THREAD = {"configurable": {"thread_id": sample.GIFT, "agentmem_namespace": sample.IRENA}}
+
+
+@pytest.fixture(scope="module")
+def lived(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("experiences")
+    with AgentMemory() as memory:
+        yield memory, sample.live(memory, folder), folder
+
+
+def test_its_talk_went_two_ways_and_came_back(lived):
+    memory, _, _ = lived
+    [thread] = memory.threads(sample.IRENA, thread_id=sample.GIFT).threads
+    assert thread.forks == 2
+    newest = memory.checkpointer.get_tuple(THREAD).checkpoint["channel_values"]["messages"]
+    assert newest[-1].text == sample.TALK[-1].reply
+    found = memory.search("a book about bees", namespace=sample.IRENA, kinds=["message"])
+    assert sample.OTHERWISE[0].said not in [each.text for each in found]
+
+
+def test_a_step_waits_for_a_person(lived):
+    memory, _, _ = lived
+    waiting = memory.checkpointer.get_tuple({"configurable": {**THREAD["configurable"], "thread_id": sample.ORDER}})
+    assert any(channel == "__interrupt__" for _, channel, _ in waiting.pending_writes)
+
+
+def test_prompts_were_shortened_and_say_why_they_showed_what_they_showed(lived):
+    memory, _, _ = lived
+    assert memory.stats()["compactions"] > 0
+    notes = memory.conversation(sample.GIFT, sample.IRENA).shown()
+    items = [item for note in notes for item in note.items]
+    assert {"core", "record", "fact", "event"} <= {item.kind for item in items}
+    assert any(item.signals for item in items)
+    assert {note.part for note in notes} >= {"changes", "recall", "archival", "experiences"}
+
+
+def test_what_is_known_changed_and_nobody_else_knows_it(lived):
+    memory, _, _ = lived
+    assert memory.layers("main", sample.IRENA).core.get("home") == {"home": "Brno"}
+    facts = memory.facts("main", sample.IRENA)
+    assert [(each.object, each.valid_to is None) for each in facts.history(*sample.LIVES)] == [
+        ("Olomouc", False),
+        ("Brno", True),
+    ]
+    assert len(facts.contradictions()) == 1
+    assert memory.search("Irena", namespace=sample.MAREK) == []
+
+
+def test_experiences_were_used_judged_and_proposed(lived):
+    _, library, folder = lived
+    [gift] = [each for each in library.report() if each.exp_id == "gift-within-budget"]
+    assert (gift.tally.chosen > 0, gift.verdict) == (True, "helps")
+    assert [each.name for each in folder.glob("proposed/*.yaml")] == ["proposed_exp_no-express-delivery.yaml"]
+
+
+def test_the_audit_trail_has_calls_junk_and_a_todo(lived):
+    memory, _, _ = lived
+    trail = AuditTrail(memory, sample.IRENA)
+    entries = list(trail.entries(include_junk=True))
+    assert {each.kind for each in entries} >= {"call", "exchange", "todo"}
+    assert [each.prompt for each in entries if each.junk] == ["hm"]
+    assert trail.verify().ok

@@ -1,0 +1,179 @@
+"""The search in Studio: what is found, where it leads, and why it was found."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from urllib.parse import quote
+
+import pytest
+from langchain_core.messages import HumanMessage
+from langgraph.graph import START, StateGraph
+from typing_extensions import TypedDict
+
+from langchain_agentmem import AgentMemory
+
+from .markup import HOSTILE, Page, harmless
+
+NS = ("users", "ada")
+
+
+class State(TypedDict):
+    n: int
+
+
+@pytest.fixture
+def browser(memory, browse):
+    return browse(memory)
+
+
+def remember(memory: AgentMemory, text: str = "The lighthouse is old.") -> None:
+    """The same in everything that can be found."""
+    memory.conversation("chat", NS).add_message(HumanMessage(f"Message: {text}", id="m-1"))
+    layers = memory.layers("main", NS)
+    layers.recall.append("note", f"Event: {text}")
+    layers.archival.write(f"Record: {text}")
+    memory.facts("main", NS).add_fact("user", "The lighthouse", "is", "old")
+    memory.store.put((*NS, "notes"), "k", {"text": f"Item: {text}"})
+    memory.within(NS).audit.add(f"Prompt: {text}", "Reply")
+
+
+def kinds(html: str) -> list[str]:
+    return re.findall(r'<article.*?class="badge">(\w+)<', html, re.DOTALL)
+
+
+def test_it_begins_with_a_form(browser):
+    page = harmless(browser.text_of("/search"))
+    assert page.all("article") == []
+    assert "autofocus" in next(each for each in page.all("input") if each.get("id") == "q")
+
+
+def test_everything_is_found_and_leads_to_its_page(memory, browser):
+    remember(memory)
+    html = browser.text_of("/search?q=lighthouse")
+    assert sorted(kinds(html)) == ["event", "fact", "item", "message", "record"]
+    links = Page(html).links
+    assert "/thread?namespace=users%2Fada&id=chat&message=m-1" in links
+    assert links.count("/memory?namespace=users%2Fada&branch=main") == 2
+    [fact] = [each for each in links if each.startswith("/fact?")]
+    assert "The lighthouse is old" in browser.text_of(fact)
+    assert kinds(browser.text_of("/search?q=lighthouse&kind=audit")) == ["audit"]
+    assert kinds(browser.text_of("/search?q=lighthouse&kind=record")) == ["record"]
+
+
+def test_a_threads_own_leads_to_the_thread(memory, browser):
+    def node(state, config):
+        memory.facts(config).add_fact("user", "The lighthouse", "is", "old")
+        memory.layers(config).archival.write("The lighthouse is white.")
+        return {"n": 1}
+
+    graph = StateGraph(State).add_node("node", node).add_edge(START, "node").compile(memory.checkpointer)
+    graph.invoke({"n": 0}, {"configurable": {"thread_id": "t", "agentmem_namespace": NS}})
+    links = Page(browser.text_of("/search?q=lighthouse")).links
+    [fact] = [each for each in links if each.startswith("/fact?")]
+    assert "thread=t" in fact
+    assert "The lighthouse is old" in browser.text_of(fact)
+    assert "/thread?namespace=users%2Fada&id=t&show=memory" in links
+
+
+def test_why_is_shown_as_bars_with_their_numbers(memory, browser):
+    remember(memory)
+    found = memory.search("old lighthouse", namespace=NS, limit=20)
+    page = harmless(browser.text_of("/search?q=old+lighthouse"))
+    bars = page.all("progress")
+    assert len(bars) == sum(1 + len(each.why.terms) + len(each.why.signals) for each in found)
+    for each in found:
+        assert f"{each.score:.2f}" in page.text
+        for name, value in {**each.why.terms, **each.why.signals}.items():
+            assert name.replace("_", " ") in page.text
+            assert f"{value:+.2f}" in page.text
+    assert all(0 <= float(bar["value"]) <= float(bar["max"]) for bar in bars)
+
+
+def test_what_counts_against_a_hit_is_told_apart(memory, browser):
+    memory.conversation("chat").add_user_message("Is the lighthouse old?")
+    memory.conversation("other").add_user_message("The lighthouse is old.")
+    [_, hit] = memory.search("Tell me, was the lighthouse old?")
+    assert min(hit.why.signals.values()) < 0
+    html = browser.text_of("/search?q=Tell+me%2C+was+the+lighthouse+old%3F")
+    assert f"{min(hit.why.signals.values()):+.2f}" in Page(harmless(html) and html).text
+    assert {"class": "less"} in Page(html).all("tr")
+
+
+def test_a_namespace_a_conversation_and_times_narrow_it(memory, browser):
+    for name, labels in (("one", NS), ("two", NS), ("three", ("users", "ben"))):
+        memory.conversation(name, labels).add_user_message("The lighthouse is old.")
+
+    def links(asked):
+        return [each for each in Page(browser.text_of(f"/search?q=lighthouse{asked}")).links if "/thread?" in each]
+
+    assert len(links("")) == 3
+    assert len(links("&namespace=users")) == 3
+    assert len(links("&namespace=users/ada")) == 2
+    assert len(links("&namespace=users/ada&conversation=two")) == 1
+    assert len(links("&limit=1")) == 1
+    said = sorted(hit.created_at for hit in memory.search("lighthouse", everything=True))
+    then = quote(said[1].isoformat())
+    assert (len(links(f"&since={then}")), len(links(f"&until={then}"))) == (2, 1)
+
+
+def test_in_the_order_of_time_it_tells_what_was_replaced(memory, browser):
+    facts = memory.facts("main")
+    facts.add_fact("user", "Ada", "lives in", "Lisbon", valid_from=datetime(2021, 1, 1, tzinfo=UTC))
+    later = facts.add_fact("user", "Ada", "lives in", "Porto", valid_from=datetime(2023, 1, 1, tzinfo=UTC))
+    html = browser.text_of("/search?q=Where+does+Ada+live%3F+Lisbon+Porto&order=time&kind=fact")
+    assert html.index("Ada lives in Lisbon") < html.index("Ada lives in Porto")
+    assert f'Replaced by fact <a href="/fact?namespace=%2F&amp;branch=main&amp;id={later}">' in html
+    assert "Replaced by" in browser.text_of("/search?q=Lisbon&kind=fact")
+
+
+def test_nothing_found_says_where(memory, browser):
+    assert "Nothing was found in" in browser.text_of("/search?q=lighthouse&namespace=users/ada")
+    assert "Nothing was found." in browser.text_of("/search?q=lighthouse")
+
+
+@pytest.mark.sqlite_suffices
+class TestVectors:
+    def test_without_embeddings_it_says_that_it_goes_by_words(self, browser):
+        assert "goes by words" in browser.text_of("/search")
+
+    def test_with_them_it_goes_by_both_or_by_words_alone(self, browse):
+        with AgentMemory(index={"embed": "static"}) as memory:
+            remember(memory)
+            memory.settle()
+            browser = browse(memory)
+            both, words = (browser.text_of(f"/search?q=old+tower&by={by}") for by in ("vectors", "words"))
+        assert "goes by words" not in both
+        assert "vectors" in {bar["aria-label"] for bar in Page(both).all("progress")}
+        assert "vectors" not in {bar["aria-label"] for bar in Page(words).all("progress")}
+        assert Page(words).all("article")
+
+
+@pytest.mark.parametrize(
+    "asked",
+    ["kind=dream", "order=chance", "by=luck", "limit=many", "since=then", "until=9999-99-99", "namespace=a//b"],
+)
+def test_what_makes_no_sense_is_refused(browser, asked):
+    assert 'class="problem"' in browser.text_of(f"/search?q=x&{asked}", 400)
+
+
+@pytest.mark.sqlite_suffices
+def test_hostile_texts_stay_text(memory, browser):
+    namespace = ('"><b>', "a/b")
+    chat = memory.conversation(HOSTILE, namespace)
+    chat.add_message(HumanMessage(HOSTILE, id=HOSTILE))
+    memory.layers(HOSTILE, namespace).archival.write(HOSTILE)
+    memory.facts(HOSTILE, namespace).add_fact(HOSTILE, HOSTILE, HOSTILE, HOSTILE)
+    memory.store.put(namespace, HOSTILE, {"text": HOSTILE})
+    memory.within(namespace).audit.add(HOSTILE, HOSTILE)
+    for asked in ("", "&kind=audit", "&order=time", f"&conversation={quote(HOSTILE)}"):
+        page = harmless(browser.text_of(f"/search?q={quote(HOSTILE)}{asked}"))
+        assert "<script>alert(1)</script>" in page.text
+        assert page.all("article")
+    [field] = [each for each in page.all("input") if each.get("id") == "q"]
+    assert field["value"] == HOSTILE
+
+
+def test_long_texts_are_cut(memory, browser):
+    memory.conversation("chat").add_user_message("The lighthouse is old. " * 10_000)
+    assert len(browser.text_of("/search?q=lighthouse")) < 20_000

@@ -1,0 +1,136 @@
+"""The page of threads: what they are called, how large they are, and how they are found."""
+
+from __future__ import annotations
+
+import re
+from html import unescape
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage
+from langgraph.graph import START, MessagesState, StateGraph
+
+from langchain_agentmem.studio.kept_answers import KeptAnswers
+
+HOSTILE = "<script>alert(1)</script> \" ' onmouseover=x javascript:alert(1) \u202e{{ 7 * 7 }}"
+ADA = ("users", "ada")
+
+
+def say(memory, text, thread_id, namespace=(), **at):
+    builder = StateGraph(MessagesState)
+    builder.add_node("answer", lambda _: {"messages": [AIMessage("Yes.")]})
+    builder.add_edge(START, "answer")
+    config = {"configurable": {"thread_id": thread_id, "agentmem_namespace": namespace, **at}}
+    builder.compile(checkpointer=memory.checkpointer).invoke({"messages": [HumanMessage(text)]}, config)
+    return config
+
+
+def rows_of(text):
+    """The cells of a table's body, as text."""
+    body = text[text.index("<tbody>") : text.index("</tbody>")]
+    return [
+        [
+            " ".join(unescape(re.sub(r"<[^>]+>", " ", cell)).split())
+            for cell in re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row, re.DOTALL)
+        ]
+        for row in re.findall(r"<tr>(.*?)</tr>", body, re.DOTALL)
+    ]
+
+
+def ids_on(text):
+    return re.findall(r'<bdi class="id quiet">([^<]*)</bdi>', text)
+
+
+def test_each_has_its_title_and_what_it_holds(memory, browse):
+    config = say(memory, "Where do herons nest?", "t", ADA)
+    first = memory.checkpointer.history(config).checkpoints[0].checkpoint_id
+    for text in ("And when?", "And why?"):
+        say(memory, text, "t", ADA, checkpoint_id=first)
+    memory.conversation("talk").add_ai_message("Welcome.")
+    page = browse(memory).settled("/threads")
+    [talk, thread] = rows_of(page)
+    assert talk[:2] == ["talk talk", "/"]
+    assert talk[3:6] == ["1", "0", "0"]
+    assert thread[:2] == ["Where do herons nest? t", "users/ada"]
+    assert thread[3:6] == ["6", "9", "1"]
+    assert thread[6].endswith(" kB")
+    assert 'href="/thread?namespace=users%2Fada&amp;id=t"' in page
+    assert 'href="/threads?namespace=users%2Fada"' in page
+
+
+def test_they_are_found_by_words_by_role_by_time_and_by_tenant(memory, browse, clock):
+    memory.conversation("one", ADA).add_user_message("The heron nests here.")
+    memory.conversation("two", ("users", "ben")).add_ai_message("A heron?")
+    clock.pass_time(days=1)
+    memory.conversation("three").add_user_message("hello")
+    browser = browse(memory)
+
+    def found(**asked):
+        return set(ids_on(browser.get("/threads", params=asked).text))
+
+    assert found(q="heron") == {"one", "two"}
+    assert found(q="heron", namespace="users/ada") == {"one"}
+    assert found(q="heron", role="assistant") == {"two"}
+    assert found(since="2026-01-02T00:00") == {"three"}
+    assert found(until="2026-01-02T00:00+00:00", namespace="users") == {"one", "two"}
+    assert found(q="nothing like it") == set()
+    assert "No thread fits." in browser.text_of("/threads?q=nothing")
+
+
+@pytest.mark.sqlite_suffices
+def test_a_form_keeps_what_was_asked(memory, browse):
+    text = browse(memory).text_of("/threads?q=a+%22b%22&role=user&since=2026-01-02T03:04:05&namespace=users/ada")
+    assert 'name="q" value="a &#34;b&#34;"' in text
+    assert 'name="role" value="user"' in text
+    assert 'name="since" value="2026-01-02T03:04"' in text
+    assert 'name="namespace" value="users/ada"' in text
+
+
+@pytest.mark.sqlite_suffices
+def test_a_page_has_fifty_and_leads_to_the_others(memory, browse):
+    for number in range(120):
+        memory.conversation(f"c{number}").add_user_message("hello")
+    browser, every, url = browse(memory), [], "/threads?q=hello"
+    while url:
+        text = browser.settled(url)
+        every.append(ids_on(text))
+        older = re.search(r'<a href="([^"]*)">Older</a>', text)
+        url = older and unescape(older[1])
+    assert [len(each) for each in every] == [50, 50, 20]
+    assert [name for each in every for name in each] == [f"c{number}" for number in reversed(range(120))]
+    assert "101 to 120 of 120" in text
+    assert '<a href="/threads?q=hello&amp;start=50">Newer</a>' in text
+    assert '<a href="/threads?q=hello">Newest</a>' in text
+    assert "No thread fits." in browser.text_of("/threads?q=hello&start=500")
+
+
+@pytest.mark.sqlite_suffices
+def test_no_page_waits_for_sizes(memory, browse, monkeypatch):
+    async def look(*_, **__):
+        return None
+
+    monkeypatch.setattr(KeptAnswers, "look", look)
+    memory.conversation("c").add_user_message("hello")
+    text = browse(memory).text_of("/threads?q=hello")
+    assert rows_of(text)[0][3:] == ["1", "…", "…", "…"]
+    assert 'hx-get="/threads?q=hello"' in text
+    assert '<a href="/threads?q=hello">look again</a>' in text
+
+
+def test_an_empty_memory_has_none(memory, browse):
+    assert "There are no threads and no conversations." in browse(memory).settled("/threads")
+
+
+@pytest.mark.parametrize("asked", ["namespace=a//b", "since=today", "until=1e9", "start=-1", "start=x", "since=%00"])
+@pytest.mark.sqlite_suffices
+def test_what_cannot_be_is_refused(memory, browse, asked):
+    text = browse(memory).text_of(f"/threads?{asked}", status=400)
+    assert 'role="alert"' in text
+
+
+def test_hostile_texts_stay_text(memory, browse):
+    memory.conversation("<img src=x onerror=alert(1)>", ('"><b>', "\u202eevil")).add_user_message(HOSTILE)
+    browser = browse(memory)
+    for asked in ("q=script", "q=%22%3E%3Cb%3E", "role=%22%3E%3Cb%3E", "namespace=%22%3E%3Cb%3E", "start=0"):
+        text = browser.harmless(f"/threads?{asked}")
+    assert "&lt;script&gt;alert(1)&lt;/script&gt; &#34; &#39; onmouseover=x" in text
+    assert "\\u202e{{ 7 * 7 }}" in text
