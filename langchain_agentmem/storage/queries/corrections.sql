@@ -45,9 +45,15 @@ limit cast(:limit as bigint);
 delete from correction where id = :id;
 
 -- name: adopt_corrections
--- Those of a conversation of the root that moves into a namespace.
-update correction set namespace_id = (select id from namespace where path = :path)
-where namespace_id = (select id from namespace where path = '') and kind = 'message' and name = :name;
+-- Those of a thread or conversation of the root that moves into a namespace, where "main" is the branch to correct it on.
+update correction set namespace_id = (select id from namespace where path = :path),
+    name = case when kind = 'message' then name else 'main' end
+where namespace_id = (select id from namespace where path = '') and (name = :alone or kind = 'message' and name = :name);
+
+-- name: forget_corrections
+-- Those of a thread that is deleted.
+delete from correction
+where namespace_id = (select id from namespace where path = :path) and (name = :alone or kind = 'message' and name = :name);
 
 -- name: message_version
 -- What a version of a message says, by its digest; nothing once the message was removed.
