@@ -16,11 +16,16 @@ returning id;
 where n.path = :path and c.correction_id = :correction_id;
 
 -- name: corrections_within
--- Those in the namespaces of a range of paths, the newest first.
+-- Those in the namespaces of a range of paths, the newest first. They are picked before any of them is read.
 -- include: correction_shown
-where n.path >= :low and n.path < :high
-order by c.created_at desc, c.id desc
-limit cast(:limit as bigint) offset cast(:offset as bigint);
+where c.id in (
+    select m.id from namespace s
+    join correction m on m.namespace_id = s.id
+    where s.path >= :low and s.path < :high
+    order by m.created_at desc, m.id desc
+    limit cast(:limit as bigint) offset cast(:offset as bigint)
+)
+order by c.created_at desc, c.id desc;
 
 -- name: corrections_of
 -- Those of one thing, the newest first.
