@@ -357,6 +357,7 @@ def calls_of(memory: AgentMemory, text: str, folder: Path) -> dict[Any, Calls]:
             "aconversations": memory.aconversations,
             "athreads": memory.athreads,
             "abranches": memory.abranches,
+            "aexperience_report": memory.aexperience_report,
             "astats": memory.astats,
             "averify": memory.averify,
             "abackup": lambda: memory.abackup(folder / "backup"),
