@@ -334,6 +334,7 @@ class TestWhatIsGone:
         assert {row["key"] for row in raw(memory, "select key from prompt_note")} == {"q0"}
         write(memory)
         assert "q0" not in {row["key"] for row in raw(memory, "select key from prompt_note")}
+
     def test_they_are_told_of_some_messages_or_of_all(self, memory, layers):
         inject = memory.inject("user-42")
         for number in range(3):
