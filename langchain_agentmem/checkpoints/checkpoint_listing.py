@@ -38,6 +38,8 @@ from langchain_agentmem.tracing import Thunk
 FIRST_KEYS, MOST_KEYS = 500, 8_000
 """Checkpoints whose places are asked for at once. A listing of many threads sorts them all each time, so these grow."""
 LARGEST_PAGE = 16
+SUBGRAPHS = 50
+"""Subgraphs of a thread that its history names."""
 
 Follow = Callable[[Sequence[str]], Steps[None]]
 
@@ -188,11 +190,13 @@ class CheckpointHistory:
         checkpoints: The newest first; those of forks among them, as their times are.
         total: How many there are without a limit.
         newer: How many of them are newer than the first of `checkpoints`.
+        subgraphs: The "checkpoint_ns" of the newest 50 of the thread's subgraphs that have checkpoints of their own.
     """
 
     checkpoints: tuple[CheckpointSummary, ...]
     total: int
     newer: int = 0
+    subgraphs: tuple[str, ...] = ()
 
 
 def history_work(
@@ -226,15 +230,16 @@ def history_work(
     middle = None if around is None else text_of(around, "checkpoint")
     most = ALL if limit is None else min(limit, ALL)
 
-    def look() -> Steps[tuple[list[Row], int, int]]:
+    def look() -> Steps[tuple[list[Row], int, int, list[str]]]:
         thread = yield from find(at, ns)
         if thread is None or thread.line is None:
-            return [], 0, 0
+            return [], 0, 0, []
         asked = {"line": thread.line, "ends": int(ends)}
         [counted] = yield query.count_line(**asked, than=middle)
         first = min(offset, ALL) if middle is None else max(0, counted["newer"] - most // 2)
         rows = yield query.line_history(**asked, limit=most, offset=first)
-        return list(rows), counted["found"], first
+        subgraphs = yield query.newest_subgraphs(thread=thread.id, limit=SUBGRAPHS)
+        return list(rows), counted["found"], first, [row["ns"] for row in subgraphs]
 
     run = Run(
         "thread.history",
@@ -243,8 +248,9 @@ def history_work(
         outputs=lambda found: {"count": len(found[0]), "total": found[1]},
         replica=True,
     )
-    rows, total, newer = yield In((yield Do(partial(home_of, database, at))), run)
-    return CheckpointHistory(checkpoints=tuple(_summary(row, at, serde) for row in rows), total=total, newer=newer)
+    rows, total, newer, subgraphs = yield In((yield Do(partial(home_of, database, at))), run)
+    found = tuple(_summary(row, at, serde) for row in rows)
+    return CheckpointHistory(checkpoints=found, total=total, newer=newer, subgraphs=tuple(subgraphs))
 
 
 def _summary(row: Row, at: ThreadAt, serde: SerializerProtocol) -> CheckpointSummary:

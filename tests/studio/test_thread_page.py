@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from html.parser import HTMLParser
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, ToolMessage
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, RemoveMessage, ToolMessage
+from langgraph.channels.delta import DeltaChannel
 from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.graph.message import _messages_delta_reducer
 from langgraph.types import interrupt
 
 from langchain_agentmem import AgentMemory
@@ -269,15 +271,41 @@ class TestMessages:
             ask(graph, "fail", "h1", thread_id="u")
         assert "no luck" in pages(id="u")
 
-    def test_a_thread_with_subgraphs_shows_its_own_line(self, memory, pages):
+    def test_a_thread_with_subgraphs_shows_its_own_line_and_leads_to_theirs(self, memory, pages):
+        def inside(state, config):
+            memory.layers(config).core.set("place", "underground")
+            return {"messages": [AIMessage("from inside", id="i0")], "note": "kept inside"}
+
         inner = StateGraph(State)
-        inner.add_node("inside", lambda _: {"messages": [AIMessage("from inside", id="i0")]})
+        inner.add_node("inside", inside)
         inner.add_edge(START, "inside")
+        sub = inner.compile(checkpointer=True)
         builder = StateGraph(State)
-        builder.add_node("sub", inner.compile())
+        builder.add_node("sub", lambda state: {"messages": sub.invoke(state)["messages"]})
         builder.add_edge(START, "sub")
         ask(builder.compile(checkpointer=memory.checkpointer), "one", "h0")
-        assert "from inside" in pages()
+        html = pages()
+        assert "from inside" in html
+        assert "kept inside" not in html
+        [subgraph] = memory.checkpointer.history(config()).subgraphs
+        beneath = pages(ns=subgraph)
+        assert "kept inside" in beneath
+        assert "kept inside" in pages(ns=subgraph, number=999)
+        assert "underground" in pages(ns=subgraph, show="memory")
+        assert "underground" in pages(ns=subgraph, show="diff")
+        assert "kept inside" not in pages.follow(beneath, "The thread itself")
+        pages(ns="nowhere", status=404)
+
+    def test_a_channel_that_is_kept_by_its_changes_leads_to_the_log(self, memory, pages):
+        class ByChanges(TypedDict):
+            messages: Annotated[list[AnyMessage], DeltaChannel(_messages_delta_reducer)]
+
+        ask(compiled(memory, lambda _: {"messages": [AIMessage("told", id="a0")]}, ByChanges), "one", "h0")
+        for tab in ("memory", "diff", "compaction", "prompts"):
+            pages(show=tab)
+        html = pages()
+        assert "There are no messages in this state" in html
+        assert ">told</div>" in pages("/conversation")
 
     def test_a_thread_without_a_log_is_shown(self, url, browse):
         with AgentMemory(url, record=()) as memory:
@@ -336,7 +364,8 @@ class TestAConversation:
         ask(remembering(memory), "one", "h0")
         ask(compiled(memory, lambda _: {"messages": [RemoveMessage(id="h0")]}), "two", "h1")
         assert ">one</div>" not in pages()
-        assert ">one</div>" in pages("/conversation")
+        assert ">one</div>" in (log := pages("/conversation"))
+        assert ">one</div>" not in pages.follow(log, "<bdi>its thread</bdi>")
         assert ">one</div>" in pages.follow(pages(message="h0"), "Look for it in the log")
 
 

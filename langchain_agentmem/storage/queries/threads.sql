@@ -41,6 +41,10 @@ returning id;
 -- name: lines_of
 select id, ns from checkpoint_line where thread_id = :thread order by ns;
 
+-- name: newest_subgraphs
+-- The names of the lines of a thread that are subgraphs', the newest first.
+select ns from checkpoint_line where thread_id = :thread and ns <> '' order by id desc limit cast(:limit as bigint);
+
 -- name: insert_part
 -- Content may have been collected by others since this transaction found it there. Its id is then 0, which breaks the
 -- foreign key, and the operation begins again.

@@ -102,9 +102,13 @@ class Place(NamedTuple):
 async def thread(request: Request) -> Response:
     """A thread at a checkpoint, or the conversation of its id where it has none."""
     place = _asked(request)
-    config: RunnableConfig = {"configurable": {"thread_id": ThreadId(place.name, place.namespace)}}
+    config = _thread_config(place)
+    if subgraph := request.query_params.get("ns"):
+        config["configurable"]["checkpoint_ns"] = subgraph
     history, chosen = await _window(request, place, config)
     if chosen is None:
+        if subgraph:
+            raise missing(f"The thread {safe_repr(place.name)} has no subgraph {safe_repr(subgraph)}.")
         return await _logged(request, place)
     config["configurable"]["checkpoint_id"] = chosen.checkpoint_id
     place = place._replace(history=history, checkpoint=chosen, config=config)
@@ -124,27 +128,42 @@ async def thread(request: Request) -> Response:
         neighbours=_neighbours(history, chosen),
         ends=ends,
         title=question(beginning) or place.name,
+        subgraph=subgraph,
     )
 
 
 async def conversation(request: Request) -> Response:
     """The log of a conversation."""
-    return await _logged(request, _asked(request))
+    place = _asked(request)
+    found = await place.memory.checkpointer.ahistory(_thread_config(place), limit=0)
+    return await _logged(request, place, of_thread=bool(found.total))
 
 
 async def memory_branch(request: Request) -> Response:
     """What a named branch of memory shows."""
     memory, namespace = studio_of(request).memory, namespace_asked(request) or ()
     name = request.query_params.get("branch") or "main"
-    known = [each for each in await memory.abranches(namespace) if each.namespace == namespace]
-    if name != "main" and name not in {each.name for each in known}:
-        raise missing(f"There is no branch {safe_repr(name)} in this namespace.")
     layers, facts = memory.layers(name, namespace), memory.facts(name, namespace)
-    shown, ancestors = await asyncio.gather(_held(request, layers, facts), layers.aancestors())
-    branches = [each.name for each in known]
+    shown, tree, ancestors = await asyncio.gather(_held(request, layers, facts), layers.atree(), layers.aancestors())
+    if tree.created_at is None and name != "main":  # which begins with the first write, and is empty before
+        raise missing(f"There is no branch {safe_repr(name)} in this namespace.")
+    branches, waiting = [], [tree]
+    while waiting:
+        branches.append(each := waiting.pop())
+        waiting += reversed(each.children)
     return page(
-        request, "memory.html", **shown, namespace=namespace, branch=name, ancestors=ancestors, branches=branches
+        request,
+        "memory.html",
+        **shown,
+        namespace=namespace,
+        branch=name,
+        ancestors=ancestors,
+        branches=[each.name for each in branches],
     )
+
+
+def _thread_config(place: Place) -> RunnableConfig:
+    return {"configurable": {"thread_id": ThreadId(place.name, place.namespace)}}
 
 
 def _asked(request: Request) -> Place:
@@ -200,7 +219,7 @@ async def _panel(request: Request, place: Place, tabs: Collection[str]) -> Shown
     return {"tab": tab, "tabs": {each: TABS[each] for each in tabs}, **await panels[tab](request, place)}
 
 
-async def _logged(request: Request, place: Place) -> Response:
+async def _logged(request: Request, place: Place, *, of_thread: bool = False) -> Response:
     """A conversation by its log.
 
     Raises:
@@ -211,7 +230,7 @@ async def _logged(request: Request, place: Place) -> Response:
         found = await place.memory.athreads(place.namespace, thread_id=place.name)
         if place.namespace not in {each.namespace for each in found.threads}:
             raise missing(f"There is no thread and no conversation {safe_repr(place.name)} in this namespace.")
-    return page(request, "thread.html", **shown, place=place, title=place.name)
+    return page(request, "thread.html", **shown, place=place, title=place.name, of_thread=of_thread)
 
 
 # -- what was said -------------------------------------------------------------------------------------------------
