@@ -363,6 +363,7 @@ def calls_of(memory: AgentMemory, text: str, folder: Path) -> dict[Any, Calls]:
             "anamespaces": memory.anamespaces,
             "agrowth": memory.agrowth,
             "adiagnose": memory.adiagnose,
+            "aexperience_report": memory.aexperience_report,
             "astats": memory.astats,
             "averify": memory.averify,
             "abackup": lambda: memory.abackup(folder / "backup"),

@@ -348,7 +348,7 @@ class TestStudio:
         assert len(printed) == 2 + len(benchmarks.studio.pages(60))
         with AgentMemory(url) as memory:
             stored = memory.stats()
-            assert (stored["threads"], stored["forks"], stored["messages"]) == (5, 2, 40 + 2 + 6)
+            assert (stored["threads"], stored["forks"], stored["messages"]) == (5, 2, 4 * 8 + 2 + 6)
             assert stored["checkpoints"] == 4 * 4 + 2 + 60
 
     def test_what_takes_long_is_marked(self, benchmarks: Benchmarks, capsys: pytest.CaptureFixture[str]) -> None:

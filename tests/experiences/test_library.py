@@ -195,6 +195,17 @@ class TestHowTheyFare:
         }
         assert helped == {(): 3, ("acme",): 2, ("acme", "ada"): 1, ("other",): 1, ("acme", "eve"): 0}
 
+    async def test_the_database_tells_without_the_folder(self, memory, filled):
+        library = memory.experiences(filled.path, ("acme",))
+        library.feedback("files", helped=True, note="It was not there.")
+        library.selector().select(PLOT)
+        there = {usage.exp_id: usage for usage in memory.experience_report()}
+        assert there == {usage.exp_id: usage._replace(is_there=None) for usage in library.report()}
+        assert memory.experience_report(("acme",)) == await memory.aexperience_report() == list(there.values())
+        assert memory.experience_report(("other",)) == memory.within(("other",)).experience_report() == []
+        with pytest.raises(InvalidInput, match="acme"):
+            memory.experience_report("acme")
+
     def test_selections_count_where_the_run_belongs(self, memory, filled):
         selector = memory.experiences(filled.path).selector()
         selector.invoke(PLOT, at("acme"))

@@ -91,9 +91,9 @@ def test_why_is_shown_as_bars_with_their_numbers(memory, browser):
 
 
 def test_what_counts_against_a_hit_is_told_apart(memory, browser):
-    memory.conversation("chat").add_user_message("Is the lighthouse old?")
-    memory.conversation("other").add_user_message("The lighthouse is old.")
-    [_, hit] = memory.search("Tell me, was the lighthouse old?")
+    chat = memory.conversation("chat")
+    chat.add_messages([HumanMessage("Is the lighthouse old?"), HumanMessage("The lighthouse is old.")])
+    [hit] = [each for each in memory.search("Tell me, was the lighthouse old?") if each.text.endswith("?")]
     assert min(hit.why.signals.values()) < 0
     html = browser.text_of("/search?q=Tell+me%2C+was+the+lighthouse+old%3F")
     assert f"{min(hit.why.signals.values()):+.2f}" in Page(harmless(html) and html).text
