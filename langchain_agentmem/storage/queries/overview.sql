@@ -11,23 +11,25 @@ with said (namespace_id, name) as materialized (
     join search_series s on s.id = d.series
     join search_scope c on c.id = s.scope_id
     where c.kind in ('message', 'thread_post')
-), known (namespace_id, name, thread, branch, messages, created_at) as (
-    select namespace_id, name, id, cast(null as bigint), cast(0 as bigint), created_at from thread
+), known (kind, namespace_id, name, thread, branch, messages, created_at) as (
+    select cast('conversation' as text), namespace_id, name, id, cast(null as bigint), cast(0 as bigint), created_at
+    from thread
     union all
-    select namespace_id, name, cast(null as bigint), id, messages, created_at from branch where kind = 'conversation'
+    select kind, namespace_id, name, cast(null as bigint), id, messages, created_at from branch
 ), listed as (
     select n.path, k.name, max(k.thread) as thread, max(k.branch) as branch, max(k.messages) as messages,
         max(k.created_at) as created_at
     from known k
     join namespace n on n.id = k.namespace_id
-    where n.path >= :low and n.path < :high and (cast(:name as text) is null or k.name = cast(:name as text))
+    where k.kind = 'conversation' and n.path >= :low and n.path < :high
+        and (cast(:name as text) is null or k.name = cast(:name as text))
         and (cast(:said as text) is null or replace(k.name, cast(:said as text), '') <> k.name
             or exists (select 1 from said s where s.namespace_id = k.namespace_id and s.name = k.name))
     group by n.path, k.name
 ), dated as materialized (
     select l.*, coalesce((
-        select c.created_at from checkpoint_line o join checkpoint c on c.line_id = o.id
-        where o.thread_id = l.thread and o.ns = ''
+        select c.created_at from checkpoint c
+        where c.line_id = (select o.id from checkpoint_line o where o.thread_id = l.thread and o.ns = '')
         order by c.name desc limit 1
     ), l.created_at) as put_at, coalesce((
         select e.written_at from entry e where e.branch_id = l.branch order by e.position desc limit 1
@@ -45,8 +47,11 @@ with said (namespace_id, name) as materialized (
     limit cast(:limit as bigint) offset cast(:offset as bigint)
 )
 select (select count(*) from found) as total, p.path, p.name, p.messages, p.changed_at,
-    (select c.name from checkpoint_line l join checkpoint c on c.line_id = l.id
-    where l.thread_id = p.thread and l.ns = '' order by c.name desc limit 1) as newest, (
+    (
+        select c.name from checkpoint c
+        where c.line_id = (select l.id from checkpoint_line l where l.thread_id = p.thread and l.ns = '')
+        order by c.name desc limit 1
+    ) as newest, (
         select c.body from entry slot
         join entry v on v.id = (
 -- include: version
