@@ -95,6 +95,11 @@ def named(namespace: Namespace, *more: str) -> str:
     return "/".join(label.replace("%", "%25").replace("/", "%2F") for label in (*namespace, *more)) or "/"
 
 
+def of_thread(name: str) -> str:
+    """What stands for a thread where else a branch is named: the name of none."""
+    return _END + name
+
+
 def range_of(namespace: Any) -> tuple[str, str]:
     """The paths of a namespace and of all below it: from the first, up to but without the second."""
     path = path_of(namespace)

@@ -16,7 +16,7 @@ from operator import itemgetter
 from typing import Any, NamedTuple, Protocol
 
 from langchain_agentmem.base.clock import moment
-from langchain_agentmem.base.namespaces import Namespace, namespace_of, range_of
+from langchain_agentmem.base.namespaces import Namespace, namespace_of, of_thread, range_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import BranchMoved, InvalidInput, MessageError
 from langchain_agentmem.messages.message import body_text, body_words, same_body
@@ -347,6 +347,7 @@ def copy(at: Address, name: str, *, now: int, tail: int) -> Steps[None]:
 def forget(at: Address) -> Steps[None]:
     """Delete what follows a thread that is deleted. What was learned from it stays."""
     yield from memory_rows.discard((yield query.said_of(path=at.path, name=at.name, keys=None)))
+    yield query.forget_corrections(path=at.path, name=at.name, alone=of_thread(at.name))
     yield query.delete_prompt_notes(path=at.path, name=at.name)
     found = yield from locked(at)
     if found is None:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from langchain_agentmem.base.argument_checks import name_given
 from langchain_agentmem.base.clock import is_time
 from langchain_agentmem.base.encoding import read_plain, write_plain
-from langchain_agentmem.base.namespaces import id_of, namespace_of, path_of, range_of
+from langchain_agentmem.base.namespaces import id_of, namespace_of, of_thread, path_of, range_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput
 from langchain_agentmem.rewinding import memory_rows
@@ -68,13 +68,7 @@ class KeptCorrection(NamedTuple):
         return self.name.removeprefix(_THREAD) if self.name.startswith(_THREAD) else None
 
 
-_THREAD = "\x1f"
-"""Begins the name of no branch."""
-
-
-def of_thread(name: str) -> str:
-    """What a correction has for a branch, of a thread."""
-    return _THREAD + name
+_THREAD = of_thread("")
 
 
 _BODY = ("before", "after", "sources", "events")

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 from langchain_agentmem.base.argument_checks import check_flag, limit_given, name_given
 from langchain_agentmem.base.clock import moment
 from langchain_agentmem.base.encoding import write_plain
-from langchain_agentmem.base.namespaces import Namespace, id_of, namespace_of, path_of, range_of
+from langchain_agentmem.base.namespaces import Namespace, id_of, namespace_of, of_thread, path_of, range_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations import message_log
 from langchain_agentmem.conversations.log_entries import edited, new_version
@@ -36,7 +36,7 @@ from langchain_agentmem.language_models.model_calls import In, Performer, Run, S
 from langchain_agentmem.layers import correction_part
 from langchain_agentmem.layers.archival_memory import next_version
 from langchain_agentmem.layers.core_memory import USUAL
-from langchain_agentmem.layers.correction_part import KINDS, MESSAGE, KeptCorrection, of_thread
+from langchain_agentmem.layers.correction_part import KINDS, MESSAGE, KeptCorrection
 from langchain_agentmem.layers.layer import redraft
 from langchain_agentmem.layers.layered_memory import LayeredMemory
 from langchain_agentmem.messages.message import decode_body, kept_fields

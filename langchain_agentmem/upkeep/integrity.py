@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from langchain_agentmem.base.namespaces import id_of, path_of, range_of
+from langchain_agentmem.base.namespaces import id_of, of_thread, path_of, range_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations import message_log
 from langchain_agentmem.conversations.message_log import Address
@@ -209,7 +209,7 @@ def adopt(name: str, path: str, *, tail: int) -> Steps[None]:
     yield query.create_namespace(path=path)
     thread = yield from thread_memory.move(ThreadAt("", name), path, tail=tail)
     conversation = yield from message_log.move(Address("", name), path, tail=tail)
-    yield query.adopt_corrections(path=path, name=name)
+    yield query.adopt_corrections(path=path, name=name, alone=of_thread(name))
     if not thread and not conversation:
         raise InvalidInput(f"There is no thread or conversation {safe_repr(name)} in the root.")
     yield from memory_rows.close("")

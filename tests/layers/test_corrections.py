@@ -244,6 +244,25 @@ class TestAThreadThatSharesNothing:
         assert memory.corrections.history() == []
         assert memory.verify().ok
 
+    def test_when_it_is_deleted_nothing_is_left(self, memory, graph):
+        self.say(graph, "Lisbon")
+        memory.corrections.core("city", "Porto", by=BY, thread_id="alone")
+        message = memory.conversation("alone").raw_messages[0]
+        memory.corrections.message("alone", message.id, content="Lisboa", by=BY)
+        memory.checkpointer.delete_thread("alone")
+        assert memory.corrections.history() == []
+        assert memory.verify().ok
+
+    def test_moved_into_a_namespace_it_is_corrected_there(self, memory, graph):
+        if memory.database.has_shards:
+            pytest.skip("both are tenants, in different shards")
+        self.say(graph, "Lisbon")
+        made = memory.corrections.core("city", "Porto", by=BY, thread_id="alone")
+        memory.adopt("alone", ADA)
+        memory.corrections.undo(made.id, by=BY, namespace=ADA)
+        assert core(memory) == "Lisbon"
+        assert memory.verify().ok
+
     def test_one_of_a_namespace_is_named_by_that_alone(self, memory):
         talk(memory, "one", "Lisbon")
         with pytest.raises(InvalidInput, match="leave out thread_id"):

@@ -16,11 +16,16 @@ returning id;
 where n.path = :path and c.correction_id = :correction_id;
 
 -- name: corrections_within
--- Those in the namespaces of a range of paths, the newest first.
+-- Those in the namespaces of a range of paths, the newest first. They are picked before any of them is read.
 -- include: correction_shown
-where n.path >= :low and n.path < :high
-order by c.created_at desc, c.id desc
-limit cast(:limit as bigint) offset cast(:offset as bigint);
+where c.id in (
+    select m.id from namespace s
+    join correction m on m.namespace_id = s.id
+    where s.path >= :low and s.path < :high
+    order by m.created_at desc, m.id desc
+    limit cast(:limit as bigint) offset cast(:offset as bigint)
+)
+order by c.created_at desc, c.id desc;
 
 -- name: corrections_of
 -- Those of one thing, the newest first.
@@ -45,9 +50,15 @@ limit cast(:limit as bigint);
 delete from correction where id = :id;
 
 -- name: adopt_corrections
--- Those of a conversation of the root that moves into a namespace.
-update correction set namespace_id = (select id from namespace where path = :path)
-where namespace_id = (select id from namespace where path = '') and kind = 'message' and name = :name;
+-- Those of a thread or conversation of the root that moves into a namespace, where "main" is the branch to correct it on.
+update correction set namespace_id = (select id from namespace where path = :path),
+    name = case when kind = 'message' then name else 'main' end
+where namespace_id = (select id from namespace where path = '') and (name = :alone or kind = 'message' and name = :name);
+
+-- name: forget_corrections
+-- Those of a thread that is deleted.
+delete from correction
+where namespace_id = (select id from namespace where path = :path) and (name = :alone or kind = 'message' and name = :name);
 
 -- name: message_version
 -- What a version of a message says, by its digest; nothing once the message was removed.

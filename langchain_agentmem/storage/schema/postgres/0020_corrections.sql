@@ -16,7 +16,7 @@ create table correction (
     unique (namespace_id, correction_id)
 );
 create index correction_key on correction (namespace_id, kind, name, key);
-create index correction_age on correction (created_at);
+create index correction_age on correction (namespace_id, created_at);
 
 -- As for messages: the planner keeps no samples of what is stored.
 alter table correction alter column correction_id set statistics 0, alter column kind set statistics 0,

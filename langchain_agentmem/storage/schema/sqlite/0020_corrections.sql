@@ -16,4 +16,4 @@ create table correction (
     unique (namespace_id, correction_id)
 );
 create index correction_key on correction (namespace_id, kind, name, key);
-create index correction_age on correction (created_at);
+create index correction_age on correction (namespace_id, created_at);
