@@ -336,3 +336,22 @@ class TestFacts:
         took |= benchmarks.facts.hub(ours, 3) | benchmarks.facts.forked(ours, self.COUNT, 2)
         assert all(0 < median <= slow for median, slow in took.values())
         ours.close()
+
+
+class TestStudio:
+    @pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
+    def test_every_page_is_asked_for(
+        self, benchmarks: Benchmarks, url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        benchmarks.studio.run(url, tmp_path, threads=4, messages=40, checkpoints=60, rounds=1)
+        printed = capsys.readouterr().out.splitlines()
+        assert len(printed) == 2 + len(benchmarks.studio.pages(60))
+        with AgentMemory(url) as memory:
+            stored = memory.stats()
+            assert (stored["threads"], stored["forks"], stored["messages"]) == (5, 2, 4 * 8 + 2 + 6)
+            assert stored["checkpoints"] == 4 * 4 + 2 + 60
+
+    def test_what_takes_long_is_marked(self, benchmarks: Benchmarks, capsys: pytest.CaptureFixture[str]) -> None:
+        benchmarks.studio.tell({"quick": [1.0] * 100, "slow": [1.0] * 94 + [101.0] * 6})
+        _, quick, slow = capsys.readouterr().out.splitlines()
+        assert ("above" in quick, "above" in slow) == (False, True)

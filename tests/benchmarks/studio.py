@@ -2,7 +2,7 @@
 
     python tests/benchmarks/studio.py [--threads 1000] [--messages 100000] [--checkpoints 10000] [--postgres]
 
-Of the threads half have a fork. One more has `--checkpoints` checkpoints and a message in every second of them. There
+Of the threads half have a fork. One more has `--checkpoints` checkpoints and a message in every tenth of them. There
 are facts, core memory, records, prompts with reasons, items, audit entries and experiences besides. Each page is asked
 for 100 times through the ASGI application, in turns; those of which more than five took longer than 100 ms are marked.
 """
@@ -89,7 +89,7 @@ def talk(memory: AgentMemory, *, threads: int, messages: int, checkpoints: int) 
             thread.fork(HumanMessage("On second thoughts, no.", id=f"fork {number}"))
     long = Thread(memory, LONG_THREAD, LONG)
     for number in range(checkpoints):
-        long.step(*[] if number % 2 else [said(number // 2)])
+        long.step(*[] if number % 10 else [said(number // 10)])
 
 
 def know(memory: AgentMemory, number: int) -> None:
@@ -108,7 +108,7 @@ def know(memory: AgentMemory, number: int) -> None:
     memory.store.batch([PutOp((*LONG, "notes"), f"k{count}", {"text": said(count).text}) for count in range(number)])
     config = {"configurable": {"thread_id": LONG_THREAD, "agentmem_namespace": LONG}}
     for count in range(min(number, 100)):
-        memory.inject().invoke([HumanMessage(f"What of the {WORDS[count % 10]}?", id=f"m{2 * count}")], config)
+        memory.inject().invoke([HumanMessage(f"What of the {WORDS[count % 10]}?", id=f"m{count}")], config)
 
 
 def library_of(memory: AgentMemory, folder: Path) -> ExperienceLibrary:
@@ -136,12 +136,14 @@ def pages(checkpoints: int) -> Mapping[str, str]:
         "its conversation": f"/conversation?{long}",
         "memory of a tenant": f"/memory?{whose}",
         "search": f"/search?q=heron100+quince21&{whose}",
-        "search everywhere": "/search?q=heron100+quince21&namespace=/",
+        "search everywhere": "/search?q=heron100+quince21",
         "facts": f"/facts?{whose}",
         "experiences": f"/experiences?{whose}",
         "audit": f"/audit?{whose}",
         "tenants": "/tenants",
         "corrections": "/corrections",
+        "a value and its corrections": f"/correct?kind=core&key=heron&{whose}",
+        "proposals": "/proposals",
     }
 
 

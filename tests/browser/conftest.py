@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request, sync_playwright
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.studio import sample
@@ -104,7 +104,12 @@ def watch(page: Page, complaints: list[str]) -> None:
 
     page.on("console", heard)
     page.on("pageerror", lambda error: complaints.append(str(error)))
-    page.on("requestfailed", lambda request: complaints.append(f"{request.url}: {request.failure}"))
+
+    def failed(request: Request) -> None:
+        if request.failure != "net::ERR_ABORTED":  # which is a page that was left
+            complaints.append(f"{request.url}: {request.failure}")
+
+    page.on("requestfailed", failed)
 
     def dialog(shown: Any) -> None:
         complaints.append(f"a dialog: {shown.message}")
