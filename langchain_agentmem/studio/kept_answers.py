@@ -16,7 +16,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 T = TypeVar("T")
 
-PATIENCE = 0.05
+PATIENCE = 0.03
 """Seconds that a page waits for something."""
 LASTS = timedelta(minutes=1)
 MOST = 100
