@@ -45,7 +45,7 @@ function draw() {
     graph?.destroy();
     graph = cytoscape({
       container: place, elements: elementsOf(rows), style: looks(), maxZoom: 2,
-      layout: { name: "cose", animate: false, nodeDimensionsIncludeLabels: true } });
+      layout: { name: "cose", animate: false, nodeDimensionsIncludeLabels: true, idealEdgeLength: () => 130, padding: 20 } });
     graph.on("tap", "node", (event) => follow("entity", event.target.id()));
     drawn = same;
   }
