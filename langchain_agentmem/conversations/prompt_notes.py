@@ -348,9 +348,8 @@ def _aside(database: Database, at: Address, wish: Run | Do) -> Work[Any]:
 
 def shown(at: Address, keys: Sequence[str] | None = None, *, now: int) -> Steps[list[PromptNote]]:
     """What was put into the prompts of a thread and is not too old, before some messages or all, the oldest first."""
-    every, named = int(keys is None), json.dumps(keys or [])
-    rows = yield query.prompt_notes_of(path=at.path, name=at.name, every=every, keys=named, after=now - KEPT_FOR)
-    notes = [_note(row) for row in rows]
+    asked = {"every": int(keys is None), "keys": json.dumps(keys or []), "after": now - KEPT_FOR}
+    notes = [_note(row) for row in (yield query.prompt_notes_of(path=at.path, name=at.name, **asked))]
     return [replace(note, reader=note.reader.replace("\x1f", "/")) for note in notes]  # its namespace is a path
 
 

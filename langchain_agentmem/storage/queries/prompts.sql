@@ -10,7 +10,7 @@ where n.path = :path and p.name = :name and (cast(:reader as text) is null or p.
 );
 
 -- name: prompt_notes_of
--- Those of a thread since some time, before some messages or all, the oldest first.
+-- Those of a thread, before some messages or all, since some time, the oldest first.
 select p.key, p.part, p.reader, p.tokens, p.stands, p.created_at, p.body
 from namespace n
 join prompt_note p on p.namespace_id = n.id
