@@ -176,3 +176,14 @@ def test_a_fact_of_what_is_named_very_often_costs_no_more(tmp_path, monkeypatch,
             facts.add_fact("user", "Newcomer", "likes", "water")
             steps.append(counted(monkeypatch, lambda facts=facts: facts.add_fact("user", "Newcomer", "likes", "tea")))
     assert steps[1] <= 1.3 * steps[0]
+
+
+def test_contradictions_are_looked_for_where_one_value_ends_another(tmp_path, monkeypatch):
+    """What somebody likes may be much: none of it contradicts the rest."""
+    steps = []
+    for count in (200, 2_000):
+        with AgentMemory(tmp_path / f"{count}.db") as memory:
+            batch(memory, "main", count, subject="Newcomer")
+            facts = memory.facts("main")
+            steps.append(counted(monkeypatch, lambda facts=facts: facts.contradictions("Newcomer")))
+    assert steps[1] <= 1.3 * steps[0]
