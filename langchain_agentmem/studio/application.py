@@ -158,7 +158,7 @@ def number_asked(request: Request, name: str, usual: int = 0, *, most: int = 1_0
 
 
 def time_asked(request: Request, name: str) -> datetime | None:
-    """The time that a request names, in UTC unless it says otherwise; None for none.
+    """A time of a request, in UTC unless it says otherwise; None for none.
 
     Raises:
         InvalidInput: It is none.

@@ -16,7 +16,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 T = TypeVar("T")
 
-PATIENCE = 0.05
+PATIENCE = 0.03
 """Seconds that a page waits for something."""
 LASTS = timedelta(minutes=1)
 MOST = 100
@@ -54,17 +54,24 @@ class KeptAnswers:
         Raises:
             AgentMemoryError: It could not be found out. Whoever asks next has it tried again.
         """
+        finding = self._finding.get(name)
+        if finding is not None and finding.done():  # since somebody looked
+            self._collected(name, finding)
+            finding = None
         known = self._seen.get(name)
-        if known is not None and datetime.now(UTC) - known.at < LASTS:
-            return known
-        if (finding := self._finding.get(name)) is None:
+        if finding is None:
+            if known is not None and datetime.now(UTC) - known.at < LASTS:
+                return known
             finding = self._finding[name] = self._threads.submit(lambda: Seen(find(), datetime.now(UTC)))
         await asyncio.to_thread(wait, [finding], patience)
-        if not finding.done():
-            return known
-        self._finding.pop(name, None)
+        return self._collected(name, finding) if finding.done() else known
+
+    def _collected(self, name: Hashable, finding: Future[Seen[Any]]) -> Seen[Any]:
+        if self._finding.get(name) is finding:
+            del self._finding[name]
+        found = finding.result()
         self._seen.pop(name, None)
-        found = self._seen[name] = finding.result()
+        self._seen[name] = found
         while len(self._seen) > MOST:
             del self._seen[next(iter(self._seen))]
         return found

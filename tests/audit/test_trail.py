@@ -7,6 +7,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from langchain_core.language_models import GenericFakeChatModel
+from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableLambda
 
 from langchain_agentmem import AgentMemory
@@ -127,6 +129,13 @@ class TestAddAndLast:
         for wrong in ("nothing", there[0].id, "", 3.5):
             with pytest.raises(InvalidInput):
                 trail.last(before=wrong)
+
+    def test_calls_are_given_without_their_messages_on_request(self, trail):
+        model = GenericFakeChatModel(messages=iter([AIMessage("In the orchard.")]))
+        model.invoke("Where are they?", {"callbacks": [trail.handler()]})
+        [whole], [brief] = trail.last(), trail.last(messages=False)
+        assert len(whole.messages) == 2
+        assert brief == replace(whole, messages=())
 
     def test_an_id_that_is_not_there_gives_nothing(self, trail):
         assert trail.get("nobody") is None

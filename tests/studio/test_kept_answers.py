@@ -53,6 +53,15 @@ async def test_what_is_old_is_shown_until_there_is_something_new(find, monkeypat
     assert (await known.look("x", find, patience=LONG)).value == 2
 
 
+async def test_what_nobody_looked_at_grows_old_too(find, monkeypatch):
+    known = KeptAnswers()
+    assert await known.look("x", find, patience=0) is None
+    find.may.set()
+    await asyncio.to_thread(known._finding["x"].result)
+    monkeypatch.setattr(kept_answers, "LASTS", timedelta(0))
+    assert (await known.look("x", find, patience=LONG)).value == 2
+
+
 async def test_what_fails_is_told_and_tried_again(find):
     known, wrong = KeptAnswers(), [OSError("no room")]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from langchain_agentmem import AgentMemory
 from langchain_agentmem.audit.audit_trail import AuditTrail
 from langchain_agentmem.studio.kept_answers import KeptAnswers
 from langchain_agentmem.studio.pages.tenants import parted
@@ -62,6 +63,15 @@ def test_each_tells_its_sizes_and_can_be_erased(filled, browse):
     for address in ("/erase?namespace=users%2Fada", "/threads?namespace=users%2Fada", "/audit?namespace=users%2Fben"):
         assert f'href="{address}"' in text
     assert "2 namespaces, each with all below it" in text
+
+
+def test_read_only_nothing_leads_to_erasing(tmp_path, browse):
+    with AgentMemory(tmp_path / "a.db") as memory:
+        memory.conversation("t", ADA).add_user_message("hello")
+    with AgentMemory(tmp_path / "a.db", read_only=True) as memory:
+        browser = browse(memory)
+        for url in ("/tenants", "/tenants?namespace=users/ada", "/", "/threads", "/audit", "/audit/chain?verify=1"):
+            assert "/erase" not in browser.settled(url)
 
 
 def test_one_shows_what_is_in_it(filled, browse):

@@ -143,6 +143,9 @@ class TestThreads:
         assert found(since=then) == {"team", "told"}
         assert found(until=then) == {"asked"}
         assert found(since=then, role="user", query="plan") == {"team"}
+        [told] = memory.threads(thread_id="told").threads
+        assert found(since=told.changed_at) == {"told"}
+        assert found(until=told.changed_at) == {"asked", "team"}
         for wrong in ({"since": "today"}, {"until": 3}, {"role": 3}, {"query": b"a"}, {"sizes": None}):
             with pytest.raises(InvalidInput):
                 memory.threads(**wrong)

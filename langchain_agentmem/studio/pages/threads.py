@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -36,9 +37,11 @@ async def threads(request: Request) -> Response:
         "limit": PAGE,
         "offset": start,
     }
-    found = await studio.memory.athreads(namespace, sizes=False, **wanted)
-    look = partial(studio.memory.threads, namespace, **wanted)
-    seen = await studio.kept.look(("threads", namespace, *wanted.values()), look)
+    sizes = partial(studio.memory.threads, namespace, **wanted)
+    found, seen = await asyncio.gather(
+        studio.memory.athreads(namespace, sizes=False, **wanted),
+        studio.kept.look(("threads", namespace, *wanted.values()), sizes),
+    )
     sized = {} if seen is None else {(each.namespace, each.thread_id): each for each in seen.value.threads}
     return page(
         request,
