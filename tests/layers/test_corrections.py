@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import ClassVar
 
@@ -261,6 +262,21 @@ class TestAThreadThatSharesNothing:
         memory.adopt("alone", ADA)
         memory.corrections.undo(made.id, by=BY, namespace=ADA)
         assert core(memory) == "Lisbon"
+        assert memory.verify().ok
+
+    def test_corrections_at_once_and_while_it_runs_are_all_there(self, memory, graph):
+        self.say(graph, "Lisbon")
+
+        def correct(number):
+            memory.corrections.core(f"key {number}", "x", by=BY, thread_id="alone")
+
+        with ThreadPoolExecutor(4) as pool:
+            done = pool.map(correct, range(9))
+            for _ in range(3):
+                self.say(graph, "nothing")
+            list(done)
+        assert set(memory.layers(self.THREAD).core.get()) == {"city", *(f"key {number}" for number in range(9))}
+        assert len(memory.corrections.history()) == 9
         assert memory.verify().ok
 
     def test_one_of_a_namespace_is_named_by_that_alone(self, memory):
