@@ -389,3 +389,29 @@ def kind_of(block: Any) -> str | None:
     """
     kind = block.get("type") if isinstance(block, Mapping) else None
     return kind if isinstance(kind, str) else None
+
+
+_ARGUMENTS = ("args", "arguments", "input")
+_REASONING = ("reasoning", "reasoning_content", "thinking", "text", "summary", "content")
+
+
+def called(call: Mapping[str, Any]) -> tuple[str, Any]:
+    """Give the name and the arguments of a call, in whatever form it is told; "" and None for what it does not tell."""
+    function = call.get("function")
+    told = function if isinstance(function, Mapping) else call
+    name = told.get("name")
+    arguments = next((told[key] for key in _ARGUMENTS if told.get(key) is not None), None)
+    return name if isinstance(name, str) else "", arguments
+
+
+def thoughts(said: Any) -> str:
+    """Give what blocks of reasoning say, in whatever form, a line each; signatures and what is encrypted say nothing.
+
+    Args:
+        said: Text, a block, or a list of these.
+    """
+    if isinstance(said, Mapping):
+        said = [said.get(key) for key in _REASONING]
+    if isinstance(said, list):
+        return "\n".join(filter(None, map(thoughts, said)))
+    return said if isinstance(said, str) else ""

@@ -29,6 +29,7 @@ from pydantic import BaseModel, Field
 
 from langchain_agentmem.base.argument_checks import check_whole
 from langchain_agentmem.base.clock import moment
+from langchain_agentmem.base.encoding import THOUGHTS, called, kind_of, thoughts
 from langchain_agentmem.base.fencing import fenced
 from langchain_agentmem.base.namespaces import id_of, path_of
 from langchain_agentmem.base.safe_repr import safe_repr
@@ -41,8 +42,10 @@ from langchain_agentmem.errors import AgentMemoryError
 from langchain_agentmem.language_models.model_calls import In, Run, Shown, Work, aperform, perform
 from langchain_agentmem.language_models.summarization import Turn, parts_of, turn_of
 from langchain_agentmem.language_models.tokens import TokenCounter, clipped
+from langchain_agentmem.messages.history_shape import calls_of
 from langchain_agentmem.messages.langchain_messages import to_langchain
 from langchain_agentmem.messages.message import RECALLING, Message, decode_body
+from langchain_agentmem.messages.message_marks import plain
 from langchain_agentmem.search.database_search import Search
 from langchain_agentmem.search.memory_search import Recollection, Walls, inquiry
 from langchain_agentmem.search.ranking import Weights
@@ -383,7 +386,7 @@ class _Reader:
         pages: list[list[str]] = []
         room = 0
         for message, time in found:
-            whole = turn_of(to_langchain(message))
+            whole = _whole(message)
             fits = len(whole.text) < _SURELY_FITS
             for turn in [whole] if fits else parts_of(whole, PAGE_TOKENS - 2 * _MARKS, self._counter):
                 block = _marked(turn, message.message_id, time)
@@ -405,6 +408,17 @@ def _found(at: Address, name: str) -> Steps[list[DroppedMessage] | None]:
     return (yield from said(at, [name])) or None
 
 
+def _whole(message: Message) -> Turn:
+    """A message with its reasoning, wherever that stands: other models are not shown it, but it was said."""
+    made = to_langchain(message)
+    extra, turn = made.additional_kwargs, turn_of(made)
+    content = made.content if isinstance(made.content, list) else []
+    blocks = [block for block in content if kind_of(block) in THOUGHTS]
+    places = (blocks, message.reasoning_details, extra.get("reasoning_content"), extra.get("reasoning"))
+    told = next(filter(None, map(thoughts, places)), "")
+    return turn._replace(text=f"[Reasoning] {plain(told)}\n{turn.text}".rstrip()) if told else turn
+
+
 def _marked(turn: Turn, key: str, time: datetime) -> str:
     said_at = f"{time.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
     return fenced("message", turn.text, id=key, role=turn.role, by=turn.name, said_at=said_at, part=turn.part)
@@ -414,8 +428,8 @@ def _is_worth_showing(message: Message) -> bool:
     """System messages never leave a context, and what these tools were asked and gave would only be its own echo."""
     if message.role == "system" or (message.role == "tool" and message.name in RECALLING):
         return False
-    calls = getattr(to_langchain(message), "tool_calls", ())
-    return not calls or bool(message.text.strip()) or any(call["name"] not in RECALLING for call in calls)
+    names = {called(call)[0] for call in calls_of(to_langchain(message))}
+    return not names or bool(message.text.strip()) or not names <= RECALLING
 
 
 def _first_of(text: str, terms: Iterable[str]) -> int:

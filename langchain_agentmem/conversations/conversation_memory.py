@@ -470,7 +470,7 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         """
         given = message_id if message_id is None or isinstance(message_id, list | tuple) else [message_id]
         keys = None if given is None else [id_of(each, "message", MessageError) for each in given]
-        find = partial(prompt_notes.shown, self._at, keys)
+        find = partial(prompt_notes.shown, self._at, keys, now=self._database.now())
         notes: list[PromptNote] = yield from self._run("shown", find, trace_inputs(message_id=message_id))
         return [each for each in notes if each.items]
 

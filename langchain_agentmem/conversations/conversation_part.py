@@ -22,7 +22,7 @@ from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations import compaction_records, message_log, prompt_notes, recorded_messages
 from langchain_agentmem.conversations.log_entries import check_langchain
 from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput, MessageError
-from langchain_agentmem.messages.message import SOURCES, Message, body_words, decode_body, found_by, plain
+from langchain_agentmem.messages.message import SOURCES, Message, body_text, decode_body, found_by, plain
 from langchain_agentmem.messages.role_rounds import Attachment, Round
 from langchain_agentmem.rewinding.memory_rows import View
 from langchain_agentmem.rewinding.outlook import EVERYWHERE, Outlook, row_texts, sighted
@@ -39,7 +39,7 @@ def texts(owners: Sequence[int]) -> Steps[dict[int, tuple[str, ...]]]:
         owners: The rows of their wordings.
     """
     rows = yield query.found_entries(owners=json.dumps(list(owners)))
-    return {row["wording"]: (body_words(bytes(row["body"])),) for row in rows}
+    return {row["wording"]: (body_text(bytes(row["body"]), with_calls=True),) for row in rows}
 
 
 def recollections(hits: Sequence[Hit], now: int, outlook: Outlook | None) -> Steps[Mapping[int, Recollection]]:

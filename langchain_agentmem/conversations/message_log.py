@@ -19,7 +19,7 @@ from langchain_agentmem.base.clock import moment
 from langchain_agentmem.base.namespaces import Namespace, namespace_of, of_thread, range_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import BranchMoved, InvalidInput, MessageError
-from langchain_agentmem.messages.message import body_text, body_words, same_body
+from langchain_agentmem.messages.message import body_text, same_body
 from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.rewinding import memory_rows, message_sources
 from langchain_agentmem.search import search_index
@@ -79,8 +79,8 @@ class LogEntry(NamedTuple):
 
     @property
     def words(self) -> str:
-        """What a search finds it by, as `body_words` reads it: most messages call nothing, and are text alone."""
-        return body_words(self.body) if b'"tool_calls"' in self.body else self.text
+        """What a search finds it by, as `body_text` reads it: most messages call nothing, and are text alone."""
+        return body_text(self.body, with_calls=True) if b'"type"' in self.body else self.text
 
 
 class Stored(NamedTuple):
@@ -644,7 +644,7 @@ def _replace(at: Address, branch: int, head: int, row: Any, entry: LogEntry, *, 
     if row["document_id"] is None or edited:
         yield query.insert_entry(**new)
         if row["document_id"] is not None:
-            old = body_words(bytes(row["body"]))
+            old = body_text(bytes(row["body"]), with_calls=True)
             yield from search_index.replace(row["document_id"], old, row["wording"], _document(entry), tail=tail)
         return
     placed = yield from search_index.places(search_index.Series(at.path, MESSAGE, at.name), [_document(entry)])
@@ -721,7 +721,7 @@ def _drop(slot: int) -> Steps[None]:
 def _unindex(rows: Sequence[Any]) -> Steps[None]:
     yield from search_index.remove(
         [
-            (row["document_id"], body_words(bytes(row["body"])))
+            (row["document_id"], body_text(bytes(row["body"]), with_calls=True))
             for row in rows
             if row["body"] is not None and row["document_id"] is not None
         ]

@@ -6,6 +6,9 @@ their end alone, until a compaction begins them anew. What stands already is not
 A note has ids, scores and signals, and not the texts again: each prompt reads them anew, and what was deleted or cannot
 be seen any more is not shown. Of core memory it has the values too, since the beginning of a prompt shows them as they
 were. Notes go with their thread, when they are erased, and after `KEPT_FOR`; an export leaves them out.
+
+No prompt waits for a note to be written. One that cannot be written now is put off: it counts in this process, and is
+written with the next of its thread.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from __future__ import annotations
 import json
 import logging
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
@@ -23,13 +26,13 @@ from typing import Any, NamedTuple
 
 from langchain_core.messages import BaseMessage
 
-from langchain_agentmem.base.clock import moment
+from langchain_agentmem.base.clock import micros, moment
 from langchain_agentmem.base.encoding import read_plain, write_plain
 from langchain_agentmem.base.events import FirstFailures
 from langchain_agentmem.base.namespaces import Scopes, id_of, path_of
 from langchain_agentmem.conversations.message_log import Address
-from langchain_agentmem.errors import AgentMemoryError, DatabaseReadOnly, InvalidInput
-from langchain_agentmem.language_models.model_calls import In, Run, Work
+from langchain_agentmem.errors import AgentMemoryError, DatabaseBusy, DatabaseReadOnly, DatabaseTimeout, InvalidInput
+from langchain_agentmem.language_models.model_calls import Do, In, Run, Work
 from langchain_agentmem.messages.history_shape import is_said_by_user, role_of
 from langchain_agentmem.messages.message_marks import summary_in
 from langchain_agentmem.messages.prompt_forms import last_said
@@ -44,7 +47,9 @@ KEPT_FOR = 30 * 86_400_000_000
 """How long notes are kept, in microseconds."""
 
 REMEMBERED = 256
-"""Threads of which the last prompt is remembered."""
+"""Threads of which the last prompt is remembered, or notes that are put off; and how many of each of them."""
+PATIENCE = 0.05
+"""Seconds that a note may wait for others that write."""
 
 _failures = FirstFailures(logging.getLogger(__name__))
 
@@ -81,7 +86,8 @@ class PromptNote:
         items: What it was.
         tokens: What it takes, about.
         stands: Whether prompts show it as long as they show the message.
-        values: Of core memory, the values by key; of what was found, its order, if it is another than the best first.
+        values: Of core memory, the values by key; of what was found, `{"order": "time"}` where that is its order, and
+            else nothing.
         begins: The id of the message that the prompt began with, system messages aside.
         said: What the message said, as a digest: what was brought for another question leaves with it.
         created_at: When it was first put there; None before it is kept.
@@ -182,9 +188,8 @@ class NoteBook:
 
     def keeping(self, database: Database) -> Work[None]:
         """Keep what is new."""
-        if self._at is not None and self._new:
-            make = partial(_keep, self._at, [*self._new.values()], now=database.now())
-            yield from _aside(database, self._at, Run("prompt.note", make, write=True, shown=False))
+        if self._at is not None:
+            yield from _keeping(database, self._at, [*self._new.values()])
 
     def _put(self, note: PromptNote) -> None:
         self._new[note.message_id, note.part] = self._notes[note.message_id, note.part] = note
@@ -246,7 +251,7 @@ def opening(
     keys = [message.id for message in messages if message.id and is_said_by_user(message)]
     if at is None or not keys:
         return NoteBook(None, reader, messages)
-    notes = yield from _aside(database, at, Run("prompt.notes", partial(_notes, at, keys, reader), shown=False))
+    notes = yield from _known(database, at, keys, reader)
     return NoteBook(None, reader, messages) if notes is None else NoteBook(at, reader, messages, notes)
 
 
@@ -269,26 +274,88 @@ def leaving(database: Database, at: Address, keys: Sequence[str]) -> Work[None]:
         at: The thread.
         keys: The ids of the messages.
     """
-    yield from _aside(database, at, Run("prompt.leave", partial(_leave, at, keys), write=True, shown=False))
+    notes = (yield from _known(database, at, keys)) or ()
+    yield from _keeping(database, at, [replace(each, stands=False) for each in notes if each.stands])
 
 
-def _aside(database: Database, at: Address, run: Run) -> Work[Any]:
+class _PutOff:
+    """Notes that could not be written yet, by thread; those of too many threads, and too many of one, are forgotten."""
+
+    def __init__(self, database: Database) -> None:
+        self._notes: OrderedDict[Address, list[PromptNote]] = OrderedDict()
+        database.remembering.add(self)
+
+    def of(self, at: Address) -> list[PromptNote]:
+        """Those of a thread."""
+        return self._notes.get(at, [])
+
+    def put(self, at: Address, notes: Sequence[PromptNote]) -> None:
+        """Have these be the ones of a thread that are put off."""
+        self._notes.pop(at, None)
+        if notes:
+            self._notes[at] = [*notes[-REMEMBERED:]]
+        while len(self._notes) > REMEMBERED:
+            self._notes.popitem(last=False)
+
+    def forget(self) -> None:
+        """Something was erased: nothing is written that may be of it."""
+        self._notes.clear()
+
+
+def _newest(notes: Iterable[PromptNote]) -> list[PromptNote]:
+    return [*{(each.reader, each.message_id, each.part): each for each in notes}.values()]
+
+
+def _put_off(database: Database) -> _PutOff:
+    return database.attached(_PutOff, partial(_PutOff, database))
+
+
+def _known(
+    database: Database, at: Address, keys: Sequence[str], reader: str | None = None
+) -> Work[list[PromptNote] | None]:
+    """What was put before some messages of a thread, by one reader or by all; None where it cannot be read."""
+    run = Run("prompt.notes", partial(_notes, at, keys, reader), shown=False)
+    if (notes := (yield from _aside(database, at, run))) is None:
+        return None
+    put_off = _put_off(database).of(at)
+    return _newest([*notes, *(each for each in put_off if each.message_id in keys and reader in (None, each.reader))])
+
+
+def _keeping(database: Database, at: Address, notes: Sequence[PromptNote]) -> Work[None]:
+    """Write notes, and what is put off of their thread; they are put off where that would have to wait, or fails."""
+    put_off, now = _put_off(database), database.now()
+    made = [replace(each, created_at=each.created_at or moment(now)) for each in notes]
+    every = _newest([*put_off.of(at), *made])
+    if every:
+        make = partial(_keep, at, every, now=now)
+        write = Do(lambda: database.at(*at).engine.write_at_once(make, PATIENCE))
+        written = yield from _aside(database, at, write)
+        others = [each for each in put_off.of(at) if each not in every]  # of a prompt that is made at the same time
+        put_off.put(at, others if written else [*every, *others])
+
+
+def _aside(database: Database, at: Address, wish: Run | Do) -> Work[Any]:
     """The answer; None where it fails, which is logged: what is noted on the side never fails a prompt."""
     try:
-        return (yield In(database.at(*at), run))
-    except DatabaseReadOnly:
+        return (yield In(database.at(*at), wish))
+    except (DatabaseBusy, DatabaseReadOnly, DatabaseTimeout):
         return None
     except AgentMemoryError as error:
-        _failures.report(run.name, "What stands in prompts cannot be noted, and is put there anew.", error=error)
+        name = wish.name if isinstance(wish, Run) else "prompt.note"
+        _failures.report(name, "What stands in prompts cannot be noted, and may be put there anew.", error=error)
         return None
 
 
-def shown(at: Address, keys: Sequence[str] | None = None) -> Steps[list[PromptNote]]:
-    """What was put into the prompts of a thread, before some messages or all, the oldest first."""
-    every, named = int(keys is None), json.dumps(keys or [])
-    rows = yield query.prompt_notes_of(path=at.path, name=at.name, every=every, keys=named)
-    notes = [_note(row) for row in rows]
+def shown(at: Address, keys: Sequence[str] | None = None, *, now: int) -> Steps[list[PromptNote]]:
+    """What was put into the prompts of a thread and is not too old, before some messages or all, the oldest first."""
+    asked = {"every": int(keys is None), "keys": json.dumps(keys or []), "after": now - KEPT_FOR}
+    notes = [_note(row) for row in (yield query.prompt_notes_of(path=at.path, name=at.name, **asked))]
     return [replace(note, reader=note.reader.replace("\x1f", "/")) for note in notes]  # its namespace is a path
+
+
+def sweep(*, now: int) -> Steps[None]:
+    """Delete the notes that are too old, of whatever thread."""
+    yield query.delete_old_prompt_notes(before=now - KEPT_FOR)
 
 
 def erase(low: str, high: str, name: str | None) -> Steps[None]:
@@ -316,17 +383,13 @@ def _tokens(at: Address, keys: Sequence[str]) -> Steps[int]:
     return int(row["tokens"])
 
 
-def _leave(at: Address, keys: Sequence[str]) -> Steps[None]:
-    yield query.leave_prompt(path=at.path, name=at.name, keys=json.dumps(keys))
-
-
-def _notes(at: Address, keys: Sequence[str], reader: str) -> Steps[list[PromptNote]]:
+def _notes(at: Address, keys: Sequence[str], reader: str | None) -> Steps[list[PromptNote]]:
     rows = yield query.prompt_notes(path=at.path, name=at.name, reader=reader, keys=json.dumps(keys))
     return [_note(row) for row in rows]
 
 
-def _keep(at: Address, notes: Sequence[PromptNote], *, now: int) -> Steps[None]:
-    yield query.delete_old_prompt_notes(before=now - KEPT_FOR)
+def _keep(at: Address, notes: Sequence[PromptNote], *, now: int) -> Steps[bool]:
+    yield from sweep(now=now)
     namespace = yield from queries.number_of(at.path)
     rows = [
         {
@@ -337,7 +400,7 @@ def _keep(at: Address, notes: Sequence[PromptNote], *, now: int) -> Steps[None]:
             "reader": note.reader,
             "tokens": note.tokens,
             "stands": int(note.stands),
-            "now": now,
+            "now": now if note.created_at is None else micros(note.created_at),
             "body": write_plain(
                 {
                     "items": [_written(each) for each in note.items],
@@ -347,9 +410,10 @@ def _keep(at: Address, notes: Sequence[PromptNote], *, now: int) -> Steps[None]:
                 }
             ),
         }
-        for note in sorted(notes, key=lambda note: (note.message_id, note.part))
+        for note in sorted(notes, key=lambda note: (note.message_id, note.part, note.reader))
     ]
     yield query.keep_prompt_note.many(rows)
+    return True
 
 
 def _said_by(note: PromptNote) -> tuple[Any, ...]:

@@ -32,7 +32,7 @@ from typing import Any, NamedTuple
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
 from langchain_agentmem.base.argument_checks import flag_fields, number_field, text_field, whole_field
-from langchain_agentmem.base.encoding import IMAGES, kind_of
+from langchain_agentmem.base.encoding import IMAGES, MEDIA, THOUGHTS, called, kind_of
 from langchain_agentmem.base.fencing import fenced
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import AgentMemoryError, InvalidInput
@@ -43,9 +43,7 @@ from langchain_agentmem.language_models.tokens import TokenCounter, clipped
 from langchain_agentmem.messages.history_shape import calls_of, role_of
 from langchain_agentmem.messages.message_marks import KeptImage, Summary, plain, sections, summary_in
 
-_THOUGHTS = frozenset({"reasoning", "redacted_thinking", "thinking"})
 _CALLS = frozenset({"tool_use", "tool_call", "invalid_tool_call", "function_call"})
-_MEDIA = frozenset({"audio", "document", "file", "input_audio", "input_file", "media", "video"})
 _BESIDE_IMAGE = 150
 _OPAQUE = 1_024
 """A string without blanks longer than this, in a block of an unknown kind, is data and not text."""
@@ -188,7 +186,7 @@ def _lines(block: Any, images: list[dict[str, Any]], known: set[Any]) -> Iterato
     if kind in IMAGES:
         images.append(block)
         yield f"[Image ID: {image_id(block)}]"
-    elif kind in _THOUGHTS:
+    elif kind in THOUGHTS:
         return
     elif kind in _CALLS:
         if not known & {block.get("id"), block.get("call_id")}:
@@ -201,15 +199,13 @@ def _lines(block: Any, images: list[dict[str, Any]], known: set[Any]) -> Iterato
     elif isinstance(text := block.get("text", block.get("refusal")), str):
         yield text
     else:
-        yield f"[{kind or 'data'}] {_json(_readable(block, is_media=kind in _MEDIA))}"
+        yield f"[{kind or 'data'}] {_json(_readable(block, is_media=kind in MEDIA))}"
 
 
 def _call(call: Mapping[str, Any]) -> str:
-    function = call.get("function")
-    said = function if isinstance(function, Mapping) else call
-    arguments: Any = next((said[key] for key in ("args", "arguments", "input") if said.get(key) is not None), {})
-    told = arguments if isinstance(arguments, str) else _json(arguments)
-    return f"[Calls {said.get('name') or 'a tool'}, call {call.get('id') or call.get('call_id')}] {told}"
+    name, arguments = called(call)
+    told = arguments if isinstance(arguments, str) else _json({} if arguments is None else arguments)
+    return f"[Calls {name or 'a tool'}, call {call.get('id') or call.get('call_id')}] {told}"
 
 
 def _older_calls(extra: Mapping[str, Any]) -> Iterator[str]:

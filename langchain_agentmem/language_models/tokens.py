@@ -26,7 +26,7 @@ from typing import Any, Literal
 
 from langchain_agentmem.base import concurrency
 from langchain_agentmem.base.argument_checks import check_whole
-from langchain_agentmem.base.encoding import CALLS, IMAGES, MEDIA, TEXTS, THOUGHTS, kind_of
+from langchain_agentmem.base.encoding import CALLS, IMAGES, MEDIA, TEXTS, THOUGHTS, called, kind_of, thoughts
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput, MessageError
 from langchain_agentmem.language_models.token_estimate import (
@@ -124,8 +124,7 @@ def _block(parts: list[Any], block: Mapping[str, Any], call_ids: Iterable[Any]) 
             _call(parts, block)
     elif kind in THOUGHTS:
         # The text counts; the signature, and what is encrypted, is not text and is bounded.
-        for key in ("reasoning", "reasoning_content", "thinking", "text", "summary", "content"):
-            _content(parts, block.get(key))
+        _content(parts, thoughts(block))
         if data := block.get("data"):
             parts.append(min(len(str(data)) // 4, _MOST_MEDIA_TOKENS))
     elif kind in MEDIA:
@@ -141,10 +140,9 @@ def _call(parts: list[Any], call: Any) -> None:
     if not isinstance(call, Mapping):
         parts.append(str(call))
         return
-    function = call.get("function")
-    call = function if isinstance(function, Mapping) else call
-    arguments = next((call[key] for key in ("args", "arguments", "input") if call.get(key) is not None), "")
-    parts.append(f"{call.get('name') or ''} {arguments if isinstance(arguments, str) else _json(arguments)}")
+    name, arguments = called(call)
+    arguments = "" if arguments is None else arguments
+    parts.append(f"{name} {arguments if isinstance(arguments, str) else _json(arguments)}")
     parts.append(_CALL_OVERHEAD)
 
 

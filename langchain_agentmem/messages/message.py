@@ -22,11 +22,14 @@ from uuid import uuid4
 from langchain_core.messages import BaseMessage
 
 from langchain_agentmem.base.encoding import (
+    CALLS,
     MAX_DEPTH,
     TAG,
+    called,
     encode,
     from_plain,
     is_plain,
+    kind_of,
     read_plain,
     to_plain,
     write_plain,
@@ -611,64 +614,49 @@ def same_body(one: bytes, other: bytes) -> bool:
     return encode(plain) == encode(its)
 
 
-def body_text(body: bytes) -> str:
+def body_text(body: bytes, *, with_calls: bool = False) -> str:
     """Read only `Message.text`, or the query of a round, without making the message.
 
     Args:
         body: What `encode_body` gave.
+        with_calls: Whether to read all that a search finds it by, see `found_by`. Default False.
 
     Raises:
         DatabaseUnreadable: The bytes are damaged.
     """
-    plain_text = _plain_text(body)
-    return decode_body(body, "").text if plain_text is None else plain_text[0]
-
-
-def body_words(body: bytes) -> str:
-    """Read only what a search finds a message by, `found_by`, without making the message.
-
-    Args:
-        body: What `encode_body` gave.
-
-    Raises:
-        DatabaseUnreadable: The bytes are damaged.
-    """
-    plain_text = _plain_text(body)
-    if plain_text is None:
-        return found_by(decode_body(body, ""))
-    text, calls = plain_text
-    return _with_arguments(text, map(ToolCallMsg.from_dict, calls))
-
-
-def found_by(message: Message) -> str:
-    """What a search finds a message by: its text, and the arguments of what it calls.
-
-    What was looked for in memory is left out: it would be found in the place of what was found.
-    """
-    return _with_arguments(message.text, message.tool_calls or ())
-
-
-def _with_arguments(text: str, calls: Iterable[ToolCallMsg]) -> str:
-    told = [_values(call.arguments) for call in calls if call.name not in RECALLING]
-    return "\n".join(filter(None, [text, *told]))
-
-
-def _values(arguments: str) -> str:
-    """The values of a call's arguments; what cannot be parsed is given as it is."""
-    try:
-        return provider_content.readable_text(json.loads(arguments, parse_int=str, parse_float=str))
-    except (ValueError, RecursionError):
-        return arguments
-
-
-def _plain_text(body: bytes) -> tuple[str, list[dict[str, Any]]] | None:
-    """The text of a message or of a round, and the calls, where the text is one."""
     if _TAGGED not in body:
         with suppress(InvalidInput):
             fields = read_plain(body)
             if isinstance(fields, dict) and isinstance(text := fields.get("content", fields.get("user_query")), str):
-                return text, fields.get("tool_calls") or []
-    return None
+                calls = fields.get("tool_calls") if with_calls else None
+                return _with_arguments(text, map(called, calls or ()))
+    message = decode_body(body, "")
+    return found_by(message) if with_calls else message.text
+
+
+def found_by(message: Message) -> str:
+    """What a search finds a message by: its text, and the arguments of what it calls, told in blocks if nowhere else.
+
+    What was looked for in memory is left out: it would be found in the place of what was found.
+    """
+    calls = [(call.name, call.arguments) for call in message.tool_calls or ()]
+    if not calls and isinstance(message.content, list):
+        calls = [called(block) for block in message.content if isinstance(block, dict) and kind_of(block) in CALLS]
+    return _with_arguments(message.text, calls)
+
+
+def _with_arguments(text: str, calls: Iterable[tuple[str, Any]]) -> str:
+    told = [_values(arguments) for name, arguments in calls if name not in RECALLING]
+    return "\n".join(filter(None, [text, *told]))
+
+
+def _values(arguments: Any) -> str:
+    """The values of a call's arguments; what cannot be parsed is given as it is."""
+    text = arguments if isinstance(arguments, str) else provider_content.json_text(arguments)
+    try:
+        return provider_content.readable_text(json.loads(text, parse_int=str, parse_float=str))
+    except (ValueError, RecursionError):
+        return text
 
 
 def message_time(message: Message | BaseMessage) -> datetime | None:

@@ -226,8 +226,8 @@ class Engine(ABC):
         return self._run(make, write=False)
 
     @abstractmethod
-    def _run_at_once(self, make: Operation[T]) -> T:
-        """Run an operation that writes in one transaction, in this thread, waiting for nobody."""
+    def _run_at_once(self, make: Operation[T], patience: float) -> T:
+        """Run an operation that writes in one transaction, in this thread, waiting no longer for others."""
 
     @abstractmethod
     def _close(self) -> None:
@@ -313,10 +313,7 @@ class Engine(ABC):
             DatabaseReadOnly: It was opened to be read only.
             StorageError: The database failed; nothing was written.
         """
-        if self.opening.read_only:
-            raise DatabaseReadOnly(
-                f"{safe_repr(self.path)} was opened with read_only=True: nothing can be written here."
-            )
+        self._check_writable()
         self._enter()
         try:
             value = self._run(make, write=True)
@@ -341,22 +338,25 @@ class Engine(ABC):
             return done.value  # type: ignore[no-any-return]  # an exception is not generic
         raise AssertionError  # a rehearsal ends by raising
 
-    def write_at_once(self, make: Operation[T]) -> T:
-        """Run a small operation that writes, and that may as well not be run: it waits for no lock and no connection.
+    def write_at_once(self, make: Operation[T], patience: float = 0.0) -> T:
+        """Run a small operation that writes, and that may as well not be run: it waits for no connection.
 
         Args:
             make: Makes the operation.
+            patience: Seconds to wait for a lock. Default: none.
 
         Returns:
             What the operation returns.
 
         Raises:
             MemoryClosed: The engine was closed.
+            DatabaseReadOnly: It was opened to be read only.
             StorageError: Somebody was in the way, or the database failed; nothing was written.
         """
+        self._check_writable()
         self._enter()
         try:
-            return self._run_at_once(make)
+            return self._run_at_once(make, patience)
         finally:
             self._leave()
 
@@ -449,6 +449,12 @@ class Engine(ABC):
             self._running.remove(threading.get_ident())
             if self._closed or self._resting:
                 self._ended.notify_all()
+
+    def _check_writable(self) -> None:
+        if self.opening.read_only:
+            raise DatabaseReadOnly(
+                f"{safe_repr(self.path)} was opened with read_only=True: nothing can be written here."
+            )
 
     def _check(self) -> None:
         if self._closed:

@@ -245,13 +245,13 @@ class PostgresEngine(Engine):
                     if isinstance(error.__cause__, pg.ConnectionTimeout) or not lost.wait():  # either is long enough
                         raise
 
-    def _run_at_once(self, make: Operation[T]) -> T:
+    def _run_at_once(self, make: Operation[T], patience: float) -> T:
         session = self._pool.spare()
         if session is None:
             raise DatabaseBusy(f"No connection to {safe_repr(self.path)} is free.")
         with self._translated():
             try:
-                session.begin(self.schema, write=True, lock=0.0, patience=_AT_ONCE)
+                session.begin(self.schema, write=True, lock=patience, patience=_AT_ONCE)
                 value = drive(make(), partial(self._execute, session))
                 session.settle()
                 session.commit(wait=True)

@@ -132,9 +132,9 @@ class ReplicatedEngine(PostgresEngine):
             if write:
                 self._lead.changed()
 
-    def _run_at_once(self, make: Operation[T]) -> T:
+    def _run_at_once(self, make: Operation[T], patience: float) -> T:
         try:
-            return super()._run_at_once(make)
+            return super()._run_at_once(make, patience)
         finally:
             self._lead.changed()
 

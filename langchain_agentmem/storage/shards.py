@@ -359,8 +359,8 @@ class TenantEngine(Engine):
     def _run_on_replica(self, make: Operation[T]) -> T:
         return self._wherever(lambda here: here.read(self._staying(make, write=False), replica=True))
 
-    def _run_at_once(self, make: Operation[T]) -> T:
-        return self._wherever(lambda here: here.write_at_once(self._staying(make, write=True)))
+    def _run_at_once(self, make: Operation[T], patience: float) -> T:
+        return self._wherever(lambda here: here.write_at_once(self._staying(make, write=True), patience))
 
     def _wherever(self, run: Callable[[PostgresEngine], T]) -> T:
         here, until = self._shards.where(self._tenant), time.monotonic() + self.opening.busy_timeout

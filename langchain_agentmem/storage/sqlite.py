@@ -120,13 +120,13 @@ class SqliteEngine(Engine):
             with self._writing:
                 return self._transaction(self._writer, make, "begin immediate")
 
-    def _run_at_once(self, make: Operation[T]) -> T:
-        if not self._writing.acquire(blocking=False):
+    def _run_at_once(self, make: Operation[T], patience: float) -> T:
+        if not self._writing.acquire(timeout=patience):
             raise DatabaseBusy(f"Another thread is writing to {safe_repr(self.path)}.")
         try:
             if self._writer.in_transaction:  # of this very thread, which was interrupted by a finalizer
                 raise DatabaseBusy(f"This thread is writing to {safe_repr(self.path)}.")
-            with self._translated(), self._not_waiting() as connection:
+            with self._translated(), self._not_waiting(patience) as connection:
                 return self._transaction(connection, make, "begin immediate")
         finally:
             self._writing.release()
@@ -440,9 +440,9 @@ class SqliteEngine(Engine):
             return int(connection.execute("pragma freelist_count").fetchone()[0])
 
     @contextlib.contextmanager
-    def _not_waiting(self) -> Iterator[sqlite3.Connection]:
-        """The connection that writes, for a statement that gives up at once where another process writes."""
-        self._writer.execute("pragma busy_timeout = 0")
+    def _not_waiting(self, patience: float = 0.0) -> Iterator[sqlite3.Connection]:
+        """The connection that writes, for a statement that gives up at once, or soon, where another process writes."""
+        self._writer.execute(f"pragma busy_timeout = {int(patience * 1000)}")
         try:
             yield self._writer
         finally:

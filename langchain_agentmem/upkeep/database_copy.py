@@ -14,7 +14,8 @@ file of its own that is copied there. So what is not whole is refused, and leave
 
 `prune_work` removes what is old, or makes it smaller: checkpoints, messages, entries of the audit trail. Each thread,
 conversation and page is a transaction of its own, so that nobody waits for long. A rehearsal does the same in
-transactions that are taken back, so that what it tells is exact.
+transactions that are taken back, so that what it tells is exact. Notes on prompts that are too old go with whatever is
+pruned.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from langchain_agentmem.base.events import listener_given
 from langchain_agentmem.base.files import is_database, path_of_file
 from langchain_agentmem.base.namespaces import Namespace, range_of
 from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.conversations import message_log
+from langchain_agentmem.conversations import message_log, prompt_notes
 from langchain_agentmem.errors import DatabaseReadOnly, DatabaseUnreadable, InvalidInput, StorageError
 from langchain_agentmem.language_models.model_calls import Do, Run, Work, across
 from langchain_agentmem.messages.role_rounds import Retention
@@ -544,6 +545,7 @@ def prune_work(
                 some, freed = yield from _archived(partial(do, each.engine), low, high, archive_before)
                 archived, saved = archived + some, saved + freed
     if not dry_run:
+        yield from across(databases, Run("care.notes", partial(prompt_notes.sweep, now=now), write=True, shown=False))
         for each in databases:
             yield Do(each.engine.release)
     return PruneReport(

@@ -118,7 +118,8 @@ class TestEveryMessage:
         assert turn_of(AIMessage([block], tool_calls=[call])).text.count("41") == 1
 
     def test_leaves_reasoning_out(self):
-        message = AIMessage([{"type": "thinking", "thinking": "hmm"}, {"type": "text", "text": "Yes."}])
+        of_bedrock = {"type": "reasoning_content", "reasoning_content": {"text": "hmm", "signature": "sealed"}}
+        message = AIMessage([{"type": "thinking", "thinking": "hmm"}, of_bedrock, {"type": "text", "text": "Yes."}])
         assert turn_of(message).text == "Yes."
 
     def test_is_data_and_cannot_leave_its_fence(self):

@@ -16,6 +16,7 @@ from langchain_agentmem.compaction.compaction_config import (
 )
 from langchain_agentmem.compaction.dropped_messages import amessages_behind, messages_behind
 from langchain_agentmem.language_models.tokens import TokenCounter
+from langchain_agentmem.messages.message import Message
 from langchain_agentmem.messages.message_marks import summary_in
 from tests.compaction.summarizers import budget
 
@@ -86,6 +87,34 @@ class TestRecall:
             assert memory.search(word)[0].id == key
         assert 'id="said"' in recall(memory, "Zanzibar")
         assert memory.search("Lisbon")[0].text == "Lisbon\n4711\nline\nbreak"
+        assert memory.verify().problems == ()
+
+    @pytest.mark.parametrize(
+        "block",
+        [
+            {"type": "tool_use", "id": "c1", "name": "look", "input": {"city": "Lisbon", "nights": 4711}},
+            {"type": "tool_call", "id": "c1", "name": "look", "args": {"city": "Lisbon", "nights": 4711}},
+            {
+                "type": "function_call",
+                "id": "f",
+                "call_id": "c1",
+                "name": "look",
+                "arguments": '{"city": "Lisbon", "n": 4711}',
+            },
+        ],
+        ids=lambda block: block["type"],
+    )
+    def test_so_is_what_was_called_in_a_block_alone(self, memory, block):
+        echo = {**block, "name": "recall_dropped"}
+        conversation = memory.conversation("t")
+        conversation.add_message(AIMessage([block], id="called"))
+        conversation.add_message(AIMessage([echo, {"type": "text", "text": "Lisbon"}], id="echo"))
+        for word in ("Lisbon", "4711"):
+            assert 'id="called"' in recall(memory, word)
+        assert "call c1] {" in expand(memory, "called") or "call f] {" in expand(memory, "called")
+        assert [hit.id for hit in memory.search("4711")] == ["called"]
+        conversation.remove_by_id("called")
+        assert memory.search("4711") == []
         assert memory.verify().problems == ()
 
     def test_the_model_sees_neither_config_nor_thread(self, memory):
@@ -234,6 +263,43 @@ class TestExpand:
         assert all(TokenCounter().count_text(page) <= 4_000 for page in pages)
         assert "There is no page 99" in expand(memory, summary.id, page=99)
         assert "There is no page 0" in expand(memory, summary.id, page=0)
+
+    @pytest.mark.parametrize(
+        "message",
+        [
+            AIMessage([{"type": "thinking", "thinking": "Hm, 42.", "signature": "sealed"}, "Yes."]),
+            AIMessage(
+                [
+                    {
+                        "type": "reasoning",
+                        "id": "rs",
+                        "encrypted_content": "sealed",
+                        "summary": [{"type": "summary_text", "text": "Hm, 42."}],
+                    },
+                    {"type": "text", "text": "Yes."},
+                ]
+            ),
+            AIMessage([{"type": "reasoning", "reasoning": "Hm, 42."}, {"type": "text", "text": "Yes."}]),
+            AIMessage(
+                [{"type": "reasoning_content", "reasoning_content": {"text": "Hm, 42.", "signature": "sealed"}}, "Yes."]
+            ),
+            AIMessage("Yes.", additional_kwargs={"reasoning_content": "Hm, 42."}),
+            Message(
+                role="assistant", content="Yes.", reasoning_details=[{"type": "reasoning.text", "text": "Hm, 42."}]
+            ),
+        ],
+        ids=["Anthropic", "Responses", "standard", "Bedrock", "beside", "of our own"],
+    )
+    def test_it_says_what_a_model_thought(self, memory, message):
+        memory.conversation("t").add_message(message)
+        text = expand(memory, memory.conversation("t").messages[0].id)
+        assert "[Reasoning] Hm, 42.\nYes.\n</message>" in text
+        assert "sealed" not in text
+
+    def test_what_is_sealed_says_nothing(self, memory):
+        sealed = AIMessage([{"type": "redacted_thinking", "data": "sealed"}, {"type": "text", "text": "Yes."}], id="m")
+        memory.conversation("t").add_message(sealed)
+        assert "Reasoning" not in expand(memory, "m")
 
     def test_it_says_so_when_there_is_nothing_of_that_id(self, memory):
         compacted(memory, chat(2))

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import sqlite3
+from contextlib import closing, contextmanager
 from itertools import pairwise
 
+import psycopg
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langgraph.graph import START, StateGraph
@@ -16,9 +20,12 @@ from langchain_agentmem.conversations.message_log import Address
 from langchain_agentmem.errors import StorageError
 from langchain_agentmem.language_models.model_calls import perform
 from langchain_agentmem.messages.message_marks import MEMORY_MARK, Summary, is_injected, summary_message
+from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.testing import assert_valid_for_providers
 
 QUESTIONS = ("Which fruit tree did I plant?", "What is the dog called?", "Where is the kettle?", "And the fruit tree?")
+LIMIT = 30.0
+"""Seconds after which something waits for what it should not wait for."""
 SMALL = ManagedMemoryConfig(threshold_tokens=900, token_counter="estimate")
 
 
@@ -317,13 +324,28 @@ class TestWhatIsGone:
         assert chat.shown(others) == [each for each in every if each.message_id != first]
         assert chat.shown([]) == []
 
-    def test_after_thirty_days_they_are_swept(self, memory, layers, monkeypatch):
-        inject = memory.inject("user-42")
-        inject.invoke(said(0), at())
-        now = memory.database.now()
-        monkeypatch.setattr(type(memory.database), "now", lambda _: now + prompt_notes.KEPT_FOR + 1)
-        inject.invoke(said(1), at())
-        assert {each.message_id for each in memory.conversation("t").shown()} == {"q1"}
+    def test_after_thirty_days_nobody_is_told_of_them(self, memory, layers, clock):
+        memory.inject("user-42").invoke(said(0), at())
+        clock.pass_time(days=30, minutes=1)
+        assert memory.conversation("t").shown() == []
+
+    @pytest.mark.parametrize(
+        "write",
+        [
+            lambda memory: memory.inject("user-42").invoke(said(1), at()),
+            lambda memory: memory.prune(keep_checkpoints=1),
+            lambda memory: memory.prune(namespace=("ada",), retention=Retention(keep_last=1)),
+        ],
+        ids=["another note", "prune", "prune elsewhere"],
+    )
+    def test_and_they_are_swept(self, memory, layers, raw, clock, write):
+        memory.inject("user-42").invoke(said(0), at())
+        clock.pass_time(days=30, minutes=1)
+        assert {row["key"] for row in raw(memory, "select key from prompt_note")} == {"q0"}
+        memory.prune(keep_checkpoints=1, dry_run=True)
+        assert {row["key"] for row in raw(memory, "select key from prompt_note")} == {"q0"}
+        write(memory)
+        assert "q0" not in {row["key"] for row in raw(memory, "select key from prompt_note")}
 
 
 class TestWhy:
@@ -354,6 +376,85 @@ class TestWhy:
         assert "quince" not in repr(memory.conversation("t").shown())
 
 
+@contextmanager
+def held(url):
+    """Another program writes for a while, or is about to; whoever reads is let through."""
+    if url.startswith("postgresql://"):
+        with psycopg.connect(url) as other:
+            found = other.execute("select schemaname from pg_tables where tablename = 'prompt_note'").fetchall()
+            for (schema,) in found:
+                other.execute(f'lock table "{schema}".prompt_note in exclusive mode')
+            yield
+            other.rollback()
+    else:
+        with closing(sqlite3.connect(url, isolation_level=None)) as other:
+            other.execute("begin immediate")
+            yield
+            other.rollback()
+
+
+class TestWhileAnotherWrites:
+    @pytest.fixture
+    def memory(self, url):
+        with AgentMemory(url, busy_timeout=2 * LIMIT) as memory:
+            yield memory
+
+    async def test_prompts_grow_at_their_end_and_wait_for_no_note(self, memory, layers, url):
+        inject = memory.inject("user-42")
+        free = [inject.invoke(said(number), at("free")) for number in range(3)]
+        with held(url):
+            assert await asyncio.wait_for(asyncio.to_thread(inject.invoke, said(0), at()), LIMIT) == free[0]
+            assert await asyncio.wait_for(inject.ainvoke(said(1), at()), LIMIT) == free[1]
+            assert memory.conversation("t").shown() == []
+        assert inject.invoke(said(2), at()) == free[2]
+        notes, expected = memory.conversation("t").shown(), memory.conversation("free").shown()
+        assert [(each.message_id, each.part) for each in notes] == [(each.message_id, each.part) for each in expected]
+
+    def test_what_is_put_off_is_written_by_a_prompt_that_has_nothing_new(self, memory, layers, url):
+        inject = memory.inject("user-42")
+        with held(url):
+            before = inject.invoke(said(0), at())
+        assert inject.invoke(said(0), at()) == before
+        assert {each.message_id for each in memory.conversation("t").shown()} == {"q0"}
+
+    def test_what_leaves_a_prompt_does_not_come_back(self, memory, layers, url):
+        inject = memory.inject("user-42")
+        assert texts(inject.invoke(said(0), at())).count("quince") == 1
+        with held(url):
+            perform(prompt_notes.leaving(memory.database, Address("", "t"), ["q0"]), memory.database)
+            assert "quince" not in texts(inject.invoke(said(1), at()))
+        assert "quince" not in texts(inject.invoke(said(2), at()))
+        with AgentMemory(url) as other:
+            assert "quince" not in texts(other.inject("user-42").invoke(said(2), at()))
+
+    def test_what_is_erased_meanwhile_is_not_written(self, memory, layers, url):
+        inject = memory.inject("user-42")
+        with held(url):
+            inject.invoke(said(0), at())
+        memory.erase(thread_id="t")
+        inject.invoke(said(1), at())
+        assert {each.message_id for each in memory.conversation("t").shown()} == {"q1"}
+
+    def test_only_so_much_is_put_off(self, memory, layers, url, monkeypatch):
+        monkeypatch.setattr(prompt_notes, "REMEMBERED", 1)
+        inject = memory.inject("user-42")
+        with held(url):
+            for thread in ("t", "u"):
+                inject.invoke(said(0), at(thread))
+        for thread in ("t", "u"):
+            inject.invoke(said(1), at(thread))
+        kept = [{each.message_id for each in memory.conversation(thread).shown()} for thread in ("t", "u")]
+        assert kept == [{"q1"}, {"q0", "q1"}]
+
+    def test_where_nothing_may_be_written_they_grow_at_their_end_too(self, memory, layers, url):
+        with AgentMemory(url, read_only=True) as reading:
+            inject = reading.inject("user-42")
+            prompts = [inject.invoke(said(number), at()) for number in range(3)]
+        for before, after in pairwise(prompts):
+            assert after[: len(before)] == before
+        assert memory.conversation("t").shown() == []
+
+
 class TestOnTheSide:
     def test_a_note_that_cannot_be_written_fails_no_prompt(self, memory, layers, monkeypatch, caplog):
         inject = memory.inject("user-42")
@@ -363,7 +464,7 @@ class TestOnTheSide:
             raise StorageError("no room")
             yield
 
-        for name in ("_keep", "_notes", "_tokens", "_leave"):
+        for name in ("_keep", "_notes", "_tokens"):
             monkeypatch.setattr(prompt_notes, name, broken)
             prompt_notes._failures._known.clear()
             assert texts(inject.invoke(said(0), at())) == texts(expected)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_agentmem.messages.message import Message, ToolCallMsg, body_text, body_words, encode_body, found_by
+from langchain_agentmem.messages.message import Message, ToolCallMsg, body_text, encode_body, found_by
 from langchain_agentmem.search.analysis import LONGEST_TERM, LONGEST_TEXT, analysed, question, terms
 
 
@@ -115,9 +115,19 @@ class TestQuestion:
         assert set(question(text).terms) <= set(terms(text))
 
 
+CALLS = st.fixed_dictionaries(
+    {"type": st.sampled_from(["tool_use", "function_call", "tool_call", "text"])},
+    optional={
+        "name": st.text() | st.lists(st.text(), max_size=1),
+        "input": st.text() | st.dictionaries(st.text(), st.integers() | st.text(), max_size=2),
+    },
+)
+
+
 class TestWhatIsIndexed:
     @given(
-        st.text() | st.lists(st.dictionaries(st.sampled_from(["type", "text"]), st.text(), max_size=2), max_size=3),
+        st.text()
+        | st.lists(st.dictionaries(st.sampled_from(["type", "text"]), st.text(), max_size=2) | CALLS, max_size=3),
         st.none() | st.text(),
         st.lists(st.builds(ToolCallMsg, id=st.just("c"), name=st.text(min_size=1), arguments=st.text()), max_size=2),
     )
@@ -125,4 +135,4 @@ class TestWhatIsIndexed:
         """The index takes an entry out by its terms, so what went in must be what the body says."""
         message = Message(role="user", content=content, name=name, tool_calls=calls)
         assert body_text(encode_body(message)) == message.text
-        assert body_words(encode_body(message)) == found_by(message)
+        assert body_text(encode_body(message), with_calls=True) == found_by(message)

@@ -8,8 +8,7 @@ import pytest
 from langchain_core.messages import HumanMessage
 
 from langchain_agentmem import AgentMemory, Message
-from langchain_agentmem.conversations import message_log
-from langchain_agentmem.messages.message import body_text
+from langchain_agentmem.messages import message as messages
 from langchain_agentmem.search import analysis, search_index
 from langchain_agentmem.storage.part import all_parts
 
@@ -145,7 +144,7 @@ class TestNewAnalysis:
         calls = [{"id": f"c{n}", "name": "look", "arguments": {"city": f"Lisbon{n}"}} for n in range(3)]
         with monkeypatch.context() as before:
             before.setattr(analysis, "VERSION", analysis.VERSION - 1)
-            before.setattr(message_log, "body_words", body_text)
+            before.setattr(messages, "_with_arguments", lambda text, calls: text)
             with AgentMemory(url) as memory:
                 memory.conversation("c").add_messages(
                     [Message(role="assistant", content="word", tool_calls=[call]) for call in calls]

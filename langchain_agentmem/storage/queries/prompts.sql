@@ -1,20 +1,20 @@
 -- What was put into prompts. Keys come as JSON.
 
 -- name: prompt_notes
--- What one reader put before some messages of a thread.
+-- What one reader, or any, put before some messages of a thread.
 select p.key, p.part, p.reader, p.tokens, p.stands, p.created_at, p.body
 from namespace n
 join prompt_note p on p.namespace_id = n.id
-where n.path = :path and p.name = :name and p.reader = :reader and p.key in (
+where n.path = :path and p.name = :name and (cast(:reader as text) is null or p.reader = :reader) and p.key in (
 -- include: keys
 );
 
 -- name: prompt_notes_of
--- Those of a thread, before some messages or all, the oldest first.
+-- Those of a thread, before some messages or all, since some time, the oldest first.
 select p.key, p.part, p.reader, p.tokens, p.stands, p.created_at, p.body
 from namespace n
 join prompt_note p on p.namespace_id = n.id
-where n.path = :path and p.name = :name and (cast(:every as bigint) = 1 or p.key in (
+where n.path = :path and p.name = :name and p.created_at >= :after and (cast(:every as bigint) = 1 or p.key in (
 -- include: keys
 ))
 order by p.created_at, p.key, p.reader, p.part;
@@ -34,12 +34,6 @@ insert into prompt_note (namespace_id, name, key, part, reader, tokens, stands, 
 values (:namespace, :name, :key, :part, :reader, :tokens, :stands, :now, :body)
 on conflict (namespace_id, name, key, part, reader) do update set
     tokens = excluded.tokens, stands = excluded.stands, body = excluded.body;
-
--- name: leave_prompt
-update prompt_note set stands = 0
-where namespace_id = (select id from namespace where path = :path) and name = :name and stands = 1 and key in (
--- include: keys
-);
 
 -- name: delete_prompt_notes
 delete from prompt_note where namespace_id = (select id from namespace where path = :path) and name = :name;

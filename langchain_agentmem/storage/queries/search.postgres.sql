@@ -193,28 +193,19 @@ from (
     where (r.first | r.last) & 137438953471 <> 0
 ) f;
 
--- name: speakers
-select distinct p.word, p.speaker
+-- fragment: named
 from json_array_elements_text(cast(:words as json)) w
 cross join json_array_elements(cast(:ranges as json)) r
 cross join lateral (
-    select word, speaker from search_speaker
+    select word, series_id, speaker from search_speaker
     where word = w.value
         and series_id >= cast(r.value ->> 0 as bigint) >> 22 and series_id < cast(r.value ->> 1 as bigint) >> 22
     offset 0
 ) p
-limit 1000;
 
 -- name: spoken
-select w.value as word, d.id
-from json_array_elements_text(cast(:words as json)) w
-cross join json_array_elements(cast(:ranges as json)) r
-cross join lateral (
-    select series_id, speaker from search_speaker
-    where word = w.value
-        and series_id >= cast(r.value ->> 0 as bigint) >> 22 and series_id < cast(r.value ->> 1 as bigint) >> 22
-    offset 0
-) p
+select p.word, d.id
+-- include: named
 cross join lateral (
     select id, created_at from search_document
     where id >= p.series_id << 22 and id < (p.series_id + 1) << 22 and speaker = p.speaker

@@ -202,22 +202,23 @@ from (
     where (json_extract(r.value, '$[0]') | json_extract(r.value, '$[1]')) & 137438953471 <> 0
 ) f;
 
--- name: speakers
--- Who is named by some words in some ranges.
-select distinct p.word, p.speaker
+-- fragment: named
+-- Who is named by some words in some ranges, and in which series.
 from json_each(:words) w
 cross join json_each(:ranges) r
 cross join search_speaker p on p.word = w.value
     and p.series_id >= json_extract(r.value, '$[0]') >> 22 and p.series_id < json_extract(r.value, '$[1]') >> 22
+
+-- name: speakers
+-- Who is named by some words in some ranges.
+select distinct p.word, p.speaker
+-- include: named
 limit 1000;
 
 -- name: spoken
 -- The newest that those said who are named by some words, a hundred of each series at most.
-select w.value as word, d.id
-from json_each(:words) w
-cross join json_each(:ranges) r
-cross join search_speaker p on p.word = w.value
-    and p.series_id >= json_extract(r.value, '$[0]') >> 22 and p.series_id < json_extract(r.value, '$[1]') >> 22
+select p.word, d.id
+-- include: named
 cross join search_document d on d.id in (
     select id from search_document
     where id >= p.series_id << 22 and id < (p.series_id + 1) << 22 and speaker = p.speaker

@@ -1,7 +1,7 @@
 -- What was put into the prompts of a thread. All times are microseconds since 1970-01-01 UTC.
 
--- `name` is the thread, `key` the message before which it stands, `part` what it is, and `reader` who put it there: memory
--- (''), or the experiences of a role. `tokens` is what it takes, and `stands` whether prompts still show it. The body is
+-- `name` is the thread, `key` the message before which it stands, `part` what it is, and `reader` who put it there: a
+-- memory by its name ('' that of the run), or the experiences of a role. `tokens` is what it takes, and `stands` whether prompts still show it. The body is
 -- JSON: ids, scores and signals, and of core memory the values, since a prompt shows them as they were.
 create table prompt_note (
     namespace_id integer not null references namespace (id) on delete cascade,
