@@ -236,8 +236,10 @@ def _put_together(view: View, kind: str, keys: Sequence[str] | None = None) -> S
     `extra["own"]` has the numbers of those events that were told on the view's own line, `extra["foreign"]` those of
     them that another thread told there, of which this one is a copy: it tells others only what it adds.
     """
-    every = int(keys is None)
-    rows = yield query.accounts(**view.parameters(), kind=kind, keys=_json(keys or []), every=every)
+    if keys is None:
+        rows = yield query.accounts(**view.parameters(), kind=kind)
+    else:
+        rows = yield query.accounts_of(**view.parameters(), kind=kind, keys=_json(keys))
     found: dict[str, Kept] = {}
     for key, versions in groupby(rows, key=lambda row: str(row["key"])):
         there: list[Row] = []

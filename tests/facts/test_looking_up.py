@@ -27,6 +27,7 @@ LOOKED_UP = {
         {"keys": json.dumps(["tea 1"]), "labels": None, "limit": 10, **BEHIND_ALL._asdict()},
         {"memory_subject", "memory_object"},
     ),
+    "accounts_of": ({"keys": json.dumps(["fact 1"])}, {"memory_key", "memory_counts"}),
     "entities_named": ({"low": "frie", "high": "frif"}, {"memory_subject", "memory_object"}),
     "resting_on": ({"keys": json.dumps(["message m-1"]), "low": "", "high": "\x01"}, {"memory_source_source"}),
     "delete_every_source": ({"row": 1}, set()),

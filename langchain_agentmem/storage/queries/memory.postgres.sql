@@ -34,7 +34,7 @@ select m.* from live cross join lateral (
     offset 0
 ) as m
 
--- fragment: seen_of
+-- fragment: seen_here_of
 -- The same of some keys.
 select m.* from line cross join wanted cross join lateral (
     select * from memory x
@@ -49,7 +49,8 @@ select m.* from live cross join lateral (
         and x.id <= live.up_to
     offset 0
 ) as m
-union all
+
+-- fragment: counting_of
 select m.* from wanted cross join lateral (
     select x.* from memory x where x.key = wanted.key and
 -- include: counts
@@ -61,6 +62,12 @@ select m.* from wanted cross join lateral (
 -- include: counted
     offset 0
 ) as m
+
+-- fragment: seen_of
+-- Every version of some keys that a view shows.
+-- include: seen_here_of
+union all
+-- include: counting_of
 
 -- fragment: newer
 -- As for SQLite, and looked up likewise.

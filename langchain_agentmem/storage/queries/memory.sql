@@ -42,7 +42,7 @@ union all
 select m.* from live cross join memory m
 where m.group_id = live.group_id and m.kind = :kind and m.origin is null and m.id <= live.up_to
 
--- fragment: seen_of
+-- fragment: seen_here_of
 -- The same of some keys.
 select m.* from line cross join wanted cross join memory m
 where m.branch_id = line.branch_id and m.kind = :kind and m.key = wanted.key and m.until > line.up_to
@@ -51,6 +51,18 @@ union all
 select m.* from live cross join memory m
 where m.group_id = live.group_id and m.kind = :kind and m.key in (select key from wanted) and m.origin is null
     and m.id <= live.up_to
+
+-- fragment: counting_of
+-- Every version of some keys that counts of others.
+select x.* from wanted cross join memory x where x.key = wanted.key and
+-- include: counts
+union all
+select x.* from wanted cross join memory x where x.key = wanted.key and
+-- include: counted
+
+-- fragment: seen_of
+-- Every version of some keys that a view shows; of others the newest.
+-- include: seen_here_of
 union all
 select x.* from wanted cross join memory x where cast(:before as bigint) is null and x.id = (
 -- include: newest_of_others
@@ -254,20 +266,42 @@ where m.branch_id = line.branch_id and m.kind = :kind and m.expires_at > cast(:f
     and m.expires_at <= cast(:last as bigint)
 union
 select x.key from memory x
-where x.scope_id = :scope and x.kind = :kind and x.author_id <> :author and x.gone > 0 and (
-    (x.stamp > cast(:since as bigint) and x.stamp <= cast(:until as bigint))
-    or (x.gone > cast(:since as bigint) and x.gone <= cast(:until as bigint))
-    or (x.expires_at > cast(:first as bigint) and x.expires_at <= cast(:last as bigint))
-);
+where x.scope_id = :scope and x.kind = :kind and x.author_id <> :author and x.gone = 4611686018427387904
+    and x.stamp > cast(:since as bigint) and x.stamp <= cast(:until as bigint)
+union
+select x.key from memory x
+where x.scope_id = :scope and x.kind = :kind and x.author_id <> :author and x.gone = 4611686018427387904
+    and x.expires_at > cast(:first as bigint) and x.expires_at <= cast(:last as bigint)
+union
+select x.key from memory x
+where x.scope_id = :scope and x.kind = :kind and x.author_id <> :author
+    and x.gone > 0 and x.gone < 4611686018427387904 and (
+        (x.stamp > cast(:since as bigint) and x.stamp <= cast(:until as bigint))
+        or (x.gone > cast(:since as bigint) and x.gone <= cast(:until as bigint))
+        or (x.expires_at > cast(:first as bigint) and x.expires_at <= cast(:last as bigint))
+    );
+
+-- fragment: account
+-- Of each thing of a kind whose versions are put together: the newest of the own line, and of each other author. Those that
+-- say that it is gone are told too.
+ranked as (
+    select x.*, row_number() over (
+        partition by key, mine, case mine when 1 then 0 else author_id end
+        order by coalesce(stamp, 4611686018427387904) desc, coalesce(origin, id) desc, id
+    ) as rank
+    from seen x
+)
+select r.deleted, r.mine, r.author_id, coalesce(r.stamp, 4611686018427387904) as newness,
+-- include: kept
+from ranked r
+left join content c on c.id = r.content_id
+where r.rank = 1
+order by r.key, newness, number
 
 -- name: accounts
--- Of each thing of a kind whose versions are put together: the newest of the own line, and of each other author. Those that
--- say that it is gone are told too. With `keys` only some.
 with
 -- include: view
-, wanted (key) as materialized (
--- include: keys
-), seen as (
+, seen as (
     select h.*, 1 as mine from (
 -- include: seen_here
     ) h
@@ -277,20 +311,27 @@ with
     union all
     select x.*, 0 from memory x where
 -- include: counted
-), ranked as (
-    select x.*, row_number() over (
-        partition by key, mine, case mine when 1 then 0 else author_id end
-        order by coalesce(stamp, 4611686018427387904) desc, coalesce(origin, id) desc, id
-    ) as rank
-    from seen x
-    where cast(:every as bigint) = 1 or key in (select key from wanted)
-)
-select r.deleted, r.mine, r.author_id, coalesce(r.stamp, 4611686018427387904) as newness,
--- include: kept
-from ranked r
-left join content c on c.id = r.content_id
-where r.rank = 1
-order by r.key, newness, number;
+),
+-- include: account
+;
+
+-- name: accounts_of
+-- The same of some keys.
+with
+-- include: view
+, wanted (key) as materialized (
+-- include: keys
+), seen as (
+    select h.*, 1 as mine from (
+-- include: seen_here_of
+    ) h
+    union all
+    select o.*, 0 from (
+-- include: counting_of
+    ) o
+),
+-- include: account
+;
 
 -- name: fact_keys
 -- The keys of what counts of others, by subjects, objects and labels; of the latest that were learned before something,
