@@ -48,8 +48,8 @@ DRAWN = {"svg", "g", "line", "polyline", "path", "circle", "rect", "text", "titl
 VOID = {"br", "hr", "img", "input", "link", "meta", "wbr"}
 
 
-class ReportPart(NamedTuple):
-    """A part of a report.
+class Chapter(NamedTuple):
+    """A chapter of a report.
 
     Attributes:
         title: Its heading.
@@ -118,28 +118,28 @@ class _Pages:
     def __init__(self, studio: ASGIApp) -> None:
         self._studio = studio
 
-    async def of_thread(self, asked: dict[str, str]) -> list[ReportPart]:
+    async def of_thread(self, asked: dict[str, str]) -> list[Chapter]:
         thread = f"/thread?{urlencode(asked)}"
         main = await self.get(thread)
-        parts = [ReportPart("Messages", await self.whole(thread, "panel", before=True))]
+        parts = [Chapter("Messages", await self.whole(thread, "panel", before=True))]
         if tree := _found(main, "class", "panel tree"):
             tree[0].tag = "div"
-            parts.insert(0, ReportPart("Checkpoints", tree))
+            parts.insert(0, Chapter("Checkpoints", tree))
             panel = await self.part(f"{thread}&show=memory", "panel")
             sections = [
                 each
                 for section in panel.findall("section")
                 for each in await self.whole(f"{thread}&show=memory", section.get("aria-labelledby", ""))
             ]
-            parts.append(ReportPart("Memory", sections))
-        parts.append(ReportPart("Compactions", await self._chosen(f"{thread}&show=compaction", "summaries", "behind")))
-        parts.append(ReportPart("Prompts", await self._chosen(f"{thread}&show=prompts", "questions", "why")))
+            parts.append(Chapter("Memory", sections))
+        parts.append(Chapter("Compactions", await self._chosen(f"{thread}&show=compaction", "summaries", "behind")))
+        parts.append(Chapter("Prompts", await self._chosen(f"{thread}&show=prompts", "questions", "why")))
         return parts
 
-    async def of_tenant(self, asked: dict[str, str]) -> list[ReportPart]:
+    async def of_tenant(self, asked: dict[str, str]) -> list[Chapter]:
         pages = ("/threads", "/memory", "/facts", "/audit", "/audit/chain") if asked else ("/", "/threads", "/tenants")
         where = urlencode({**asked, "verify": 1})
-        return [ReportPart(TITLES[path], await self.whole(f"{path}?{where}", "content")) for path in pages]
+        return [Chapter(TITLES[path], await self.whole(f"{path}?{where}", "content")) for path in pages]
 
     async def _chosen(self, path: str, choices: str, shown: str) -> list[Element]:
         """What a page shows of each thing that can be chosen on it."""

@@ -2,11 +2,13 @@
 
     python -m tests.browser.pictures [--dark] [FOLDER]
 
-They go to `docs/images`, unless another folder is named. It needs Chromium, and the extra `[browser]`.
+Those that the page names go to `docs/images`; to another folder, all. It needs Chromium, and the extra `[browser]`.
 """
 
 import argparse
+import re
 import tempfile
+from collections.abc import Collection
 from pathlib import Path
 
 from playwright.sync_api import sync_playwright
@@ -16,12 +18,12 @@ from langchain_agentmem.studio import sample
 
 from .serving import CHROMIUM, PAGES, serving
 
-IMAGES = Path(__file__).parents[2] / "docs" / "images"
+DOCS = Path(__file__).parents[2] / "docs"
 SIZE = {"width": 1200, "height": 800}
 
 
-def take(folder: Path, scheme: str) -> None:
-    """Take a picture of each page."""
+def take(folder: Path, names: Collection[str], scheme: str) -> None:
+    """Take pictures of these pages."""
     with tempfile.TemporaryDirectory() as temporary:
         experiences = Path(temporary, "experiences")
         experiences.mkdir()
@@ -32,8 +34,8 @@ def take(folder: Path, scheme: str) -> None:
             browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
             page = browser.new_page(viewport=SIZE, color_scheme=scheme)
             page.goto(address)
-            for name, path in PAGES.items():
-                page.goto(address.partition("/?")[0] + path)
+            for name in names:
+                page.goto(address.partition("/?")[0] + PAGES[name])
                 page.wait_for_load_state("networkidle")
                 page.screenshot(path=folder / f"{name}.png")
             browser.close()
@@ -41,8 +43,11 @@ def take(folder: Path, scheme: str) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("folder", type=Path, nargs="?", default=IMAGES)
+    parser.add_argument("folder", type=Path, nargs="?")
     parser.add_argument("--dark", action="store_true")
     given = parser.parse_args()
-    given.folder.mkdir(parents=True, exist_ok=True)
-    take(given.folder, "dark" if given.dark else "light")
+    folder, names = given.folder or DOCS / "images", PAGES
+    if given.folder is None:
+        names = re.findall(r"images/([\w-]+)\.png", (DOCS / "studio.md").read_text(encoding="utf-8"))
+    folder.mkdir(parents=True, exist_ok=True)
+    take(folder, names, "dark" if given.dark else "light")

@@ -45,7 +45,8 @@ function draw() {
     graph?.destroy();
     graph = cytoscape({
       container: place, elements: elementsOf(rows), style: looks(), maxZoom: 2,
-      layout: { name: "cose", animate: false, nodeDimensionsIncludeLabels: true, idealEdgeLength: () => 130, padding: 20 } });
+      layout: { name: "cose", animate: false, nodeDimensionsIncludeLabels: true, padding: 20,
+        nodeRepulsion: () => 1e5, idealEdgeLength: () => 60, edgeElasticity: () => 60 } });
     graph.on("tap", "node", (event) => follow("entity", event.target.id()));
     drawn = same;
   }
