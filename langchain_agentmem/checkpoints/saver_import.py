@@ -189,6 +189,7 @@ class _Source(BaseCheckpointSaver[Any]):
             for each in found:
                 if self._refused:
                     thread, classes = each.config["configurable"]["thread_id"], sorted(self._refused)
+                    self._refused.clear()
                     raise InvalidInput(
                         f"The thread {safe_repr(thread)} holds objects of the class {classes[0]}, which would "
                         "come as plain data. If you trust what the database says, add: --allow "
