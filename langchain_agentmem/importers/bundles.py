@@ -265,18 +265,23 @@ def memories(to: Destination, what: str, drafts: Sequence[RowDraft], *labels: st
 
 
 def remembering(to: Destination, at: BranchAt, drafts: Sequence[RowDraft], now: int, tail: int) -> Steps[Sized]:
-    """Write what a branch does not show yet, and give their keys."""
+    """Write what a branch does not show yet, and give that."""
 
-    def make(change: Change) -> Steps[list[str]]:
-        there = set()
-        for kind in {draft.kind for draft in drafts}:
-            keys = [draft.key for draft in drafts if draft.kind == kind]
-            there |= {(kind, key) for key in (yield from memory_rows.named(change.view, kind, keys))}
-        new = {(draft.kind, draft.key): draft for draft in drafts if (draft.kind, draft.key) not in there}
-        change.drafts += new.values()
-        return [key for _, key in new]
+    def make(change: Change) -> Steps[list[RowDraft]]:
+        new = yield from unknown(drafts, change)
+        change.drafts += new
+        return new
 
     return (yield from changed(at, make, now, tail, Writer("import", to.kind)))
+
+
+def unknown(drafts: Sequence[RowDraft], change: Change) -> Steps[list[RowDraft]]:
+    """Those drafts of whose kind and key nothing is shown."""
+    there = set()
+    for kind in {draft.kind for draft in drafts}:
+        keys = [draft.key for draft in drafts if draft.kind == kind]
+        there |= {(kind, key) for key in (yield from memory_rows.named(change.view, kind, keys))}
+    return [draft for draft in drafts if (draft.kind, draft.key) not in there]
 
 
 def in_pages(things: Iterable[T]) -> Iterator[list[T]]:
@@ -332,6 +337,12 @@ def is_sqlite(source: Path | str) -> bool:
         return file.read(16) == b"SQLite format 3\0"
 
 
+def at_once(things: Iterable[Thing]) -> Reading:
+    """What a source holds that is read whole before anything is written."""
+    found = list(things)
+    return Reading(iter(found), sum(each.count for each in found))
+
+
 FileReader: TypeAlias = Callable[[Path, str, Destination], Iterator[Thing]]
 """Reads a file, given what it is called: its name without its ending, and the folders that lead to it."""
 
@@ -349,7 +360,7 @@ def of_files(path: Path, endings: Sequence[str], read: FileReader, to: Destinati
         InvalidInput: A file that was named cannot be read.
     """
     if not path.is_dir():
-        return Reading(iter([*read(path, path.stem, to)]))
+        return at_once(read(path, path.stem, to))
     files = sorted(each for each in path.rglob("*") if each.suffix.lower() in endings and each.is_file())
 
     def things() -> Iterator[Thing]:

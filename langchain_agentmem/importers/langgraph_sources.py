@@ -170,7 +170,7 @@ def _through_methods(store: BaseStore) -> Iterator[_Row]:
                 "updated_at": each.updated_at,
             }
             for each in found
-            if each.namespace == namespace
+            if tuple(each.namespace) == tuple(namespace)
         )
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
@@ -32,6 +32,7 @@ from langchain_agentmem.importers.bundles import (
     Written,
     path_given,
     time_of,
+    unknown,
     why,
 )
 from langchain_agentmem.language_models.model_calls import Writer
@@ -106,6 +107,7 @@ class _Branch:
         made: When it was made.
         rows: What was remembered on it, oldest first.
         forks: The branches that were forked from it, oldest first.
+        copied: The keys of core memory that it has as its parent had them.
     """
 
     key: str
@@ -113,6 +115,20 @@ class _Branch:
     made: int
     rows: list[_Dated] = field(default_factory=list)
     forks: list[_Branch] = field(default_factory=list)
+    copied: set[str] = field(default_factory=set)
+
+    def leave_copied(self, core: Mapping[str, _Dated], theirs: Mapping[str, _Dated]) -> None:
+        """Leave out what a fork got from its parent, which it is shown anyway.
+
+        Args:
+            core: Its core memory.
+            theirs: Its parent's.
+        """
+        for key, each in core.items():
+            was = theirs.get(key)
+            if was is not None and was.at <= self.made and _says(was.draft) == _says(each.draft):
+                self.copied.add(key)
+                self.rows.remove(each)
 
     def count(self) -> int:
         """How much is remembered on it and its forks."""
@@ -142,10 +158,15 @@ def _trees(tables: ForeignTables, form: _Form, to: Destination) -> Iterator[Thin
     """Each branch that has no parent, with all its forks."""
     found, parents = _branches(tables, form, to)
     yield from _remembered(tables, form, found, to)
+    core = {
+        key: {each.draft.key: each for each in branch.rows if each.draft.kind == CORE} for key, branch in found.items()
+    }
     roots: list[_Branch] = []
     for key, branch in sorted(found.items(), key=lambda each: (each[1].made, each[0])):
         branch.rows.sort(key=lambda each: each.at)
         parent = found.get(parents.get(key) or "")
+        if parent is not None and form.copies:
+            branch.leave_copied(core[key], core[parent.key])
         (roots if parent is None else parent.forks).append(branch)
     if len(roots) == 1:
         roots[0].name = MAIN
@@ -161,6 +182,10 @@ def _trees(tables: ForeignTables, form: _Form, to: Destination) -> Iterator[Thin
     for name in ("inherited_exclusions", "inherited_summaries"):
         if name in tables.columns and (count := tables.count(name)):
             yield LeftOut(f"rows of {name}", "they say what a fork was not shown; here it sees all of it.", count)
+
+
+def _says(draft: RowDraft) -> tuple[Any, ...]:
+    return draft.body, draft.importance, draft.expires_at
 
 
 def _all(branch: _Branch) -> Iterator[_Branch]:
@@ -251,7 +276,7 @@ def _replayed(at: BranchAt, branch: _Branch, kind: str, copies: bool, now: int, 
     for fork in [*branch.forks, None]:
         before = len(waiting) if fork is None else sum(each.at <= fork.made for each in waiting)
         now_due, waiting = waiting[:before], waiting[before:]
-        make = partial(_fresh, [each.draft for each in now_due], None)
+        make = partial(_fresh, [each.draft for each in now_due])
         new += yield from changed(at, make, now, tail, Writer("import", kind))
         if fork is not None:
             new += yield from _forked(at, fork, kind, copies, now, tail)
@@ -265,30 +290,29 @@ def _forked(at: BranchAt, fork: _Branch, kind: str, copies: bool, now: int, tail
     if not there:
         own = yield from branches.fork(at, fork.name, now)
         core = {each.draft.key: each.draft for each in fork.rows if each.draft.kind == CORE}
-        new += yield from changed(own, partial(_fresh, list(core.values()), copies), now, tail, Writer("import", kind))
+        make = partial(_begun, core, fork.copied if copies else None)
+        new += yield from changed(own, make, now, tail, Writer("import", kind))
     return new + (yield from _replayed(own, fork, kind, copies, now, tail))
 
 
-def _fresh(drafts: Sequence[RowDraft], copies: bool | None, change: Change) -> Steps[list[str]]:  # noqa: FBT001
-    """Write what is not shown; of the core memory of a new fork also what is shown with another value.
+def _begun(core: Mapping[str, RowDraft], copied: Collection[str] | None, change: Change) -> Steps[list[str]]:
+    """Write the core memory of a new fork, whatever its parent has.
 
     Args:
-        drafts: What is to be written.
-        copies: Whether the core memory of a new fork is whole, so that what it lacks is gone; None for another branch.
+        core: What it has by itself.
+        copied: What it has as its parent had it, so that the rest is gone; None if it has everything of its parent.
         change: What is about to be written.
     """
-    new = []
-    for kind in {each.kind for each in drafts}:
-        mine = {each.key: each for each in drafts if each.kind == kind}
-        there = yield from memory_rows.named(change.view, kind, list(mine))
-        for key, draft in mine.items():
-            same = key in there and (copies is None or there[key].body == draft.body)
-            if not same:
-                new.append(draft)
-    change.drafts += new
-    if copies:
-        kept = {each.key for each in drafts}
+    change.drafts += core.values()
+    if copied is not None:
         for each in (yield from memory_rows.current(change.view, CORE)):
-            if each.key not in kept:
+            if each.key not in copied and each.key not in core:
                 change.remove(CORE, each.key)
+    return list(core)
+
+
+def _fresh(drafts: Sequence[RowDraft], change: Change) -> Steps[list[str]]:
+    """Write what is not shown."""
+    new = yield from unknown(drafts, change)
+    change.drafts += new
     return [each.key for each in new]

@@ -15,6 +15,7 @@ from functools import partial
 from itertools import groupby
 from operator import itemgetter
 from typing import Any
+from urllib.parse import unquote
 
 from langchain_agentmem.base.argument_checks import text_given
 from langchain_agentmem.base.clock import new_uuid
@@ -195,4 +196,4 @@ def _session(scope: str, rows: Sequence[Mapping[str, Any]], to: Destination) -> 
         given = {"role": row["role"], "content": row["content"], "name": row["name"], "message_id": key}
         entries.append(entry_of(message_of(given, new_id=new_uuid)[0], time_of(row["created_at"], to.now)))
     whose = dict(part.partition("=")[::2] for part in scope.split("&"))
-    return conversation(to, scope, entries, *([whose["user_id"]] if whose.get("user_id") else []))
+    return conversation(to, scope, entries, *([unquote(whose["user_id"])] if whose.get("user_id") else []))

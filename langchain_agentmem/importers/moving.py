@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -112,7 +113,7 @@ def moving(
     tell = listener_given(progress, "progress")
     scopes = memory.database.scopes
     to = Destination(kind, scopes.resolve(namespace, bare=True), scopes, memory.database.now(), tuple(allow))
-    name = without_passwords(source) if isinstance(source, str) else safe_repr(source)
+    name = without_passwords(os.fspath(source)) if isinstance(source, str | os.PathLike) else safe_repr(source)
 
     def work() -> Work[MovingReport]:
         tally = _Tally()
@@ -129,8 +130,8 @@ def moving(
             kind=kind,
             source=name,
             dry_run=dry_run,
-            added=dict(tally.added),
-            known=dict(tally.known),
+            added=dict(+tally.added),
+            known=dict(+tally.known),
             left_out=tuple(tally.left_out),
             left=tally.left,
         )
