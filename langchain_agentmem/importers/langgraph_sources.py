@@ -47,7 +47,7 @@ from langchain_agentmem.stores.item_rows import ItemDraft, ItemPlace, Times
 if TYPE_CHECKING:
     from langchain_agentmem.agent_memory import AgentMemory
 
-STORE = "store"
+STORE, VECTORS = "store", "store_vectors"
 _WANTED = frozenset({"prefix", "key", "value"})
 _MINUTE = 60_000_000
 _Row = Mapping[str, Any]
@@ -149,11 +149,9 @@ def _read_items(source: Any, to: Destination, stack: ExitStack, refused: _Wanted
     if not tables.columns.get(STORE, frozenset()) >= _WANTED:
         raise InvalidInput(f"{tables.name} has no table of items, as LangGraph's stores have.")
     rows = ({**row, "namespace": row["prefix"].split(".")} for row in tables.rows(STORE, "prefix", "key"))
-    vectors = [name for name in tables.columns if name == "store_vectors"]
-    aside = (
-        LeftOut("its vectors", "they are made anew by an index=… of this memory.", tables.count(v)) for v in vectors
-    )
-    return Reading(chain(_items(rows, to, refused), (each for each in aside if each.count)), tables.count(STORE))
+    vectors = tables.count(VECTORS) if VECTORS in tables.columns else 0
+    aside = [LeftOut("its vectors", "a memory with index=… makes its own.", vectors)] if vectors else []
+    return Reading(chain(_items(rows, to, refused), aside), tables.count(STORE) + vectors)
 
 
 def _through_methods(store: BaseStore) -> Iterator[_Row]:

@@ -30,6 +30,7 @@ from langchain_agentmem.importers.bundles import (
     Reading,
     Thing,
     Written,
+    at_once,
     path_given,
     time_of,
     unknown,
@@ -117,6 +118,10 @@ class _Branch:
     forks: list[_Branch] = field(default_factory=list)
     copied: set[str] = field(default_factory=set)
 
+    def core(self) -> list[_Dated]:
+        """Its core memory."""
+        return [each for each in self.rows if each.draft.kind == CORE]
+
     def leave_copied(self, core: Mapping[str, _Dated], theirs: Mapping[str, _Dated]) -> None:
         """Leave out what a fork got from its parent, which it is shown anyway.
 
@@ -150,17 +155,14 @@ def read_memgpt(source: Any, to: Destination, stack: ExitStack) -> Reading:
     form = next((each for each in _FORMS if {each.core, each.recall, each.archival} <= tables.columns.keys()), None)
     if form is None or "branches" not in tables.columns:
         raise InvalidInput(f"{tables.name} has no tables of core, recall and archival memory with branches.")
-    total = sum(tables.count(name) for name in (form.core, form.recall, form.archival))
-    return Reading(_trees(tables, form, to), total)
+    return at_once(_trees(tables, form, to))
 
 
 def _trees(tables: ForeignTables, form: _Form, to: Destination) -> Iterator[Thing]:
     """Each branch that has no parent, with all its forks."""
     found, parents = _branches(tables, form, to)
     yield from _remembered(tables, form, found, to)
-    core = {
-        key: {each.draft.key: each for each in branch.rows if each.draft.kind == CORE} for key, branch in found.items()
-    }
+    core = {key: {each.draft.key: each for each in branch.core()} for key, branch in found.items()}
     roots: list[_Branch] = []
     for key, branch in sorted(found.items(), key=lambda each: (each[1].made, each[0])):
         branch.rows.sort(key=lambda each: each.at)
@@ -289,7 +291,7 @@ def _forked(at: BranchAt, fork: _Branch, kind: str, copies: bool, now: int, tail
     new: list[str] = []
     if not there:
         own = yield from branches.fork(at, fork.name, now)
-        core = {each.draft.key: each.draft for each in fork.rows if each.draft.kind == CORE}
+        core = {each.draft.key: each.draft for each in fork.core()}
         make = partial(_begun, core, fork.copied if copies else None)
         new += yield from changed(own, make, now, tail, Writer("import", kind))
     return new + (yield from _replayed(own, fork, kind, copies, now, tail))

@@ -78,7 +78,8 @@ def read_mem0(source: Any, to: Destination, stack: ExitStack) -> Reading:
         tables = stack.enter_context(foreign_tables(path))
         if not tables.columns.get(HISTORY, frozenset()) >= _HISTORY:
             raise InvalidInput(f"{tables.name} has no table of mem0's history.")
-        return Reading(_of_history(tables, to))
+        messages = tables.count(MESSAGES) if MESSAGES in tables.columns else 0
+        return Reading(_of_history(tables, to), len(tables.values(HISTORY, "memory_id")) + messages)
     given = json_of_file(path)
     lists = given if isinstance(given, Mapping) else {"results": given}
     found, relations = lists.get("results", lists.get("memories")), lists.get("relations") or ()
