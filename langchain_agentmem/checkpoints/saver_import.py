@@ -184,8 +184,10 @@ class _Source(BaseCheckpointSaver[Any]):
             found = self._saver.list(config, filter=filter, before=before, limit=limit)
         else:
             found = self._paged(config, self._page)
-        self._closing.callback(getattr(found, "close", bool))
-        with _told(self._name):
+        close = getattr(found, "close", bool)
+        self._closing.callback(close)
+        with _told(self._name), contextlib.ExitStack() as stack:
+            stack.callback(close)  # it may hold a lock that the next listing wants
             for each in found:
                 if self._refused:
                     thread, classes = each.config["configurable"]["thread_id"], sorted(self._refused)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_args
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -358,7 +358,7 @@ def import_checkpoints(
 
 def import_from(
     *,
-    kind: Annotated[SourceKind, typer.Argument(metavar="KIND", help=f"{', '.join(get_args(SourceKind))}.")],
+    kind: Annotated[SourceKind, typer.Argument(metavar="KIND", help="What the source is of.")],
     source: Annotated[
         str, typer.Argument(metavar="SOURCE", help="A file, a folder of files, or a postgresql:// URL; only read.")
     ],
@@ -412,8 +412,8 @@ def import_from(
             screen.line(f"Left out: {each.what}: {each.why}", "yellow")
         screen.more(len(report.left_out), len(report.left_out) + report.left - sum(e.count for e in report.left_out))
         new = ", ".join(counted(count, what) for what, count in report.added.items() if count) or "Nothing"
-        would = "would be new" if dry_run else "came"
-        screen.line(f"{new} {would}; {sum(report.known.values()):,} were here already; {report.left:,} were left out.")
+        comes = "would come" if dry_run else "came"
+        screen.line(f"{new} {comes}. Here already: {sum(report.known.values()):,}. Left out: {report.left:,}.")
     if report.left:
         raise typer.Exit(1)
 

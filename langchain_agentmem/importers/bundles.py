@@ -198,6 +198,16 @@ def why(error: BaseException) -> str:
     return " ".join(text.split())[:500]
 
 
+def whole(name: str, read: Callable[[], T]) -> T:
+    """What is read of a source. What is not as its form wants it is our error, whatever was raised."""
+    try:
+        return read()
+    except InvalidInput:
+        raise
+    except MALFORMED as error:
+        raise InvalidInput(f"{name} cannot be read: {why(error)}.") from error
+
+
 class Names:
     """Gives ids that are the same each time a source is read."""
 

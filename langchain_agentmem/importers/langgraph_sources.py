@@ -36,6 +36,7 @@ from langchain_agentmem.importers.bundles import (
     path_or_url,
     time_of,
     where,
+    whole,
     why,
 )
 from langchain_agentmem.language_models.model_calls import Do, Work
@@ -72,11 +73,11 @@ class Threads(Bundle):
         """See `Bundle.stored`."""
         ours = (memory.within(self.namespace) if self.namespace else memory).checkpointer
         if dry_run:
-            counted: Stored = yield Do(partial(self._counted, ours))
+            counted: Stored = yield Do(partial(whole, self.what, partial(self._counted, ours)))
             return counted
         threads = None if self.thread is None else [self.thread]
-        do = partial(ours.import_checkpoints, self.saver, thread_ids=threads)
-        done: ImportReport = yield Do(do)
+        copy = partial(ours.import_checkpoints, self.saver, thread_ids=threads)
+        done: ImportReport = yield Do(partial(whole, self.what, copy))
         return Stored(done.checkpoints, done.known)
 
     def _counted(self, ours: BaseCheckpointSaver[Any]) -> Stored:

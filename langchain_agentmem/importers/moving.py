@@ -14,7 +14,7 @@ from langchain_agentmem.base.events import listener_given
 from langchain_agentmem.base.safe_repr import safe_repr, without_passwords
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.importers import SourceKind
-from langchain_agentmem.importers.bundles import Bundle, Destination, LeftOut, Reader, Reading, why
+from langchain_agentmem.importers.bundles import Bundle, Destination, LeftOut, Reader, Reading, whole, why
 from langchain_agentmem.importers.chat_histories import read_histories
 from langchain_agentmem.importers.langgraph_sources import read_langmem, read_saver, read_store
 from langchain_agentmem.importers.layered_tables import read_memgpt
@@ -118,8 +118,9 @@ def moving(
     def work() -> Work[MovingReport]:
         tally = _Tally()
         with ExitStack() as stack:
-            reading: Reading = yield Do(partial(KINDS[kind], source, to, stack))
-            while (thing := (yield Do(partial(next, reading.things, None)))) is not None:
+            reading: Reading = yield Do(partial(whole, name, partial(KINDS[kind], source, to, stack)))
+            look = partial(whole, name, partial(next, reading.things, None))
+            while (thing := (yield Do(look))) is not None:
                 if isinstance(thing, LeftOut):
                     tally.leave(thing)
                 else:

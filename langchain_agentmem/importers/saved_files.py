@@ -215,17 +215,20 @@ def read_opus(source: Any, to: Destination, stack: ExitStack) -> Reading:
     path = path_given(source)
     loaded = read_document(path)
     path_ = to.path()
-    drafts = drafts_of(loaded.entries, namespace_of(path_), moment(to.now), _judged)
+    said = [each for each in loaded.entries if each.prompt or each.reply]
+    drafts = drafts_of(said, namespace_of(path_), moment(to.now), _judged)
 
     def things() -> Iterator[Thing]:
         for number, page in enumerate(in_pages(drafts)):
             make = partial(_added, path_, page)
             what = f"entries from {number * PAGE + 1:,} on, in {where(to)}"
             yield Written(holds=ENTRIES, what=what, count=len(page), path=path_, make=make)
+        if empty := len(loaded.entries) - len(said):
+            yield LeftOut("entries", "they have neither prompt nor reply.", empty)
         for each in loaded.lost:
             yield LeftOut("an entry", each)
 
-    return Reading(things(), len(drafts))
+    return Reading(things(), len(loaded.entries) + len(loaded.lost))
 
 
 def _judged(entry: AuditEntry) -> AuditEntry:
