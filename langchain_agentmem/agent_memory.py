@@ -730,7 +730,7 @@ class AgentMemory(Maintenance, Closing):
                 the running config's, else the root.
             dry_run: Whether to tell only what would come. Default: it comes.
             allow: Classes whose objects may be imported with LangGraph's checkpoints, as "module.Class".
-            progress: Is told how far it is, after each bundle.
+            progress: Is told how far it is, after each of these.
 
         Raises:
             InvalidInput: An argument is wrong, or the source is missing, unreadable, or of another kind.

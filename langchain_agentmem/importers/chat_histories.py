@@ -23,17 +23,17 @@ from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations.log_entries import entry_of, message_of
 from langchain_agentmem.conversations.message_log import LogEntry
 from langchain_agentmem.errors import InvalidInput, MessageError
-from langchain_agentmem.importers.bundles import (
-    Bundle,
+from langchain_agentmem.importers.parcels import (
     Destination,
     Names,
+    Parcel,
     Reading,
     Thing,
-    bundled,
     conversation,
     is_sqlite,
     json_of_file,
     of_files,
+    parcel_of,
     path_or_url,
     time_of,
     time_of_file,
@@ -69,12 +69,12 @@ def _in_tables(tables: ForeignTables, names: Sequence[str], to: Destination) -> 
         # Messages without an id are known by their row, so that a table is read the same however it grows.
         for session, group in groupby(tables.rows(name, "session_id", "id"), itemgetter("session_id")):
             rows = list(group)
-            yield bundled(
+            yield parcel_of(
                 f"the conversation {safe_repr(session)}", len(rows), partial(_of_rows, name, session, rows, to)
             )
 
 
-def _of_rows(table: str, session: Any, rows: Sequence[Mapping[str, Any]], to: Destination) -> Bundle:
+def _of_rows(table: str, session: Any, rows: Sequence[Mapping[str, Any]], to: Destination) -> Parcel:
     names, entries = Names(), []
     for place, row in enumerate(rows):
         value = row["message"]
@@ -88,10 +88,10 @@ def _in_file(path: Path, name: str, to: Destination) -> Iterator[Thing]:
     messages = json_of_file(path)
     if not isinstance(messages, list):
         raise InvalidInput(f"{safe_repr(str(path))} holds no list of messages, as FileChatMessageHistory writes it.")
-    yield bundled(f"the file {safe_repr(path.name)}", len(messages), partial(_of_list, path, name, messages, to))
+    yield parcel_of(f"the file {safe_repr(path.name)}", len(messages), partial(_of_list, path, name, messages, to))
 
 
-def _of_list(path: Path, name: str, messages: Sequence[Any], to: Destination) -> Bundle:
+def _of_list(path: Path, name: str, messages: Sequence[Any], to: Destination) -> Parcel:
     names, said_at = Names(), time_of_file(path)
     return conversation(to, name, [entry_given(each, names, said_at) for each in messages])
 

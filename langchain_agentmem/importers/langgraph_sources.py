@@ -20,18 +20,18 @@ from langgraph.store.base import BaseStore
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.checkpoints.saver_import import ImportReport, open_source
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.importers.bundles import (
+from langchain_agentmem.importers.parcels import (
     CHECKPOINTS,
     ITEMS,
     MALFORMED,
     PAGE,
-    Bundle,
     Destination,
     LeftOut,
+    Parcel,
+    ParcelCount,
     Reading,
-    Stored,
     Thing,
-    Written,
+    WrittenParcel,
     in_pages,
     path_or_url,
     time_of,
@@ -56,7 +56,7 @@ _Wanted = Callable[[Any], str | None]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Threads(Bundle):
+class ThreadParcel(Parcel):
     """Threads of a saver, each checkpoint of which is written by itself.
 
     Attributes:
@@ -69,21 +69,21 @@ class Threads(Bundle):
     thread: str | None
     namespace: tuple[str, ...]
 
-    def stored(self, memory: AgentMemory, *, dry_run: bool) -> Work[Stored]:
-        """See `Bundle.stored`."""
+    def stored(self, memory: AgentMemory, *, dry_run: bool) -> Work[ParcelCount]:
+        """See `Parcel.stored`."""
         ours = (memory.within(self.namespace) if self.namespace else memory).checkpointer
         if dry_run:
-            counted: Stored = yield Do(partial(whole, self.what, partial(self._counted, ours)))
+            counted: ParcelCount = yield Do(partial(whole, self.what, partial(self._counted, ours)))
             return counted
         threads = None if self.thread is None else [self.thread]
         copy = partial(ours.import_checkpoints, self.saver, thread_ids=threads)
         done: ImportReport = yield Do(partial(whole, self.what, copy))
-        return Stored(done.checkpoints, done.known)
+        return ParcelCount(done.checkpoints, done.known)
 
-    def _counted(self, ours: BaseCheckpointSaver[Any]) -> Stored:
+    def _counted(self, ours: BaseCheckpointSaver[Any]) -> ParcelCount:
         config: Any = None if self.thread is None else {"configurable": {"thread_id": self.thread}}
         known = [ours.get_tuple(each.config) is not None for each in self.saver.list(config)]
-        return Stored(known.count(False), known.count(True))
+        return ParcelCount(known.count(False), known.count(True))
 
 
 def read_saver(source: Any, to: Destination, stack: ExitStack) -> Reading:
@@ -110,9 +110,9 @@ def read_saver(source: Any, to: Destination, stack: ExitStack) -> Reading:
     return Reading((_threads(saver, str(each), share + (n < rest), to) for n, each in enumerate(names)), total)
 
 
-def _threads(saver: BaseCheckpointSaver[Any], thread: str | None, count: int, to: Destination) -> Threads:
+def _threads(saver: BaseCheckpointSaver[Any], thread: str | None, count: int, to: Destination) -> ThreadParcel:
     what = "all threads" if thread is None else f"the thread {safe_repr(thread)}"
-    return Threads(holds=CHECKPOINTS, what=what, count=count, saver=saver, thread=thread, namespace=to.namespace)
+    return ThreadParcel(holds=CHECKPOINTS, what=what, count=count, saver=saver, thread=thread, namespace=to.namespace)
 
 
 def read_store(source: Any, to: Destination, stack: ExitStack) -> Reading:
@@ -200,14 +200,14 @@ def _items(rows: Iterator[_Row], to: Destination, refused: _Wanted) -> Iterator[
                     else:
                         yield LeftOut(what, problem)
             if drafts:
-                yield _bundle_of(drafts, f"items in {where(to, *namespace)}")
+                yield _items_parcel(drafts, f"items in {where(to, *namespace)}")
 
 
-def _bundle_of(drafts: Mapping[ItemPlace, ItemDraft], what: str) -> Written:
+def _items_parcel(drafts: Mapping[ItemPlace, ItemDraft], what: str) -> WrittenParcel:
     def make(now: int, tail: int) -> Steps[range]:
         return range((yield from item_part.add_new(drafts, now=now, tail=tail)))
 
-    return Written(holds=ITEMS, what=what, count=len(drafts), path=next(iter(drafts)).path, make=make)
+    return WrittenParcel(holds=ITEMS, what=what, count=len(drafts), path=next(iter(drafts)).path, make=make)
 
 
 def _drafted(

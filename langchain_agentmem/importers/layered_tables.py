@@ -21,7 +21,7 @@ from langchain_agentmem.base.namespaces import id_of
 from langchain_agentmem.base.redaction import redact, redact_value
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.importers.bundles import (
+from langchain_agentmem.importers.parcels import (
     MALFORMED,
     MEMORIES,
     Destination,
@@ -29,7 +29,7 @@ from langchain_agentmem.importers.bundles import (
     Names,
     Reading,
     Thing,
-    Written,
+    WrittenParcel,
     at_once,
     path_given,
     time_of,
@@ -180,7 +180,7 @@ def _trees(tables: ForeignTables, form: _Form, to: Destination) -> Iterator[Thin
         at = BranchAt(to.path(), root.name, to.scopes)
         what = f"the branch {safe_repr(root.name)} and its forks"
         make = partial(_replayed, at, root, to.kind, form.copies)
-        yield Written(holds=MEMORIES, what=what, count=root.count(), path=at.path, make=make)
+        yield WrittenParcel(holds=MEMORIES, what=what, count=root.count(), path=at.path, make=make)
     for name in ("inherited_exclusions", "inherited_summaries"):
         if name in tables.columns and (count := tables.count(name)):
             yield LeftOut(f"rows of {name}", "they say what a fork was not shown; here it sees all of it.", count)

@@ -27,22 +27,22 @@ from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.facts.fact import FactsConfig, name_of
 from langchain_agentmem.facts.fact_events import rules_in
 from langchain_agentmem.facts.fact_store import Book, FactStatement
-from langchain_agentmem.importers.bundles import (
+from langchain_agentmem.importers.parcels import (
     FACTS,
     MALFORMED,
-    Bundle,
     Destination,
     LeftOut,
     Names,
+    Parcel,
     Reading,
     Thing,
-    Written,
-    bundled,
+    WrittenParcel,
     conversation,
     in_pages,
     is_sqlite,
     json_of_file,
     memories,
+    parcel_of,
     path_given,
     time_of,
     where,
@@ -99,12 +99,12 @@ def _of_export(found: Sequence[Any], relations: Sequence[Any], to: Destination) 
     for user, all_ in drafts.items():
         labels = () if user is None else (user,)
         for page in in_pages(all_):
-            yield bundled(f"memories of the user {safe_repr(user)}", len(page), partial(_page, to, page, labels))
+            yield parcel_of(f"memories of the user {safe_repr(user)}", len(page), partial(_page, to, page, labels))
     for number, each in enumerate(relations, 1):
-        yield bundled(f"the relation {number}", 1, partial(_relation, each, to))
+        yield parcel_of(f"the relation {number}", 1, partial(_relation, each, to))
 
 
-def _page(to: Destination, page: Sequence[RowDraft], labels: tuple[str, ...]) -> Bundle:
+def _page(to: Destination, page: Sequence[RowDraft], labels: tuple[str, ...]) -> Parcel:
     return memories(to, f"memories in {where(to, *labels)}", page, *labels)
 
 
@@ -126,7 +126,7 @@ def _plain(value: Any) -> Any:
     return json.loads(json.dumps(value, default=str))
 
 
-def _relation(given: Mapping[str, Any], to: Destination) -> Bundle:
+def _relation(given: Mapping[str, Any], to: Destination) -> Parcel:
     subject, predicate, object_ = (
         name_of(redact(text_given(value, "A name")), "A name")
         for value in (
@@ -148,7 +148,7 @@ def _relation(given: Mapping[str, Any], to: Destination) -> Bundle:
     def make(now: int, tail: int) -> Steps[list[str]]:
         return (yield from changed(at, tell, now, tail, Writer("import", to.kind)))
 
-    return Written(
+    return WrittenParcel(
         holds=FACTS, what=f"the fact {safe_repr(f'{subject} {predicate} {object_}')}", count=1, path=at.path, make=make
     )
 
@@ -168,7 +168,7 @@ def _of_history(tables: ForeignTables, to: Destination) -> Iterator[Thing]:
             yield memories(to, f"memories in {where(to)}", drafts)
     if MESSAGES in tables.columns:
         for scope, rows in _grouped(tables, MESSAGES, "session_scope"):
-            yield bundled(f"the session {safe_repr(scope)}", len(rows), partial(_session, scope, rows, to))
+            yield parcel_of(f"the session {safe_repr(scope)}", len(rows), partial(_session, scope, rows, to))
 
 
 def _grouped(tables: ForeignTables, table: str, column: str) -> Iterator[tuple[Any, list[dict[str, Any]]]]:
@@ -190,7 +190,7 @@ def _last(key: Any, rows: Sequence[Mapping[str, Any]], to: Destination) -> RowDr
     return record(id_of(key, "record"), text, (), made, **details)
 
 
-def _session(scope: str, rows: Sequence[Mapping[str, Any]], to: Destination) -> Bundle:
+def _session(scope: str, rows: Sequence[Mapping[str, Any]], to: Destination) -> Parcel:
     names, entries = Names(), []
     for row in rows:
         key = names.given(row["id"], row["content"])

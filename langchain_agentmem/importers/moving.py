@@ -1,4 +1,4 @@
-"""`import_from`: everything that a source of some kind holds, brought here bundle by bundle."""
+"""`import_from`: everything that a source of some kind holds, brought here parcel by parcel."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from langchain_agentmem.base.events import listener_given
 from langchain_agentmem.base.safe_repr import safe_repr, without_passwords
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.importers import SourceKind
-from langchain_agentmem.importers.bundles import Bundle, Destination, LeftOut, Reader, Reading, whole, why
 from langchain_agentmem.importers.chat_histories import read_histories
 from langchain_agentmem.importers.langgraph_sources import read_langmem, read_saver, read_store
 from langchain_agentmem.importers.layered_tables import read_memgpt
 from langchain_agentmem.importers.mem0_memories import read_mem0
+from langchain_agentmem.importers.parcels import Destination, LeftOut, Parcel, Reader, Reading, whole, why
 from langchain_agentmem.importers.saved_files import read_marsys, read_opus, read_taskweaver
 from langchain_agentmem.language_models.model_calls import Do, Shown, Work
 
@@ -142,14 +142,14 @@ def moving(
     return report
 
 
-def _bring(memory: AgentMemory, bundle: Bundle, tally: _Tally, *, dry_run: bool) -> Work[None]:
+def _bring(memory: AgentMemory, parcel: Parcel, tally: _Tally, *, dry_run: bool) -> Work[None]:
     try:
-        stored = yield from bundle.stored(memory, dry_run=dry_run)
+        stored = yield from parcel.stored(memory, dry_run=dry_run)
     except InvalidInput as error:
-        tally.leave(LeftOut(bundle.what, why(error), bundle.count))
+        tally.leave(LeftOut(parcel.what, why(error), parcel.count))
     else:
-        tally.added[bundle.holds] += stored.added
-        tally.known[bundle.holds] += stored.known
+        tally.added[parcel.holds] += stored.added
+        tally.known[parcel.holds] += stored.known
 
 
 def _shown(report: MovingReport) -> dict[str, Any]:

@@ -29,22 +29,22 @@ from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations.log_entries import entry_of, message_of, post_entry, round_entry
 from langchain_agentmem.conversations.message_log import LogEntry
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.importers.bundles import (
+from langchain_agentmem.importers.parcels import (
     ENTRIES,
     PAGE,
-    Bundle,
     Destination,
     LeftOut,
     Names,
+    Parcel,
     Reading,
     Thing,
-    Written,
-    bundled,
+    WrittenParcel,
     conversation,
     in_pages,
     json_of_file,
     memories,
     of_files,
+    parcel_of,
     path_given,
     text_of_file,
     time_of,
@@ -174,12 +174,12 @@ def _saved(path: Path, name: str, to: Destination) -> Iterator[Thing]:
     saved_at = time_of(given.get("timestamp"), time_of_file(path))
     messages = given["messages"]
     build = _facts if given.get("memory_type") == "kg" else _conversation
-    yield bundled(f"the file {safe_repr(path.name)}", len(messages), partial(build, name, messages, saved_at, to))
+    yield parcel_of(f"the file {safe_repr(path.name)}", len(messages), partial(build, name, messages, saved_at, to))
     if given.get("additional_state"):
         yield LeftOut(f"the additional state in {safe_repr(path.name)}", "it is the state of an agent, and no memory.")
 
 
-def _conversation(name: str, messages: Sequence[Any], saved_at: int, to: Destination) -> Bundle:
+def _conversation(name: str, messages: Sequence[Any], saved_at: int, to: Destination) -> Parcel:
     names, entries = Names(), []
     for each in messages:
         key = names.given(each.get("message_id"), each)
@@ -188,7 +188,7 @@ def _conversation(name: str, messages: Sequence[Any], saved_at: int, to: Destina
     return conversation(to, name, entries)
 
 
-def _facts(name: str, messages: Sequence[Any], saved_at: int, to: Destination) -> Bundle:
+def _facts(name: str, messages: Sequence[Any], saved_at: int, to: Destination) -> Parcel:
     """Facts as records: in such a sentence nobody can tell the subject from the object."""
     names, drafts = Names(), []
     for each in messages:
@@ -222,7 +222,7 @@ def read_opus(source: Any, to: Destination, stack: ExitStack) -> Reading:
         for number, page in enumerate(in_pages(drafts)):
             make = partial(_added, path_, page)
             what = f"entries from {number * PAGE + 1:,} on, in {where(to)}"
-            yield Written(holds=ENTRIES, what=what, count=len(page), path=path_, make=make)
+            yield WrittenParcel(holds=ENTRIES, what=what, count=len(page), path=path_, make=make)
         if empty := len(loaded.entries) - len(said):
             yield LeftOut("entries", "they have neither prompt nor reply.", empty)
         for each in loaded.lost:

@@ -1,4 +1,4 @@
-"""What is brought: bundles, each of which is written at once, and what is left out."""
+"""What is brought: parcels, each of which is written at once, and what is left out."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ T = TypeVar("T")
 MESSAGES, ITEMS, MEMORIES, FACTS, ENTRIES, CHECKPOINTS = (
     "messages", "items", "memories", "facts", "entries", "checkpoints",
 )  # fmt: skip
-"""What a bundle holds."""
+"""What a parcel holds."""
 PAGE = 500
 """How much of what belongs to no conversation is written at once."""
 MALFORMED = (AttributeError, KeyError, TypeError, ValueError, OverflowError, RecursionError)
@@ -91,8 +91,8 @@ class LeftOut:
     count: int = 1
 
 
-class Stored(NamedTuple):
-    """What came of a bundle.
+class ParcelCount(NamedTuple):
+    """What came of a parcel.
 
     Attributes:
         added: How many things were new.
@@ -104,7 +104,7 @@ class Stored(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Bundle:
+class Parcel:
     """Things that are written at once.
 
     Attributes:
@@ -118,7 +118,7 @@ class Bundle:
     count: int
 
     @abstractmethod
-    def stored(self, memory: AgentMemory, *, dry_run: bool) -> Work[Stored]:
+    def stored(self, memory: AgentMemory, *, dry_run: bool) -> Work[ParcelCount]:
         """Write those that are not here.
 
         Args:
@@ -131,7 +131,7 @@ class Bundle:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Written(Bundle):
+class WrittenParcel(Parcel):
     """Things that one operation writes.
 
     Attributes:
@@ -144,8 +144,8 @@ class Written(Bundle):
     name: str | None = None
     make: Callable[[int, int], Steps[Sized]]
 
-    def stored(self, memory: AgentMemory, *, dry_run: bool) -> Work[Stored]:
-        """See `Bundle.stored`."""
+    def stored(self, memory: AgentMemory, *, dry_run: bool) -> Work[ParcelCount]:
+        """See `Parcel.stored`."""
         database = memory.database.at(self.path, self.name)
         make = partial(self.make, database.now(), database.tail)
         if dry_run:
@@ -156,10 +156,10 @@ class Written(Bundle):
             if self.name is not None and new:
                 event = partial(MessagesStored, namespace=namespace_of(self.path), conversation_id=self.name)
                 database.emit(partial(event, message_ids=tuple(new)))
-        return Stored(len(new), self.count - len(new))
+        return ParcelCount(len(new), self.count - len(new))
 
 
-Thing: TypeAlias = Bundle | LeftOut
+Thing: TypeAlias = Parcel | LeftOut
 
 
 class Reading(NamedTuple):
@@ -178,8 +178,8 @@ Reader: TypeAlias = Callable[[Any, Destination, ExitStack], Reading]
 """Opens a source, which the stack closes."""
 
 
-def bundled(what: str, count: int, build: Callable[[], Bundle]) -> Thing:
-    """A bundle, or that it is left out, since it is malformed.
+def parcel_of(what: str, count: int, build: Callable[[], Parcel]) -> Thing:
+    """A parcel, or that it is left out, since it is malformed.
 
     Args:
         what: What it is.
@@ -227,7 +227,7 @@ class Names:
         return name if self._times[name] == 1 else f"{name}-{self._times[name]}"
 
 
-def conversation(to: Destination, name: Any, entries: Sequence[LogEntry], *labels: str) -> Written:
+def conversation(to: Destination, name: Any, entries: Sequence[LogEntry], *labels: str) -> WrittenParcel:
     """A conversation.
 
     Args:
@@ -243,7 +243,7 @@ def conversation(to: Destination, name: Any, entries: Sequence[LogEntry], *label
         told = [each | {"written_at": now} for each in records]
         return (yield from conversation_part.restore(at, told, now=now, tail=tail))
 
-    return Written(
+    return WrittenParcel(
         holds=MESSAGES,
         what=f"the conversation {safe_repr(name)}",
         count=len(entries),
@@ -260,7 +260,7 @@ def _record(entry: LogEntry) -> dict[str, Any]:
     return told if entry.attachments is None else told | {"attachments": read_plain(entry.attachments)}
 
 
-def memories(to: Destination, what: str, drafts: Sequence[RowDraft], *labels: str) -> Written:
+def memories(to: Destination, what: str, drafts: Sequence[RowDraft], *labels: str) -> WrittenParcel:
     """What is remembered in a namespace, on its branch "main", which its threads see.
 
     Args:
@@ -271,7 +271,7 @@ def memories(to: Destination, what: str, drafts: Sequence[RowDraft], *labels: st
     """
     at = BranchAt(to.path(*labels), MAIN, to.scopes)
     make = partial(remembering, to, at, drafts)
-    return Written(holds=MEMORIES, what=what, count=len(drafts), path=at.path, make=make)
+    return WrittenParcel(holds=MEMORIES, what=what, count=len(drafts), path=at.path, make=make)
 
 
 def remembering(to: Destination, at: BranchAt, drafts: Sequence[RowDraft], now: int, tail: int) -> Steps[Sized]:
