@@ -24,6 +24,7 @@ from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.checkpoints.checkpoint_codec import listed
 from langchain_agentmem.errors import InvalidInput, MissingExtra
 from langchain_agentmem.storage import is_postgres, name_of
+from langchain_agentmem.storage.foreign_tables import read_only
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -274,7 +275,8 @@ def _sqlite(path: str, serde: JsonPlusSerializer) -> Iterator[BaseCheckpointSave
         raise MissingExtra("Importing from a SqliteSaver", "import") from error
     if not Path(path).is_file():
         raise InvalidInput(f"There is no file at {safe_repr(path)}.")
-    with SqliteSaver.from_conn_string(path) as saver:
+    with contextlib.closing(read_only(Path(path))) as connection:
+        saver = SqliteSaver(connection)
         saver.serde = serde
         saver.is_setup = True  # it would make its tables in whatever file it was given
         try:

@@ -124,13 +124,18 @@ def foreign_tables(source: Path | str) -> Iterator[ForeignTables]:
         yield _postgres(source, stack) if isinstance(source, str) else _sqlite(source, stack)
 
 
+def read_only(path: Path) -> sqlite3.Connection:
+    """Open a SQLite file so that nothing can be written to it, nor beside it while nobody else has it open."""
+    # A file whose log was folded into it is opened by nobody; to be read only, it must not get a log again.
+    resting = _has_log_format(path) and not path.with_name(path.name + "-wal").exists()
+    uri = f"file:{quote(str(path.absolute()))}?mode=ro" + ("&immutable=1" if resting else "")
+    return sqlite3.connect(uri, uri=True, check_same_thread=False)
+
+
 def _sqlite(path: Path, stack: ExitStack) -> ForeignTables:
     name = safe_repr(str(path))
     with _told(name, sqlite3.Error):
-        # A file whose log was folded into it is opened by nobody; to be read only, it must not get a log again.
-        resting = _has_log_format(path) and not path.with_name(path.name + "-wal").exists()
-        uri = f"file:{quote(str(path.absolute()))}?mode=ro" + ("&immutable=1" if resting else "")
-        connection = stack.enter_context(closing(sqlite3.connect(uri, uri=True, check_same_thread=False)))
+        connection = stack.enter_context(closing(read_only(path)))
         connection.text_factory = lambda data: str(data, "utf-8", "replace")
         connection.execute("begin")
         columns = columns_in(connection)
