@@ -732,6 +732,9 @@ class AgentMemory(Maintenance, Closing):
             allow: Classes whose objects may be imported with LangGraph's checkpoints, as "module.Class".
             progress: Is told how far it is, after each of these.
 
+        Returns:
+            How much came and was here already, by what it is, and what was left out and why.
+
         Raises:
             InvalidInput: An argument is wrong, or the source is missing, unreadable, or of another kind.
             MissingExtra: What reads the source is not installed.

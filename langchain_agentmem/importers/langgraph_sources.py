@@ -47,10 +47,10 @@ from langchain_agentmem.stores.item_rows import ItemDraft, ItemPlace, Times
 
 if TYPE_CHECKING:
     from langchain_agentmem.agent_memory import AgentMemory
+    from langchain_agentmem.checkpoints.checkpoint_saver import AgentMemorySaver
 
 STORE, VECTORS = "store", "store_vectors"
 _WANTED = frozenset({"prefix", "key", "value"})
-_MINUTE = 60_000_000
 _Row = Mapping[str, Any]
 _Wanted = Callable[[Any], str | None]
 
@@ -80,10 +80,10 @@ class ThreadParcel(Parcel):
         done: ImportReport = yield Do(partial(whole, self.what, copy))
         return ParcelCount(done.checkpoints, done.known)
 
-    def _counted(self, ours: BaseCheckpointSaver[Any]) -> ParcelCount:
+    def _counted(self, ours: AgentMemorySaver) -> ParcelCount:
         config: Any = None if self.thread is None else {"configurable": {"thread_id": self.thread}}
-        known = [ours.get_tuple(each.config) is not None for each in self.saver.list(config)]
-        return ParcelCount(known.count(False), known.count(True))
+        new = [ours.adopt(each, dry_run=True) for each in self.saver.list(config)]
+        return ParcelCount(new.count(True), new.count(False))
 
 
 def read_saver(source: Any, to: Destination, stack: ExitStack) -> Reading:
@@ -156,32 +156,19 @@ def _read_items(source: Any, to: Destination, stack: ExitStack, refused: _Wanted
 
 
 def _through_methods(store: BaseStore) -> Iterator[_Row]:
-    """All items of a store, by namespace."""
-    names = _paged(lambda offset: store.list_namespaces(limit=PAGE, offset=offset))
-    for namespace in dict.fromkeys(names):
-        found = _paged(partial(_page_of, store, namespace))
-        yield from (
-            {
-                "namespace": each.namespace,
-                "key": each.key,
-                "value": each.value,
-                "created_at": each.created_at,
-                "updated_at": each.updated_at,
-            }
-            for each in found
-            if tuple(each.namespace) == tuple(namespace)
-        )
-
-
-def _page_of(store: BaseStore, namespace: tuple[str, ...], offset: int) -> Sequence[Any]:
-    return store.search(namespace, limit=PAGE, offset=offset, refresh_ttl=False)
-
-
-def _paged(ask: Callable[[int], Sequence[Any]]) -> Iterator[Any]:
+    """All items of a store, those of a page by namespace."""
     offset = 0
-    while page := ask(offset):
-        yield from page
+    while page := _page_of(store, offset):
         offset += len(page)
+        for each in sorted(page, key=lambda item: tuple(item.namespace)):
+            yield {name: getattr(each, name) for name in ("namespace", "key", "value", "created_at", "updated_at")}
+
+
+def _page_of(store: BaseStore, offset: int) -> Sequence[Any]:
+    try:
+        return store.search((), limit=PAGE, offset=offset, refresh_ttl=False)
+    except Exception as error:  # it is theirs, whatever it is
+        raise InvalidInput(f"{safe_repr(store)} cannot be read ({type(error).__name__}: {error}).") from error
 
 
 def _items(rows: Iterator[_Row], to: Destination, refused: _Wanted) -> Iterator[Thing]:

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from langchain_agentmem.base.argument_checks import texts_given
 from langchain_agentmem.base.events import listener_given
 from langchain_agentmem.base.safe_repr import safe_repr, without_passwords
 from langchain_agentmem.errors import InvalidInput
@@ -112,7 +113,9 @@ def moving(
         raise InvalidInput(f"There is no kind {safe_repr(kind)} of sources; there are {', '.join(KINDS)}.")
     tell = listener_given(progress, "progress")
     scopes = memory.database.scopes
-    to = Destination(kind, scopes.resolve(namespace, bare=True), scopes, memory.database.now(), tuple(allow))
+    to = Destination(
+        kind, scopes.resolve(namespace, bare=True), scopes, memory.database.now(), tuple(texts_given(allow, "allow"))
+    )
     name = without_passwords(os.fspath(source)) if isinstance(source, str | os.PathLike) else safe_repr(source)
 
     def work() -> Work[MovingReport]:

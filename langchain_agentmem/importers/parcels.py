@@ -15,7 +15,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
-from langchain_agentmem.base.clock import EPOCH, is_time, micros, time_given
+from langchain_agentmem.base.clock import is_time, micros, time_given
 from langchain_agentmem.base.encoding import read_plain
 from langchain_agentmem.base.events import MessagesStored
 from langchain_agentmem.base.files import path_of_file
@@ -430,9 +430,11 @@ def time_of(value: Any, otherwise: int) -> int:
     try:
         if isinstance(value, str):
             value = datetime.fromisoformat(value)
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            found = int(value * 1_000_000)
-            return found if is_time(found) else micros(EPOCH.replace(year=10_000))
-        return time_given(value, "A time")
-    except (ValueError, OverflowError) as error:
+        if isinstance(value, datetime):
+            return time_given(value, "A time")
+        found = int(value * 1_000_000)
+    except (TypeError, ValueError, OverflowError) as error:
         raise InvalidInput(f"{safe_repr(value)} is no time.") from error
+    if not is_time(found):
+        raise InvalidInput(f"{safe_repr(value)} is no time in the years 1 to 9999.")
+    return found

@@ -11,12 +11,14 @@ import psycopg
 import pytest
 from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.checkpoint.postgres import PostgresSaver
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.store.memory import InMemoryStore
 from langgraph.store.postgres import PostgresStore
 
 from langchain_agentmem import AgentMemory, InvalidInput
 from tests.checkpoints.graphs import at, chat_graph
+from tests.checkpoints.test_saver_import import clear
 from tests.emptying import direct
 
 from .sources import saver, store
@@ -58,12 +60,44 @@ class TestSavers:
         assert [each.what for each in report.left_out] == ["the thread 'ada'"]
         assert "--allow" in report.left_out[0].why
 
+    def test_a_memory_with_a_template_takes_them_as_it_said(self, url, tmp_path):
+        path = saver(tmp_path)
+        with AgentMemory(url, namespace=("users", "{user_id}")) as memory:
+            told = memory.import_from("langgraph-saver", path, namespace=("users", "ada"), dry_run=True)
+            assert memory.import_from("langgraph-saver", path, namespace=("users", "ada")).added == told.added
+            config = {"configurable": {"thread_id": "bob", "user_id": "ada"}}
+            assert memory.checkpointer.get_tuple(config) is not None
+            assert memory.import_from("langgraph-saver", path, dry_run=True).added == told.added
+
+    def test_threads_of_postgresql_come_one_by_one(self, memory, new_database):
+        url = direct(new_database("postgres"))
+        clear(url)
+        try:
+            with PostgresSaver.from_conn_string(url) as theirs:
+                theirs.setup()
+                for thread in ("ada", "bob"):
+                    chat_graph(theirs).invoke({"messages": [HumanMessage("Hi")]}, at(thread))
+            told = []
+            report = memory.import_from("langgraph-saver", url, progress=told.append)
+        finally:
+            clear(url)
+        assert [each.what for each in told] == ["the thread 'ada'", "the thread 'bob'"]
+        assert told[-1].done == told[-1].total == report.added["checkpoints"]
+
     def test_a_database_without_checkpoints_is_refused(self, memory, tmp_path):
         with pytest.raises(InvalidInput, match="no table of checkpoints"):
             memory.import_from("langgraph-saver", store(tmp_path))
 
 
 class TestStores:
+    def test_a_store_that_fails_is_told(self, memory):
+        class Broken(InMemoryStore):
+            def search(self, *arguments, **options):
+                raise ConnectionError("gone")
+
+        with pytest.raises(InvalidInput, match="gone"):
+            memory.import_from("langgraph-store", Broken())
+
     def test_items_keep_namespace_key_value_times_and_end(self, memory, tmp_path):
         path = store(tmp_path)
         memory.import_from("langgraph-store", path, namespace=("moved",))
