@@ -18,7 +18,8 @@ import inspect
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from functools import cached_property
+from functools import cached_property, partial
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from langchain_agentmem.base.argument_checks import channels_given
@@ -39,7 +40,7 @@ from langchain_agentmem.conversations.persistence import checked_retention
 from langchain_agentmem.conversations.session_memory import SessionMemory
 from langchain_agentmem.conversations.thread_session import is_of_thread
 from langchain_agentmem.errors import InvalidInput, MissingExtra
-from langchain_agentmem.language_models.model_calls import Work, both
+from langchain_agentmem.language_models.model_calls import Do, Work, both
 from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.search.memory_search import Recollection
 from langchain_agentmem.search.ranking import Weights
@@ -739,10 +740,11 @@ class AgentMemory(Maintenance, Closing):
             InvalidInput: An argument is wrong, or the source is missing, unreadable, or of another kind.
             MissingExtra: What reads the source is not installed.
         """
+        yield Do(partial(import_module, "langchain_agentmem.importers.moving"))  # too slow for a loop
         from langchain_agentmem.importers.moving import moving  # noqa: PLC0415 - who needs it pays
 
         options: dict[str, Any] = {"namespace": namespace, "dry_run": dry_run, "allow": allow, "progress": progress}
-        return moving(self, kind, source, **options)
+        return (yield from moving(self, kind, source, **options))
 
     import_from, aimport_from = both(import_from_work)
 

@@ -89,16 +89,19 @@ def read_mem0(source: Any, to: Destination, stack: ExitStack) -> Reading:
 
 
 def _of_export(found: Sequence[Any], relations: Sequence[Any], to: Destination) -> Iterator[Thing]:
-    drafts: dict[str | None, list[RowDraft]] = {}
-    names = Names()
+    drafts: dict[str | None, dict[str, RowDraft]] = {}
     for each in found:
         try:
-            drafts.setdefault(each.get("user_id"), []).append(_memory(each, names, to))
+            draft, theirs = _memory(each, to), drafts.setdefault(each.get("user_id"), {})
         except MALFORMED as error:
             yield LeftOut(f"the memory {safe_repr(each, 200)}", why(error))
-    for user, all_ in drafts.items():
+        else:
+            if draft.key in theirs:
+                yield LeftOut(f"the memory {safe_repr(draft.key)}", "it is listed twice.")
+            theirs[draft.key] = draft
+    for user, theirs in drafts.items():
         labels = () if user is None else (user,)
-        for page in in_pages(all_):
+        for page in in_pages(theirs.values()):
             yield parcel_of(f"memories of the user {safe_repr(user)}", len(page), partial(_page, to, page, labels))
     for number, each in enumerate(relations, 1):
         yield parcel_of(f"the relation {number}", 1, partial(_relation, each, to))
@@ -108,12 +111,12 @@ def _page(to: Destination, page: Sequence[RowDraft], labels: tuple[str, ...]) ->
     return memories(to, f"memories in {where(to, *labels)}", page, *labels)
 
 
-def _memory(given: Mapping[str, Any], names: Names, to: Destination) -> RowDraft:
+def _memory(given: Mapping[str, Any], to: Destination) -> RowDraft:
     text = redact(text_given(given["memory"], "A memory"))
     tags = [f"{tag}:{given[name]}" for name, tag in _TAGS.items() if given.get(name)]
     tags += [str(each) for each in given.get("categories") or ()]
     details = {name: value for name, value in given.items() if name not in _KNOWN and value not in (None, {}, [])}
-    key = id_of(names.given(given.get("id"), text), "record")
+    key = id_of(Names().given(given.get("id"), text), "record")
     end = given.get("expiration_date")
     if end is not None and time_of(end, to.now) <= to.now:
         raise InvalidInput("it has expired.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from contextlib import ExitStack
@@ -104,7 +104,7 @@ class ParcelCount(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Parcel:
+class Parcel(ABC):
     """Things that are written at once.
 
     Attributes:
@@ -291,7 +291,8 @@ def unknown(drafts: Sequence[RowDraft], change: Change) -> Steps[list[RowDraft]]
     for kind in {draft.kind for draft in drafts}:
         keys = [draft.key for draft in drafts if draft.kind == kind]
         there |= {(kind, key) for key in (yield from memory_rows.named(change.view, kind, keys))}
-    return [draft for draft in drafts if (draft.kind, draft.key) not in there]
+    given = {(draft.kind, draft.key): draft for draft in drafts}
+    return [draft for name, draft in given.items() if name not in there]
 
 
 def in_pages(things: Iterable[T]) -> Iterator[list[T]]:

@@ -67,6 +67,12 @@ def how_to_import(columns: Columns, source: str) -> str:
     return f" It holds {told}." if told else ""
 
 
+def begins_as_json(path: Path) -> bool:
+    """Whether a file begins as a JSON text does that holds a list or an object."""
+    with path.open("rb") as file:
+        return file.read(1) in (b"[", b"{")
+
+
 def columns_in(connection: sqlite3.Connection) -> Columns:
     """The tables of a SQLite database."""
     return _grouped(connection.execute(_TABLES))

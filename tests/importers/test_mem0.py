@@ -58,6 +58,11 @@ class TestTheExport:
         report = memory.import_from("mem0", path)
         assert (report.added, report.left) == ({"memories": 1}, 3)
 
+    def test_one_that_is_listed_twice_comes_once(self, memory, tmp_path):
+        twice = {"id": "a", "memory": "Likes tea."}
+        report = memory.import_from("mem0", export(tmp_path / "x.json", twice, twice, {"memory": "x"}, {"memory": "x"}))
+        assert (report.added, [each.why for each in report.left_out]) == ({"memories": 2}, ["it is listed twice."] * 2)
+
     def test_an_end_in_the_future_is_kept(self, memory, clock, tmp_path):
         memory.import_from("mem0", export(tmp_path / "x.json", {"memory": "Tea.", "expiration_date": "2026-02-01"}))
         assert len(memory.layers().archival.all()) == 1
