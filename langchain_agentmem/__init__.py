@@ -27,6 +27,7 @@
     langchain_agentmem.audit.audit_trail    every prompt and reply
     langchain_agentmem.tracing                      every step, in LangSmith and elsewhere
     langchain_agentmem.upkeep.maintenance           backup, verification, erasure, export
+    langchain_agentmem.importers                    moving in from other programs
     langchain_agentmem.testing                      a check for your tests: would providers take these messages?
     langchain_agentmem.errors                       what can go wrong
 

@@ -18,7 +18,8 @@ import inspect
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from functools import cached_property
+from functools import cached_property, partial
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from langchain_agentmem.base.argument_checks import channels_given
@@ -39,7 +40,7 @@ from langchain_agentmem.conversations.persistence import checked_retention
 from langchain_agentmem.conversations.session_memory import SessionMemory
 from langchain_agentmem.conversations.thread_session import is_of_thread
 from langchain_agentmem.errors import InvalidInput, MissingExtra
-from langchain_agentmem.language_models.model_calls import Work, both
+from langchain_agentmem.language_models.model_calls import Do, Work, both
 from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.search.memory_search import Recollection
 from langchain_agentmem.search.ranking import Weights
@@ -53,6 +54,8 @@ from langchain_agentmem.upkeep.maintenance import Maintenance
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
     from langchain_core.tools import BaseTool
+    from langgraph.checkpoint.base import BaseCheckpointSaver
+    from langgraph.store.base import BaseStore
     from psycopg_pool import ConnectionPool
     from starlette.types import ASGIApp
 
@@ -70,6 +73,8 @@ if TYPE_CHECKING:
     from langchain_agentmem.facts.fact import FactsConfig
     from langchain_agentmem.facts.fact_tools import RememberFacts
     from langchain_agentmem.facts.kg_memory import KGMemory
+    from langchain_agentmem.importers import SourceKind
+    from langchain_agentmem.importers.moving import MovingProgress, MovingReport
     from langchain_agentmem.injection.memory_injection import MemoryInjection
     from langchain_agentmem.layers.layer import LayersConfig
     from langchain_agentmem.layers.layered_memory import LayeredMemory
@@ -726,6 +731,52 @@ class AgentMemory(Maintenance, Closing):
         from langchain_agentmem.stores.retriever import AgentMemoryRetriever  # noqa: PLC0415 - it loads LangChain
 
         return AgentMemoryRetriever(**search_arguments, memory=self)
+
+    # -- moving in ---------------------------------------------------------------------------------------------
+
+    def import_from_work(
+        self,
+        kind: SourceKind,
+        source: str | os.PathLike[str] | BaseCheckpointSaver[Any] | BaseStore,
+        *,
+        namespace: Sequence[str] | None = None,
+        dry_run: bool = False,
+        allow: Sequence[str] = (),
+        progress: Callable[[MovingProgress], object] | None = None,
+    ) -> Work[MovingReport]:
+        """Bring what another program remembers. The source is opened to be read only, and stays as it is.
+
+        Ids, times, roles and tool calls are kept, as far as the source has them. Each conversation, page of items or
+        memory of a user comes in one transaction, or is left out, and the report says why. What is here already stays,
+        so an import that was interrupted is run again and goes on.
+
+        Args:
+            kind: "langgraph-saver" and "langgraph-store": those of other packages; "langmem": its items in such a
+                store; "chat-history": tables of `SQLChatMessageHistory`, files of `FileChatMessageHistory`; "mem0":
+                what its `get_all` gives as JSON, or its "history.db"; "memgpt": a SQLite file with core, recall and
+                archival memory; "taskweaver": sessions as YAML or JSON; "marsys": what its `save_to_file` wrote;
+                "opus": an agent_memory.json.
+            source: A path, a folder of files, or a "postgresql://…" URL; of LangGraph also a saver or store.
+            namespace: Below which everything goes; users of mem0 and items of stores have namespaces below it. Default:
+                the running config's, else the root.
+            dry_run: Whether to tell only what would come. Default: it comes.
+            allow: Classes whose objects may be imported with LangGraph's checkpoints, as "module.Class".
+            progress: Is told how far it is, after each of these.
+
+        Returns:
+            How much came and was here already, by what it is, and what was left out and why.
+
+        Raises:
+            InvalidInput: An argument is wrong, or the source is missing, unreadable, or of another kind.
+            MissingExtra: What reads the source is not installed.
+        """
+        yield Do(partial(import_module, "langchain_agentmem.importers.moving"))  # too slow for a loop
+        from langchain_agentmem.importers.moving import moving  # noqa: PLC0415 - who needs it pays
+
+        options: dict[str, Any] = {"namespace": namespace, "dry_run": dry_run, "allow": allow, "progress": progress}
+        return (yield from moving(self, kind, source, **options))
+
+    import_from, aimport_from = both(import_from_work)
 
     # -- plumbing ----------------------------------------------------------------------------------------------
 

@@ -371,6 +371,7 @@ def calls_of(memory: AgentMemory, text: str, folder: Path) -> dict[Any, Calls]:
             "acopy": lambda: memory.acopy(folder / "copied.db"),
             "aexport": lambda: memory.aexport(folder / "export"),
             "aimport_": lambda: memory.aimport_(folder / "export"),
+            "aimport_from": lambda: memory.aimport_from("opus", folder / "a.json"),
             "aprune": lambda: memory.aprune(keep_checkpoints=1),
             "asettle": memory.asettle,
             "aadopt": lambda: memory.aadopt("spare", ("ada",)),

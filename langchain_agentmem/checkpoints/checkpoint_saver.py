@@ -522,11 +522,12 @@ class AgentMemorySaver(Performer, Closing, BaseCheckpointSaver[str]):
         async with self._steps.step("put_writes", self._steps.around(config), inputs) as step:
             await self._in_thread(self._putting_writes(config, writes, task_id, task_path, step), write=True)
 
-    def adopt(self, found: CheckpointTuple) -> bool:
+    def adopt(self, found: CheckpointTuple, *, dry_run: bool = False) -> bool:
         """Store a checkpoint of another saver as it is, with what was written towards the next one.
 
         Args:
             found: The checkpoint, as the other saver gives it.
+            dry_run: Whether to tell only whether it is here. Default: it is stored.
 
         Returns:
             False if it is here already, and nothing was stored.
@@ -538,6 +539,8 @@ class AgentMemorySaver(Performer, Closing, BaseCheckpointSaver[str]):
             raise InvalidInput(f"What is adopted is a CheckpointTuple of another checkpointer, not {safe_repr(found)}.")
         adoption = Adoption(self._coding, self.serde, found)
         known = self._read(adoption.is_known, adoption.at, adoption.name)
+        if dry_run:
+            return not known
         if not adoption.prepare(known=known):
             return False
         now = self.database.now()

@@ -24,6 +24,7 @@ from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.checkpoints.checkpoint_codec import listed
 from langchain_agentmem.errors import InvalidInput, MissingExtra
 from langchain_agentmem.storage import is_postgres, name_of
+from langchain_agentmem.storage.foreign_tables import read_only
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,11 +185,14 @@ class _Source(BaseCheckpointSaver[Any]):
             found = self._saver.list(config, filter=filter, before=before, limit=limit)
         else:
             found = self._paged(config, self._page)
-        self._closing.callback(getattr(found, "close", bool))
-        with _told(self._name):
+        close = getattr(found, "close", bool)
+        self._closing.callback(close)
+        with _told(self._name), contextlib.ExitStack() as stack:
+            stack.callback(close)  # it may hold a lock that the next listing wants
             for each in found:
                 if self._refused:
                     thread, classes = each.config["configurable"]["thread_id"], sorted(self._refused)
+                    self._refused.clear()
                     raise InvalidInput(
                         f"The thread {safe_repr(thread)} holds objects of the class {classes[0]}, which would "
                         "come as plain data. If you trust what the database says, add: --allow "
@@ -271,7 +275,8 @@ def _sqlite(path: str, serde: JsonPlusSerializer) -> Iterator[BaseCheckpointSave
         raise MissingExtra("Importing from a SqliteSaver", "import") from error
     if not Path(path).is_file():
         raise InvalidInput(f"There is no file at {safe_repr(path)}.")
-    with SqliteSaver.from_conn_string(path) as saver:
+    with contextlib.closing(read_only(Path(path))) as connection:
+        saver = SqliteSaver(connection)
         saver.serde = serde
         saver.is_setup = True  # it would make its tables in whatever file it was given
         try:

@@ -35,6 +35,7 @@ from langchain_agentmem.cli.database_commands import (
     export,
     import_,
     import_checkpoints,
+    import_from,
     migrate,
     move_tenant,
     prune,
@@ -212,4 +213,5 @@ app.command("import")(import_)
 for moving in (migrate, copy, erase, prune):
     app.command()(moving)
 app.command("move-tenant")(move_tenant)
+app.command("import-from")(import_from)
 app.command("import-checkpoints")(import_checkpoints)

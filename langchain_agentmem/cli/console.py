@@ -51,7 +51,7 @@ Exit codes:
 
 \b
 0    all is well
-1    a check found problems, or an import what could not be read
+1    a check found problems, or an import left something out
 2    a command that cannot be understood, or that names what is not there or not installed
 3    the database cannot be opened or read, or could not do its work
 130  interrupted

@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from langchain_agentmem.agent_memory import AgentMemory
+from langchain_agentmem.base.files import file_of
 from langchain_agentmem.base.namespaces import named, namespace_named
 from langchain_agentmem.base.safe_repr import counted, printable, safe_repr
 from langchain_agentmem.cli.console import (
@@ -32,7 +33,9 @@ from langchain_agentmem.cli.console import (
     time_named,
 )
 from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.importers import SourceKind
 from langchain_agentmem.messages.role_rounds import Retention
+from langchain_agentmem.storage import is_postgres, name_of
 from langchain_agentmem.storage.engine import AS_MADE, SCHEMA, Opening, newest_migration
 from langchain_agentmem.upkeep import tenant_placing
 from langchain_agentmem.upkeep.database_copy import CopyProgress
@@ -40,6 +43,7 @@ from langchain_agentmem.upkeep.database_report import Finding, Stats, diagnose
 
 if TYPE_CHECKING:
     from langchain_agentmem.checkpoints.saver_import import ImportReport
+    from langchain_agentmem.importers.moving import MovingProgress
 
 INTERRUPTED = 130
 
@@ -352,6 +356,68 @@ def import_checkpoints(
     )
 
 
+def import_from(
+    *,
+    kind: Annotated[SourceKind, typer.Argument(metavar="KIND", help="What the source is of.")],
+    source: Annotated[
+        str, typer.Argument(metavar="SOURCE", help="A file, a folder of files, or a postgresql:// URL; only read.")
+    ],
+    database: Annotated[
+        str,
+        typer.Option(
+            "--database",
+            metavar="PATH",
+            envvar=DATABASE_VARIABLE,
+            help="Where to: a path or a postgresql:// URL; made if it is not there.",
+        ),
+    ],
+    namespace: Annotated[
+        str | None, typer.Option("--namespace", metavar="A/B", help="Below which everything goes. Default: the root.")
+    ] = None,
+    allow: Annotated[
+        list[str] | None,
+        typer.Option(metavar="MODULE.CLASS", help="Of a saver, import objects of this class; may be repeated."),
+    ] = None,
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
+) -> None:
+    """Bring what another program remembers: conversations, threads, items, memories.
+
+    What is here already stays, so it may be run again. What is left out is told, with the reason, and the exit code is
+    1 then.
+
+    JSON: an object with kind, source, dry_run, added and known (numbers by what they count), left_out (objects with
+    what, why, count), left.
+    """
+    fresh = dry_run and not is_postgres(name_of(database)) and not file_of(database).is_file()
+    kept = "Nothing was written." if dry_run else "What was brought is kept: run it again to go on."
+    with (
+        _interruptible(kept),
+        AgentMemory(":memory:" if fresh else database, shards=None if fresh else AS_MADE) as memory,
+        _bar("Reading") as bar,
+    ):
+        report = memory.import_from(
+            kind,
+            source,
+            namespace=namespace_named(namespace),
+            dry_run=dry_run,
+            allow=allow or (),
+            progress=bar.moved,
+        )
+    if as_json:
+        print_json(report)
+    else:
+        screen = Screen()
+        for each in report.left_out:
+            screen.line(f"Left out: {each.what}: {each.why}", "yellow")
+        screen.more(len(report.left_out), len(report.left_out) + report.left - sum(e.count for e in report.left_out))
+        new = ", ".join(counted(count, what) for what, count in report.added.items() if count) or "Nothing"
+        comes = "would come" if dry_run else "came"
+        screen.line(f"{new} {comes}. Here already: {sum(report.known.values()):,}. Left out: {report.left:,}.")
+    if report.left:
+        raise typer.Exit(1)
+
+
 class _Bar:
     """Shows how far something has come."""
 
@@ -376,6 +442,10 @@ class _Bar:
         """How many checkpoints were imported; how many there will be is not known."""
         done = report.checkpoints + report.known
         self._show(f"{done:,} checkpoints, {done / (time.perf_counter() - self._begun):,.0f}/s")
+
+    def moved(self, at: MovingProgress) -> None:
+        """How far an import from another program is."""
+        self._show(at.what, at.done, at.total)
 
     def _show(self, doing: str, done: int = 0, total: int | None = None) -> None:
         self._progress.update(self._task, description=doing, completed=done, total=total)

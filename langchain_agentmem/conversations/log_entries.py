@@ -89,6 +89,43 @@ def entry_of(message: Message, now: int, *, new_key: bool = False, body: bytes |
     )
 
 
+def round_entry(given: Round, now: int) -> message_log.LogEntry:
+    """Make the entry that stores a round, without its posts.
+
+    Args:
+        given: The round.
+        now: When it began, in microseconds since 1970.
+
+    Raises:
+        MessageError: Its id cannot be one.
+    """
+    body = encoding.encode({"user_query": given.user_query, "state": given.state})
+    key = id_of(given.id, "round", MessageError)
+    return message_log.LogEntry(key, body, given.user_query, now, kind=message_log.ROUND, role="user")
+
+
+def post_entry(post: Post, round_id: str, now: int) -> message_log.LogEntry:
+    """Make the entry that stores a post.
+
+    Args:
+        post: The post.
+        round_id: The round that it belongs to.
+        now: Its time, in microseconds since 1970.
+
+    Raises:
+        MessageError: An id, the sender or the recipient cannot be one.
+    """
+    role = "user" if post.send_from == USER else "assistant"
+    message = Message(role=role, content=post.message, name=post.send_from, message_id=post.id)
+    attachments = [attachment.to_dict() for attachment in post.attachment_list]
+    return entry_of(message, now)._replace(
+        sender=id_of(post.send_from, "sender", MessageError),
+        recipient=id_of(post.send_to, "recipient", MessageError),
+        round_key=id_of(round_id, "round", MessageError),
+        attachments=encoding.encode(attachments) if attachments else None,
+    )
+
+
 def shown_message(body: bytes, key: str, attachments: bytes | None) -> Message:
     """A stored message as it is shown: with the images that are attached to it, where the user said it as a post.
 

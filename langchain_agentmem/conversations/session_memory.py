@@ -47,7 +47,6 @@ from langchain_agentmem.conversations.role_context import CompactedMessage, Seen
 from langchain_agentmem.conversations.thread_session import ThreadLog, is_of_thread
 from langchain_agentmem.errors import InvalidInput, MessageError
 from langchain_agentmem.language_models.model_calls import Do, Work, both
-from langchain_agentmem.messages.message import Message
 from langchain_agentmem.messages.provider_content import ImageFiles
 from langchain_agentmem.messages.role_rounds import (
     Attachment,
@@ -437,30 +436,10 @@ class SessionMemory(LogMemory):
         yield from self._run(verb, change, trace_inputs(round_id=round_id), outputs, write=True)
 
     def _round_entry(self, given: Round) -> message_log.LogEntry:
-        body = encoding.encode({"user_query": given.user_query, "state": given.state})
-        return message_log.LogEntry(
-            id_of(given.id, "round", MessageError),
-            body,
-            given.user_query,
-            self._database.now(),
-            kind=message_log.ROUND,
-            role="user",
-        )
+        return log_entries.round_entry(given, self._database.now())
 
     def _post_entry(self, post: Post, round_id: str) -> message_log.LogEntry:
-        message = Message(
-            role="user" if post.send_from == log_entries.USER else "assistant",
-            content=post.message,
-            name=post.send_from,
-            message_id=post.id,
-        )
-        attachments = [attachment.to_dict() for attachment in post.attachment_list]
-        return log_entries.entry_of(message, self._database.now())._replace(
-            sender=id_of(post.send_from, "sender", MessageError),
-            recipient=id_of(post.send_to, "recipient", MessageError),
-            round_key=id_of(round_id, "round", MessageError),
-            attachments=encoding.encode(attachments) if attachments else None,
-        )
+        return log_entries.post_entry(post, round_id, self._database.now())
 
 
 _FILES = (".yaml", ".yml", ".json")

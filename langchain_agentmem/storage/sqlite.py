@@ -32,6 +32,7 @@ from langchain_agentmem.errors import (
 )
 from langchain_agentmem.storage import engine
 from langchain_agentmem.storage.engine import FORKED, Engine, Opening, Sizes
+from langchain_agentmem.storage.foreign_tables import begins_as_json, columns_in, how_to_import
 from langchain_agentmem.storage.queries import load
 from langchain_agentmem.storage.steps import Operation, Rows, Statement, drive
 
@@ -287,7 +288,7 @@ class SqliteEngine(Engine):
         if owner != APPLICATION_ID or "agentmem_migration" not in tables:
             raise ForeignDatabase(
                 f"{safe_repr(self.path)} holds another program's tables ({', '.join(sorted(tables)[:3])}). "
-                "Give langchain-agentmem a file of its own."
+                "Give langchain-agentmem a file of its own." + how_to_import(columns_in(connection), self.path)
             )
         return {str(name) for (name,) in connection.execute("select name from agentmem_migration")}
 
@@ -501,6 +502,11 @@ class SqliteEngine(Engine):
             return DatabaseUnreadable(
                 f"{safe_repr(self.path)} cannot be opened. Check that the folder {safe_repr(str(folder))} "
                 "exists and may be used."
+            )
+        if code == sqlite3.SQLITE_NOTADB and begins_as_json(file_of(self.path)):
+            return ForeignDatabase(
+                f"{safe_repr(self.path)} is a JSON text. Give langchain-agentmem a file of its own. What other "
+                "programs keep in such files, agentmem import-from reads: see agentmem import-from --help."
             )
         if kind := _ERRORS.get(code):
             return kind(f"{kind()} ({safe_repr(self.path)}: {error})")

@@ -152,7 +152,20 @@ def restore(path: str, records: Sequence[Record], *, now: int, tail: int) -> Ste
     Raises:
         InvalidInput: A record is damaged.
     """
-    drafts = dict(_read(path, record) for record in records)
+    return (yield from add_new(dict(_read(path, record) for record in records), now=now, tail=tail))
+
+
+def add_new(drafts: Mapping[ItemPlace, ItemDraft], *, now: int, tail: int) -> Steps[int]:
+    """Write items, but where a key has an item already, and without what has expired since.
+
+    Args:
+        drafts: The items.
+        now: When.
+        tail: How many documents may wait for the search index.
+
+    Returns:
+        How many were added.
+    """
     there = yield from item_rows.get(drafts, now=now)
     new: dict[ItemPlace, ItemDraft | None] = {
         at: draft

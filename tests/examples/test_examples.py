@@ -75,7 +75,7 @@ PRINTS = {
         "found: At the wall.\nnothing was changed: True\n5 entries written back",
     ],
     "move_from_memory_tables.py": [
-        "root\n  faster loops\n  less memory\n",
+        "moved: {'memories': 5}\nmain\n  faster loops\n  less memory\n",
         "root:  {'goal': 'Solve it in 10 s.'}\nchild: {'goal': 'Solve it in 10 s.', 'best': '12 s with OpenMP'}",
         "02 June 2024 09:00 phase_complete: The baseline takes 40 s.\n  02 June 2024 10:00 execution_result: OpenMP",
         "found: Static scheduling wins over dynamic. ('openmp',)",

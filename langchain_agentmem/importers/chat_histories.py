@@ -1,0 +1,117 @@
+"""What `RunnableWithMessageHistory` stores: tables of `SQLChatMessageHistory`, files of `FileChatMessageHistory`.
+
+A table has a row for each message, with "session_id" and "message", LangChain's own form as JSON. So has that of
+`PostgresChatMessageHistory`, which also knows when each was said. A file is a list in the same form; its name is taken
+for the id of the conversation.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from functools import partial
+from itertools import groupby
+from operator import itemgetter
+from pathlib import Path
+from typing import Any
+
+from langchain_core.messages import messages_from_dict
+
+from langchain_agentmem.base.safe_repr import safe_repr
+from langchain_agentmem.conversations.log_entries import entry_of, message_of
+from langchain_agentmem.conversations.message_log import LogEntry
+from langchain_agentmem.errors import InvalidInput, MessageError
+from langchain_agentmem.importers.parcels import (
+    Destination,
+    Names,
+    Parcel,
+    Reading,
+    Thing,
+    conversation,
+    is_sqlite,
+    json_of_file,
+    of_files,
+    parcel_of,
+    path_or_url,
+    time_of,
+    time_of_file,
+)
+from langchain_agentmem.storage.foreign_tables import ForeignTables, foreign_tables
+
+WANTED = frozenset({"session_id", "message"})
+
+
+def read_histories(source: Any, to: Destination, stack: ExitStack) -> Reading:
+    """Chat histories, see above.
+
+    Args:
+        source: A SQLite file, a PostgreSQL database, a JSON file, or a folder of JSON files.
+        to: Where they go.
+        stack: Closes the source.
+
+    Raises:
+        InvalidInput: It is none of these.
+    """
+    given = path_or_url(source)
+    if isinstance(given, str) or is_sqlite(given):
+        tables = stack.enter_context(foreign_tables(given))
+        names = [name for name, columns in sorted(tables.columns.items()) if columns >= WANTED]
+        if not names:
+            raise InvalidInput(f"{tables.name} has no table with session_id and message, as chat histories have.")
+        return Reading(_in_tables(tables, names, to), sum(map(tables.count, names)))
+    return of_files(given, (".json",), _in_file, to)
+
+
+def _in_tables(tables: ForeignTables, names: Sequence[str], to: Destination) -> Iterator[Thing]:
+    for name in names:
+        # Messages without an id are known by their row, so that a table is read the same however it grows.
+        for session, group in groupby(tables.rows(name, "session_id", "id"), itemgetter("session_id")):
+            rows = list(group)
+            yield parcel_of(
+                f"the conversation {safe_repr(session)}", len(rows), partial(_of_rows, name, session, rows, to)
+            )
+
+
+def _of_rows(table: str, session: Any, rows: Sequence[Mapping[str, Any]], to: Destination) -> Parcel:
+    names, entries = Names(), []
+    for place, row in enumerate(rows):
+        value = row["message"]
+        message = json.loads(value) if isinstance(value, str | bytes) else value
+        said_at = time_of(row.get("created_at"), to.now)
+        entries.append(entry_given(message, names, said_at, f"{table}-{row.get('id', place)}"))
+    return conversation(to, None if session is None else str(session), entries)
+
+
+def _in_file(path: Path, name: str, to: Destination) -> Iterator[Thing]:
+    messages = json_of_file(path)
+    if not isinstance(messages, list):
+        raise InvalidInput(f"{safe_repr(str(path))} holds no list of messages, as FileChatMessageHistory writes it.")
+    yield parcel_of(f"the file {safe_repr(path.name)}", len(messages), partial(_of_list, path, name, messages, to))
+
+
+def _of_list(path: Path, name: str, messages: Sequence[Any], to: Destination) -> Parcel:
+    names, said_at = Names(), time_of_file(path)
+    return conversation(to, name, [entry_given(each, names, said_at) for each in messages])
+
+
+def entry_given(message: Any, names: Names, said_at: int, own: str | None = None) -> LogEntry:
+    """The entry of a message in LangChain's form.
+
+    Args:
+        message: A dictionary of its type and its data.
+        names: Gives ids.
+        said_at: When it was said, if it does not say so itself.
+        own: The id of one that has none. Default: one made of what it says.
+
+    Raises:
+        MessageError: It is no message.
+    """
+    try:
+        [found] = messages_from_dict([message])
+    except Exception as error:  # whatever its class refuses
+        raise MessageError(f"{safe_repr(message, 200)} is no message in LangChain's form: {error}") from error
+    key = names.given(found.id or own, message)
+    made, _ = message_of(found, new_id=lambda: key)
+    return entry_of(dataclasses.replace(made, message_id=key), said_at)

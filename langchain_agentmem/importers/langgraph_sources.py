@@ -1,0 +1,211 @@
+"""What LangGraph's savers and stores of other packages hold: threads with their checkpoints, and items.
+
+A `SqliteStore` or `PostgresStore` is read from its tables, with times and ends; any other store through its own
+methods. What langmem keeps are items of such a store, in a form of its own.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain, groupby
+from typing import TYPE_CHECKING, Any
+
+from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.store.base import BaseStore
+
+from langchain_agentmem.base.safe_repr import safe_repr
+from langchain_agentmem.checkpoints.saver_import import ImportReport, open_source
+from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.importers.parcels import (
+    CHECKPOINTS,
+    ITEMS,
+    MALFORMED,
+    PAGE,
+    Destination,
+    LeftOut,
+    Parcel,
+    ParcelCount,
+    Reading,
+    Thing,
+    WrittenParcel,
+    in_pages,
+    path_or_url,
+    time_of,
+    where,
+    whole,
+    why,
+)
+from langchain_agentmem.language_models.model_calls import Do, Work
+from langchain_agentmem.storage import Steps
+from langchain_agentmem.storage.foreign_tables import foreign_tables
+from langchain_agentmem.stores import item_part, item_rows
+from langchain_agentmem.stores.item_rows import ItemDraft, ItemPlace, Times
+
+if TYPE_CHECKING:
+    from langchain_agentmem.agent_memory import AgentMemory
+    from langchain_agentmem.checkpoints.checkpoint_saver import AgentMemorySaver
+
+STORE, VECTORS = "store", "store_vectors"
+_WANTED = frozenset({"prefix", "key", "value"})
+_Row = Mapping[str, Any]
+_Wanted = Callable[[Any], str | None]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ThreadParcel(Parcel):
+    """Threads of a saver, each checkpoint of which is written by itself.
+
+    Attributes:
+        saver: The saver.
+        thread: The thread; None for all.
+        namespace: Where they go.
+    """
+
+    saver: BaseCheckpointSaver[Any]
+    thread: str | None
+    namespace: tuple[str, ...]
+
+    def stored(self, memory: AgentMemory, *, dry_run: bool) -> Work[ParcelCount]:
+        """See `Parcel.stored`."""
+        ours = (memory.within(self.namespace) if self.namespace else memory).checkpointer
+        if dry_run:
+            counted: ParcelCount = yield Do(partial(whole, self.what, partial(self._counted, ours)))
+            return counted
+        threads = None if self.thread is None else [self.thread]
+        copy = partial(ours.import_checkpoints, self.saver, thread_ids=threads)
+        done: ImportReport = yield Do(partial(whole, self.what, copy))
+        return ParcelCount(done.checkpoints, done.known)
+
+    def _counted(self, ours: AgentMemorySaver) -> ParcelCount:
+        config: Any = None if self.thread is None else {"configurable": {"thread_id": self.thread}}
+        new = [ours.adopt(each, dry_run=True) for each in self.saver.list(config)]
+        return ParcelCount(new.count(True), new.count(False))
+
+
+def read_saver(source: Any, to: Destination, stack: ExitStack) -> Reading:
+    """Threads of a saver of another package.
+
+    Args:
+        source: The file of a SqliteSaver, the URL of a PostgresSaver, or any saver.
+        to: Where they go.
+        stack: Closes the source.
+
+    Raises:
+        InvalidInput: There is no such source.
+        MissingExtra: The saver's package is not installed.
+    """
+    if isinstance(source, BaseCheckpointSaver):
+        return Reading(iter([_threads(source, None, 1, to)]))
+    given = path_or_url(source)
+    with foreign_tables(given) as tables:
+        if "checkpoints" not in tables.columns:
+            raise InvalidInput(f"{tables.name} has no table of checkpoints, as LangGraph's savers have.")
+        names, total = tables.values("checkpoints", "thread_id"), tables.count("checkpoints")
+    saver = stack.enter_context(open_source(str(given), allow=to.allow))
+    share, rest = divmod(total, len(names) or 1)
+    return Reading((_threads(saver, str(each), share + (n < rest), to) for n, each in enumerate(names)), total)
+
+
+def _threads(saver: BaseCheckpointSaver[Any], thread: str | None, count: int, to: Destination) -> ThreadParcel:
+    what = "all threads" if thread is None else f"the thread {safe_repr(thread)}"
+    return ThreadParcel(holds=CHECKPOINTS, what=what, count=count, saver=saver, thread=thread, namespace=to.namespace)
+
+
+def read_store(source: Any, to: Destination, stack: ExitStack) -> Reading:
+    """Items of a store of another package.
+
+    Args:
+        source: The file of a SqliteStore, the URL of a PostgresStore, or any store.
+        to: Where they go: below the namespace of the import in their own.
+        stack: Closes the source.
+
+    Raises:
+        InvalidInput: There is no such source, or it holds no store.
+    """
+    return _read_items(source, to, stack, lambda _: None)
+
+
+def read_langmem(source: Any, to: Destination, stack: ExitStack) -> Reading:
+    """What langmem keeps in a store: its items alone, as they are, so that langmem finds them in our store.
+
+    Arguments and errors are those of `read_store`.
+    """
+    return _read_items(source, to, stack, _of_langmem)
+
+
+def _of_langmem(value: Any) -> str | None:
+    if isinstance(value, Mapping) and "content" in value and ("kind" in value or isinstance(value["content"], str)):
+        return None
+    return "it is none of langmem's, which have kind and content: the kind langgraph-store brings all items."
+
+
+def _read_items(source: Any, to: Destination, stack: ExitStack, refused: _Wanted) -> Reading:
+    if isinstance(source, BaseStore):
+        return Reading(_items(_through_methods(source), to, refused))
+    tables = stack.enter_context(foreign_tables(path_or_url(source)))
+    if not tables.columns.get(STORE, frozenset()) >= _WANTED:
+        raise InvalidInput(f"{tables.name} has no table of items, as LangGraph's stores have.")
+    rows = ({**row, "namespace": row["prefix"].split(".")} for row in tables.rows(STORE, "prefix", "key"))
+    vectors = tables.count(VECTORS) if VECTORS in tables.columns else 0
+    aside = [LeftOut("its vectors", "a memory with index=… makes its own.", vectors)] if vectors else []
+    return Reading(chain(_items(rows, to, refused), aside), tables.count(STORE) + vectors)
+
+
+def _through_methods(store: BaseStore) -> Iterator[_Row]:
+    """All items of a store, those of a page by namespace."""
+    offset = 0
+    while page := _page_of(store, offset):
+        offset += len(page)
+        for each in sorted(page, key=lambda item: tuple(item.namespace)):
+            yield {name: getattr(each, name) for name in ("namespace", "key", "value", "created_at", "updated_at")}
+
+
+def _page_of(store: BaseStore, offset: int) -> Sequence[Any]:
+    try:
+        return store.search((), limit=PAGE, offset=offset, refresh_ttl=False)
+    except Exception as error:  # it is theirs, whatever it is
+        raise InvalidInput(f"{safe_repr(store)} cannot be read ({type(error).__name__}: {error}).") from error
+
+
+def _items(rows: Iterator[_Row], to: Destination, refused: _Wanted) -> Iterator[Thing]:
+    for namespace, group in groupby(rows, lambda row: list(row["namespace"])):
+        for page in in_pages(group):
+            drafts: dict[ItemPlace, ItemDraft] = {}
+            for row in page:
+                what = f"the item {safe_repr(row['key'])} in {where(to, *namespace)}"
+                try:
+                    at, draft, problem = _drafted(row, namespace, to, refused)
+                except MALFORMED as error:
+                    yield LeftOut(what, why(error))
+                else:
+                    if problem is None:
+                        drafts[at] = draft
+                    else:
+                        yield LeftOut(what, problem)
+            if drafts:
+                yield _items_parcel(drafts, f"items in {where(to, *namespace)}")
+
+
+def _items_parcel(drafts: Mapping[ItemPlace, ItemDraft], what: str) -> WrittenParcel:
+    def make(now: int, tail: int) -> Steps[range]:
+        return range((yield from item_part.add_new(drafts, now=now, tail=tail)))
+
+    return WrittenParcel(holds=ITEMS, what=what, count=len(drafts), path=next(iter(drafts)).path, make=make)
+
+
+def _drafted(
+    row: _Row, namespace: Sequence[str], to: Destination, refused: _Wanted
+) -> tuple[ItemPlace, ItemDraft, str | None]:
+    at = ItemPlace(to.path(*namespace), item_rows.key_of(row["key"]))
+    value = json.loads(row["value"]) if isinstance(row["value"], str | bytes) else row["value"]
+    data = item_rows.written(value)
+    created = time_of(row.get("created_at"), to.now)
+    end = None if row.get("expires_at") is None else time_of(row["expires_at"], to.now)
+    times = Times(created, time_of(row.get("updated_at"), created), end)
+    minutes = row.get("ttl_minutes")
+    draft = ItemDraft(data, item_rows.ttl_of(minutes), item_rows.text_of(value, data), None, times)
+    return at, draft, "it has expired." if end is not None and end <= to.now else refused(value)

@@ -1,0 +1,320 @@
+"""MemGPT-style SQLite files with core, recall and archival memory on branches.
+
+Two forms are known, that of the design (`core_memory`, `recall_memory`, `archival_memory`, `branches`) and that of the
+code that followed it (`core_kv` and `core_meta`, `events`, `archival`, `branches`). The only branch without a parent
+becomes "main"; a fork begins where its parent was when it was made, and a value that it has as its parent had it is not
+written again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, NamedTuple
+
+from langchain_agentmem.base.argument_checks import name_given, text_given
+from langchain_agentmem.base.namespaces import id_of
+from langchain_agentmem.base.redaction import redact, redact_value
+from langchain_agentmem.base.safe_repr import safe_repr
+from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.importers.parcels import (
+    MALFORMED,
+    MEMORIES,
+    Destination,
+    LeftOut,
+    Names,
+    Reading,
+    Thing,
+    WrittenParcel,
+    at_once,
+    path_given,
+    time_of,
+    unknown,
+    why,
+)
+from langchain_agentmem.language_models.model_calls import Writer
+from langchain_agentmem.layers.archival_memory import record
+from langchain_agentmem.layers.core_memory import MOST, USUAL
+from langchain_agentmem.rewinding import branches, memory_rows
+from langchain_agentmem.rewinding.branches import KIND, MAIN, BranchAt
+from langchain_agentmem.rewinding.memory_access import Change, changed
+from langchain_agentmem.rewinding.memory_rows import CORE, EVENT, RowDraft, body_of
+from langchain_agentmem.storage import Steps, query
+from langchain_agentmem.storage.foreign_tables import ForeignTables, foreign_tables
+
+_SECOND = 1_000_000
+_ALWAYS = 1_000_000_000
+"""Seconds: a smaller end is told from when the value was set, a greater one is a time."""
+
+
+class _Form(NamedTuple):
+    """How a file names its tables, and the columns that differ.
+
+    Attributes:
+        core: The table of core memory.
+        recall: The table of events.
+        archival: The table of records.
+        kind: The column that says what kind of event it is.
+        event: The column of an event's text.
+        at: The column of its time.
+        text: The column of a record's text.
+        tags: The column of its tags.
+        name: The column of a branch's name.
+        copies: Whether a fork has a copy of its parent's core memory.
+    """
+
+    core: str
+    recall: str
+    archival: str
+    kind: str
+    event: str
+    at: str
+    text: str
+    tags: str
+    name: str
+    copies: bool
+
+
+_FORMS = (
+    _Form(
+        "core_memory", "recall_memory", "archival_memory",
+        "event_type", "content", "timestamp", "content", "tags_json", "node_name", copies=True,
+    ),
+    _Form(
+        "core_kv", "events", "archival",
+        "kind", "text", "created_at", "text", "tags", "node_uid", copies=False,
+    ),
+)  # fmt: skip
+
+
+class _Dated(NamedTuple):
+    """Something remembered, and when."""
+
+    at: int
+    draft: RowDraft
+
+
+@dataclass(kw_only=True, slots=True)
+class _Branch:
+    """A branch of the source.
+
+    Attributes:
+        key: Its id there.
+        name: Its name here.
+        made: When it was made.
+        rows: What was remembered on it, oldest first.
+        forks: The branches that were forked from it, oldest first.
+        copied: The keys of core memory that it has as its parent had them.
+    """
+
+    key: str
+    name: str
+    made: int
+    rows: list[_Dated] = field(default_factory=list)
+    forks: list[_Branch] = field(default_factory=list)
+    copied: set[str] = field(default_factory=set)
+
+    def core(self) -> list[_Dated]:
+        """Its core memory."""
+        return [each for each in self.rows if each.draft.kind == CORE]
+
+    def leave_copied(self, core: Mapping[str, _Dated], theirs: Mapping[str, _Dated]) -> None:
+        """Leave out what a fork got from its parent, which it is shown anyway.
+
+        Args:
+            core: Its core memory.
+            theirs: Its parent's.
+        """
+        for key, each in core.items():
+            was = theirs.get(key)
+            if was is not None and was.at <= self.made and _says(was.draft) == _says(each.draft):
+                self.copied.add(key)
+                self.rows.remove(each)
+
+    def count(self) -> int:
+        """How much is remembered on it and its forks."""
+        return len(self.rows) + sum(each.count() for each in self.forks)
+
+
+def read_memgpt(source: Any, to: Destination, stack: ExitStack) -> Reading:
+    """Core, recall and archival memory, see above.
+
+    Args:
+        source: The SQLite file.
+        to: Where they go.
+        stack: Closes the source.
+
+    Raises:
+        InvalidInput: It is no such file.
+    """
+    tables = stack.enter_context(foreign_tables(path_given(source)))
+    form = next((each for each in _FORMS if {each.core, each.recall, each.archival} <= tables.columns.keys()), None)
+    if form is None or "branches" not in tables.columns:
+        raise InvalidInput(f"{tables.name} has no tables of core, recall and archival memory with branches.")
+    return at_once(_trees(tables, form, to))
+
+
+def _trees(tables: ForeignTables, form: _Form, to: Destination) -> Iterator[Thing]:
+    """Each branch that has no parent, with all its forks."""
+    found, parents = _branches(tables, form, to)
+    yield from _remembered(tables, form, found, to)
+    core = {key: {each.draft.key: each for each in branch.core()} for key, branch in found.items()}
+    roots: list[_Branch] = []
+    for key, branch in sorted(found.items(), key=lambda each: (each[1].made, each[0])):
+        branch.rows.sort(key=lambda each: each.at)
+        parent = found.get(parents.get(key) or "")
+        if parent is not None and form.copies:
+            branch.leave_copied(core[key], core[parent.key])
+        (roots if parent is None else parent.forks).append(branch)
+    if len(roots) == 1:
+        roots[0].name = MAIN
+    reached = {id(each) for root in roots for each in _all(root)}
+    for branch in found.values():
+        if id(branch) not in reached:
+            yield LeftOut(f"the branch {safe_repr(branch.key)}", "it is among its own parents.", len(branch.rows) or 1)
+    for root in roots:
+        at = BranchAt(to.path(), root.name, to.scopes)
+        what = f"the branch {safe_repr(root.name)} and its forks"
+        make = partial(_replayed, at, root, to.kind, form.copies)
+        yield WrittenParcel(holds=MEMORIES, what=what, count=root.count(), path=at.path, make=make)
+    for name in ("inherited_exclusions", "inherited_summaries"):
+        if name in tables.columns and (count := tables.count(name)):
+            yield LeftOut(f"rows of {name}", "they say what a fork was not shown; here it sees all of it.", count)
+
+
+def _says(draft: RowDraft) -> tuple[Any, ...]:
+    return draft.body, draft.importance, draft.expires_at
+
+
+def _all(branch: _Branch) -> Iterator[_Branch]:
+    yield branch
+    for each in branch.forks:
+        yield from _all(each)
+
+
+def _branches(tables: ForeignTables, form: _Form, to: Destination) -> tuple[dict[str, _Branch], dict[str, str | None]]:
+    found: dict[str, _Branch] = {}
+    parents: dict[str, str | None] = {}
+    names = Names()
+    for row in tables.rows("branches", "created_at"):
+        key = str(row["id"])
+        name = names.given(row.get(form.name) or key)
+        found[key] = _Branch(key=key, name=id_of(name, "branch"), made=time_of(row["created_at"], to.now))
+        parents[key] = None if row["parent_id"] is None else str(row["parent_id"])
+    return found, parents
+
+
+def _remembered(tables: ForeignTables, form: _Form, found: Mapping[str, _Branch], to: Destination) -> Iterator[LeftOut]:
+    """Put everything on its branch; gives what cannot be."""
+    meta: Mapping[tuple[Any, Any], Mapping[str, Any]] = {}
+    if "core_meta" in tables.columns:
+        meta = {(row["branch_id"], row["key"]): row for row in tables.rows("core_meta")}
+    names: dict[str, Names] = defaultdict(Names)
+    for table, drafted in ((form.core, _core), (form.recall, _event), (form.archival, _record)):
+        for row in tables.rows(table, "id"):
+            what = f"{table} {safe_repr(row.get('id', row.get('key')))}"
+            branch = found.get(str(row["branch_id"]))
+            if branch is None:
+                yield LeftOut(what, f"there is no branch {safe_repr(row['branch_id'])}.")
+                continue
+            more = meta.get((row["branch_id"], row.get("key")), {})
+            try:
+                branch.rows.append(drafted({**more, **row}, form, names[branch.key], to))
+            except MALFORMED as error:
+                yield LeftOut(what, why(error))
+
+
+def _core(row: Mapping[str, Any], form: _Form, names: Names, to: Destination) -> _Dated:
+    del form, names
+    created = time_of(row.get("created_at"), time_of(row.get("updated_at"), to.now))
+    updated = time_of(row.get("updated_at"), created)
+    [(key, value)] = redact_value({name_given(row["key"], "a key"): text_given(row["value"], "A value")}).items()
+    importance = USUAL if row.get("importance") is None else min(max(int(row["importance"]), 1), MOST)
+    end = None
+    if row.get("ttl") not in (None, ""):
+        seconds = float(row["ttl"])
+        end = int(seconds * _SECOND) + (updated if seconds < _ALWAYS else 0)
+        if end <= to.now:
+            raise InvalidInput("it has expired.")
+    return _Dated(updated, RowDraft(CORE, key, body_of(value), created, importance=importance, expires_at=end))
+
+
+def _event(row: Mapping[str, Any], form: _Form, names: Names, to: Destination) -> _Dated:
+    at = time_of(row[form.at], to.now)
+    kind, text = name_given(row[form.kind], "a kind of event"), text_given(row[form.event], "An event")
+    key = names.given(None, row["branch_id"], row[form.at], kind, text)
+    return _Dated(at, RowDraft(EVENT, key, body_of(redact(text)), at, label=redact(kind), findable=True))
+
+
+def _record(row: Mapping[str, Any], form: _Form, names: Names, to: Destination) -> _Dated:
+    at = time_of(row["created_at"], to.now)
+    text = redact(text_given(row[form.text], "A record"))
+    own = row["id"] if isinstance(row["id"], str) else None
+    key = id_of(names.given(own, row["branch_id"], row["created_at"], text), "record")
+    return _Dated(at, record(key, text, _tags(row.get(form.tags)), at))
+
+
+def _tags(written: Any) -> Sequence[str]:
+    if not written:
+        return ()
+    try:
+        found = json.loads(written)
+    except ValueError:
+        found = str(written).split(",")
+    return [redact(str(each).strip()) for each in (found if isinstance(found, list) else [found]) if str(each).strip()]
+
+
+# -- writing -------------------------------------------------------------------------------------------------------
+
+
+def _replayed(at: BranchAt, branch: _Branch, kind: str, copies: bool, now: int, tail: int) -> Steps[list[str]]:  # noqa: FBT001
+    """Write a branch and its forks in the order of their times, so that each fork sees what was there."""
+    new: list[str] = []
+    waiting = list(branch.rows)
+    for fork in [*branch.forks, None]:
+        before = len(waiting) if fork is None else sum(each.at <= fork.made for each in waiting)
+        now_due, waiting = waiting[:before], waiting[before:]
+        make = partial(_fresh, [each.draft for each in now_due])
+        new += yield from changed(at, make, now, tail, Writer("import", kind))
+        if fork is not None:
+            new += yield from _forked(at, fork, kind, copies, now, tail)
+    return new
+
+
+def _forked(at: BranchAt, fork: _Branch, kind: str, copies: bool, now: int, tail: int) -> Steps[list[str]]:  # noqa: FBT001
+    there = yield query.find_branch(path=at.path, kind=KIND, name=fork.name)
+    own = at._replace(name=fork.name)
+    new: list[str] = []
+    if not there:
+        own = yield from branches.fork(at, fork.name, now)
+        core = {each.draft.key: each.draft for each in fork.core()}
+        make = partial(_begun, core, fork.copied if copies else None)
+        new += yield from changed(own, make, now, tail, Writer("import", kind))
+    return new + (yield from _replayed(own, fork, kind, copies, now, tail))
+
+
+def _begun(core: Mapping[str, RowDraft], copied: Collection[str] | None, change: Change) -> Steps[list[str]]:
+    """Write the core memory of a new fork, whatever its parent has.
+
+    Args:
+        core: What it has by itself.
+        copied: What it has as its parent had it, so that the rest is gone; None if it has everything of its parent.
+        change: What is about to be written.
+    """
+    change.drafts += core.values()
+    if copied is not None:
+        for each in (yield from memory_rows.current(change.view, CORE)):
+            if each.key not in copied and each.key not in core:
+                change.remove(CORE, each.key)
+    return list(core)
+
+
+def _fresh(drafts: Sequence[RowDraft], change: Change) -> Steps[list[str]]:
+    """Write what is not shown."""
+    new = yield from unknown(drafts, change)
+    change.drafts += new
+    return [each.key for each in new]

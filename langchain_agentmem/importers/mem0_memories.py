@@ -1,0 +1,203 @@
+"""mem0: what its `get_all` gives, kept as JSON, and the file "history.db" beside it.
+
+A memory becomes a record of archival memory under its own id, in the namespace of its user. Its other ids and its
+categories are tags, "agent:…", "run:…"; what else it has are details of the record. Relations of its graph become
+facts. The history knows no users; of it come what each memory says last, what it said before, as details, and the
+newest messages that it keeps of each session.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from functools import partial
+from itertools import groupby
+from operator import itemgetter
+from typing import Any
+from urllib.parse import unquote
+
+from langchain_agentmem.base.argument_checks import text_given
+from langchain_agentmem.base.clock import new_uuid
+from langchain_agentmem.base.namespaces import id_of
+from langchain_agentmem.base.redaction import redact
+from langchain_agentmem.base.safe_repr import safe_repr
+from langchain_agentmem.conversations.log_entries import entry_of, message_of
+from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.facts.fact import FactsConfig, name_of
+from langchain_agentmem.facts.fact_events import rules_in
+from langchain_agentmem.facts.fact_store import Book, FactStatement
+from langchain_agentmem.importers.parcels import (
+    FACTS,
+    MALFORMED,
+    Destination,
+    LeftOut,
+    Names,
+    Parcel,
+    Reading,
+    Thing,
+    WrittenParcel,
+    conversation,
+    in_pages,
+    is_sqlite,
+    json_of_file,
+    memories,
+    parcel_of,
+    path_given,
+    time_of,
+    where,
+    why,
+)
+from langchain_agentmem.language_models.model_calls import Writer
+from langchain_agentmem.layers.archival_memory import record
+from langchain_agentmem.rewinding.branches import MAIN, BranchAt
+from langchain_agentmem.rewinding.memory_access import Change, changed
+from langchain_agentmem.rewinding.memory_rows import RowDraft
+from langchain_agentmem.storage import Steps
+from langchain_agentmem.storage.foreign_tables import ForeignTables, foreign_tables
+
+HISTORY, MESSAGES = "history", "messages"
+_HISTORY = frozenset({"memory_id", "new_memory", "event"})
+_TAGS = {"agent_id": "agent", "run_id": "run", "app_id": "app"}
+_KNOWN = frozenset({"id", "memory", "user_id", "categories", "created_at", "expiration_date", *_TAGS})
+
+
+def read_mem0(source: Any, to: Destination, stack: ExitStack) -> Reading:
+    """What mem0 remembers, see above.
+
+    Args:
+        source: A JSON file with what `get_all` gives, or "history.db".
+        to: Where it goes.
+        stack: Closes the source.
+
+    Raises:
+        InvalidInput: It is neither.
+    """
+    path = path_given(source)
+    if is_sqlite(path):
+        tables = stack.enter_context(foreign_tables(path))
+        if not tables.columns.get(HISTORY, frozenset()) >= _HISTORY:
+            raise InvalidInput(f"{tables.name} has no table of mem0's history.")
+        messages = tables.count(MESSAGES) if MESSAGES in tables.columns else 0
+        return Reading(_of_history(tables, to), len(tables.values(HISTORY, "memory_id")) + messages)
+    given = json_of_file(path)
+    lists = given if isinstance(given, Mapping) else {"results": given}
+    found, relations = lists.get("results", lists.get("memories")), lists.get("relations") or ()
+    if not isinstance(found, list) or not isinstance(relations, Sequence):
+        raise InvalidInput(f"{safe_repr(str(path))} does not hold what mem0's get_all gives: a list of results.")
+    return Reading(_of_export(found, relations, to), len(found) + len(relations))
+
+
+def _of_export(found: Sequence[Any], relations: Sequence[Any], to: Destination) -> Iterator[Thing]:
+    drafts: dict[str | None, dict[str, RowDraft]] = {}
+    for each in found:
+        try:
+            draft, theirs = _memory(each, to), drafts.setdefault(each.get("user_id"), {})
+        except MALFORMED as error:
+            yield LeftOut(f"the memory {safe_repr(each, 200)}", why(error))
+        else:
+            if draft.key in theirs:
+                yield LeftOut(f"the memory {safe_repr(draft.key)}", "it is listed twice.")
+            theirs[draft.key] = draft
+    for user, theirs in drafts.items():
+        labels = () if user is None else (user,)
+        for page in in_pages(theirs.values()):
+            yield parcel_of(f"memories of the user {safe_repr(user)}", len(page), partial(_page, to, page, labels))
+    for number, each in enumerate(relations, 1):
+        yield parcel_of(f"the relation {number}", 1, partial(_relation, each, to))
+
+
+def _page(to: Destination, page: Sequence[RowDraft], labels: tuple[str, ...]) -> Parcel:
+    return memories(to, f"memories in {where(to, *labels)}", page, *labels)
+
+
+def _memory(given: Mapping[str, Any], to: Destination) -> RowDraft:
+    text = redact(text_given(given["memory"], "A memory"))
+    tags = [f"{tag}:{given[name]}" for name, tag in _TAGS.items() if given.get(name)]
+    tags += [str(each) for each in given.get("categories") or ()]
+    details = {name: value for name, value in given.items() if name not in _KNOWN and value not in (None, {}, [])}
+    key = id_of(Names().given(given.get("id"), text), "record")
+    end = given.get("expiration_date")
+    if end is not None and time_of(end, to.now) <= to.now:
+        raise InvalidInput("it has expired.")
+    made = time_of(given.get("created_at"), to.now)
+    expires_at = None if end is None else time_of(end, to.now)
+    return record(key, text, tags, made, expires_at=expires_at, **({"mem0": _plain(details)} if details else {}))
+
+
+def _plain(value: Any) -> Any:
+    return json.loads(json.dumps(value, default=str))
+
+
+def _relation(given: Mapping[str, Any], to: Destination) -> Parcel:
+    subject, predicate, object_ = (
+        name_of(redact(text_given(value, "A name")), "A name")
+        for value in (
+            given["source"],
+            given.get("relationship") or given["relation"],
+            given.get("target") or given["destination"],
+        )
+    )
+    user = given.get("user_id")
+    at = BranchAt(to.path(*([] if user is None else [user])), MAIN, to.scopes)
+    said = FactStatement("user", subject, predicate, object_)
+
+    def tell(change: Change) -> Steps[list[str]]:
+        agreed = yield from rules_in(change.view, FactsConfig().single_valued)
+        book = Book(change=change, agreed=agreed, new_id=new_uuid)
+        yield from book.tell(said)
+        return [turn.key for turn in book.turns if turn.outcome == "added"]
+
+    def make(now: int, tail: int) -> Steps[list[str]]:
+        return (yield from changed(at, tell, now, tail, Writer("import", to.kind)))
+
+    return WrittenParcel(
+        holds=FACTS, what=f"the fact {safe_repr(f'{subject} {predicate} {object_}')}", count=1, path=at.path, make=make
+    )
+
+
+# -- history.db ----------------------------------------------------------------------------------------------------
+
+
+def _of_history(tables: ForeignTables, to: Destination) -> Iterator[Thing]:
+    for page in in_pages(_grouped(tables, HISTORY, "memory_id")):
+        drafts = []
+        for key, rows in page:
+            try:
+                drafts.append(_last(key, rows, to))
+            except MALFORMED as error:
+                yield LeftOut(f"the memory {safe_repr(key)}", why(error))
+        if drafts:
+            yield memories(to, f"memories in {where(to)}", drafts)
+    if MESSAGES in tables.columns:
+        for scope, rows in _grouped(tables, MESSAGES, "session_scope"):
+            yield parcel_of(f"the session {safe_repr(scope)}", len(rows), partial(_session, scope, rows, to))
+
+
+def _grouped(tables: ForeignTables, table: str, column: str) -> Iterator[tuple[Any, list[dict[str, Any]]]]:
+    """The rows of a table by a column, those of one value as they came."""
+    for value, group in groupby(tables.rows(table, column), itemgetter(column)):
+        yield value, sorted(group, key=lambda row: str(row.get("created_at") or ""))
+
+
+def _last(key: Any, rows: Sequence[Mapping[str, Any]], to: Destination) -> RowDraft:
+    rows = sorted(rows, key=lambda row: str(row["updated_at"] or row["created_at"] or ""))
+    last = rows[-1]
+    if last["is_deleted"] or last["event"] == "DELETE":
+        raise InvalidInput("it was deleted there.")
+    times = [time_of(row["updated_at"] or row["created_at"], to.now) for row in rows]
+    before: Any = [[at, redact(str(row["new_memory"]))] for at, row in zip(times, rows, strict=True)][:-1]
+    text = redact(text_given(last["new_memory"], "A memory"))
+    made = time_of(rows[0]["created_at"], times[0])
+    details: dict[str, Any] = {"before": before} if before else {}
+    return record(id_of(key, "record"), text, (), made, **details)
+
+
+def _session(scope: str, rows: Sequence[Mapping[str, Any]], to: Destination) -> Parcel:
+    names, entries = Names(), []
+    for row in rows:
+        key = names.given(row["id"], row["content"])
+        given = {"role": row["role"], "content": row["content"], "name": row["name"], "message_id": key}
+        entries.append(entry_of(message_of(given, new_id=new_uuid)[0], time_of(row["created_at"], to.now)))
+    whose = dict(part.partition("=")[::2] for part in scope.split("&"))
+    return conversation(to, scope, entries, *([unquote(whose["user_id"])] if whose.get("user_id") else []))

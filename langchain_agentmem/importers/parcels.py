@@ -1,0 +1,441 @@
+"""What is brought: parcels, each of which is written at once, and what is left out."""
+
+from __future__ import annotations
+
+import json
+import re
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
+
+from langchain_agentmem.base.clock import is_time, micros, time_given
+from langchain_agentmem.base.encoding import read_plain
+from langchain_agentmem.base.events import MessagesStored
+from langchain_agentmem.base.files import path_of_file
+from langchain_agentmem.base.namespaces import Namespace, Scopes, id_of, named, namespace_of, path_of
+from langchain_agentmem.base.safe_repr import safe_repr
+from langchain_agentmem.conversations import conversation_part
+from langchain_agentmem.conversations.message_log import Address, LogEntry
+from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.language_models.model_calls import Do, In, Run, Work, Writer
+from langchain_agentmem.rewinding import memory_rows
+from langchain_agentmem.rewinding.branches import MAIN, BranchAt
+from langchain_agentmem.rewinding.memory_access import Change, changed
+from langchain_agentmem.rewinding.memory_rows import RowDraft
+from langchain_agentmem.storage import Steps, is_postgres
+from langchain_agentmem.storage.queries import digest
+
+if TYPE_CHECKING:
+    from langchain_agentmem.agent_memory import AgentMemory
+
+T = TypeVar("T")
+
+MESSAGES, ITEMS, MEMORIES, FACTS, ENTRIES, CHECKPOINTS = (
+    "messages", "items", "memories", "facts", "entries", "checkpoints",
+)  # fmt: skip
+"""What a parcel holds."""
+PAGE = 500
+"""How much of what belongs to no conversation is written at once."""
+MALFORMED = (AttributeError, KeyError, TypeError, ValueError, OverflowError, RecursionError)
+"""What reading a value raises that is not as its form wants it. Errors of ours for wrong input are among them."""
+
+_SQLALCHEMY_SQLITE = re.compile(r"\Asqlite(\+\w+)?:///")
+_SQLALCHEMY_POSTGRES = re.compile(r"\A(postgres(?:ql)?)\+\w+://")
+
+
+class Destination(NamedTuple):
+    """Where things go.
+
+    Attributes:
+        kind: The kind of the source, by which what is remembered says where it comes from.
+        namespace: Below which everything goes.
+        scopes: Which namespaces share their memory.
+        now: The time, in microseconds since 1970: of what has no time of its own.
+        allow: Classes whose objects may be imported.
+    """
+
+    kind: str
+    namespace: Namespace
+    scopes: Scopes
+    now: int
+    allow: Sequence[str] = ()
+
+    def path(self, *labels: str) -> str:
+        """The path of a namespace below.
+
+        Raises:
+            InvalidInput: One of the labels cannot be one.
+        """
+        return path_of((*self.namespace, *labels))
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """Something that was not brought.
+
+    Attributes:
+        what: What it is.
+        why: Why.
+        count: How many things it is.
+    """
+
+    what: str
+    why: str
+    count: int = 1
+
+
+class ParcelCount(NamedTuple):
+    """What came of a parcel.
+
+    Attributes:
+        added: How many things were new.
+        known: How many were here already.
+    """
+
+    added: int
+    known: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Parcel(ABC):
+    """Things that are written at once.
+
+    Attributes:
+        holds: What they are: MESSAGES, ITEMS and so on.
+        what: What it is, for a report, such as "the conversation 'a'".
+        count: How many things there are.
+    """
+
+    holds: str
+    what: str
+    count: int
+
+    @abstractmethod
+    def stored(self, memory: AgentMemory, *, dry_run: bool) -> Work[ParcelCount]:
+        """Write those that are not here.
+
+        Args:
+            memory: Where to.
+            dry_run: Whether to tell only how many these are.
+
+        Raises:
+            InvalidInput: They cannot be stored. None was.
+        """
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WrittenParcel(Parcel):
+    """Things that one operation writes.
+
+    Attributes:
+        path: The path of the namespace they go to.
+        name: The conversation they belong to, if they do.
+        make: Writes them at a time, with so many documents that may wait for the index; gives what was new.
+    """
+
+    path: str
+    name: str | None = None
+    make: Callable[[int, int], Steps[Sized]]
+
+    def stored(self, memory: AgentMemory, *, dry_run: bool) -> Work[ParcelCount]:
+        """See `Parcel.stored`."""
+        database = memory.database.at(self.path, self.name)
+        make = partial(self.make, database.now(), database.tail)
+        if dry_run:
+            rehearse = partial(database.engine.rehearse, make)
+            new = yield Do(rehearse, partial(database.engine.in_thread, rehearse, write=True))
+        else:
+            new = yield In(database, Run("care.bring", make, write=True, shown=False))
+            if self.name is not None and new:
+                event = partial(MessagesStored, namespace=namespace_of(self.path), conversation_id=self.name)
+                database.emit(partial(event, message_ids=tuple(new)))
+        return ParcelCount(len(new), self.count - len(new))
+
+
+Thing: TypeAlias = Parcel | LeftOut
+
+
+class Reading(NamedTuple):
+    """A source that was opened.
+
+    Attributes:
+        things: What it holds, and what of it is left out.
+        total: How many things that will be, as far as it is known before.
+    """
+
+    things: Iterator[Thing]
+    total: int | None = None
+
+
+Reader: TypeAlias = Callable[[Any, Destination, ExitStack], Reading]
+"""Opens a source, which the stack closes."""
+
+
+def parcel_of(what: str, count: int, build: Callable[[], Parcel]) -> Thing:
+    """A parcel, or that it is left out, since it is malformed.
+
+    Args:
+        what: What it is.
+        count: How many things it holds.
+        build: Makes it.
+    """
+    try:
+        return build()
+    except MALFORMED as error:
+        return LeftOut(what, why(error), count)
+
+
+def why(error: BaseException) -> str:
+    """What an error says, as the reason why something is left out."""
+    text = str(error) if isinstance(error, InvalidInput) else f"it is malformed ({type(error).__name__}: {error})"
+    return " ".join(text.split())[:500]
+
+
+def whole(name: str, read: Callable[[], T]) -> T:
+    """What is read of a source. What is not as its form wants it is our error, whatever was raised."""
+    try:
+        return read()
+    except InvalidInput:
+        raise
+    except MALFORMED as error:
+        raise InvalidInput(f"{name} cannot be read: {why(error)}.") from error
+
+
+class Names:
+    """Gives ids that are the same each time a source is read."""
+
+    def __init__(self) -> None:
+        self._times: Counter[str] = Counter()
+
+    def given(self, own: Any, *said: Any) -> str:
+        """The id of the next thing.
+
+        Args:
+            own: The id that it has; where another one had it, it gets a number. None for none.
+            said: What it says, of which an id is made for what has none.
+        """
+        text = json.dumps(said, sort_keys=True, default=str)
+        name = own if own and isinstance(own, str) else f"imported-{digest(text.encode()).hex()[:32]}"
+        self._times[name] += 1
+        return name if self._times[name] == 1 else f"{name}-{self._times[name]}"
+
+
+def conversation(to: Destination, name: Any, entries: Sequence[LogEntry], *labels: str) -> WrittenParcel:
+    """A conversation.
+
+    Args:
+        to: Where it goes.
+        name: Its id.
+        entries: Its messages, rounds and posts, in their order.
+        *labels: The namespace below that of the import.
+    """
+    at = Address(to.path(*labels), id_of(name, "conversation"))
+    records = [_record(each) for each in entries]
+
+    def make(now: int, tail: int) -> Steps[Sized]:
+        told = [each | {"written_at": now} for each in records]
+        return (yield from conversation_part.restore(at, told, now=now, tail=tail))
+
+    return WrittenParcel(
+        holds=MESSAGES,
+        what=f"the conversation {safe_repr(name)}",
+        count=len(entries),
+        path=at.path,
+        name=name,
+        make=make,
+    )
+
+
+def _record(entry: LogEntry) -> dict[str, Any]:
+    told = {"call": 0, "key": entry.key, "kind": entry.kind, "edit": False, "created_at": entry.created_at}
+    told |= {name: value for name in conversation_part.TEXTS if (value := getattr(entry, name)) is not None}
+    told |= {"body": read_plain(entry.body)}
+    return told if entry.attachments is None else told | {"attachments": read_plain(entry.attachments)}
+
+
+def memories(to: Destination, what: str, drafts: Sequence[RowDraft], *labels: str) -> WrittenParcel:
+    """What is remembered in a namespace, on its branch "main", which its threads see.
+
+    Args:
+        to: Where it goes.
+        what: What it is.
+        drafts: What is remembered.
+        *labels: The namespace below that of the import.
+    """
+    at = BranchAt(to.path(*labels), MAIN, to.scopes)
+    make = partial(remembering, to, at, drafts)
+    return WrittenParcel(holds=MEMORIES, what=what, count=len(drafts), path=at.path, make=make)
+
+
+def remembering(to: Destination, at: BranchAt, drafts: Sequence[RowDraft], now: int, tail: int) -> Steps[Sized]:
+    """Write what a branch does not show yet, and give that."""
+
+    def make(change: Change) -> Steps[list[RowDraft]]:
+        new = yield from unknown(drafts, change)
+        change.drafts += new
+        return new
+
+    return (yield from changed(at, make, now, tail, Writer("import", to.kind)))
+
+
+def unknown(drafts: Sequence[RowDraft], change: Change) -> Steps[list[RowDraft]]:
+    """Those drafts of whose kind and key nothing is shown."""
+    there = set()
+    for kind in {draft.kind for draft in drafts}:
+        keys = [draft.key for draft in drafts if draft.kind == kind]
+        there |= {(kind, key) for key in (yield from memory_rows.named(change.view, kind, keys))}
+    given = {(draft.kind, draft.key): draft for draft in drafts}
+    return [draft for name, draft in given.items() if name not in there]
+
+
+def in_pages(things: Iterable[T]) -> Iterator[list[T]]:
+    """Things, so many at a time as are written at once."""
+    left = iter(things)
+    while page := list(islice(left, PAGE)):
+        yield page
+
+
+def where(to: Destination, *labels: str) -> str:
+    """How a report names a namespace."""
+    return named((*to.namespace, *labels))
+
+
+# -- sources -------------------------------------------------------------------------------------------------------
+
+
+def path_or_url(source: Any) -> Path | str:
+    """The path of a file or folder, or what names a PostgreSQL database.
+
+    Args:
+        source: A path, or a URL or connection string; also in the form of SQLAlchemy's URLs.
+
+    Raises:
+        InvalidInput: It is none of these, or there is no such file.
+    """
+    text = source if isinstance(source, str) else ""
+    if is_postgres(url := _SQLALCHEMY_POSTGRES.sub(r"\1://", text)):
+        return url
+    path = path_of_file(_SQLALCHEMY_SQLITE.sub("", text) if text else source)
+    if not path.exists():
+        raise InvalidInput(f"There is no file at {safe_repr(str(path))}.")
+    return path
+
+
+def path_given(source: Any) -> Path:
+    """The path of a file or folder.
+
+    Raises:
+        InvalidInput: There is none.
+    """
+    path = path_or_url(source)
+    if not isinstance(path, Path):
+        raise InvalidInput("This kind of source is a file or a folder, and no PostgreSQL database.")
+    return path
+
+
+def is_sqlite(source: Path | str) -> bool:
+    """Whether it is a SQLite file."""
+    if not isinstance(source, Path) or not source.is_file():
+        return False
+    with source.open("rb") as file:
+        return file.read(16) == b"SQLite format 3\0"
+
+
+def at_once(things: Iterable[Thing]) -> Reading:
+    """What a source holds that is read whole before anything is written."""
+    found = list(things)
+    return Reading(iter(found), sum(each.count for each in found))
+
+
+FileReader: TypeAlias = Callable[[Path, str, Destination], Iterator[Thing]]
+"""Reads a file, given what it is called: its name without its ending, and the folders that lead to it."""
+
+
+def of_files(path: Path, endings: Sequence[str], read: FileReader, to: Destination) -> Reading:
+    """What a file holds, or each file in a folder and below. Of a folder, what cannot be read is left out.
+
+    Args:
+        path: The file or folder.
+        endings: How files in a folder end that are meant.
+        read: Reads a file.
+        to: Where it goes.
+
+    Raises:
+        InvalidInput: A file that was named cannot be read.
+    """
+    if not path.is_dir():
+        return at_once(read(path, path.stem, to))
+    files = sorted(each for each in path.rglob("*") if each.suffix.lower() in endings and each.is_file())
+
+    def things() -> Iterator[Thing]:
+        for each in files:
+            name = each.relative_to(path).with_suffix("").as_posix()
+            try:
+                yield from [*read(each, name, to)]
+            except MALFORMED as error:
+                yield LeftOut(f"the file {safe_repr(each.name)}", why(error))
+
+    return Reading(things())
+
+
+def text_of_file(path: Path) -> str:
+    """The text of a file in UTF-8.
+
+    Raises:
+        InvalidInput: It cannot be read.
+    """
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except (OSError, ValueError) as error:
+        raise InvalidInput(f"{safe_repr(str(path))} cannot be read: {error}.") from error
+
+
+def json_of_file(path: Path) -> Any:
+    """The value that a JSON file holds.
+
+    Raises:
+        InvalidInput: It cannot be read, or is no JSON.
+    """
+    try:
+        return json.loads(text_of_file(path))
+    except (ValueError, RecursionError) as error:
+        if isinstance(error, InvalidInput):
+            raise
+        raise InvalidInput(f"{safe_repr(str(path))} is no JSON that can be read: {error}.") from error
+
+
+def time_of_file(path: Path) -> int:
+    """When a file changed last, in microseconds since 1970."""
+    return micros(datetime.fromtimestamp(path.stat().st_mtime, UTC))
+
+
+def time_of(value: Any, otherwise: int) -> int:
+    """A time as other programs write it, in microseconds since 1970; without a time zone it is taken as UTC.
+
+    Args:
+        value: A datetime, ISO 8601, or seconds since 1970.
+        otherwise: What is given where there is none.
+
+    Raises:
+        InvalidInput: It is none.
+    """
+    if value is None or value == "":
+        return otherwise
+    try:
+        if isinstance(value, str):
+            value = datetime.fromisoformat(value)
+        if isinstance(value, datetime):
+            return time_given(value, "A time")
+        found = int(value * 1_000_000)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InvalidInput(f"{safe_repr(value)} is no time.") from error
+    if not is_time(found):
+        raise InvalidInput(f"{safe_repr(value)} is no time in the years 1 to 9999.")
+    return found

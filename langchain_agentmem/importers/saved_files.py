@@ -1,0 +1,240 @@
+"""Files of single programs: sessions of TaskWeaver, memories that MARSYS saved, OPUS' agent_memory.json.
+
+TaskWeaver writes a session as YAML or JSON: rounds, their posts, their attachments; the ids tell the times. MARSYS'
+`save_to_file` writes the messages without ids and times, facts as sentences. OPUS keeps prompts and replies.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from langchain_agentmem.audit import audit_store
+from langchain_agentmem.audit.audit_entry import AuditEntry
+from langchain_agentmem.audit.junk_rules import reasons
+from langchain_agentmem.audit.legacy_json import drafts_of, read_document
+from langchain_agentmem.base.argument_checks import text_given
+from langchain_agentmem.base.clock import micros, moment, new_uuid
+from langchain_agentmem.base.namespaces import namespace_of
+from langchain_agentmem.base.redaction import redact
+from langchain_agentmem.base.safe_repr import safe_repr
+from langchain_agentmem.conversations.log_entries import entry_of, message_of, post_entry, round_entry
+from langchain_agentmem.conversations.message_log import LogEntry
+from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.importers.parcels import (
+    ENTRIES,
+    PAGE,
+    Destination,
+    LeftOut,
+    Names,
+    Parcel,
+    Reading,
+    Thing,
+    WrittenParcel,
+    conversation,
+    in_pages,
+    json_of_file,
+    memories,
+    of_files,
+    parcel_of,
+    path_given,
+    text_of_file,
+    time_of,
+    time_of_file,
+    where,
+)
+from langchain_agentmem.layers.archival_memory import record
+from langchain_agentmem.messages.role_rounds import Attachment, Conversation
+from langchain_agentmem.storage import Steps
+
+_TIME = re.compile(r"-(\d{8}-\d{6})-")
+_MOST_VALUES = 5_000_000
+"""Values that a YAML file may stand for: one that names its parts again and again stands for more than it holds."""
+
+
+# -- TaskWeaver ----------------------------------------------------------------------------------------------------
+
+
+def read_taskweaver(source: Any, to: Destination, stack: ExitStack) -> Reading:
+    """Sessions of TaskWeaver.
+
+    Args:
+        source: A YAML or JSON file, or a folder in which, and below which, such files are.
+        to: Where they go.
+        stack: Nothing stays open.
+
+    Raises:
+        InvalidInput: There is no such file, or it is no session.
+    """
+    del stack
+    return of_files(path_given(source), (".yaml", ".yml", ".json"), _session, to)
+
+
+def _session(path: Path, name: str, to: Destination) -> Iterator[Thing]:
+    given = json_of_file(path) if path.suffix.lower() == ".json" else _yaml_of_file(path)
+    if isinstance(given, Mapping) and ("exp_id" in given or "experience_text" in given):
+        raise InvalidInput("it is an experience: memory.experiences(FOLDER) reads these where they are.")
+    if not isinstance(given, Mapping) or not isinstance(given.get("rounds"), list):
+        raise InvalidInput(f"{safe_repr(str(path))} is no session of TaskWeaver: it has no rounds.")
+    dropped = _with_ids(given, Names())
+    session = Conversation.from_dict(given)
+    own = given.get("id")
+    yield conversation(to, own if isinstance(own, str) and own else name, _entries(session, time_of_file(path)))
+    if dropped:
+        why_dropped = f"TaskWeaver has no such types any more: {', '.join(sorted(set(dropped)))}."
+        yield LeftOut(f"attachments in {safe_repr(path.name)}", why_dropped, len(dropped))
+
+
+def _yaml_of_file(path: Path) -> Any:
+    try:
+        given = yaml.safe_load(text_of_file(path))
+        if _size(given, {}) > _MOST_VALUES:
+            raise InvalidInput(f"{safe_repr(str(path))} names its own parts again and again, as no session does.")
+    except (yaml.YAMLError, ValueError, AttributeError, RecursionError) as error:
+        if isinstance(error, InvalidInput):
+            raise
+        raise InvalidInput(f"{safe_repr(str(path))} is no YAML that can be read: {error}.") from error
+    return given
+
+
+def _size(value: Any, known: dict[int, int]) -> int:
+    """How many values one stands for; those that are named again count again."""
+    if not isinstance(value, dict | list):
+        return 1
+    if id(value) not in known:
+        known[id(value)] = _MOST_VALUES + 1  # what is within itself has no end
+        inner = value.values() if isinstance(value, dict) else value
+        known[id(value)] = 1 + sum(_size(each, known) for each in inner)
+    return known[id(value)]
+
+
+def _with_ids(given: Mapping[str, Any], names: Names) -> list[str]:
+    """Give those an id that have none; gives the types of the attachments that are no more."""
+    dropped = []
+    for each in given["rounds"]:
+        each["id"] = names.given(each.get("id"), "round", each.get("user_query"))
+        for post in each.get("post_list") or ():
+            post["id"] = names.given(post.get("id"), "post", post.get("send_from"), post.get("message"))
+            for attached in post.get("attachment_list") or ():
+                attached["id"] = names.given(attached.get("id"), "attachment", attached.get("content"))
+                if Attachment.from_dict(attached) is None:
+                    dropped.append(str(attached["type"]))
+    return dropped
+
+
+def _entries(session: Conversation, otherwise: int) -> list[LogEntry]:
+    entries: list[LogEntry] = []
+    for each in session.rounds:
+        begun = _time_in(each.id, otherwise)
+        entries.append(round_entry(each, begun))
+        entries += [post_entry(post, each.id, _time_in(post.id, begun)) for post in each.post_list]
+    return entries
+
+
+def _time_in(name: str, otherwise: int) -> int:
+    """The time that an id of TaskWeaver's tells."""
+    if (found := _TIME.search(name)) is None:
+        return otherwise
+    try:
+        return micros(datetime.strptime(found[1], "%Y%m%d-%H%M%S").replace(tzinfo=UTC))
+    except ValueError:
+        return otherwise
+
+
+# -- MARSYS --------------------------------------------------------------------------------------------------------
+
+
+def read_marsys(source: Any, to: Destination, stack: ExitStack) -> Reading:
+    """What MARSYS' `save_to_file` wrote; the name of the file is taken for the id of the conversation.
+
+    Args:
+        source: The file, or a folder of such files.
+        to: Where it goes.
+        stack: Nothing stays open.
+
+    Raises:
+        InvalidInput: It is no such file.
+    """
+    del stack
+    return of_files(path_given(source), (".json",), _saved, to)
+
+
+def _saved(path: Path, name: str, to: Destination) -> Iterator[Thing]:
+    given = json_of_file(path)
+    if not isinstance(given, Mapping) or not isinstance(given.get("messages"), list):
+        raise InvalidInput(f"{safe_repr(str(path))} was not written by MARSYS' save_to_file: it has no messages.")
+    saved_at = time_of(given.get("timestamp"), time_of_file(path))
+    messages = given["messages"]
+    build = _facts if given.get("memory_type") == "kg" else _conversation
+    yield parcel_of(f"the file {safe_repr(path.name)}", len(messages), partial(build, name, messages, saved_at, to))
+    if given.get("additional_state"):
+        yield LeftOut(f"the additional state in {safe_repr(path.name)}", "it is the state of an agent, and no memory.")
+
+
+def _conversation(name: str, messages: Sequence[Any], saved_at: int, to: Destination) -> Parcel:
+    names, entries = Names(), []
+    for each in messages:
+        key = names.given(each.get("message_id"), each)
+        made, _ = message_of({**each, "message_id": key}, new_id=new_uuid)
+        entries.append(entry_of(made, saved_at))
+    return conversation(to, name, entries)
+
+
+def _facts(name: str, messages: Sequence[Any], saved_at: int, to: Destination) -> Parcel:
+    """Facts as records: in such a sentence nobody can tell the subject from the object."""
+    names, drafts = Names(), []
+    for each in messages:
+        text = redact(text_given(each["content"], "A fact"))
+        drafts.append(record(names.given(None, each), text, ["fact", f"role:{each['role']}"], saved_at))
+    return memories(to, f"the facts of {safe_repr(name)}", drafts)
+
+
+# -- OPUS ----------------------------------------------------------------------------------------------------------
+
+
+def read_opus(source: Any, to: Destination, stack: ExitStack) -> Reading:
+    """Prompts and replies of an agent_memory.json, however damaged, as entries of the audit trail.
+
+    Args:
+        source: The file. It stays as it is, and no copy of a damaged one is kept beside it.
+        to: Where they go.
+        stack: Nothing stays open.
+
+    Raises:
+        InvalidInput: There is no such file.
+    """
+    del stack
+    path = path_given(source)
+    loaded = read_document(path)
+    path_ = to.path()
+    said = [each for each in loaded.entries if each.prompt or each.reply]
+    drafts = drafts_of(said, namespace_of(path_), moment(to.now), _judged)
+
+    def things() -> Iterator[Thing]:
+        for number, page in enumerate(in_pages(drafts)):
+            make = partial(_added, path_, page)
+            what = f"entries from {number * PAGE + 1:,} on, in {where(to)}"
+            yield WrittenParcel(holds=ENTRIES, what=what, count=len(page), path=path_, make=make)
+        if empty := len(loaded.entries) - len(said):
+            yield LeftOut("entries", "they have neither prompt nor reply.", empty)
+        for each in loaded.lost:
+            yield LeftOut("an entry", each)
+
+    return Reading(things(), len(loaded.entries) + len(loaded.lost))
+
+
+def _judged(entry: AuditEntry) -> AuditEntry:
+    return replace(entry, junk=reasons(entry.kind, entry.prompt, entry.reply))
+
+
+def _added(path: str, page: Sequence[Any], now: int, tail: int) -> Steps[range]:
+    del now, tail
+    return range((yield from audit_store.add_new(path, page)))

@@ -1,0 +1,213 @@
+"""Tables of other programs: what they are known by, and their rows. Their database is opened to be read only.
+
+The names of tables and columns that stand in a statement here are those that the database itself has told.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+from langchain_agentmem.base.safe_repr import safe_repr
+from langchain_agentmem.errors import InvalidInput, MissingExtra
+
+Columns = Mapping[str, frozenset[str]]
+"""The columns of tables, by the names of the tables."""
+
+_TABLES = "select m.name, p.name from sqlite_master m, pragma_table_info(m.name) p where m.type = 'table'"
+_PAGE = 500
+_WAL = 2
+_FILE_FORMAT = 18
+"""Where the header of a SQLite file says whether it has a write-ahead log."""
+
+
+class _Form(NamedTuple):
+    """How the tables of a program are known.
+
+    Attributes:
+        kind: The kind by which `import_from` takes them.
+        what: What they are.
+        columns: Columns that one table has.
+        table: The name of that table. Default: any.
+    """
+
+    kind: str
+    what: str
+    columns: frozenset[str]
+    table: str | None = None
+
+    def is_in(self, columns: Columns) -> bool:
+        """Whether there is such a table."""
+        some = columns.values() if self.table is None else [columns.get(self.table, frozenset())]
+        return any(self.columns <= each for each in some)
+
+
+_FORMS = (
+    _Form("langgraph-saver", "LangGraph checkpoints", frozenset({"thread_id", "checkpoint_id"}), "checkpoints"),
+    _Form("langgraph-store", "a LangGraph store", frozenset({"prefix", "key", "value"}), "store"),
+    _Form("mem0", "mem0's history", frozenset({"memory_id", "new_memory"}), "history"),
+    _Form("memgpt", "a MemGPT-style memory", frozenset({"branch_id", "key", "value"})),
+    _Form("chat-history", "chat histories of LangChain", frozenset({"session_id", "message"})),
+)
+
+
+def how_to_import(columns: Columns, source: str) -> str:
+    """What an error says of a database of another program that can be imported; empty where it is not known.
+
+    Args:
+        columns: Its tables.
+        source: What names it.
+    """
+    known = [each for each in _FORMS if each.is_in(columns)]
+    told = " and ".join(f"{each.what} (agentmem import-from {each.kind} {source} --database …)" for each in known)
+    return f" It holds {told}." if told else ""
+
+
+def begins_as_json(path: Path) -> bool:
+    """Whether a file begins as a JSON text does that holds a list or an object."""
+    with path.open("rb") as file:
+        return file.read(1) in (b"[", b"{")
+
+
+def columns_in(connection: sqlite3.Connection) -> Columns:
+    """The tables of a SQLite database."""
+    return _grouped(connection.execute(_TABLES))
+
+
+class ForeignTables:
+    """The tables of a database, as of one moment.
+
+    Attributes:
+        name: What names the database in errors, without passwords.
+        columns: The columns of each table.
+    """
+
+    def __init__(self, name: str, columns: Columns, read: Callable[[str], Iterator[dict[str, Any]]]) -> None:
+        self.name = name
+        self.columns = columns
+        self._read = read
+
+    def rows(self, table: str, *order: str) -> Iterator[dict[str, Any]]:
+        """The rows of a table.
+
+        Args:
+            table: One of `columns`.
+            *order: By which columns they are ordered; those that the table lacks are left out.
+
+        Raises:
+            InvalidInput: The database cannot be read.
+        """
+        by = ", ".join(_quoted(each) for each in order if each in self.columns[table])
+        return self._read(f"select * from {_quoted(table)}" + (f" order by {by}" if by else ""))  # noqa: S608
+
+    def values(self, table: str, column: str) -> list[Any]:
+        """The different values of a column of a table, in their order."""
+        told = self._read(f"select distinct {_quoted(column)} as value from {_quoted(table)} order by 1")  # noqa: S608
+        return [row["value"] for row in told]
+
+    def count(self, table: str) -> int:
+        """How many rows a table has."""
+        [row] = self._read(f"select count(*) as count from {_quoted(table)}")  # noqa: S608
+        return int(row["count"])
+
+
+@contextmanager
+def foreign_tables(source: Path | str) -> Iterator[ForeignTables]:
+    """Open a database of another program, so that nothing can be written to it.
+
+    Args:
+        source: The path of a SQLite file, or the URL or connection string of a PostgreSQL database.
+
+    Raises:
+        InvalidInput: There is no such database, or it cannot be read.
+        MissingExtra: It is one of PostgreSQL's, and psycopg is not installed.
+    """
+    with ExitStack() as stack:
+        yield _postgres(source, stack) if isinstance(source, str) else _sqlite(source, stack)
+
+
+def read_only(path: Path) -> sqlite3.Connection:
+    """Open a SQLite file so that nothing can be written to it, nor beside it while nobody else has it open."""
+    # A file whose log was folded into it is opened by nobody; to be read only, it must not get a log again.
+    resting = _has_log_format(path) and not path.with_name(path.name + "-wal").exists()
+    uri = f"file:{quote(str(path.absolute()))}?mode=ro" + ("&immutable=1" if resting else "")
+    return sqlite3.connect(uri, uri=True, check_same_thread=False)
+
+
+def _sqlite(path: Path, stack: ExitStack) -> ForeignTables:
+    name = safe_repr(str(path))
+    with _told(name, sqlite3.Error):
+        connection = stack.enter_context(closing(read_only(path)))
+        connection.text_factory = lambda data: str(data, "utf-8", "replace")
+        connection.execute("begin")
+        columns = columns_in(connection)
+
+    def read(statement: str) -> Iterator[dict[str, Any]]:
+        with _told(name, sqlite3.Error):
+            cursor = connection.execute(statement)
+            names = [each[0] for each in cursor.description]
+            while page := cursor.fetchmany(_PAGE):
+                for row in page:
+                    yield dict(zip(names, row, strict=True))
+
+    return ForeignTables(name, columns, read)
+
+
+def _has_log_format(path: Path) -> bool:
+    with _told(safe_repr(str(path)), OSError), path.open("rb") as file:
+        return file.read(_FILE_FORMAT + 1)[_FILE_FORMAT:] == bytes([_WAL])
+
+
+def _postgres(url: str, stack: ExitStack) -> ForeignTables:
+    try:
+        import psycopg  # noqa: PLC0415 - an extra
+        from psycopg.rows import dict_row  # noqa: PLC0415 - an extra
+
+        from langchain_agentmem.storage.postgres import address_of  # noqa: PLC0415 - an extra
+    except ImportError as error:
+        raise MissingExtra("Reading from PostgreSQL", "postgres") from error
+    name = f"the PostgreSQL database {safe_repr(address_of(url))}"
+    with _told(name, psycopg.Error):
+        connection = stack.enter_context(psycopg.connect(url, row_factory=dict_row, prepare_threshold=None))
+        connection.read_only = True
+        connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        columns = _grouped(
+            (row["table_name"], row["column_name"])
+            for row in connection.execute(
+                "select table_name, column_name from information_schema.columns "
+                "where table_schema = any (current_schemas(false))"
+            )
+        )
+        stack.callback(connection.rollback)
+
+    def read(statement: str) -> Iterator[dict[str, Any]]:
+        with _told(name, psycopg.Error), connection.cursor(name="agentmem_rows") as cursor:
+            cursor.itersize = _PAGE
+            cursor.execute(statement)  # of names that are quoted, see `rows`
+            yield from cursor
+
+    return ForeignTables(name, columns, read)
+
+
+def _grouped(pairs: Iterable[tuple[str, str]]) -> Columns:
+    found: dict[str, set[str]] = {}
+    for table, column in pairs:
+        found.setdefault(table, set()).add(column)
+    return {table: frozenset(columns) for table, columns in found.items()}
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+@contextmanager
+def _told(name: str, *errors: type[Exception]) -> Iterator[None]:
+    """What a driver raises becomes an error of ours."""
+    try:
+        yield
+    except errors as error:
+        raise InvalidInput(f"{name[0].upper()}{name[1:]} cannot be read: {' '.join(str(error).split())}.") from error

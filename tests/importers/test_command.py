@@ -1,0 +1,101 @@
+"""`agentmem import-from`, and how whoever opens a file of another program learns of it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from langchain_agentmem import AgentMemory
+from langchain_agentmem.errors import ForeignDatabase
+from tests.forking import COMMAND
+
+from .sources import SOURCES, chat_history, mem0, memgpt, saver
+
+INTERRUPTING = """
+import os, signal
+from langchain_agentmem.cli import database_commands as moving
+moving._Bar.moved = lambda self, at: os.kill(os.getpid(), signal.SIGINT)
+"""
+
+
+@pytest.fixture
+def agentmem(forks):
+    return lambda *arguments: forks.run(COMMAND, *map(str, arguments))
+
+
+class TestTheCommand:
+    def test_it_says_what_came(self, agentmem, tmp_path):
+        run = agentmem("import-from", "chat-history", chat_history(tmp_path), "--database", tmp_path / "new.db")
+        assert (run.returncode, run.stdout) == (0, "12 messages came. Here already: 0. Left out: 0.\n")
+        again = agentmem("import-from", "chat-history", tmp_path / "chat.db", "--database", tmp_path / "new.db")
+        assert again.stdout == "Nothing came. Here already: 12. Left out: 0.\n"
+
+    def test_a_dry_run_makes_no_database(self, agentmem, tmp_path):
+        target = tmp_path / "new.db"
+        run = agentmem("import-from", "mem0", mem0(tmp_path), "--database", target, "--dry-run")
+        assert (run.returncode, run.stdout) == (0, "3 memories would come. Here already: 0. Left out: 0.\n")
+        assert not target.exists()
+
+    def test_what_is_left_out_is_told_and_the_exit_code_says_so(self, agentmem, tmp_path):
+        run = agentmem("import-from", "memgpt", memgpt(tmp_path), "--database", tmp_path / "new.db")
+        assert run.returncode == 1
+        assert "Left out: core_memory 5: it has expired.\n" in run.stdout
+
+    def test_json_has_all_of_the_report(self, agentmem, tmp_path):
+        path = memgpt(tmp_path)
+        run = agentmem("import-from", "memgpt", path, "--database", tmp_path / "new.db", "--namespace", "a/b", "--json")
+        assert json.loads(run.stdout) == {
+            "kind": "memgpt",
+            "source": str(path),
+            "dry_run": False,
+            "added": {"memories": 9},
+            "known": {},
+            "left_out": [{"what": "core_memory 5", "why": "it has expired.", "count": 1}],
+            "left": 1,
+        }
+        with AgentMemory(tmp_path / "new.db") as memory:
+            assert memory.layers(namespace=("a", "b")).core.get("name") == {"name": "Ada"}
+
+    def test_a_saver_comes_as_by_the_command_of_its_own(self, agentmem, tmp_path):
+        source = saver(tmp_path)
+        first = agentmem("import-from", "langgraph-saver", source, "--database", tmp_path / "new.db")
+        assert first.stdout == "12 checkpoints came. Here already: 0. Left out: 0.\n"
+        other = agentmem("import-checkpoints", source, tmp_path / "new.db")
+        assert "12 were there already" in other.stdout
+
+    def test_an_unknown_kind_and_a_missing_source_are_errors_of_use(self, agentmem, tmp_path):
+        kind = agentmem("import-from", "mem1", "x", "--database", tmp_path / "new.db")
+        source = agentmem("import-from", "mem0", tmp_path / "x.json", "--database", tmp_path / "new.db")
+        assert (kind.returncode, source.returncode) == (2, 2)
+        assert "langgraph-saver" in kind.stderr
+        assert "There is no file at" in source.stderr
+
+    def test_an_interruption_says_what_is_kept(self, forks, tmp_path):
+        target = tmp_path / "new.db"
+        arguments = ("import-from", "chat-history", str(chat_history(tmp_path)), "--database", str(target))
+        run = forks.run(INTERRUPTING + COMMAND, *arguments)
+        assert (run.returncode, run.stderr) == (130, "Interrupted. What was brought is kept: run it again to go on.\n")
+        with AgentMemory(target) as memory:
+            assert len(memory.conversations()) == 1
+
+
+class TestOpeningAForeignFile:
+    @pytest.mark.parametrize("name", SOURCES)
+    def test_names_the_import(self, name, tmp_path):
+        kind, make = SOURCES[name]
+        path = make(tmp_path)
+        if path.is_dir():
+            return
+        before = path.read_bytes()
+        with pytest.raises(ForeignDatabase) as raised:
+            AgentMemory(path)
+        wanted = "langgraph-store" if kind == "langmem" else kind
+        told = f"agentmem import-from {wanted} {path}" if path.suffix == ".db" else "agentmem import-from --help"
+        assert told in str(raised.value)
+        assert path.read_bytes() == before
+
+    def test_from_any_command_too(self, agentmem, tmp_path):
+        run = agentmem("stats", "--database", saver(tmp_path))
+        assert run.returncode == 3
+        assert f"agentmem import-from langgraph-saver {tmp_path / 'threads.db'} --database" in run.stderr

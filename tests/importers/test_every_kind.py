@@ -1,0 +1,148 @@
+"""What holds of an import, whatever the kind of its source."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from langchain_agentmem import AgentMemory, InvalidInput
+from langchain_agentmem.base.events import MessagesStored
+
+HERE = ("users",)
+
+
+def held(memory, path):
+    """What a memory holds, without the times at which it was written here, and without ids that were made here."""
+    memory.export(path)
+    made = ("written_at", "stamp", "head", "call", "position", "until", "number", "branch", "created_at")
+    records = [json.loads(line) for line in path.read_text().splitlines()]
+    return sorted(json.dumps({k: v for k, v in each.items() if k not in made}, sort_keys=True) for each in records)
+
+
+def files(path):
+    folder = path if path.is_dir() else path.parent
+    return {each: each.read_bytes() for each in folder.rglob("*") if each.is_file()}
+
+
+class TestEveryKind:
+    def test_it_comes_whole_and_below_the_namespace(self, memory, source, tmp_path):
+        kind, path = source
+        report = memory.import_from(kind, path, namespace=HERE)
+
+        assert sum(report.added.values()) > 0
+        assert not any(report.known.values())
+        assert memory.verify().ok
+        memory.export(tmp_path / "all.jsonl")
+        namespaces = [json.loads(line).get("namespace") for line in (tmp_path / "all.jsonl").read_text().splitlines()]
+        assert {each[0] for each in namespaces if each} == {"users"}
+
+    def test_twice_brings_nothing_twice(self, memory, source, tmp_path):
+        kind, path = source
+        first = memory.import_from(kind, path, namespace=HERE)
+        before = held(memory, tmp_path / "before.jsonl")
+        second = memory.import_from(kind, path, namespace=HERE)
+
+        assert not any(second.added.values())
+        assert dict(second.known) == dict(first.added)
+        assert second.left_out == first.left_out
+        assert held(memory, tmp_path / "after.jsonl") == before
+
+    def test_a_dry_run_tells_what_comes_and_writes_nothing(self, memory, source, tmp_path):
+        kind, path = source
+        before = held(memory, tmp_path / "before.jsonl")
+        told = memory.import_from(kind, path, namespace=HERE, dry_run=True)
+        assert held(memory, tmp_path / "after.jsonl") == before
+
+        done = memory.import_from(kind, path, namespace=HERE)
+        assert (told.added, told.known, told.left_out) == (done.added, done.known, done.left_out)
+        assert (told.dry_run, done.dry_run) == (True, False)
+        again = memory.import_from(kind, path, namespace=HERE, dry_run=True)
+        assert not any(again.added.values())
+
+    @pytest.mark.sqlite_suffices
+    def test_the_source_stays_as_it_is(self, memory, source):
+        kind, path = source
+        before = files(path)
+        memory.import_from(kind, path)
+        assert files(path) == before
+
+    @pytest.mark.sqlite_suffices
+    def test_interrupted_and_begun_anew_it_goes_on(self, memory, new_database, source, tmp_path):
+        kind, path = source
+
+        def stop(progress):
+            raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            memory.import_from(kind, path, progress=stop)
+        report = memory.import_from(kind, path)
+        with AgentMemory(new_database("sqlite")) as other:
+            whole = other.import_from(kind, path)
+        assert {each: report.added.get(each, 0) + report.known.get(each, 0) for each in whole.added} == whole.added
+
+    @pytest.mark.sqlite_suffices
+    def test_progress_ends_at_the_total(self, memory, source):
+        kind, path = source
+        told = []
+        report = memory.import_from(kind, path, progress=told.append)
+        assert [each.done for each in told] == sorted(each.done for each in told)
+        assert told[-1].done == sum(report.added.values()) + report.left
+        assert told[-1].total in (None, told[-1].done)
+
+    @pytest.mark.sqlite_suffices
+    async def test_awaited_it_is_the_same(self, memory, source, new_database):
+        kind, path = source
+        async with AgentMemory(new_database("sqlite")) as other:
+            awaited = await other.aimport_from(kind, path)
+        assert awaited == memory.import_from(kind, path)
+
+    @pytest.mark.sqlite_suffices
+    def test_within_a_namespace_nothing_leads_out(self, memory, source, tmp_path):
+        kind, path = source
+        memory.within(("mine",)).import_from(kind, path)
+        memory.export(tmp_path / "all.jsonl")
+        namespaces = [json.loads(line).get("namespace") for line in (tmp_path / "all.jsonl").read_text().splitlines()]
+        assert {each[0] for each in namespaces if each} == {"mine"}
+
+    @pytest.mark.sqlite_suffices
+    def test_what_is_remembered_says_where_it_comes_from(self, memory, source):
+        kind, path = source
+        memory.import_from(kind, path, namespace=HERE)
+        found = memory.search("Lisbon herons tea", namespace=HERE, kinds=["record", "event"], limit=50)
+        assert {each.source for each in found} <= {"import"}
+        assert {each.actor for each in found} <= {kind}
+
+
+@pytest.mark.sqlite_suffices
+class TestArguments:
+    def test_an_unknown_kind_names_the_known_ones(self, memory):
+        with pytest.raises(InvalidInput, match="langgraph-saver"):
+            memory.import_from("mem1", "x.json")
+
+    def test_a_source_that_is_not_there_is_told(self, memory, source, tmp_path):
+        kind, _ = source
+        with pytest.raises(InvalidInput, match="There is no file at"):
+            memory.import_from(kind, tmp_path / "nothing.db")
+
+    def test_a_database_where_a_file_is_wanted_is_told(self, memory):
+        with pytest.raises(InvalidInput, match="no PostgreSQL database"):
+            memory.import_from("marsys", "postgresql://localhost/x")
+
+    def test_passwords_are_not_told(self, memory):
+        with pytest.raises(InvalidInput) as raised:
+            memory.import_from("chat-history", "postgresql+psycopg://ada:secret@127.0.0.1:1/x")
+        assert "secret" not in str(raised.value)
+
+
+@pytest.mark.sqlite_suffices
+def test_hooks_are_told_of_messages_that_came(url, tmp_path):
+    from .sources import chat_history
+
+    told = []
+    with AgentMemory(url, hooks=[told.append]) as memory:
+        memory.import_from("chat-history", chat_history(tmp_path), dry_run=True)
+        memory.import_from("chat-history", tmp_path / "chat.db")
+    stored = [each for each in told if isinstance(each, MessagesStored)]
+    assert {each.conversation_id for each in stored} == {"ada", "bob"}
+    assert sum(len(each.message_ids) for each in stored) == 12

@@ -1,0 +1,174 @@
+"""Threads and items of LangGraph's savers and stores come as they are."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+import psycopg
+import pytest
+from langchain_core.messages import HumanMessage
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.checkpoint.postgres import PostgresSaver
+from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.store.memory import InMemoryStore
+from langgraph.store.postgres import PostgresStore
+
+from langchain_agentmem import AgentMemory, InvalidInput
+from tests.checkpoints.graphs import at, chat_graph
+from tests.checkpoints.test_saver_import import clear
+from tests.emptying import direct
+
+from .sources import saver, store
+
+pytestmark = pytest.mark.sqlite_suffices
+
+
+@dataclass
+class Own:
+    """A class of the user's."""
+
+    n: int = 1
+
+
+class TestSavers:
+    def test_threads_go_on_here(self, memory, tmp_path):
+        report = memory.import_from("langgraph-saver", saver(tmp_path))
+        assert report.added == {"checkpoints": 12}
+        assert len(memory.conversation("ada").messages) == 4
+        graph = chat_graph(memory.checkpointer)
+        assert len(graph.invoke({"messages": [HumanMessage("More")]}, at("ada"))["messages"]) > 4
+
+    def test_a_saver_is_taken_as_an_object(self, memory):
+        theirs = InMemorySaver()
+        chat_graph(theirs).invoke({"messages": [HumanMessage("Hi")]}, at("t"))
+        told = memory.import_from("langgraph-saver", theirs, dry_run=True)
+        assert memory.import_from("langgraph-saver", theirs).added == told.added
+        assert memory.conversation("t").messages[0].text == "Hi"
+
+    def test_a_thread_that_holds_unknown_classes_is_left_out_and_the_others_come(self, memory, tmp_path):
+        path = saver(tmp_path)
+        with SqliteSaver.from_conn_string(str(path)) as stock:
+            newest = stock.get_tuple(at("ada"))
+            checkpoint = {**newest.checkpoint, "id": newest.checkpoint["id"][:-4] + "ffff"}
+            checkpoint["channel_values"] = {"own": Own(), "messages": []}
+            stock.put({"configurable": {"thread_id": "ada", "checkpoint_ns": ""}}, checkpoint, {}, {})
+        report = memory.import_from("langgraph-saver", path)
+        assert report.added["checkpoints"] >= 6
+        assert [each.what for each in report.left_out] == ["the thread 'ada'"]
+        assert "--allow" in report.left_out[0].why
+
+    def test_a_memory_with_a_template_takes_them_as_it_said(self, url, tmp_path):
+        path = saver(tmp_path)
+        with AgentMemory(url, namespace=("users", "{user_id}")) as memory:
+            told = memory.import_from("langgraph-saver", path, namespace=("users", "ada"), dry_run=True)
+            assert memory.import_from("langgraph-saver", path, namespace=("users", "ada")).added == told.added
+            config = {"configurable": {"thread_id": "bob", "user_id": "ada"}}
+            assert memory.checkpointer.get_tuple(config) is not None
+            assert memory.import_from("langgraph-saver", path, dry_run=True).added == told.added
+
+    def test_threads_of_postgresql_come_one_by_one(self, memory, new_database):
+        url = direct(new_database("postgres"))
+        clear(url)
+        try:
+            with PostgresSaver.from_conn_string(url) as theirs:
+                theirs.setup()
+                for thread in ("ada", "bob"):
+                    chat_graph(theirs).invoke({"messages": [HumanMessage("Hi")]}, at(thread))
+            told = []
+            report = memory.import_from("langgraph-saver", url, progress=told.append)
+        finally:
+            clear(url)
+        assert [each.what for each in told] == ["the thread 'ada'", "the thread 'bob'"]
+        assert told[-1].done == told[-1].total == report.added["checkpoints"]
+
+    def test_a_database_without_checkpoints_is_refused(self, memory, tmp_path):
+        with pytest.raises(InvalidInput, match="no table of checkpoints"):
+            memory.import_from("langgraph-saver", store(tmp_path))
+
+
+class TestStores:
+    def test_a_store_that_fails_is_told(self, memory):
+        class Broken(InMemoryStore):
+            def search(self, *arguments, **options):
+                raise ConnectionError("gone")
+
+        with pytest.raises(InvalidInput, match="gone"):
+            memory.import_from("langgraph-store", Broken())
+
+    def test_items_keep_namespace_key_value_times_and_end(self, memory, tmp_path):
+        path = store(tmp_path)
+        memory.import_from("langgraph-store", path, namespace=("moved",))
+        with closing(sqlite3.connect(path)) as connection:
+            (created,) = connection.execute("select created_at from store where key = 'bird'").fetchone()
+        item = memory.store.get(("moved", "users", "ada"), "bird")
+        assert item.value == {"text": "likes herons", "n": 3}
+        assert item.created_at == datetime.fromisoformat(created).replace(tzinfo=UTC)
+        assert memory.store.search(("moved",), query="herons")[0].key == "bird"
+
+    def test_what_has_expired_is_left_out(self, url, tmp_path):
+        path = store(tmp_path)
+        with AgentMemory(url, clock=lambda: datetime.now(UTC) + timedelta(hours=2)) as memory:
+            report = memory.import_from("langgraph-store", path)
+            assert report.added == {"items": 2}
+            assert [(each.what, each.why) for each in report.left_out] == [
+                ("the item 'tea' in users/ada", "it has expired.")
+            ]
+
+    def test_an_item_that_cannot_be_one_is_left_out_alone(self, memory, tmp_path):
+        path = store(tmp_path)
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute(
+                "insert into store (prefix, key, value) values ('users', 'list', '[1]'), ('', 'x', '{}')"
+            )
+            connection.execute(
+                "insert into store (prefix, key, value) values ('users', 'cut', '{'), ('users', '', '{}')"
+            )
+            connection.commit()
+        report = memory.import_from("langgraph-store", path)
+        assert (report.added, report.left) == ({"items": 3}, 4)
+
+    def test_what_is_here_under_a_key_stays(self, memory, tmp_path):
+        memory.store.put(("users", "ada"), "bird", {"text": "likes owls"})
+        report = memory.import_from("langgraph-store", store(tmp_path))
+        assert (report.added, report.known) == ({"items": 2}, {"items": 1})
+        assert memory.store.get(("users", "ada"), "bird").value == {"text": "likes owls"}
+
+    def test_any_store_is_taken_as_an_object(self, memory):
+        theirs = InMemoryStore()
+        for number in range(1_203):
+            theirs.put(("a", str(number % 2)), str(number), {"n": number})
+        theirs.put(("a",), "top", {"n": -1})
+        assert memory.import_from("langgraph-store", theirs).added == {"items": 1_204}
+        assert memory.store.get(("a", "1"), "1201").value == {"n": 1_201}
+        assert memory.import_from("langgraph-store", theirs).added == {}
+
+    def test_a_store_of_postgresql_is_read_from_its_tables(self, memory, new_database):
+        url = direct(new_database("postgres"))
+        drop = "drop table if exists store, store_migrations, vector_migrations"
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute(drop)
+            try:
+                with PostgresStore.from_conn_string(url) as theirs:
+                    theirs.setup()
+                    theirs.put(("users", "ada"), "bird", {"text": "likes herons"}, ttl=90)
+                report = memory.import_from("langgraph-store", url)
+            finally:
+                connection.execute(drop)
+        assert report.added == {"items": 1}
+        assert memory.store.get(("users", "ada"), "bird").value == {"text": "likes herons"}
+
+    def test_langmem_finds_its_own_alone(self, memory, tmp_path):
+        report = memory.import_from("langmem", store(tmp_path))
+        assert report.added == {"items": 2}
+        assert report.left_out[0].what == "the item 'bird' in users/ada"
+
+    def test_vectors_are_told_to_be_left_out(self, memory, tmp_path):
+        path = store(tmp_path)
+        with closing(sqlite3.connect(path)) as connection:
+            connection.executescript(
+                "create table store_vectors (prefix, key); insert into store_vectors values (1, 2);"
+            )
+        assert [each.what for each in memory.import_from("langgraph-store", path).left_out] == ["its vectors"]

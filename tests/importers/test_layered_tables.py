@@ -1,0 +1,108 @@
+"""Core, recall and archival memory come branch by branch, and forks see what they saw."""
+
+from __future__ import annotations
+
+import pytest
+
+from langchain_agentmem import InvalidInput
+
+from .sources import AI_SCIENTIST, MEMGPT, ai_scientist, database, memgpt
+
+pytestmark = pytest.mark.sqlite_suffices
+
+
+def changed(tmp_path, script):
+    return database(tmp_path / "changed.db", MEMGPT + script)
+
+
+def texts(events):
+    return [each.content for each in events]
+
+
+class TestBranches:
+    def test_the_root_is_main_with_importance_and_times(self, memory, tmp_path):
+        memory.import_from("memgpt", memgpt(tmp_path), namespace=("lab",))
+        main = memory.layers(namespace=("lab",))
+        name, goal = sorted(main.core.entries(), key=lambda each: -each.importance)
+        assert (name.key, name.value, name.importance, name.created_at.timestamp()) == ("name", "Ada", 5, 1000)
+        assert goal.value == "find herons"
+        assert texts(main.recall.recent(None)) == ["Where are herons?", "Where are herons?", "Where are they now?"]
+        record = main.archival.get("a-1")
+        assert (record.tags, record.created_at.timestamp()) == (("bird", "fish"), 1500)
+
+    def test_a_fork_sees_what_was_there_when_it_was_made(self, memory, tmp_path):
+        memory.import_from("memgpt", memgpt(tmp_path))
+        child = memory.layers("child")
+        assert texts(child.recall.recent(None)) == ["Where are herons?", "Where are herons?", "A heron at the pond."]
+        assert {each.id for each in child.archival.all()} == {"a-1", "a-2"}
+        assert [(each.name, each.parent) for each in memory.branches()] == [("main", None), ("child", "main")]
+
+    def test_what_a_fork_lacks_of_its_parents_core_is_gone_there(self, memory, tmp_path):
+        memory.import_from("memgpt", memgpt(tmp_path))
+        assert memory.layers("child").core.get() == {"name": "Ada", "plan": "look at the pond"}
+        assert memory.layers().core.get() == {"name": "Ada", "goal": "find herons"}
+
+    def test_a_value_that_a_fork_changed_is_its_own(self, memory, tmp_path):
+        path = changed(tmp_path, "update core_memory set value = 'Ada L.' where branch_id = 'c' and key = 'name';")
+        memory.import_from("memgpt", path)
+        assert memory.layers("child").core.get("name") == {"name": "Ada L."}
+        assert memory.layers().core.get("name") == {"name": "Ada"}
+
+    def test_what_was_added_there_since_comes(self, memory, tmp_path):
+        memory.import_from("memgpt", memgpt(tmp_path))
+        more = (
+            "insert into recall_memory (branch_id, event_type, content, timestamp) values ('c', 'found', 'Two!', 5000);"
+        )
+        assert memory.import_from("memgpt", changed(tmp_path, more)).added == {"memories": 1}
+        assert texts(memory.layers("child").recall.recent(1)) == ["Two!"]
+
+    def test_times_that_the_old_sqlite_left_empty_do_no_harm(self, memory, tmp_path):
+        script = "update branches set created_at = null; update core_memory set created_at = null, updated_at = null;"
+        report = memory.import_from("memgpt", changed(tmp_path, script))
+        assert memory.layers("child").core.get()["name"] == "Ada"
+        assert not report.known
+        assert memory.verify().ok
+
+    def test_several_roots_keep_their_names(self, memory, tmp_path):
+        memory.import_from("memgpt", changed(tmp_path, "insert into branches values ('o', null, 'other', 1);"))
+        assert {each.name for each in memory.branches()} == {"root", "child", "other"}
+
+    def test_branches_that_are_their_own_parents_and_rows_of_none_are_left_out(self, memory, tmp_path):
+        script = """
+            insert into branches values ('x', 'y', 'x', 1), ('y', 'x', 'y', 1);
+            insert into archival_memory values ('a-9', 'nowhere', 'Lost.', null, 1);
+        """
+        report = memory.import_from("memgpt", changed(tmp_path, script))
+        whys = {each.why for each in report.left_out}
+        assert whys == {"it has expired.", "it is among its own parents.", "there is no branch 'nowhere'."}
+
+    def test_what_is_set_here_stays(self, memory, tmp_path):
+        memory.layers().core.set("name", "Grace")
+        memory.import_from("memgpt", memgpt(tmp_path))
+        assert memory.layers().core.get("name") == {"name": "Grace"}
+
+    def test_a_time_to_live_is_seconds_or_a_time(self, memory, clock, tmp_path):
+        at = int(clock.now.timestamp())
+        script = f"""
+            insert into core_memory (branch_id, key, value, ttl, created_at, updated_at) values
+                ('r', 'soon', 'x', 3600, {at}, {at}), ('r', 'then', 'x', {at + 7200}, {at}, {at});
+        """
+        memory.import_from("memgpt", changed(tmp_path, script))
+        ends = {each.key: each.expires_at for each in memory.layers().core.entries()}
+        assert (ends["then"] - ends["soon"]).total_seconds() == 3600
+
+
+class TestAsItWasBuilt:
+    def test_values_of_the_parent_are_inherited_and_those_of_the_fork_its_own(self, memory, tmp_path):
+        report = memory.import_from("memgpt", ai_scientist(tmp_path))
+        assert memory.layers().core.get() == {"name": "Ada"}
+        [child] = [each.name for each in memory.branches() if each.parent]
+        layers = memory.layers(child)
+        assert layers.core.get() == {"name": "Ada L."}
+        assert (texts(layers.recall.recent()), layers.archival.all()[0].tags) == (["Where are herons?"], ("bird",))
+        assert [each.what for each in report.left_out] == ["rows of inherited_exclusions"]
+
+    def test_another_database_is_refused(self, memory, tmp_path):
+        path = database(tmp_path / "x.db", AI_SCIENTIST + "drop table events;")
+        with pytest.raises(InvalidInput, match="no tables of core, recall and archival memory"):
+            memory.import_from("memgpt", path)

@@ -1,0 +1,108 @@
+"""What mem0 remembers comes to the users whose it is."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+
+import pytest
+
+from langchain_agentmem import InvalidInput
+
+from .sources import mem0, mem0_history
+
+pytestmark = pytest.mark.sqlite_suffices
+
+MOVED = "0961a05b-d6bb-489f-9055-d5d4b5d3cf32"
+TEA = "1d1b91d2-9d33-4696-a20e-6209cfee8951"
+
+
+def export(path, *results, **more):
+    path.write_text(json.dumps({"results": results, **more}))
+    return path
+
+
+class TestTheExport:
+    def test_memories_are_records_of_their_users(self, memory, tmp_path):
+        memory.import_from("mem0", mem0(tmp_path), namespace=("users",))
+        record = memory.layers(namespace=("users", "ada")).archival.get(MOVED)
+        assert record.content == "My sister Ana lives in Porto now."
+        assert record.created_at == datetime.fromisoformat("2026-11-25T20:37:10.162705+00:00")
+        assert record.details["mem0"]["metadata"] == {"topic": "family"}
+        tea = memory.layers(namespace=("users", "bob")).archival.get(TEA)
+        assert tea.tags == ("agent:waiter", "run:r1")
+
+    def test_threads_of_the_user_see_them_and_search_finds_them(self, memory, tmp_path):
+        memory.import_from("mem0", mem0(tmp_path), namespace=("users",))
+        [found] = memory.search("What does he drink?  tea", namespace=("users", "bob"))
+        assert (found.id, found.kind) == (TEA, "record")
+        assert memory.search("tea", namespace=("users", "ada"), kinds=["record"]) == []
+
+    def test_a_bare_list_and_one_without_users_are_taken_too(self, memory, tmp_path):
+        path = tmp_path / "x.json"
+        path.write_text(json.dumps([{"id": "m", "memory": "Likes tea."}]))
+        memory.import_from("mem0", path, namespace=("here",))
+        assert memory.layers(namespace=("here",)).archival.get("m").content == "Likes tea."
+
+    def test_relations_become_facts_of_their_users_once(self, memory, tmp_path):
+        relation = {"source": "ana", "relationship": "lives_in", "target": "porto", "user_id": "ada"}
+        path = export(tmp_path / "x.json", relations=[relation])
+        assert memory.import_from("mem0", path).added == {"facts": 1}
+        assert memory.import_from("mem0", path).known == {"facts": 1}
+        [fact] = memory.facts(namespace=("ada",)).as_of()
+        assert (fact.subject, fact.predicate, fact.object) == ("ana", "lives_in", "porto")
+
+    def test_what_has_no_text_or_has_expired_is_left_out_alone(self, memory, tmp_path):
+        old = {"id": "o", "memory": "Old.", "expiration_date": "2020-01-01"}
+        path = export(tmp_path / "x.json", {"id": "a"}, "nonsense", old, {"id": "b", "memory": "Likes tea."})
+        report = memory.import_from("mem0", path)
+        assert (report.added, report.left) == ({"memories": 1}, 3)
+
+    def test_one_that_is_listed_twice_comes_once(self, memory, tmp_path):
+        twice = {"id": "a", "memory": "Likes tea."}
+        report = memory.import_from("mem0", export(tmp_path / "x.json", twice, twice, {"memory": "x"}, {"memory": "x"}))
+        assert (report.added, [each.why for each in report.left_out]) == ({"memories": 2}, ["it is listed twice."] * 2)
+
+    def test_an_end_in_the_future_is_kept(self, memory, clock, tmp_path):
+        memory.import_from("mem0", export(tmp_path / "x.json", {"memory": "Tea.", "expiration_date": "2026-02-01"}))
+        assert len(memory.layers().archival.all()) == 1
+        clock.pass_time(days=60)
+        assert memory.layers().archival.all() == []
+
+    def test_secrets_do_not_enter(self, memory, tmp_path):
+        memory.import_from("mem0", export(tmp_path / "x.json", {"memory": "api_key=abcdefgh12345678"}))
+        [record] = memory.layers().archival.all()
+        assert "abcdefgh12345678" not in record.content
+
+    def test_another_json_is_refused(self, memory, tmp_path):
+        path = tmp_path / "x.json"
+        path.write_text('{"users": []}')
+        with pytest.raises(InvalidInput, match="get_all"):
+            memory.import_from("mem0", path)
+
+
+class TestTheHistory:
+    def test_a_memory_says_what_it_said_last_and_knows_what_before(self, memory, tmp_path):
+        report = memory.import_from("mem0", mem0_history(tmp_path))
+        record = memory.layers().archival.get(MOVED)
+        assert record.content == "My sister Ana lives in Porto now."
+        assert [text for _, text in record.details["before"]] == ["My sister Ana lives in Lisbon."]
+        assert [each.why for each in report.left_out] == ["it was deleted there."]
+
+    def test_newest_messages_are_conversations_of_their_users(self, memory, tmp_path):
+        memory.import_from("mem0", mem0_history(tmp_path), namespace=("users",))
+        chat = memory.conversation("agent_id=waiter&user_id=ada", ("users", "ada"))
+        assert [(each.type, each.text, each.name) for each in chat.messages] == [
+            ("human", "My sister moved to Porto.", None),
+            ("ai", "Noted.", "waiter"),
+        ]
+
+    def test_what_the_export_brought_is_known(self, memory, tmp_path):
+        path = mem0(tmp_path)
+        given = json.loads(path.read_text())
+        for each in given["results"]:
+            del each["user_id"]
+        path.write_text(json.dumps(given))
+        memory.import_from("mem0", path)
+        report = memory.import_from("mem0", mem0_history(tmp_path))
+        assert report.known == {"memories": 3}

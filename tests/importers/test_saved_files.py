@@ -1,0 +1,153 @@
+"""Sessions of TaskWeaver, memories that MARSYS saved, and OPUS' prompts and replies."""
+
+from __future__ import annotations
+
+import copy
+import json
+from datetime import UTC, datetime
+
+import pytest
+import yaml
+
+from langchain_agentmem import InvalidInput
+from langchain_agentmem.messages.role_rounds import Conversation
+
+from .sources import EXAMPLE, SESSION, marsys, opus, taskweaver
+
+pytestmark = pytest.mark.sqlite_suffices
+
+
+class TestTaskWeaver:
+    def test_a_session_is_what_its_yaml_says(self, memory, tmp_path):
+        memory.import_from("taskweaver", taskweaver(tmp_path) / "session.yaml")
+        session = memory.session(SESSION["id"])
+        assert session.to_conversation().rounds == Conversation.from_dict(SESSION).rounds
+        assert [post.message for post in session.get_role_rounds("CodeInterpreter")[0].post_list] == [
+            "Draw a bar chart."
+        ]
+
+    def test_ids_tell_the_times(self, memory, tmp_path):
+        memory.import_from("taskweaver", taskweaver(tmp_path) / "session.yaml")
+        [listed] = memory.conversations()
+        assert listed.last_at == datetime(2024, 9, 9, 6, 0, 46, tzinfo=UTC)
+
+    def test_a_folder_brings_its_sessions_and_tells_of_the_rest(self, memory, tmp_path):
+        report = memory.import_from("taskweaver", taskweaver(tmp_path))
+        assert {each.conversation_id for each in memory.conversations()} == {SESSION["id"], "example"}
+        assert [(each.what, each.count) for each in report.left_out] == [
+            ("the file 'handcrafted_exp_1.yaml'", 1),
+            ("attachments in 'session.yaml'", 1),
+        ]
+        assert "memory.experiences(FOLDER)" in report.left_out[0].why
+        assert "init_plan" in report.left_out[1].why
+
+    def test_our_own_export_of_a_session_comes_back(self, memory, tmp_path):
+        session = memory.session("mine")
+        task = session.create_round("Look.")
+        session.add_post(task.id, send_from="User", send_to="Planner", message="Look.")
+        session.export(tmp_path / "mine.yaml")
+        memory.import_from("taskweaver", tmp_path / "mine.yaml", namespace=("other",))
+        assert memory.session("mine", ("other",)).rounds == session.rounds
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "- 1",
+            "{",
+            "rounds: 7",
+            "rounds: [7]",
+            "rounds: [{}]",
+            "!!python/object:os.system {}",
+            "a: &a [*a]\nrounds: []",
+        ],
+    )
+    def test_what_is_no_session_is_refused(self, memory, tmp_path, text):
+        path = tmp_path / "x.yaml"
+        path.write_text(text)
+        with pytest.raises(InvalidInput):
+            memory.import_from("taskweaver", path)
+        assert memory.conversations() == []
+
+    def test_a_file_that_stands_for_more_than_it_holds_is_refused(self, memory, tmp_path):
+        lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+        lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 9)]
+        path = tmp_path / "x.yaml"
+        path.write_text("\n".join([*lines, "rounds: []"]))
+        with pytest.raises(InvalidInput, match="again and again"):
+            memory.import_from("taskweaver", path)
+
+    def test_a_session_that_went_on_differently_is_left_out_whole(self, memory, tmp_path):
+        path = taskweaver(tmp_path) / "session.yaml"
+        memory.import_from("taskweaver", path)
+        other = copy.deepcopy(SESSION)
+        other["rounds"][0]["post_list"][0]["message"] = "Something else."
+        other["rounds"] += [{**EXAMPLE["rounds"][0], "id": "round-new"}]
+        path.write_text(yaml.safe_dump(other))
+        report = memory.import_from("taskweaver", path)
+        assert report.added == {}
+        assert len(memory.session(SESSION["id"]).rounds) == 1
+
+
+class TestMarsys:
+    def test_messages_come_with_roles_tool_calls_and_the_time_of_saving(self, memory, tmp_path):
+        report = memory.import_from("marsys", marsys(tmp_path))
+        chat = memory.conversation("watcher")
+        assert [each.type for each in chat.messages] == ["system", "human", "ai", "tool", "human", "human"]
+        assert chat.messages[2].tool_calls[0]["args"] == {"at": "pond"}
+        assert chat.messages[3].tool_call_id == "call-1"
+        assert memory.conversations()[0].last_at == datetime.fromtimestamp(1_700_000_000.5, UTC)
+        assert [each.what for each in report.left_out] == ["the additional state in 'watcher.json'"]
+
+    def test_what_was_said_since_comes_with_the_next_import(self, memory, tmp_path):
+        path = marsys(tmp_path)
+        memory.import_from("marsys", path)
+        saved = json.loads(path.read_text())
+        saved["messages"] += [{"role": "assistant", "content": "At the pond."}]
+        path.write_text(json.dumps(saved))
+        assert memory.import_from("marsys", path).added == {"messages": 1}
+
+    def test_facts_come_as_records(self, memory, tmp_path):
+        path = tmp_path / "kg.json"
+        fact = {"role": "user", "content": "Fact (user): Ana lives in Porto."}
+        path.write_text(json.dumps({"memory_type": "kg", "messages": [fact], "timestamp": 1_700_000_000}))
+        assert memory.import_from("marsys", path).added == {"memories": 1}
+        [record] = memory.layers().archival.all()
+        assert (record.content, record.tags) == (fact["content"], ("fact", "role:user"))
+
+    @pytest.mark.parametrize("text", ["[]", "{}", '{"messages": 7}', '{"messages": [], "timestamp": "soon"}'])
+    def test_another_file_is_refused(self, memory, tmp_path, text):
+        path = tmp_path / "x.json"
+        path.write_text(text)
+        with pytest.raises(InvalidInput):
+            memory.import_from("marsys", path)
+
+    def test_a_malformed_message_leaves_out_the_conversation(self, memory, tmp_path):
+        path = tmp_path / "x.json"
+        path.write_text(json.dumps({"messages": [{"role": "user", "content": "Hi"}, {"content": "Who?"}]}))
+        report = memory.import_from("marsys", path)
+        assert (report.added, report.left) == ({}, 2)
+        assert memory.conversations() == []
+
+
+class TestOpus:
+    def test_entries_come_with_kinds_times_and_junk_judged(self, memory, tmp_path):
+        memory.import_from("opus", opus(tmp_path))
+        first, todo, junk = memory.audit.last(5, include_junk=True)
+        assert (first.prompt, first.reply, first.conversation_id) == ("Where are herons?", "At the pond.", "a")
+        assert first.created_at == datetime.fromtimestamp(1_700_000_000, UTC)
+        assert (todo.kind, bool(junk.junk)) == ("todo", True)
+        assert memory.audit.verify().ok
+
+    def test_what_the_audit_command_brought_is_known(self, memory, tmp_path):
+        path = opus(tmp_path)
+        memory.audit.import_document(path)
+        assert memory.import_from("opus", path).known == {"entries": 3}
+
+    def test_of_a_damaged_file_what_can_be_read_comes_and_nothing_lies_beside_it(self, memory, tmp_path):
+        (tmp_path / "their").mkdir()
+        path = opus(tmp_path / "their")
+        path.write_text(path.read_text()[:-30])
+        report = memory.import_from("opus", path)
+        assert (report.added, report.left) == ({"entries": 2}, 1)
+        assert "ends within an entry" in report.left_out[0].why
+        assert [each.name for each in path.parent.iterdir()] == ["agent_memory.json"]

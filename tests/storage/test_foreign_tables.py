@@ -1,0 +1,93 @@
+"""Databases of other programs are read as of one moment, and never written to."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+
+import psycopg
+import pytest
+
+from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.storage.foreign_tables import foreign_tables
+from tests.emptying import direct
+
+SCRIPT = """create table "odd ""table" (id integer, "a b" text); insert into "odd ""table" values (2, 'x'), (1, 'y');"""
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def source(request, tmp_path, new_database):
+    """What names a database with one table, and a connection that writes to it."""
+    if request.param == "sqlite":
+        path = tmp_path / "their.db"
+        with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+            connection.execute("pragma journal_mode = wal")
+            connection.executescript(SCRIPT)
+            yield path, connection
+        return
+    url = direct(new_database("postgres"))
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute('drop table if exists "odd ""table"')
+        connection.execute(SCRIPT)
+        yield url, connection
+        connection.execute('drop table "odd ""table"')
+
+
+class TestReading:
+    def test_tables_and_rows_whatever_they_are_called(self, source):
+        with foreign_tables(source[0]) as tables:
+            assert tables.columns['odd "table'] == {"id", "a b"}
+            assert list(tables.rows('odd "table', "id", "missing")) == [{"id": 1, "a b": "y"}, {"id": 2, "a b": "x"}]
+            assert tables.values('odd "table', "a b") == ["x", "y"]
+            assert tables.count('odd "table') == 2
+
+    def test_it_is_as_of_one_moment(self, source):
+        name, writer = source
+        with foreign_tables(name) as tables:
+            assert tables.count('odd "table') == 2
+            writer.execute("""insert into "odd ""table" values (3, 'z')""")
+            assert tables.count('odd "table') == 2
+        with foreign_tables(name) as tables:
+            assert tables.count('odd "table') == 3
+
+    def test_nothing_can_be_written(self, source):
+        with foreign_tables(source[0]) as tables, pytest.raises(InvalidInput, match="cannot be read"):
+            list(tables._read("""insert into "odd ""table" values (3, 'z') returning id"""))
+
+
+class TestFiles:
+    def test_a_file_at_rest_gets_no_log(self, tmp_path):
+        path = tmp_path / "their.db"
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute("pragma journal_mode = wal")
+            connection.executescript(SCRIPT)
+        before = path.read_bytes()
+        with foreign_tables(path) as tables:
+            assert tables.count('odd "table') == 2
+            assert [each.name for each in tmp_path.iterdir()] == ["their.db"]
+        assert path.read_bytes() == before
+
+    @pytest.mark.parametrize("data", [b"", b"nothing", b"SQLite format 3\0" + bytes(200)])
+    def test_what_is_no_database_is_told_or_empty(self, tmp_path, data):
+        path = tmp_path / "their.db"
+        path.write_bytes(data)
+        if not data:
+            with foreign_tables(path) as tables:
+                assert tables.columns == {}
+            return
+        with pytest.raises(InvalidInput, match="cannot be read"), foreign_tables(path):
+            pass
+
+    def test_text_that_is_no_utf_8_is_read_with_marks(self, tmp_path):
+        path = tmp_path / "their.db"
+        with closing(sqlite3.connect(path)) as connection:
+            connection.executescript("create table t (x text); insert into t values (cast(x'ff41' as text));")
+        with foreign_tables(path) as tables:
+            assert tables.values("t", "x") == ["\ufffdA"]
+
+
+def test_a_server_that_does_not_answer_is_told_without_its_password():
+    url = "postgresql://ada:secret@127.0.0.1:1/x"
+    with pytest.raises(InvalidInput, match="cannot be read") as raised, foreign_tables(url):
+        pass
+    assert "secret" not in str(raised.value)
