@@ -47,7 +47,7 @@ from langchain_agentmem.search.memory_search import Recollection, Walls, inquiry
 from langchain_agentmem.search.ranking import Weights
 from langchain_agentmem.search.timeline import Order, best
 from langchain_agentmem.storage import Operation, Steps, query
-from langchain_agentmem.storage.database import Database, database_of
+from langchain_agentmem.storage.database import Database, MemoryLike, database_of
 from langchain_agentmem.tracing import documents
 
 SUMMARY = "sum-"
@@ -65,7 +65,7 @@ class DroppedMessage(NamedTuple):
 
 
 def messages_behind(
-    memory: Any, summary: str | BaseMessage, *, conversation_id: str, namespace: Sequence[str] | None = None
+    memory: MemoryLike, summary: str | BaseMessage, *, conversation_id: str, namespace: Sequence[str] | None = None
 ) -> list[Message]:
     """The messages that a summary stands for, word for word, in the order in which they were said.
 
@@ -87,7 +87,7 @@ def messages_behind(
 
 
 async def amessages_behind(
-    memory: Any, summary: str | BaseMessage, *, conversation_id: str, namespace: Sequence[str] | None = None
+    memory: MemoryLike, summary: str | BaseMessage, *, conversation_id: str, namespace: Sequence[str] | None = None
 ) -> list[Message]:
     """`messages_behind`, awaited."""
     database = database_of(memory)
@@ -225,7 +225,7 @@ class _Expand(BaseModel):
 
 
 def dropped_tools(
-    memory: Any, *, conversation_id: str | None = None, namespace: Sequence[str] | None = None
+    memory: MemoryLike, *, conversation_id: str | None = None, namespace: Sequence[str] | None = None
 ) -> list[BaseTool]:
     """The tools `recall_dropped` and `expand`.
 

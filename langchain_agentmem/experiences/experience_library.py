@@ -51,7 +51,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar, Unpack
 
 from langchain_core.tools import BaseTool
 
@@ -62,11 +62,12 @@ from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.experiences import experience_part
 from langchain_agentmem.experiences.experience import PREFIX, Experience, Folder, Problem, write_new
 from langchain_agentmem.experiences.experience_part import Feedback, Tally
-from langchain_agentmem.experiences.experience_proposals import experience_tools, proposing
-from langchain_agentmem.experiences.experience_selector import ExperienceSelector
+from langchain_agentmem.experiences.experience_proposals import ProposalSource, experience_tools, proposing
+from langchain_agentmem.experiences.experience_selector import ExperienceSelector, SelectorOptions
 from langchain_agentmem.language_models.model_calls import (
     Do,
     In,
+    ModelLike,
     Performer,
     Run,
     Shown,
@@ -77,7 +78,7 @@ from langchain_agentmem.language_models.model_calls import (
 )
 from langchain_agentmem.rewinding.memory_access import listed
 from langchain_agentmem.storage import Steps
-from langchain_agentmem.storage.database import Database, HasDatabase, database_of
+from langchain_agentmem.storage.database import Database, MemoryLike, database_of
 from langchain_agentmem.tracing import brief
 
 T = TypeVar("T")
@@ -136,6 +137,9 @@ class ExperienceLibrary(Performer):
     Of two files with one `exp_id` the first counts: those of a folder come before those below it, then they go by name.
     A file that cannot be used is left out, and `validate` says why.
 
+    Attributes:
+        database: Where feedback is kept.
+
     Args:
         memory: An `AgentMemory`, or the path or URL of a database, where feedback is kept.
         directory: The folder.
@@ -150,7 +154,7 @@ class ExperienceLibrary(Performer):
 
     def __init__(
         self,
-        memory: HasDatabase | Database | str | os.PathLike[str],
+        memory: MemoryLike,
         directory: str | os.PathLike[str],
         *,
         subfolders: bool = False,
@@ -159,7 +163,7 @@ class ExperienceLibrary(Performer):
         if namespace is not None:
             path_of(namespace)
         self.database = self._database = database_of(memory)
-        self.folders = Folder(directory, subfolders=subfolders, measures=self.database.measures)
+        self._folders = Folder(directory, subfolders=subfolders, measures=self.database.measures)
         self.namespace = namespace
 
     def __repr__(self) -> str:
@@ -168,9 +172,9 @@ class ExperienceLibrary(Performer):
     @property
     def directory(self) -> Path:
         """The folder."""
-        return self.folders.directory
+        return self._folders.directory
 
-    def selector(self, **options: Any) -> ExperienceSelector:
+    def selector(self, **options: Unpack[SelectorOptions]) -> ExperienceSelector:
         """A Runnable that puts what applies into a prompt, messages or a state.
 
         Args:
@@ -196,7 +200,7 @@ class ExperienceLibrary(Performer):
         Raises:
             InvalidInput: There is no such folder below it.
         """
-        shelf = yield Do(partial(self.folders.look, sub_path))
+        shelf = yield Do(partial(self._folders.look, sub_path))
         return list(shelf.experiences)
 
     load, aload = both(load_work)
@@ -207,7 +211,7 @@ class ExperienceLibrary(Performer):
         Args:
             sub_path: As for `load`.
         """
-        shelf = yield Do(partial(self.folders.look, sub_path))
+        shelf = yield Do(partial(self._folders.look, sub_path))
         return LibraryCheck(experiences=shelf.experiences, problems=shelf.problems)
 
     validate, avalidate = both(validate_work)
@@ -242,7 +246,12 @@ class ExperienceLibrary(Performer):
     add, aadd = both(add_work)
 
     def propose_work(
-        self, source: Any, *, exp_id: str | None = None, who: str | Iterable[str] = (), model: Any = None
+        self,
+        source: ProposalSource,
+        *,
+        exp_id: str | None = None,
+        who: str | Iterable[str] = (),
+        model: ModelLike | None = None,
     ) -> Work[Path]:
         """Write what a conversation teaches to a file that a person reviews. It does not count until it is renamed.
 
@@ -358,7 +367,7 @@ class ExperienceLibrary(Performer):
     # -- plumbing -----------------------------------------------------------------------------------------------
 
     def _adding(self, experience: Experience) -> Work[Path]:
-        shelf = yield Do(self.folders.look)
+        shelf = yield Do(self._folders.look)
         if (file := shelf.files.get(experience.exp_id)) is not None:
             raise InvalidInput(
                 f"The library has {safe_repr(experience.exp_id)} already, in {safe_repr(file)}. Change it there."
@@ -367,8 +376,8 @@ class ExperienceLibrary(Performer):
         return path
 
     def _check_known(self, exp_id: str) -> None:
-        shelf = self.folders.look()
-        if exp_id not in shelf.files and exp_id not in self.folders.look_below().files:
+        shelf = self._folders.look()
+        if exp_id not in shelf.files and exp_id not in self._folders.look_below().files:
             known = ", ".join(map(repr, shelf.files)) or "none"
             raise InvalidInput(
                 f"There is no experience {safe_repr(exp_id)} in {safe_repr(str(self.directory))}. There are: "
@@ -386,9 +395,9 @@ class ExperienceLibrary(Performer):
         notes: dict[str, list[Feedback]] = {}
         for each in said:
             notes.setdefault(each.exp_id, []).append(each)
-        here = [each.exp_id for each in (yield Do(self.folders.look)).experiences]
+        here = [each.exp_id for each in (yield Do(self._folders.look)).experiences]
         others = sorted(set(tallies) - set(here))
-        below = (yield Do(self.folders.look_below)).files if others else {}
+        below = (yield Do(self._folders.look_below)).files if others else {}
         is_there = dict.fromkeys(here, True) | {each: each in below for each in others}
         return [
             Usage(exp_id, tallies.get(exp_id, Tally()), tuple(notes.get(exp_id, ())[:NOTES]), there)
