@@ -14,8 +14,14 @@ from langchain_core.language_models import FakeMessagesListChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.runnables import RunnableConfig
 
-from langchain_agentmem import AgentMemory, Experience, ExperienceMiddleware, MemoryMiddleware
-from langchain_agentmem.compaction import CompactionMiddleware, ManagedMemoryConfig
+from langchain_agentmem import (
+    AgentMemory,
+    CompactionMiddleware,
+    Experience,
+    ExperienceMiddleware,
+    ManagedMemoryConfig,
+    MemoryMiddleware,
+)
 
 
 @tool

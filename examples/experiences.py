@@ -12,8 +12,7 @@ from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.graph import START, MessagesState, StateGraph
 
-from langchain_agentmem import AgentMemory, Experience
-from langchain_agentmem.compaction import CompactionState
+from langchain_agentmem import AgentMemory, CompactionState, Experience
 
 HANDCRAFTED = [
     Experience(

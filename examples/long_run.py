@@ -14,8 +14,7 @@ from langchain_core.tools import tool
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
 
-from langchain_agentmem import AgentMemory, TokenCounter
-from langchain_agentmem.compaction import CompactionState, ManagedMemoryConfig
+from langchain_agentmem import AgentMemory, CompactionState, ManagedMemoryConfig, TokenCounter
 
 DAYS, BUDGET = 20, 1_600
 TREES = ("quince", "medlar", "walnut", "mulberry", "rowan")

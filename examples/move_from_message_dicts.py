@@ -8,8 +8,7 @@ import json
 import tempfile
 from pathlib import Path
 
-from langchain_agentmem import AgentMemory
-from langchain_agentmem.compaction import ManagedMemoryConfig
+from langchain_agentmem import AgentMemory, ManagedMemoryConfig
 
 LOOKUP = {"id": "call-1", "type": "function", "function": {"name": "lookup", "arguments": '{"town": "Lisbon"}'}}
 MESSAGES = [

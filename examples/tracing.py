@@ -14,8 +14,7 @@ from langchain_core.tracers import BaseTracer, Run
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
 
-from langchain_agentmem import AgentMemory, Experience
-from langchain_agentmem.compaction import CompactionState, ManagedMemoryConfig
+from langchain_agentmem import AgentMemory, CompactionState, Experience, ManagedMemoryConfig
 
 SAID = ["Ana likes green tea.", "On our walk we saw " + "one heron, " * 60, "What gift would Ana like?"]
 SEARCH = {"name": "mem_archival_search", "args": {"query": "Ana"}, "id": "call"}

@@ -15,8 +15,7 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
 from langgraph.store.base import BaseStore
 
-from langchain_agentmem import AgentMemory, Experience
-from langchain_agentmem.compaction import CompactionState, ManagedMemoryConfig
+from langchain_agentmem import AgentMemory, CompactionState, Experience, ManagedMemoryConfig
 
 SAID = ["I eat no nuts.", "My sister Ana lives in Lisbon. We saw " + "a tram, " * 99, "Book a table near Ana, please."]
 SET = {"name": "mem_core_set", "args": {"key": "diet", "value": "No nuts."}, "id": "call-1"}

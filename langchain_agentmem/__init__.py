@@ -63,7 +63,9 @@ if TYPE_CHECKING:
     from langchain_agentmem.base.fencing import harmless
     from langchain_agentmem.base.redaction import SecretPattern, patterns_with, redact, redact_value
     from langchain_agentmem.checkpoints.checkpoint_saver import AgentMemorySaver
-    from langchain_agentmem.compaction.compaction_node import CompactionNode
+    from langchain_agentmem.compaction.compaction_config import ManagedMemoryConfig
+    from langchain_agentmem.compaction.compaction_middleware import CompactionMiddleware as CompactionMiddleware
+    from langchain_agentmem.compaction.compaction_node import CompactionNode, CompactionState
     from langchain_agentmem.compaction.managed_conversation import ManagedConversationMemory
     from langchain_agentmem.conversations.conversation_memory import ConversationMemory
     from langchain_agentmem.conversations.session_memory import SessionMemory
@@ -154,8 +156,10 @@ _HOMES = {
     "Budget": "language_models.tokens",
     "CompactionEvent": "base.events",
     "CompactionFellShort": "base.events",
+    "CompactionMiddleware": "compaction.compaction_middleware",
     "CompactionNode": "compaction.compaction_node",
     "CompactionStageFailed": "base.events",
+    "CompactionState": "compaction.compaction_node",
     "CompressionFellShort": "base.events",
     "Compressor": "layers.compression",
     "ConsolidationReport": "layers.consolidation",
@@ -185,6 +189,7 @@ _HOMES = {
     "LayersConfig": "layers.layer",
     "LibraryCheck": "experiences.experience_library",
     "ManagedConversationMemory": "compaction.managed_conversation",
+    "ManagedMemoryConfig": "compaction.compaction_config",
     "MemoryEvent": "base.events",
     "MemoryInjection": "injection.memory_injection",
     "MemoryMiddleware": "injection.memory_middleware",
@@ -261,6 +266,7 @@ __all__ = [
     "CompactionFellShort",
     "CompactionNode",
     "CompactionStageFailed",
+    "CompactionState",
     "CompressionFellShort",
     "Compressor",
     "ConsolidationReport",
@@ -289,6 +295,7 @@ __all__ = [
     "LayersConfig",
     "LibraryCheck",
     "ManagedConversationMemory",
+    "ManagedMemoryConfig",
     "MemoryEvent",
     "MemoryInjection",
     "MemoryProtocol",

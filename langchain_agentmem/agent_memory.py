@@ -20,7 +20,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property, partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
+from uuid import UUID
 
 from langchain_agentmem.base.argument_checks import channels_given
 from langchain_agentmem.base.clock import Clock, NewId, new_uuid, utc_now
@@ -29,6 +30,7 @@ from langchain_agentmem.base.events import Hook
 from langchain_agentmem.base.lifetime import Closing
 from langchain_agentmem.base.namespaces import (
     Namespace,
+    ThreadLike,
     config_given,
     configurable_of,
     id_of,
@@ -40,7 +42,7 @@ from langchain_agentmem.conversations.persistence import checked_retention
 from langchain_agentmem.conversations.session_memory import SessionMemory
 from langchain_agentmem.conversations.thread_session import is_of_thread
 from langchain_agentmem.errors import InvalidInput, MissingExtra
-from langchain_agentmem.language_models.model_calls import Do, Work, both
+from langchain_agentmem.language_models.model_calls import Do, ModelLike, Work, both
 from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.search.memory_search import Recollection
 from langchain_agentmem.search.ranking import Weights
@@ -62,7 +64,7 @@ if TYPE_CHECKING:
     from langchain_agentmem.audit.audit_trail import AuditTrail
     from langchain_agentmem.checkpoints.checkpoint_saver import AgentMemorySaver
     from langchain_agentmem.compaction.compaction_config import ManagedMemoryConfig
-    from langchain_agentmem.compaction.compaction_node import CompactionNode
+    from langchain_agentmem.compaction.compaction_node import CompactionNode, CompactionOptions
     from langchain_agentmem.compaction.managed_conversation import (
         ManagedConversationMemory,
         ProcessStrategy,
@@ -71,18 +73,18 @@ if TYPE_CHECKING:
     )
     from langchain_agentmem.experiences.experience_library import ExperienceLibrary, Usage
     from langchain_agentmem.facts.fact import FactsConfig
-    from langchain_agentmem.facts.fact_tools import RememberFacts
+    from langchain_agentmem.facts.fact_tools import RememberFacts, RememberFactsOptions
     from langchain_agentmem.facts.kg_memory import KGMemory
     from langchain_agentmem.importers import SourceKind
     from langchain_agentmem.importers.moving import MovingProgress, MovingReport
-    from langchain_agentmem.injection.memory_injection import MemoryInjection
+    from langchain_agentmem.injection.memory_injection import InjectionOptions, MemoryInjection
     from langchain_agentmem.layers.layer import LayersConfig
     from langchain_agentmem.layers.layered_memory import LayeredMemory
     from langchain_agentmem.layers.memory_corrections import Corrections
     from langchain_agentmem.rewinding.branches import Standpoint
     from langchain_agentmem.stores.agent_store import AgentMemoryStore, AgentMemoryThreadStore
     from langchain_agentmem.stores.byte_store import AgentMemoryByteStore
-    from langchain_agentmem.stores.retriever import AgentMemoryRetriever
+    from langchain_agentmem.stores.retriever import AgentMemoryRetriever, SearchOptions
 
 T = TypeVar("T")
 
@@ -268,7 +270,7 @@ class AgentMemory(Maintenance, Closing):
         namespace: Sequence[str] | None = None,
         *,
         config: ManagedMemoryConfig | None = None,
-        model: Any = None,
+        model: ModelLike | None = None,
         description: str | None = None,
         retention: Retention | None = None,
         trigger_strategy: TriggerStrategy | None = None,
@@ -304,7 +306,10 @@ class AgentMemory(Maintenance, Closing):
         )
 
     def compaction(
-        self, model: Any = None, config: ManagedMemoryConfig | None = None, **options: Any
+        self,
+        model: ModelLike | None = None,
+        config: ManagedMemoryConfig | None = None,
+        **options: Unpack[CompactionOptions],
     ) -> CompactionNode:
         """A node of a graph, or a link of a chain, that keeps the context of a model in a budget.
 
@@ -326,12 +331,12 @@ class AgentMemory(Maintenance, Closing):
 
     def layers(
         self,
-        branch_or_config: Any = None,
+        branch_or_config: str | ThreadLike | None = None,
         namespace: Sequence[str] | None = None,
         *,
         scope: Literal["shared", "thread"] = "shared",
         settings: LayersConfig | None = None,
-        model: Any = None,
+        model: ModelLike | None = None,
     ) -> LayeredMemory:
         """Core, recall and archival memory, of a branch or of a thread.
 
@@ -362,9 +367,9 @@ class AgentMemory(Maintenance, Closing):
 
     def facts(
         self,
-        branch_or_config: Any = None,
+        branch_or_config: str | ThreadLike | None = None,
         namespace: Sequence[str] | None = None,
-        model: Any = None,
+        model: ModelLike | None = None,
         *,
         scope: Literal["shared", "thread"] = "shared",
         description: str | None = None,
@@ -396,7 +401,7 @@ class AgentMemory(Maintenance, Closing):
             self.database, whose, namespace=namespace, model=model, description=description, settings=settings
         )
 
-    def remember_facts(self, model: Any, **options: Any) -> RememberFacts:
+    def remember_facts(self, model: ModelLike, **options: Unpack[RememberFactsOptions]) -> RememberFacts:
         """A node of a graph that extracts facts from the new messages of its state, from each once.
 
         `builder.add_node("facts", memory.remember_facts(model))`
@@ -475,7 +480,9 @@ class AgentMemory(Maintenance, Closing):
 
         return Corrections(self.database, self.conversation)
 
-    def session(self, session_id: Any = None, namespace: Sequence[str] | None = None) -> SessionMemory:
+    def session(
+        self, session_id: str | int | UUID | ThreadLike | None = None, namespace: Sequence[str] | None = None
+    ) -> SessionMemory:
         """One session of rounds and posts between roles, over the log of the same id, or of a thread.
 
         With the config of a node it is the thread's: it is rewound with the thread, and a node that is executed again
@@ -530,8 +537,64 @@ class AgentMemory(Maintenance, Closing):
 
         return AgentMemoryByteStore(self, namespace)
 
+    @overload
     def create(
-        self, memory_type: str = "conversation_history", **options: Any
+        self,
+        memory_type: Literal["conversation_history"] = "conversation_history",
+        *,
+        conversation_id: str | None = None,
+        namespace: Sequence[str] | None = None,
+        description: str | None = None,
+        retention: Retention | None = None,
+    ) -> ConversationMemory: ...
+    @overload
+    def create(
+        self,
+        memory_type: Literal["managed_conversation"],
+        *,
+        conversation_id: str | None = None,
+        namespace: Sequence[str] | None = None,
+        config: ManagedMemoryConfig | None = None,
+        model: ModelLike | None = None,
+        description: str | None = None,
+        retention: Retention | None = None,
+        trigger_strategy: TriggerStrategy | None = None,
+        process_strategy: ProcessStrategy | None = None,
+        retrieval_strategy: RetrievalStrategy | None = None,
+    ) -> ManagedConversationMemory: ...
+    @overload
+    def create(
+        self,
+        memory_type: Literal["kg"],
+        *,
+        branch_or_config: str | ThreadLike | None = None,
+        namespace: Sequence[str] | None = None,
+        model: ModelLike | None = None,
+        scope: Literal["shared", "thread"] = "shared",
+        description: str | None = None,
+        settings: FactsConfig | None = None,
+    ) -> KGMemory: ...
+    @overload
+    def create(
+        self,
+        memory_type: Literal["layers"],
+        *,
+        branch_or_config: str | ThreadLike | None = None,
+        namespace: Sequence[str] | None = None,
+        scope: Literal["shared", "thread"] = "shared",
+        settings: LayersConfig | None = None,
+        model: ModelLike | None = None,
+    ) -> LayeredMemory: ...
+    @overload
+    def create(
+        self,
+        memory_type: Literal["session"],
+        *,
+        session_id: str | int | UUID | ThreadLike | None = None,
+        namespace: Sequence[str] | None = None,
+    ) -> SessionMemory: ...
+    def create(
+        self, memory_type: str = "conversation_history", **options: object
     ) -> ConversationMemory | SessionMemory | LayeredMemory | KGMemory:
         """Make a memory by the name of its type.
 
@@ -615,7 +678,11 @@ class AgentMemory(Maintenance, Closing):
             raise MissingExtra("Studio", "studio") from error
         return application(self, user=user, experiences=experiences)
 
-    def inject(self, branch_or_config: Any = None, **options: Any) -> MemoryInjection:
+    def inject(
+        self,
+        branch_or_config: str | LayeredMemory | ThreadLike | None = None,
+        **options: Unpack[InjectionOptions],
+    ) -> MemoryInjection:
         """A Runnable that puts memory into a prompt, messages or a state: `memory.inject() | model`.
 
         The core memory stands at the beginning and stays the same bytes as long as it does not change; what is
@@ -718,7 +785,7 @@ class AgentMemory(Maintenance, Closing):
             step.finish(lambda: documents(found))
         return found
 
-    def retriever(self, **search_arguments: Any) -> AgentMemoryRetriever:
+    def retriever(self, **search_arguments: Unpack[SearchOptions]) -> AgentMemoryRetriever:
         """The search as a LangChain retriever, for chains: `memory.retriever(namespace=("alice",), limit=4) | …`.
 
         Args:

@@ -341,7 +341,7 @@ class Health:
         yield from _section("Too many entries", self.runaway, len(self.runaway))
         yield from _section(counted(self.conversations, "conversations"), self.patterns, self.conversations)
         yield from _section(counted(self.open_todos, "open todos"), self.todos, self.open_todos)
-        yield from self.junk._lines(sizes)  # noqa: SLF001 - they are one page
+        yield from self.junk._lines(sizes)
 
 
 def examine(

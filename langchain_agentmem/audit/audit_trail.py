@@ -45,7 +45,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, Unpack
 
 from langchain_agentmem.audit import audit_part, audit_store
 from langchain_agentmem.audit.audit_entry import (
@@ -82,16 +82,16 @@ from langchain_agentmem.base.files import path_of_file
 from langchain_agentmem.base.namespaces import id_of, path_of, range_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.language_models.model_calls import Do, Performer, Run, Shown, Work, both
+from langchain_agentmem.language_models.model_calls import Do, ModelLike, Performer, Run, Shown, Work, both
 from langchain_agentmem.search.database_search import Search
 from langchain_agentmem.search.memory_search import Recollection, Walls, inquiry
 from langchain_agentmem.storage import Operation, Steps
-from langchain_agentmem.storage.database import Database, HasDatabase, Outputs, database_of
+from langchain_agentmem.storage.database import Database, MemoryLike, Outputs, database_of
 from langchain_agentmem.tracing import Thunk, brief, given_only
 
 if TYPE_CHECKING:
     from langchain_agentmem.audit.audit_report import Health, Insights
-    from langchain_agentmem.audit.model_call_capture import AuditHandler
+    from langchain_agentmem.audit.model_call_capture import AuditHandler, HandlerOptions
 
 MOST = 20
 """Entries that are shown of many."""
@@ -179,7 +179,7 @@ class AuditTrail(Performer):
 
     def __init__(
         self,
-        memory: HasDatabase | Database | str | os.PathLike[str] = ":memory:",
+        memory: MemoryLike = ":memory:",
         namespace: Sequence[str] | None = None,
         *,
         rules: Iterable[JunkRule] = RULES,
@@ -271,7 +271,7 @@ class AuditTrail(Performer):
 
     add_best_practices_reference, aadd_best_practices_reference = both(add_best_practices_reference_work)
 
-    def handler(self, **options: Any) -> AuditHandler:
+    def handler(self, **options: Unpack[HandlerOptions]) -> AuditHandler:
         """A callback handler that adds every model call of the runs it is given to, as entries of the kind "call".
 
         `graph.invoke(state, {"callbacks": [memory.audit.handler()]})`
@@ -509,7 +509,7 @@ class AuditTrail(Performer):
 
     insights, ainsights = both(insights_work)
 
-    def digest_work(self, conversation_id: str, *, model: Any = None) -> Work[AuditEntry | None]:
+    def digest_work(self, conversation_id: str, *, model: ModelLike | None = None) -> Work[AuditEntry | None]:
         """What was asked, decided and done in a conversation, kept as an entry.
 
         Args:

@@ -41,7 +41,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import fields, is_dataclass, replace
 from datetime import datetime
-from typing import Any, NamedTuple, Self, TypeAlias
+from typing import Any, NamedTuple, Self, TypeAlias, TypedDict
 
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessageChunk, BaseMessage, message_chunk_to_message
@@ -514,6 +514,13 @@ class _Open(NamedTuple):
     call: AuditEntry
     began: float
     run: weakref.ref[Any] | None
+
+
+class HandlerOptions(TypedDict, total=False):
+    """What a user says of an `AuditHandler`; the rest the audit trail knows."""
+
+    redact: bool | Callable[[str], str]
+    timer: Callable[[], float]
 
 
 class AuditHandler(BaseCallbackHandler):

@@ -111,7 +111,7 @@ def _in_parent() -> None:
 
 def _in_child() -> None:
     for each in list(_locks):
-        each._at_fork_reinit()  # noqa: SLF001 - as Python's own modules do
+        each._at_fork_reinit()
     for part in list(_renewed):
         part.renew()
     while _at_rest:

@@ -239,7 +239,7 @@ class Delivery:
 
 def running_loop() -> asyncio.AbstractEventLoop | None:
     """The event loop that runs in this thread, if there is one."""
-    return asyncio._get_running_loop()  # noqa: SLF001 - without an exception, which an interrupt could leave behind
+    return asyncio._get_running_loop()
 
 
 _Line: TypeAlias = "queue.SimpleQueue[tuple[Delivery, _Call]]"

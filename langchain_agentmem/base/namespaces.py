@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, NamedTuple, Self, TypeAlias, TypeVar
+from typing import Any, NamedTuple, Protocol, Self, TypeAlias, TypeVar
 from urllib.parse import unquote
 from uuid import UUID
 
@@ -20,6 +20,19 @@ from langchain_agentmem.errors import InvalidInput
 C = TypeVar("C")
 
 Namespace: TypeAlias = tuple[str, ...]
+
+
+class RuntimeLike(Protocol):
+    """LangGraph's `Runtime`, or its `ToolRuntime`."""
+
+    @property
+    def stream_writer(self) -> Callable[[Any], None]:
+        """By what it is told from a config."""
+        ...
+
+
+ThreadLike: TypeAlias = Mapping[str, Any] | RuntimeLike
+"""What names a thread: a config, or a runtime that LangGraph hands out."""
 
 CONFIG_KEY = "agentmem_namespace"
 """Where a run's `config["configurable"]` names its namespace."""

@@ -260,7 +260,7 @@ def redact(text: str, patterns: Sequence[SecretPattern] = DEFAULT) -> str:
     return text
 
 
-def redact_value(value: Any, patterns: Sequence[SecretPattern] = DEFAULT) -> Any:
+def redact_value(value: object, patterns: Sequence[SecretPattern] = DEFAULT) -> Any:
     """Take the secrets out of a value as JSON has them: out of its texts and keys, and whatever is named as a secret.
 
     `{"password": 1234}` is told by its key, as is `{"name": "DB_PASSWORD", "value": "x"}` by its name.

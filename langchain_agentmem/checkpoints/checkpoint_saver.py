@@ -102,7 +102,7 @@ from langchain_agentmem.rewinding import sealing
 from langchain_agentmem.rewinding import thread_memory as memories
 from langchain_agentmem.rewinding.graph_runs import runs_of
 from langchain_agentmem.storage import Operation, Steps
-from langchain_agentmem.storage.database import Database, database_of
+from langchain_agentmem.storage.database import Database, MemoryLike, database_of
 from langchain_agentmem.storage.engine import Opening, OpeningOptions
 from langchain_agentmem.storage.part import Said
 from langchain_agentmem.threads import checkpoint_log, thread_lines
@@ -167,6 +167,9 @@ class AgentMemorySaver(Performer, Closing, BaseCheckpointSaver[str]):
     Threads are told apart by their id and the namespace of the run, `config["configurable"]["agentmem_namespace"]`. A
     call that names no namespace means the root's thread of that id, else the only one there is.
 
+    Attributes:
+        database: Where it is kept.
+
     Args:
         memory: An `AgentMemory`, or a path, ":memory:" or "postgresql://…". A file is shared with everything else in
             this process that was built from its path.
@@ -190,7 +193,7 @@ class AgentMemorySaver(Performer, Closing, BaseCheckpointSaver[str]):
 
     def __init__(
         self,
-        memory: Any,
+        memory: MemoryLike,
         *,
         serde: SerializerProtocol | None = None,
         strict: bool = False,

@@ -284,7 +284,7 @@ def _sqlite(path: str, serde: JsonPlusSerializer) -> Iterator[BaseCheckpointSave
         except Exception as error:
             if "task_path" not in str(error):
                 raise
-            saver._has_task_path = False  # noqa: SLF001 - tables of an old version, which it would have altered
+            saver._has_task_path = False
         yield saver
 
 

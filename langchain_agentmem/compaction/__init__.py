@@ -15,8 +15,7 @@ an event that says why (`CompactionFellShort`).
     from langchain_core.messages import AIMessage
     from langgraph.graph import START, StateGraph
 
-    from langchain_agentmem import AgentMemory
-    from langchain_agentmem.compaction import CompactionState, ManagedMemoryConfig
+    from langchain_agentmem import AgentMemory, CompactionState, ManagedMemoryConfig
 
 
     def answer(state: CompactionState):
@@ -51,8 +50,7 @@ context and tried again:
     from langchain_core.language_models import GenericFakeChatModel
     from langchain_core.messages import AIMessage
 
-    from langchain_agentmem import AgentMemory
-    from langchain_agentmem.compaction import CompactionMiddleware
+    from langchain_agentmem import AgentMemory, CompactionMiddleware
 
     model = GenericFakeChatModel(messages=iter([AIMessage("Good morning!")]))
     with AgentMemory("agent.db") as memory:
@@ -64,8 +62,7 @@ context and tried again:
 
 A conversation without a graph keeps its own budget, with MARSYS's configuration:
 
-    from langchain_agentmem import AgentMemory
-    from langchain_agentmem.compaction import ManagedMemoryConfig
+    from langchain_agentmem import AgentMemory, ManagedMemoryConfig
 
     with AgentMemory("agent.db") as memory:
         chat = memory.managed_conversation("sunday", config=ManagedMemoryConfig(threshold_tokens=500))

@@ -26,8 +26,9 @@ from langchain_core.messages import BaseMessage
 from langchain_agentmem.base.argument_checks import flag_fields, listed_field, number_field, text_field, whole_field
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.language_models.model_calls import ModelLike
 from langchain_agentmem.language_models.summarization import SummarizationConfig
-from langchain_agentmem.language_models.tokens import TokenCounter
+from langchain_agentmem.language_models.tokens import CounterLike, TokenCounter
 from langchain_agentmem.messages.history_shape import count_rounds
 from langchain_agentmem.messages.message_marks import is_made
 
@@ -39,6 +40,8 @@ EVENTS = ("add", "get_messages")
 CHANGES = ("add", "remove_by_id", "delete_memory", "update", "replace_memory")
 
 Mode: TypeAlias = Literal["compaction", "sliding_window"]
+Processor: TypeAlias = "Callable[[list[BaseMessage], Situation], Sequence[BaseMessage]]"
+"""A function from the messages of a context, and what there is to know of it, to fewer or smaller ones."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -152,7 +155,7 @@ class ActiveContextPolicyConfig:
 
     enabled: bool = True
     mode: Mode = "compaction"
-    processor_order: list[str | Callable[..., Any]] = field(default_factory=lambda: [*ORDER])
+    processor_order: Sequence[str | Processor] = field(default_factory=lambda: [*ORDER])
     excluded_processors: list[str] = field(default_factory=list)
     min_reduction_ratio: float = 0.4
     tool_truncation: ToolTruncationConfig = field(default_factory=ToolTruncationConfig)
@@ -184,7 +187,7 @@ class ActiveContextPolicyConfig:
             raise InvalidInput("No processor is left to make a context smaller. Name one, or set enabled=False.")
 
     @property
-    def processors(self) -> tuple[str | Callable[..., Any], ...]:
+    def processors(self) -> tuple[str | Processor, ...]:
         """The processors that run, in their order: neither excluded nor turned off."""
         if self.mode == "sliding_window":
             return ("sliding_window",)
@@ -238,7 +241,7 @@ class ManagedMemoryConfig:
     image_token_estimate: int = 800
     trigger_events: list[str] = field(default_factory=lambda: [*EVENTS])
     cache_invalidation_events: list[str] = field(default_factory=lambda: [*CHANGES[:3]])
-    token_counter: Any = None
+    token_counter: TokenCounter | CounterLike | None = None
     active_context: ActiveContextPolicyConfig = field(default_factory=ActiveContextPolicyConfig)
 
     def __post_init__(self) -> None:
@@ -340,7 +343,7 @@ class Situation:
     target: Size
     counter: TokenCounter
     config: ActiveContextPolicyConfig = field(default_factory=ActiveContextPolicyConfig)
-    model: Any = None
+    model: ModelLike | None = None
     input_tokens: int = 100_000
     overhead_tokens: int = 0
     thorough: bool = False

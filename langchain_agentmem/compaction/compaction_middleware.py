@@ -40,13 +40,14 @@ from langchain_agentmem.conversations.message_log import Address
 from langchain_agentmem.errors import MissingExtra
 from langchain_agentmem.language_models.model_calls import (
     Do,
+    ModelLike,
     Work,
     aperform,
     perform,
     usable_model,
 )
 from langchain_agentmem.language_models.overflow import refusal
-from langchain_agentmem.storage.database import Database, database_of
+from langchain_agentmem.storage.database import Database, MemoryLike, database_of
 
 try:
     from langchain.agents.middleware.types import AgentMiddleware, ModelRequest, ModelResponse
@@ -104,8 +105,8 @@ class CompactionMiddleware(AgentMiddleware[Any, Any, Any]):
 
     def __init__(
         self,
-        memory: Any,
-        model: Any = None,
+        memory: MemoryLike,
+        model: ModelLike | None = None,
         config: ManagedMemoryConfig | None = None,
         *,
         conversation_id: str | None = None,

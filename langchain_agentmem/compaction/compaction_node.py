@@ -14,7 +14,7 @@ The state of a graph that has a compaction node.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypedDict
 
 from langchain_core.messages import AnyMessage, BaseMessage, convert_to_messages
 from langchain_core.prompt_values import PromptValue
@@ -28,13 +28,29 @@ from langchain_agentmem.compaction.compacted_context import check_place, convers
 from langchain_agentmem.compaction.compaction_config import ManagedMemoryConfig, checked_config, checked_window
 from langchain_agentmem.compaction.graph_compactor import Compactor, ContextView
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.language_models.model_calls import Work, aperform, perform, usable_model
+from langchain_agentmem.language_models.model_calls import ModelLike, Work, aperform, perform, usable_model
+from langchain_agentmem.language_models.tokens import Countable, ToolLike
 from langchain_agentmem.messages.history_repair import without_stand_ins
-from langchain_agentmem.storage.database import database_of
+from langchain_agentmem.storage.database import MemoryLike, database_of
 from langchain_agentmem.tracing import within
 
 READ = "__pregel_read"
 """Where LangGraph leaves, in a task's config, the function that reads the state's channels."""
+
+
+class CompactionOptions(TypedDict, total=False):
+    """What `CompactionNode` takes beside the memory, the model and the configuration."""
+
+    input_messages_key: str
+    output_messages_key: str
+    shrink: bool
+    conversation_id: str | None
+    namespace: Sequence[str] | None
+    tools: Sequence[ToolLike]
+    system: Countable | None
+    window: int | None
+    agent_name: str
+    background: bool
 
 
 class CompactionNode(Runnable[Any, Any]):
@@ -78,8 +94,8 @@ class CompactionNode(Runnable[Any, Any]):
 
     def __init__(
         self,
-        memory: Any,
-        model: Any = None,
+        memory: MemoryLike,
+        model: ModelLike | None = None,
         config: ManagedMemoryConfig | None = None,
         *,
         input_messages_key: str = "messages",
@@ -87,8 +103,8 @@ class CompactionNode(Runnable[Any, Any]):
         shrink: bool = False,
         conversation_id: str | None = None,
         namespace: Sequence[str] | None = None,
-        tools: Sequence[Any] = (),
-        system: Any = None,
+        tools: Sequence[ToolLike] = (),
+        system: Countable | None = None,
         window: int | None = None,
         agent_name: str = "",
         background: bool = False,
@@ -99,7 +115,7 @@ class CompactionNode(Runnable[Any, Any]):
         if not shrink and input_messages_key == output_messages_key:
             raise InvalidInput("To put the context in the place of the history, set shrink=True.")
         check_place(conversation_id, namespace)
-        self.compactor = Compactor(
+        self._compactor = Compactor(
             database_of(memory),
             checked_config(config),
             usable_model(model),
@@ -112,7 +128,7 @@ class CompactionNode(Runnable[Any, Any]):
         self._shrink = shrink
         self._conversation_id = conversation_id
         self._namespace = namespace
-        counter = self.compactor.counter
+        counter = self._compactor.counter
         counter.count_text("")  # chooses how to count now: that reads a file, which is not for an event loop to do
         self._overhead = counter.count((), tools=tools, system=system) if tools or system is not None else 0
 
@@ -149,22 +165,22 @@ class CompactionNode(Runnable[Any, Any]):
 
     def _may_be_shown(self) -> bool:
         """Whether this may have a run of its own: LangChain shows in it the whole history and the whole context."""
-        return self.compactor.database.tracing.shows_content
+        return self._compactor.database.tracing.shows_content
 
     def _compact(self, given: Any, run_manager: Any, config: RunnableConfig) -> Any:
         del run_manager
-        return perform(self._compacting(given, config), self.compactor.database)
+        return perform(self._compacting(given, config), self._compactor.database)
 
     async def _acompact(self, given: Any, run_manager: Any, config: RunnableConfig) -> Any:
         del run_manager
-        return await aperform(self._compacting(given, config), self.compactor.database)
+        return await aperform(self._compacting(given, config), self._compactor.database)
 
     def _compacting(self, given: Any, config: RunnableConfig) -> Work[Any]:
         messages = self._messages(given)
         self._check_key(given, config)
-        scopes = self.compactor.database.scopes
+        scopes = self._compactor.database.scopes
         at = conversation_of(scopes, ensure_config(config), self._conversation_id, self._namespace)
-        view = yield from self.compactor.viewing(messages, at, overhead=self._overhead)
+        view = yield from self._compactor.viewing(messages, at, overhead=self._overhead)
         return self._answer(given, view, config)
 
     def _messages(self, given: Any) -> list[BaseMessage]:
@@ -193,7 +209,7 @@ class CompactionNode(Runnable[Any, Any]):
         except KeyError as error:
             raise InvalidInput(
                 f"The graph's state has no key {safe_repr(self._output_key)}, so the compacted context would be "
-                "dropped. Let the state inherit langchain_agentmem.compaction.CompactionState, add the key, or name "
+                "dropped. Let the state inherit langchain_agentmem.CompactionState, add the key, or name "
                 "another one "
                 "with output_messages_key=."
             ) from error

@@ -51,7 +51,7 @@ from langchain_agentmem.search.memory_search import Recollection, Walls, inquiry
 from langchain_agentmem.search.ranking import Weights
 from langchain_agentmem.search.timeline import Order, best
 from langchain_agentmem.storage import Operation, Steps, query
-from langchain_agentmem.storage.database import Database, database_of
+from langchain_agentmem.storage.database import Database, MemoryLike, database_of
 from langchain_agentmem.tracing import documents
 
 SUMMARY = "sum-"
@@ -69,7 +69,7 @@ class DroppedMessage(NamedTuple):
 
 
 def messages_behind(
-    memory: Any,
+    memory: MemoryLike,
     summary: str | BaseMessage,
     *,
     conversation_id: str,
@@ -99,7 +99,7 @@ def messages_behind(
 
 
 async def amessages_behind(
-    memory: Any,
+    memory: MemoryLike,
     summary: str | BaseMessage,
     *,
     conversation_id: str,
@@ -254,7 +254,7 @@ class _Expand(BaseModel):
 
 
 def dropped_tools(
-    memory: Any, *, conversation_id: str | None = None, namespace: Sequence[str] | None = None
+    memory: MemoryLike, *, conversation_id: str | None = None, namespace: Sequence[str] | None = None
 ) -> list[BaseTool]:
     """The tools `recall_dropped` and `expand`.
 

@@ -19,7 +19,6 @@ removal, it is read anew.
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -47,7 +46,7 @@ from langchain_agentmem.conversations.compaction_records import LOG, CompactionR
 from langchain_agentmem.conversations.conversation_memory import ConversationMemory
 from langchain_agentmem.conversations.log_entries import shown_message
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.language_models.model_calls import Do, Run, Shown, Work, both, usable_model
+from langchain_agentmem.language_models.model_calls import Do, ModelLike, Run, Shown, Work, both, usable_model
 from langchain_agentmem.language_models.tokens import TokenCounter
 from langchain_agentmem.messages.history_repair import repaired
 from langchain_agentmem.messages.history_shape import calls_of
@@ -58,7 +57,7 @@ from langchain_agentmem.messages.message_marks import SUMMARY_MARK as SUMMARY
 from langchain_agentmem.messages.provider_content import ImageFiles, named_part
 from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.storage import Operation, Steps, query
-from langchain_agentmem.storage.database import Database, HasDatabase
+from langchain_agentmem.storage.database import MemoryLike
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -277,14 +276,14 @@ class ManagedConversationMemory(ConversationMemory):
 
     def __init__(
         self,
-        memory: HasDatabase | Database | str | os.PathLike[str] = ":memory:",
+        memory: MemoryLike = ":memory:",
         conversation_id: str | None = None,
         *,
         namespace: Sequence[str] | None = None,
         description: str | None = None,
         retention: Retention | None = None,
         config: ManagedMemoryConfig | None = None,
-        model: Any = None,
+        model: ModelLike | None = None,
         trigger_strategy: TriggerStrategy | None = None,
         process_strategy: ProcessStrategy | None = None,
         retrieval_strategy: RetrievalStrategy | None = None,

@@ -100,7 +100,7 @@ def provider_of(model: Any) -> str:
     """
     model = getattr(model, "bound", model)
     try:
-        told = model._get_ls_params().get("ls_provider")  # noqa: SLF001 - what LangChain tells of a model in a trace
+        told = model._get_ls_params().get("ls_provider")
     except Exception:  # noqa: BLE001 - a model need not tell
         told = None
     name = f"{told} {getattr(model, '_llm_type', '')}".lower()

@@ -40,7 +40,7 @@ from langchain_agentmem.compaction.compaction_config import (
     is_within,
 )
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.language_models.model_calls import Work, aperform, perform, usable_model
+from langchain_agentmem.language_models.model_calls import ModelLike, Work, aperform, perform, usable_model
 from langchain_agentmem.language_models.summarization import SummarizationConfig, Summarized, summarizing
 from langchain_agentmem.language_models.tokens import TokenCounter, clipped
 from langchain_agentmem.messages.history_repair import repaired
@@ -259,7 +259,7 @@ _SPARE = 10  # a cut may go on by a tenth of the target, to where a round begins
 def summarization(
     messages: Sequence[BaseMessage],
     *,
-    model: Any,
+    model: ModelLike | None,
     max_tokens: int,
     config: SummarizationConfig | None = None,
     counter: TokenCounter | None = None,
@@ -286,7 +286,7 @@ def summarization(
 async def asummarization(
     messages: Sequence[BaseMessage],
     *,
-    model: Any,
+    model: ModelLike | None,
     max_tokens: int,
     config: SummarizationConfig | None = None,
     counter: TokenCounter | None = None,
@@ -517,9 +517,7 @@ def _packs_more(config: ActiveContextPolicyConfig) -> bool:
     return config.backward_packing.grace_recent_messages < config.summarization.grace_recent_messages
 
 
-def _processed(
-    processor: str | Callable[..., Any], messages: list[BaseMessage], situation: Situation
-) -> list[BaseMessage]:
+def _processed(processor: str | Processor, messages: list[BaseMessage], situation: Situation) -> list[BaseMessage]:
     config, counter = situation.config, situation.counter
     keep_first = config.summarization.include_original_instruction
     room = (situation.target.tokens or 0) - situation.overhead_tokens

@@ -39,7 +39,15 @@ from langchain_agentmem.conversations.role_context import (
     told,
 )
 from langchain_agentmem.errors import InvalidInput, MemoryClosed
-from langchain_agentmem.language_models.model_calls import Run, Shown, Work, compaction_job, perform, usable_model
+from langchain_agentmem.language_models.model_calls import (
+    ModelLike,
+    Run,
+    Shown,
+    Work,
+    compaction_job,
+    perform,
+    usable_model,
+)
 from langchain_agentmem.language_models.summarization import SummarizationConfig, summarizing
 from langchain_agentmem.language_models.tokens import TokenCounter
 from langchain_agentmem.messages.message_marks import summary_message
@@ -82,7 +90,7 @@ class ContextCompactor:
         self,
         session: SessionMemory,
         role: str,
-        model: Any = None,
+        model: ModelLike | None = None,
         config: CompactorConfig | None = None,
         *,
         summarization: SummarizationConfig | None = None,

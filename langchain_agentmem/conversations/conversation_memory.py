@@ -30,12 +30,11 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar, Unpack
 
 from langchain_core.chat_history import BaseChatMessageHistory
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
@@ -58,15 +57,24 @@ from langchain_agentmem.conversations.prompt_notes import PromptNote
 from langchain_agentmem.errors import DatabaseReadOnly, InvalidInput, MessageError
 from langchain_agentmem.language_models.model_calls import Do, Run, Shown, Work, both
 from langchain_agentmem.messages.langchain_messages import to_langchain
-from langchain_agentmem.messages.message import Message, column_role, decode_body
+from langchain_agentmem.messages.message import (
+    AgentCallLike,
+    Content,
+    Message,
+    MessageFields,
+    MessageLike,
+    ToolCallLike,
+    column_role,
+    decode_body,
+)
 from langchain_agentmem.messages.provider_content import ImageFiles, named_part
 from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.storage import Operation, Steps
-from langchain_agentmem.storage.database import Database, HasDatabase, database_of
+from langchain_agentmem.storage.database import MemoryLike, database_of
 from langchain_agentmem.tracing import Thunk, brief
 
 if TYPE_CHECKING:
-    from langchain_agentmem.language_models.tokens import TokenCounter
+    from langchain_agentmem.language_models.tokens import Countable, CounterLike, TokenCounter, ToolLike
 
 T = TypeVar("T")
 _Find: TypeAlias = Operation[list[message_log.Stored]]
@@ -106,7 +114,7 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
 
     def __init__(
         self,
-        memory: HasDatabase | Database | str | os.PathLike[str] = ":memory:",
+        memory: MemoryLike = ":memory:",
         conversation_id: str | None = None,
         *,
         namespace: Sequence[str] | None = None,
@@ -127,13 +135,13 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
 
     def add_work(
         self,
-        message: Message | BaseMessage | Mapping[str, Any] | None = None,
+        message: MessageLike | None = None,
         *,
         role: str | None = None,
-        content: Any = None,
+        content: Content = None,
         name: str | None = None,
-        tool_calls: Sequence[Any] | None = None,
-        agent_calls: Sequence[Any] | None = None,
+        tool_calls: Sequence[ToolCallLike] | None = None,
+        agent_calls: Sequence[AgentCallLike] | None = None,
         images: Sequence[str] | None = None,
         tool_call_id: str | None = None,
     ) -> Work[str]:
@@ -207,7 +215,7 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
 
     # -- changing ----------------------------------------------------------------------------------------------
 
-    def update_work(self, /, message_id: str, **changes: Any) -> Work[None]:
+    def update_work(self, /, message_id: str, **changes: Unpack[MessageFields]) -> Work[None]:
         """Change a message; the version before is kept, see `history_of`.
 
         Args:
@@ -246,7 +254,7 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         yield from self._revise("correct", inputs, make, key=message_id, also=also)
 
     def replace_memory_work(
-        self, /, idx: int, message: Message | BaseMessage | None = None, **fields: Any
+        self, /, idx: int, message: MessageLike | None = None, **fields: Unpack[MessageFields]
     ) -> Work[None]:
         """Put other content in the place of the message at an index; its id stays.
 
@@ -501,7 +509,11 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         return True  # a conversation without messages is still a conversation
 
     def count_tokens_work(
-        self, counter: Any = None, *, tools: Sequence[Any] | None = None, system: Any = None
+        self,
+        counter: TokenCounter | CounterLike | None = None,
+        *,
+        tools: Sequence[ToolLike] | None = None,
+        system: Countable | None = None,
     ) -> Work[int]:
         """How many tokens the whole conversation takes in a prompt.
 

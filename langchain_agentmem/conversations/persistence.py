@@ -46,7 +46,7 @@ class EventSource(Performer):
     _database: Database
     _event_context: EventContext | None = None
 
-    def set_event_context(self, agent_name: str, event_bus: Any, session_id: str | None = None) -> None:
+    def set_event_context(self, agent_name: str, event_bus: object, session_id: str | None = None) -> None:
         """Have this memory's events told to an event bus.
 
         Args:
@@ -100,7 +100,11 @@ class EventSource(Performer):
 
 
 class LogMemory(EventSource):
-    """A memory that goes to a file and comes back."""
+    """A memory that goes to a file and comes back.
+
+    Attributes:
+        memory_type: What `AgentMemory.create` and its files call it.
+    """
 
     memory_type: str
     _readable: tuple[str, ...]  # the types of memories whose files it takes

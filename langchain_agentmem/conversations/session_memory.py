@@ -33,12 +33,13 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from langchain_agentmem.base import encoding
 from langchain_agentmem.base.files import whole_file
-from langchain_agentmem.base.namespaces import id_of, path_of
+from langchain_agentmem.base.namespaces import ThreadLike, id_of, path_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations import log_entries, message_log
 from langchain_agentmem.conversations.log_entries import assembled, role_rounds, trace_inputs
@@ -60,7 +61,7 @@ from langchain_agentmem.messages.role_rounds import (
 )
 from langchain_agentmem.rewinding.thread_memory import thread_point
 from langchain_agentmem.storage import Steps
-from langchain_agentmem.storage.database import Database, HasDatabase, database_of
+from langchain_agentmem.storage.database import Database, MemoryLike, database_of
 from langchain_agentmem.tracing import Thunk, brief
 
 
@@ -91,8 +92,8 @@ class SessionMemory(LogMemory):
 
     def __init__(
         self,
-        memory: HasDatabase | Database | str | os.PathLike[str] = ":memory:",
-        session_id: Any = None,
+        memory: MemoryLike = ":memory:",
+        session_id: str | int | UUID | ThreadLike | None = None,
         *,
         namespace: Sequence[str] | None = None,
         retention: Retention | None = None,

@@ -51,7 +51,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar, Unpack
 
 from langchain_core.tools import BaseTool
 
@@ -62,12 +62,13 @@ from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.experiences import experience_part
 from langchain_agentmem.experiences.experience import PREFIX, Experience, Folder, Problem, write_new
 from langchain_agentmem.experiences.experience_part import Feedback, Tally
-from langchain_agentmem.experiences.experience_proposals import experience_tools, proposing
+from langchain_agentmem.experiences.experience_proposals import ProposalSource, experience_tools, proposing
 from langchain_agentmem.experiences.experience_review import Proposal, deciding, listing
-from langchain_agentmem.experiences.experience_selector import ExperienceSelector
+from langchain_agentmem.experiences.experience_selector import ExperienceSelector, SelectorOptions
 from langchain_agentmem.language_models.model_calls import (
     Do,
     In,
+    ModelLike,
     Performer,
     Run,
     Shown,
@@ -78,7 +79,7 @@ from langchain_agentmem.language_models.model_calls import (
 )
 from langchain_agentmem.rewinding.memory_access import listed
 from langchain_agentmem.storage import Steps
-from langchain_agentmem.storage.database import Database, HasDatabase, database_of
+from langchain_agentmem.storage.database import Database, MemoryLike, database_of
 from langchain_agentmem.tracing import brief
 
 T = TypeVar("T")
@@ -137,6 +138,9 @@ class ExperienceLibrary(Performer):
     Of two files with one `exp_id` the first counts: those of a folder come before those below it, then they go by name.
     A file that cannot be used is left out, and `validate` says why.
 
+    Attributes:
+        database: Where feedback is kept.
+
     Args:
         memory: An `AgentMemory`, or the path or URL of a database, where feedback is kept.
         directory: The folder.
@@ -151,7 +155,7 @@ class ExperienceLibrary(Performer):
 
     def __init__(
         self,
-        memory: HasDatabase | Database | str | os.PathLike[str],
+        memory: MemoryLike,
         directory: str | os.PathLike[str],
         *,
         subfolders: bool = False,
@@ -160,7 +164,7 @@ class ExperienceLibrary(Performer):
         if namespace is not None:
             path_of(namespace)
         self.database = self._database = database_of(memory)
-        self.folders = Folder(directory, subfolders=subfolders, measures=self.database.measures)
+        self._folders = Folder(directory, subfolders=subfolders, measures=self.database.measures)
         self.namespace = namespace
 
     def __repr__(self) -> str:
@@ -169,9 +173,9 @@ class ExperienceLibrary(Performer):
     @property
     def directory(self) -> Path:
         """The folder."""
-        return self.folders.directory
+        return self._folders.directory
 
-    def selector(self, **options: Any) -> ExperienceSelector:
+    def selector(self, **options: Unpack[SelectorOptions]) -> ExperienceSelector:
         """A Runnable that puts what applies into a prompt, messages or a state.
 
         Args:
@@ -197,7 +201,7 @@ class ExperienceLibrary(Performer):
         Raises:
             InvalidInput: There is no such folder below it.
         """
-        shelf = yield Do(partial(self.folders.look, sub_path))
+        shelf = yield Do(partial(self._folders.look, sub_path))
         return list(shelf.experiences)
 
     load, aload = both(load_work)
@@ -208,7 +212,7 @@ class ExperienceLibrary(Performer):
         Args:
             sub_path: As for `load`.
         """
-        shelf = yield Do(partial(self.folders.look, sub_path))
+        shelf = yield Do(partial(self._folders.look, sub_path))
         return LibraryCheck(experiences=shelf.experiences, problems=shelf.problems)
 
     validate, avalidate = both(validate_work)
@@ -243,7 +247,12 @@ class ExperienceLibrary(Performer):
     add, aadd = both(add_work)
 
     def propose_work(
-        self, source: Any, *, exp_id: str | None = None, who: str | Iterable[str] = (), model: Any = None
+        self,
+        source: ProposalSource,
+        *,
+        exp_id: str | None = None,
+        who: str | Iterable[str] = (),
+        model: ModelLike | None = None,
     ) -> Work[Path]:
         """Write what a conversation teaches to a file that a person reviews. It does not count until it is renamed.
 
@@ -378,7 +387,7 @@ class ExperienceLibrary(Performer):
     # -- plumbing -----------------------------------------------------------------------------------------------
 
     def _adding(self, experience: Experience) -> Work[Path]:
-        shelf = yield Do(self.folders.look)
+        shelf = yield Do(self._folders.look)
         if (file := shelf.files.get(experience.exp_id)) is not None:
             raise InvalidInput(
                 f"The library has {safe_repr(experience.exp_id)} already, in {safe_repr(file)}. Change it there."
@@ -387,8 +396,8 @@ class ExperienceLibrary(Performer):
         return path
 
     def _check_known(self, exp_id: str) -> None:
-        shelf = self.folders.look()
-        if exp_id not in shelf.files and exp_id not in self.folders.look_below().files:
+        shelf = self._folders.look()
+        if exp_id not in shelf.files and exp_id not in self._folders.look_below().files:
             known = ", ".join(map(repr, shelf.files)) or "none"
             raise InvalidInput(
                 f"There is no experience {safe_repr(exp_id)} in {safe_repr(str(self.directory))}. There are: "

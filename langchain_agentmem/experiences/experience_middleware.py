@@ -8,14 +8,14 @@ They are selected for what the user said last.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Unpack
 
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables.config import ensure_config
 
 from langchain_agentmem.errors import InvalidInput, MissingExtra
 from langchain_agentmem.experiences.experience_library import ExperienceLibrary
-from langchain_agentmem.experiences.experience_selector import ExperienceSelector
+from langchain_agentmem.experiences.experience_selector import ExperienceSelector, SelectorOptions
 from langchain_agentmem.language_models.model_calls import Work, aperform, perform
 
 try:
@@ -39,7 +39,7 @@ class ExperienceMiddleware(AgentMiddleware[Any, Any, Any]):
         InvalidInput: An argument is wrong.
     """
 
-    def __init__(self, selector: ExperienceSelector | ExperienceLibrary, **options: Any) -> None:
+    def __init__(self, selector: ExperienceSelector | ExperienceLibrary, **options: Unpack[SelectorOptions]) -> None:
         super().__init__()
         if isinstance(selector, ExperienceLibrary):
             selector = selector.selector(**options)
@@ -66,7 +66,7 @@ class ExperienceMiddleware(AgentMiddleware[Any, Any, Any]):
         return await handler(_with(request, await aperform(self._putting(request), self._database)))
 
     def _putting(self, request: ModelRequest[Any]) -> Work[list[BaseMessage]]:
-        return self._selector.putting(request.messages, ensure_config())
+        return self._selector._putting(request.messages, ensure_config())
 
 
 def _with(request: ModelRequest[Any], messages: list[Any]) -> ModelRequest[Any]:

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import yaml
 from langchain_core.chat_history import BaseChatMessageHistory
@@ -38,6 +38,7 @@ from langchain_agentmem.experiences.model_choice import prompt
 from langchain_agentmem.language_models.lenient_json import read_json
 from langchain_agentmem.language_models.model_calls import Ask, Do, Shown, Work
 from langchain_agentmem.language_models.summarization import turn_of
+from langchain_agentmem.language_models.tokens import Countable
 from langchain_agentmem.language_models.tool_arguments import Arguments, Text, Texts
 from langchain_agentmem.language_models.tool_factory import (
     Calls,
@@ -163,7 +164,7 @@ def _proposing(
     origin: Origin = yield from _origin(source)
     draft, name, how = origin.draft or drafted(origin.said), "", ["It is as an agent wrote it."]
     checked = Experience("proposal" if exp_id is None else exp_id, who, *origin.draft or ("-", "-"))
-    shelf = yield Do(library.folders.look)
+    shelf = yield Do(library._folders.look)
     if exp_id is not None and (file := shelf.files.get(checked.exp_id)) is not None:
         raise InvalidInput(
             f"The library has {safe_repr(checked.exp_id)} already, in {safe_repr(file)}. Propose it by another exp_id."
@@ -203,7 +204,11 @@ def _proposing(
 # -- where it comes from ---------------------------------------------------------------------------------------------
 
 
-def _origin(source: Any) -> Work[Origin]:
+ProposalSource: TypeAlias = BaseChatMessageHistory | SessionMemory | Conversation | Sequence[Countable] | str | Draft
+"""What an experience is learned from: a conversation, in whatever form; or a draft."""
+
+
+def _origin(source: ProposalSource) -> Work[Origin]:
     if isinstance(source, Draft):
         thread = ((running_config() or {}).get("configurable") or {}).get("thread_id")
         where = "" if thread is None else f" in the thread {safe_repr(str(thread), 600)}"

@@ -32,7 +32,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypedDict, TypeVar, Unpack
 
 from langchain_core.example_selectors import BaseExampleSelector
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage, ToolMessage
@@ -65,6 +65,7 @@ from langchain_agentmem.experiences.model_choice import (
 from langchain_agentmem.language_models.model_calls import (
     Ask,
     Do,
+    ModelLike,
     Performer,
     Run,
     Shown,
@@ -114,7 +115,8 @@ MAIN, OURS = "prompt_log", "experience_selection_log"
 _LONGEST_NAME = 60
 
 Session: TypeAlias = SessionMemory | str | Callable[[RunnableConfig], SessionMemory]
-PromptLog: TypeAlias = Path | Callable[[RunnableConfig], str | os.PathLike[str]]
+PromptLogOf: TypeAlias = Callable[[RunnableConfig], str | os.PathLike[str]]
+PromptLog: TypeAlias = Path | PromptLogOf
 
 
 class SelectionRequest(NamedTuple):
@@ -133,6 +135,34 @@ class SelectionRequest(NamedTuple):
     config: RunnableConfig
     context: str | None = None
     log: Path | None = None
+
+
+class SelectorOptionsButRole(TypedDict, total=False):
+    """What `ExperienceSelector` takes beside the library and the role."""
+
+    model: ModelLike | None
+    strategy: Strategy | None
+    template: str | SelectionTemplate | None
+    max_selected: int | None
+    threshold: float
+    session: Session | None
+    rounds: int
+    query: Callable[[Any], str] | None
+    enabled: bool | Mapping[str, bool]
+    models: Mapping[str, ModelLike] | None
+    llm_alias: str
+    prompt_log: str | os.PathLike[str] | PromptLogOf | None
+    timeout: float | None
+    alone: bool
+    messages_key: str
+    output_messages_key: str
+    experiences_key: str
+
+
+class SelectorOptions(SelectorOptionsButRole, total=False):
+    """What `ExperienceSelector` takes beside the library."""
+
+    role: str | None
 
 
 class ExperienceSelector(Performer, Runnable[Any, Any], BaseExampleSelector):
@@ -197,7 +227,7 @@ class ExperienceSelector(Performer, Runnable[Any, Any], BaseExampleSelector):
         library: ExperienceLibrary,
         *,
         role: str | None = None,
-        model: Any = None,
+        model: ModelLike | None = None,
         strategy: Strategy | None = None,
         template: str | SelectionTemplate | None = None,
         max_selected: int | None = None,
@@ -206,16 +236,16 @@ class ExperienceSelector(Performer, Runnable[Any, Any], BaseExampleSelector):
         rounds: int = ROUNDS,
         query: Callable[[Any], str] | None = None,
         enabled: bool | Mapping[str, bool] = True,
-        models: Mapping[str, Any] | None = None,
+        models: Mapping[str, ModelLike] | None = None,
         llm_alias: str = "",
-        prompt_log: str | os.PathLike[str] | Callable[[RunnableConfig], str | os.PathLike[str]] | None = None,
+        prompt_log: str | os.PathLike[str] | PromptLogOf | None = None,
         timeout: float | None = None,
         alone: bool = False,
         messages_key: str = "messages",
         output_messages_key: str = "llm_input_messages",
         experiences_key: str = "experiences",
     ) -> None:
-        if not hasattr(library, "folders"):
+        if not hasattr(library, "_folders"):
             raise InvalidInput(f"Experiences are selected from an ExperienceLibrary, not from {safe_repr(library)}.")
         self.library = library
         self.role = _role_of(role)
@@ -268,9 +298,7 @@ class ExperienceSelector(Performer, Runnable[Any, Any], BaseExampleSelector):
         library: ExperienceLibrary,
         *,
         role: str,
-        model: Any = None,
-        models: Mapping[str, Any] | None = None,
-        **options: Any,
+        **options: Unpack[SelectorOptionsButRole],
     ) -> ExperienceSelector:
         """Make a selector as a configuration of the original system says.
 
@@ -281,14 +309,12 @@ class ExperienceSelector(Performer, Runnable[Any, Any], BaseExampleSelector):
             library: Where the experiences are.
             role: "Planner", "CodeInterpreter" or "CodeGenerator"; another role's switch is called after it, such as
                 "web_explorer.use_experience" for "WebExplorer".
-            model: Who selects where no alias is given.
-            models: Models by alias.
-            **options: What the selector takes besides.
+            **options: What the selector takes besides: `model`, who selects where no alias is given, and so on.
 
         Raises:
             InvalidInput: A value is wrong, the template cannot be used, or no model has the alias.
         """
-        given = {"model": model, "models": models, **_configured(config, _role_of(role)), **options, "role": role}
+        given: dict[str, Any] = {**_configured(config, _role_of(role)), **options, "role": role}
         try:
             inspect.signature(cls).bind(library, **given)
         except TypeError as error:
@@ -337,7 +363,7 @@ class ExperienceSelector(Performer, Runnable[Any, Any], BaseExampleSelector):
 
     def select_work(
         self,
-        query: Any,
+        query: object,
         *,
         context: str | None = None,
         config: RunnableConfig | None = None,
@@ -425,7 +451,7 @@ class ExperienceSelector(Performer, Runnable[Any, Any], BaseExampleSelector):
         texts = yield from self._standing(request, selection)
         return form.close(Insertion(lambda messages: self._placed(messages, texts, config), selection.section))
 
-    def putting(self, messages: Sequence[BaseMessage], config: RunnableConfig) -> Work[list[BaseMessage]]:
+    def _putting(self, messages: Sequence[BaseMessage], config: RunnableConfig) -> Work[list[BaseMessage]]:
         """Messages with the instructions that apply before the questions that they were chosen for.
 
         Args:
@@ -471,7 +497,7 @@ class ExperienceSelector(Performer, Runnable[Any, Any], BaseExampleSelector):
         query = request.query.strip() or (rounds[-1].user_query.strip() if rounds else "")
         named = shared_entries(rounds, SUB_PATH)
         below = named[0].content.strip() if named else ""
-        shelf = yield Do(partial(self.library.folders.look, below or None))
+        shelf = yield Do(partial(self.library._folders.look, below or None))
         candidates = [each for each in shelf.experiences if each.is_for(self.role)]
         nothing = Selection(
             query=query,

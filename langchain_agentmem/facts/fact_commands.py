@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 from langchain_core.messages import BaseMessage
 
@@ -21,7 +21,7 @@ from langchain_agentmem.facts.fact_events import RULE, apart, declared, named_al
 from langchain_agentmem.facts.fact_extraction import FactsGround
 from langchain_agentmem.facts.fact_store import FactStatement, SpokenTurn
 from langchain_agentmem.language_models.model_calls import Work
-from langchain_agentmem.messages.message import Message
+from langchain_agentmem.messages.message import Message, MessageLike
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.memory_access import Change, changing, inputs_of, looking
 from langchain_agentmem.rewinding.memory_rows import DUE, FACT, FAILURE, FORMER, TEXT, RowDraft, View, body_of
@@ -30,6 +30,10 @@ from langchain_agentmem.storage import Steps
 DESCRIPTION = "description"
 """The key of the text with which a memory begins."""
 _FACT_FIELDS = ("role", "subject", "predicate", "obj", "object", "valid_from", "valid_to", "confidence")
+
+
+FactSource: TypeAlias = "str | MessageLike | tuple[str, str]"
+"""A message that says something: its id, or the message; or a pair of its id and that of its conversation."""
 
 
 def add_fact_work(
@@ -41,7 +45,7 @@ def add_fact_work(
     *,
     valid_from: datetime | None = None,
     valid_to: datetime | None = None,
-    source: Any = None,
+    source: FactSource | Iterable[FactSource] | None = None,
     confidence: float | None = None,
 ) -> Work[str]:
     """State a fact. What holds already gets another source.

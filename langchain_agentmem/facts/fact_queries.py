@@ -20,7 +20,7 @@ from langchain_agentmem.facts.fact_events import Rules
 from langchain_agentmem.facts.fact_extraction import FactsGround
 from langchain_agentmem.facts.fact_store import BEHIND_ALL, LearnedAt
 from langchain_agentmem.language_models.model_calls import Work
-from langchain_agentmem.language_models.tokens import Budget, Measure
+from langchain_agentmem.language_models.tokens import Budget, BudgetLike, Measure
 from langchain_agentmem.messages.message import body_text
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.memory_access import as_step, listed, looking
@@ -426,7 +426,7 @@ MOST = 50
 
 
 def format_for_prompt_work(
-    ground: FactsGround, query: str | None = None, budget: Any = None, *, valid: datetime | None = None
+    ground: FactsGround, query: str | None = None, budget: BudgetLike | None = None, *, valid: datetime | None = None
 ) -> Work[str]:
     """What is known about a question, as a section of a prompt: a line for each fact, fenced as data.
 

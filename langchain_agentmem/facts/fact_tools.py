@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
+from typing import Any, TypedDict
 
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables import Runnable, RunnableConfig
@@ -35,7 +35,7 @@ from langchain_agentmem.facts.fact import Fact, FactsConfig, data_file
 from langchain_agentmem.facts.fact_extraction import FactsGround, Learned, learning, times_in
 from langchain_agentmem.facts.kg_memory import KGMemory
 from langchain_agentmem.facts.source_texts import Due
-from langchain_agentmem.language_models.model_calls import Work, aperform, perform, usable_model
+from langchain_agentmem.language_models.model_calls import ModelLike, Work, aperform, perform, usable_model
 from langchain_agentmem.language_models.tool_arguments import Arguments, Text
 from langchain_agentmem.language_models.tool_factory import (
     LIMIT,
@@ -55,7 +55,7 @@ from langchain_agentmem.messages.prompt_forms import converted
 from langchain_agentmem.rewinding.branches import BranchAt, Standpoint
 from langchain_agentmem.rewinding.memory_access import as_step
 from langchain_agentmem.rewinding.thread_memory import thread_point
-from langchain_agentmem.storage.database import Database, HasDatabase, database_of
+from langchain_agentmem.storage.database import MemoryLike, database_of
 from langchain_agentmem.storage.queries import digest
 
 ROLE = "assistant"
@@ -95,7 +95,7 @@ class FactHistory(Arguments):
 
 
 def fact_tools(
-    memory: Any,
+    memory: MemoryLike | KGMemory,
     branch_or_config: str | Mapping[str, Any] | None = None,
     namespace: Sequence[str] | None = None,
     *,
@@ -209,6 +209,16 @@ ROLES = ("user", "assistant")
 """Whose messages are read unless something else is said."""
 
 
+class RememberFactsOptions(TypedDict, total=False):
+    """What `RememberFacts` takes beside the memory and the model."""
+
+    branch: str | None
+    namespace: Sequence[str] | None
+    roles: Sequence[str]
+    messages_key: str
+    settings: FactsConfig | None
+
+
 class RememberFacts(Runnable[Any, dict[str, Any]]):
     """Extracts facts from the messages of a state that it has not read yet.
 
@@ -233,8 +243,8 @@ class RememberFacts(Runnable[Any, dict[str, Any]]):
 
     def __init__(
         self,
-        memory: HasDatabase | Database | Any,
-        model: Any,
+        memory: MemoryLike,
+        model: ModelLike,
         *,
         branch: str | None = None,
         namespace: Sequence[str] | None = None,

@@ -47,7 +47,7 @@ import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from datetime import datetime
 from functools import partial, update_wrapper
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeAlias, TypeVar
+from typing import Any, Concatenate, ParamSpec, Self, TypeAlias, TypeVar, Unpack
 
 from langchain_agentmem.base.argument_checks import check_whole, limit_given, text_given
 from langchain_agentmem.base.clock import moment
@@ -67,20 +67,24 @@ from langchain_agentmem.errors import InvalidInput, MemoryClosed, MessageError
 from langchain_agentmem.facts import fact_commands, fact_graph, fact_part, fact_queries, fact_store, source_texts
 from langchain_agentmem.facts.fact import ExtractionFailure, Fact, FactsConfig
 from langchain_agentmem.facts.fact_extraction import FactsGround, Learned, learning
-from langchain_agentmem.language_models.model_calls import Do, Work, both, usable_model
-from langchain_agentmem.messages.message import Message
+from langchain_agentmem.language_models.model_calls import Do, ModelLike, Work, both, usable_model
+from langchain_agentmem.messages.message import (
+    AgentCallLike,
+    Content,
+    Message,
+    MessageFields,
+    MessageLike,
+    ToolCallLike,
+)
 from langchain_agentmem.messages.provider_content import ImageFiles
 from langchain_agentmem.rewinding import branch_merge, memory_rows
 from langchain_agentmem.rewinding.branches import BranchAt, Standpoint, branch_at
 from langchain_agentmem.rewinding.memory_access import as_step, listed, looking
 from langchain_agentmem.rewinding.memory_rows import TEXT, View
 from langchain_agentmem.storage import Steps, jobs
-from langchain_agentmem.storage.database import Database, HasDatabase, database_of
+from langchain_agentmem.storage.database import MemoryLike, database_of
 from langchain_agentmem.storage.jobs import Job, WantedJob
 from langchain_agentmem.tracing import brief
-
-if TYPE_CHECKING:
-    from langchain_core.messages import BaseMessage
 
 logger = logging.getLogger(__name__)
 
@@ -112,6 +116,17 @@ def _verb(
     return both(on_memory)
 
 
+class FactFields(MessageFields, total=False):
+    """What `KGMemory.update` changes: of what was said, the fields of a `Message`; of a fact, `role` and these."""
+
+    subject: str
+    predicate: str
+    obj: str
+    valid_from: datetime
+    valid_to: datetime | None
+    confidence: float | None
+
+
 class KGMemory(EventSource):
     """Facts on a branch, or of a thread.
 
@@ -131,6 +146,7 @@ class KGMemory(EventSource):
     many messages wait.
 
     Attributes:
+        memory_type: What `AgentMemory.create` and its files call it: "kg".
         settings: How facts are kept and learned.
 
     Args:
@@ -151,11 +167,11 @@ class KGMemory(EventSource):
 
     def __init__(
         self,
-        memory: HasDatabase | Database | str | os.PathLike[str] = ":memory:",
+        memory: MemoryLike = ":memory:",
         branch: str | Standpoint = "main",
         *,
         namespace: Sequence[str] | None = None,
-        model: Any = None,
+        model: ModelLike | None = None,
         description: str | None = None,
         settings: FactsConfig | None = None,
     ) -> None:
@@ -228,13 +244,13 @@ class KGMemory(EventSource):
 
     def add_work(
         self,
-        message: Message | BaseMessage | Mapping[str, Any] | None = None,
+        message: MessageLike | None = None,
         *,
         role: str | None = None,
-        content: Any = None,
+        content: Content = None,
         name: str | None = None,
-        tool_calls: Sequence[Any] | None = None,
-        agent_calls: Sequence[Any] | None = None,
+        tool_calls: Sequence[ToolCallLike] | None = None,
+        agent_calls: Sequence[AgentCallLike] | None = None,
         images: Sequence[str] | None = None,
         tool_call_id: str | None = None,
     ) -> Work[str]:
@@ -276,7 +292,7 @@ class KGMemory(EventSource):
 
     add, aadd = both(add_work)
 
-    def update_work(self, /, message_id: str, **changes: Any) -> Work[None]:
+    def update_work(self, /, message_id: str, **changes: Unpack[FactFields]) -> Work[None]:
         """Change what was said, and have it extracted anew; or correct a fact.
 
         Args:
@@ -293,7 +309,7 @@ class KGMemory(EventSource):
 
     update, aupdate = both(update_work)
 
-    def replace_memory_work(self, /, idx: int, **changes: Any) -> Work[None]:
+    def replace_memory_work(self, /, idx: int, **changes: Unpack[FactFields]) -> Work[None]:
         """`update`, of what stands at an index of `retrieve_all`.
 
         Args:

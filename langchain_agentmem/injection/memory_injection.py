@@ -15,24 +15,41 @@ end. `memory.conversation(thread_id).shown()` tells what a prompt was shown, and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypedDict
 
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import ensure_config
 
 from langchain_agentmem.base.concurrency import aside
-from langchain_agentmem.base.namespaces import config_given
+from langchain_agentmem.base.namespaces import ThreadLike, config_given
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.injection.selection import Bringing
 from langchain_agentmem.language_models.model_calls import aperform, perform
-from langchain_agentmem.language_models.tokens import SECTIONS, Budget, TokenCounter
+from langchain_agentmem.language_models.tokens import SECTIONS, BudgetLike, TokenCounter
 from langchain_agentmem.layers.layered_memory import LayeredMemory
 from langchain_agentmem.messages.message_marks import Role
 from langchain_agentmem.messages.prompt_forms import Brought, Form, Insertion, Keys, check_keys, form_of, woven
+from langchain_agentmem.storage.database import MemoryLike
 from langchain_agentmem.tracing import within
+
+
+class InjectionOptions(TypedDict, total=False):
+    """What `MemoryInjection` takes beside the memory and whose it is."""
+
+    namespace: Sequence[str] | None
+    query: Callable[[Any], str] | None
+    kinds: Sequence[str] | None
+    limit: int
+    budget: BudgetLike | None
+    role: Role
+    sections: Sequence[str]
+    messages_key: str
+    output_messages_key: str
+    memory_key: str
+    counter: TokenCounter | None
 
 
 class MemoryInjection(Runnable[Any, Any]):
@@ -85,14 +102,14 @@ class MemoryInjection(Runnable[Any, Any]):
 
     def __init__(
         self,
-        memory: Any,
-        branch_or_config: str | LayeredMemory | Mapping[str, Any] | None = None,
+        memory: MemoryLike,
+        branch_or_config: str | LayeredMemory | ThreadLike | None = None,
         *,
         namespace: Sequence[str] | None = None,
         query: Callable[[Any], str] | None = None,
         kinds: Sequence[str] | None = None,
         limit: int = 8,
-        budget: int | Mapping[str, Any] | Budget | None = None,
+        budget: BudgetLike | None = None,
         role: Role = "user",
         sections: Sequence[str] = SECTIONS,
         messages_key: str = "messages",

@@ -9,19 +9,21 @@ that, where it stays. With `tools=True` the agent can also change its memory its
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
 from langchain_core.runnables.config import ensure_config
 
+from langchain_agentmem.base.namespaces import ThreadLike
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput, MissingExtra
 from langchain_agentmem.injection.selection import Bringing
 from langchain_agentmem.language_models.model_calls import Work, aperform, perform
-from langchain_agentmem.language_models.tokens import SECTIONS, Budget, TokenCounter
+from langchain_agentmem.language_models.tokens import SECTIONS, BudgetLike, TokenCounter
 from langchain_agentmem.layers.layered_memory import LayeredMemory
 from langchain_agentmem.messages.message_marks import Role
 from langchain_agentmem.messages.prompt_forms import BREAKPOINT, Brought, with_block, with_breakpoints, woven
+from langchain_agentmem.storage.database import MemoryLike
 
 try:
     from langchain.agents.middleware.types import AgentMiddleware, ModelRequest, ModelResponse
@@ -69,14 +71,14 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
 
     def __init__(
         self,
-        memory: Any,
-        branch_or_config: str | LayeredMemory | Mapping[str, Any] | None = None,
+        memory: MemoryLike,
+        branch_or_config: str | LayeredMemory | ThreadLike | None = None,
         *,
         namespace: Sequence[str] | None = None,
         query: Callable[[Any], str] | None = None,
         kinds: Sequence[str] | None = None,
         limit: int = 8,
-        budget: int | Mapping[str, Any] | Budget | None = None,
+        budget: BudgetLike | None = None,
         role: Role = "user",
         sections: Sequence[str] = SECTIONS,
         counter: TokenCounter | None = None,

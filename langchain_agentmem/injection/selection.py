@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from langchain_core.messages import BaseMessage
 
 from langchain_agentmem.base.argument_checks import check_whole, listed_field
-from langchain_agentmem.base.namespaces import id_of, path_of
+from langchain_agentmem.base.namespaces import ThreadLike, id_of, path_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations import prompt_notes
 from langchain_agentmem.conversations.prompt_notes import CHANGES, NoteBook, NotedItem, PromptNote, PromptReuse
@@ -19,7 +19,16 @@ from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.facts import fact_queries
 from langchain_agentmem.facts.fact import Fact
 from langchain_agentmem.language_models.model_calls import In, Run, Shown, Work
-from langchain_agentmem.language_models.tokens import ARCHIVAL, CORE, RECALL, SECTIONS, Budget, Measure, TokenCounter
+from langchain_agentmem.language_models.tokens import (
+    ARCHIVAL,
+    CORE,
+    RECALL,
+    SECTIONS,
+    Budget,
+    BudgetLike,
+    Measure,
+    TokenCounter,
+)
 from langchain_agentmem.layers.core_memory import CoreEntry
 from langchain_agentmem.layers.layer import Event, Record, event_of, record_of
 from langchain_agentmem.layers.layered_memory import LayeredMemory
@@ -37,7 +46,7 @@ from langchain_agentmem.search.database_search import Search
 from langchain_agentmem.search.memory_search import Recollection, again, inquiry
 from langchain_agentmem.search.timeline import Order, order_for
 from langchain_agentmem.storage import Steps
-from langchain_agentmem.storage.database import Database, database_of
+from langchain_agentmem.storage.database import Database, MemoryLike, database_of
 from langchain_agentmem.storage.part import all_parts
 from langchain_agentmem.tracing import brief
 
@@ -81,13 +90,13 @@ class Bringing:
         StorageError: The database cannot be opened.
     """
 
-    memory: Any
-    branch_or_config: str | LayeredMemory | Mapping[str, Any] | None
+    memory: MemoryLike
+    branch_or_config: str | LayeredMemory | ThreadLike | None
     namespace: Sequence[str] | None
     query: Callable[[Any], str] | None
     kinds: Sequence[str] | None
     limit: int
-    budget: int | Mapping[str, Any] | Budget | None
+    budget: BudgetLike | None
     sections: Sequence[str]
     counter: TokenCounter | None
 
@@ -251,7 +260,7 @@ class Bringing:
         items = [each for noted in standing.values() for part in (RECALL, ARCHIVAL) for each in _items(noted, part)]
         there: dict[tuple[str, str], Any] = {}
         if layers is not None and (own := [each for each in items if each.row is None]):
-            ground = layers.facts_ground
+            ground = layers._facts_ground
 
             def look(view: View) -> Steps[None]:
                 for kind, make in ((EVENT, event_of), (RECORD, record_of)):
@@ -290,7 +299,7 @@ class Bringing:
             told |= {"budget": self._budget.total, "unit": self._budget.unit}
         if layers is None:
             return {"namespace": "/".join(self.database.scopes.resolve(self._named, config)), **told}
-        return whose(layers.facts_ground, **told)
+        return whose(layers._facts_ground, **told)
 
     def _outputs(self, outcome: _Shown) -> dict[str, Any]:
         """What it shows of what was put in."""
@@ -312,7 +321,7 @@ class Bringing:
             return None, Material()
         try:
             core = (yield from layers.core.entries_work()) if CORE in self.sections else []
-            events = (yield from layers.recall.reading(NEWEST)) if RECALL in self.sections else []
+            events = (yield from layers.recall._reading(NEWEST)) if RECALL in self.sections else []
         except InvalidInput as error:
             if self.branch_or_config is not None:
                 raise
@@ -369,7 +378,7 @@ class Bringing:
             records = yield from layers.archival.search_work(asked, many)
             lists.append([_record(each) for each in records] if order == "time" else records)
         if layers is not None and (self.kinds is None or "fact" in self.kinds):
-            facts = yield from fact_queries.find_facts(layers.facts_ground, asked, many)
+            facts = yield from fact_queries.find_facts(layers._facts_ground, asked, many)
             lists.append([_fact(each) for each in facts])
         if layers is not None and self.kinds is not None and "event" in self.kinds:
             events = yield from layers.recall.search_work(asked, many)

@@ -40,6 +40,8 @@ from langchain_agentmem.storage.jobs import Job, WantedJob
 from langchain_agentmem.tracing import RunType, Step, Thunk, Tracing, brief
 
 if TYPE_CHECKING:
+    from langchain_core.runnables import Runnable
+
     from langchain_agentmem.storage.database import Database, Outputs
 
 P = ParamSpec("P")
@@ -53,6 +55,13 @@ OURS = "agentmem"
 
 ASKED_FOR = "agentmem_step"
 """What the metadata of such a call says it is made for: the name of its step."""
+
+Reply: TypeAlias = str | BaseMessage
+ModelLike: TypeAlias = (
+    "Runnable[list[BaseMessage], Any] | Callable[[list[BaseMessage]], Reply | Awaitable[Reply]] | str"
+)
+"""What can be asked: a LangChain model or any other Runnable that takes messages; a function from messages to text or
+to a message, awaited or not; or the name of a model such as "openai:gpt-5-mini" (extra `[agents]`)."""
 
 _WITHOUT_DATABASE = Tracing()
 """For work that needs no database."""
@@ -277,7 +286,7 @@ def both(
         work: Work[T] = await aside(method, self, *args, **kwargs)  # what is given much is also checked in a thread
         return await self._ado(work)
 
-    verb = method.__name__.removesuffix("_work")
+    verb = method.__name__.removeprefix("_").removesuffix("_work")
     signature = inspect.signature(method)
     signature = signature.replace(return_annotation=_value_of(signature.return_annotation))
     for twin, name in ((call, verb), (acall, f"a{verb}")):
@@ -296,12 +305,11 @@ def _value_of(annotation: Any) -> Any:
     return annotation[len("Work[") : -1] if isinstance(annotation, str) and annotation.startswith("Work[") else Any
 
 
-def usable_model(given: Any) -> Any:
+def usable_model(given: ModelLike | None) -> Any:
     """What can be asked, made of what a user gave.
 
     Args:
-        given: A LangChain model or any other Runnable that takes messages, a function from messages to text or to a
-            message (awaited or not), the name of a model such as "openai:gpt-5-mini" (extra `[agents]`), or None.
+        given: The model, or None.
 
     Returns:
         The same, or the model of that name; None for None.

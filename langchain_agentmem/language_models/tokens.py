@@ -22,7 +22,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from langchain_agentmem.base import concurrency
 from langchain_agentmem.base.argument_checks import check_whole
@@ -36,8 +36,23 @@ from langchain_agentmem.language_models.token_estimate import (
     tiktoken_counter,
     tiktoken_file_present,
 )
+from langchain_agentmem.messages.message import MessageLike
 
 __all__ = ["TokenCounter", "estimate_tokens", "tiktoken_file_present"]
+
+if TYPE_CHECKING:
+    from langchain_core.language_models import BaseLanguageModel
+    from langchain_core.messages import MessageLikeRepresentation
+    from langchain_core.tools import BaseTool
+
+CounterLike: TypeAlias = 'BaseLanguageModel[Any] | Callable[[str], int] | Literal["estimate", "tiktoken"]'
+"""What counts a text: a LangChain model, a function, or the name of a way to count."""
+Countable: TypeAlias = "MessageLike | MessageLikeRepresentation"
+"""A message in any form: a `Message`, one of LangChain's, a dictionary, a text, a pair of role and content."""
+ToolLike: TypeAlias = "BaseTool | Mapping[str, Any] | Callable[..., Any]"
+"""A tool as a model may be given it: LangChain's, its schema, a pydantic class or a function."""
+BudgetLike: TypeAlias = "int | Mapping[str, Any] | Budget"
+"""A number of characters, a mapping of the names of a budget's fields to their values, or a `Budget`."""
 
 _log = logging.getLogger(__name__)
 
@@ -236,7 +251,7 @@ class TokenCounter:
 
     def __init__(
         self,
-        counter: Any = None,
+        counter: CounterLike | None = None,
         *,
         image_tokens: int = 800,
         message_overhead: int = 3,
@@ -296,7 +311,7 @@ class TokenCounter:
                 _log.warning("The token counter %r failed; estimating instead.", self.name, exc_info=True)
             return estimate_tokens(text)
 
-    def count_message(self, message: Any) -> int:
+    def count_message(self, message: Countable) -> int:
         """Count one message: its text, name, tool calls and their ids, reasoning and images.
 
         A file, audio or video costs between 200 and 10,000 tokens, one for every 64 characters of its base64, and
@@ -321,7 +336,12 @@ class TokenCounter:
         return self._message_overhead + fixed + self._count_texts(texts)
 
     def count(
-        self, messages: Iterable[Any], *, tools: Iterable[Any] | None = None, system: Any = None, model: str = ""
+        self,
+        messages: Iterable[Countable],
+        *,
+        tools: Iterable[ToolLike] | None = None,
+        system: Countable | None = None,
+        model: str = "",
     ) -> int:
         """Count a context: what a model is sent in one call.
 
@@ -341,11 +361,11 @@ class TokenCounter:
 
     def observe(
         self,
-        messages: Iterable[Any],
+        messages: Iterable[Countable],
         reported: int,
         *,
-        tools: Iterable[Any] | None = None,
-        system: Any = None,
+        tools: Iterable[ToolLike] | None = None,
+        system: Countable | None = None,
         model: str = "",
     ) -> None:
         """Learn from the tokens that a provider reported for a context.
@@ -374,7 +394,11 @@ class TokenCounter:
             self._learn(counted, reported, model)
 
     def calibrate_from(
-        self, messages: Sequence[Any], *, tools: Iterable[Any] | None = None, system: Any = None
+        self,
+        messages: Sequence[Countable],
+        *,
+        tools: Iterable[ToolLike] | None = None,
+        system: Countable | None = None,
     ) -> None:
         """Learn from every reply that carries ``usage_metadata``, taking the messages before it for what was sent.
 
@@ -453,7 +477,7 @@ class TokenCounter:
         named = counter if hasattr(counter, "__qualname__") else type(counter)
         return f"custom:{named.__qualname__}", count
 
-    def _raw(self, messages: Iterable[Any], tools: Iterable[Any] | None, system: Any) -> int:
+    def _raw(self, messages: Iterable[Countable], tools: Iterable[ToolLike] | None, system: Countable | None) -> int:
         total = sum(map(self.count_message, messages))
         if system is not None and not (isinstance(system, str) and not system):
             total += self.count_message(system)
@@ -607,7 +631,7 @@ class Budget:
             raise InvalidInput(f'A budget counts "characters" or "tokens", not {safe_repr(self.unit)}.')
 
     @classmethod
-    def of(cls, given: int | Mapping[str, Any] | Budget | None, defaults: Mapping[str, Any] | None = None) -> Budget:
+    def of(cls, given: BudgetLike | None, defaults: Mapping[str, Any] | None = None) -> Budget:
         """The budget that somebody means.
 
         Args:

@@ -190,7 +190,7 @@ class Whose(Generic[M]):
     @property
     def shows_content(self) -> bool:
         """Whether traces show content as it is; of a database that is not open yet they do."""
-        ground = getattr(self._memory, "facts_ground", self._memory)
+        ground = getattr(self._memory, "_facts_ground", self._memory)
         database = getattr(ground, "database", ground)
         return not isinstance(database, Database) or database.tracing.shows_content
 

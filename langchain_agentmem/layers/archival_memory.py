@@ -35,15 +35,15 @@ class ArchivalMemory(Layer):
         Raises:
             InvalidInput: An argument is wrong, or the content is longer than `archival_max_chars` and is to be refused.
         """
-        clean, marks = self.checked(content, tags)
+        clean, marks = self._checked(content, tags)
         told = {"content": clean, "characters": len(clean), "tags": marks}
-        return self._as_step("write", self.written(clean, marks), outputs=lambda key: {"record_id": key}, **told)
+        return self._as_step("write", self._written(clean, marks), outputs=lambda key: {"record_id": key}, **told)
 
     write, awrite = both(write_work)
 
-    def written(self, clean: str, marks: Sequence[str]) -> Work[str]:
+    def _written(self, clean: str, marks: Sequence[str]) -> Work[str]:
         """Write a record that was checked, as a detail of a step."""
-        text = yield from self.fitted(clean)
+        text = yield from self._fitted(clean)
         key = self._ground.database.new_id()
 
         def make(change: Change) -> Steps[str]:
@@ -74,7 +74,7 @@ class ArchivalMemory(Layer):
         key = name_given(record_id, "the id of a record")
 
         def work() -> Work[bool]:
-            text = None if clean is None else (yield from self.fitted(clean))
+            text = None if clean is None else (yield from self._fitted(clean))
 
             def make(change: Change) -> Steps[bool]:
                 there = yield from memory_rows.named(change.view, RECORD, [key])
@@ -124,7 +124,7 @@ class ArchivalMemory(Layer):
 
         def work() -> Work[list[Record]]:
             if everything:
-                return (yield from self.listing(marks, most, shown=False))[::-1]
+                return (yield from self._listing(marks, most, shown=False))[::-1]
             hits = yield from found(self._ground, (RECORD,), query, most, lambda kept: _has(kept, marks))
             return [replace(record_of(hit.kept), score=hit.score, why=hit.why) for hit in hits]
 
@@ -139,11 +139,11 @@ class ArchivalMemory(Layer):
             tags: Only records that have all of these tags. Default: any.
             limit: Most records, the newest ones. Default: all.
         """
-        return self.listing(tags, limit)
+        return self._listing(tags, limit)
 
     all, aall = both(all_work)
 
-    def listing(
+    def _listing(
         self, tags: Sequence[str] | None = None, limit: int | None = None, *, shown: bool = True
     ) -> Work[list[Record]]:
         """`all`, as work that is perhaps a detail of other work."""
@@ -166,7 +166,7 @@ class ArchivalMemory(Layer):
             shown=shown,
         )
 
-    def checked(self, content: Any, tags: Any = ()) -> tuple[str, list[str]]:
+    def _checked(self, content: Any, tags: Any = ()) -> tuple[str, list[str]]:
         """Content and tags, checked and without secrets.
 
         Raises:
@@ -174,7 +174,7 @@ class ArchivalMemory(Layer):
         """
         return self._clean(content), self._marks(tags)
 
-    def fitted(self, clean: str) -> Work[str]:
+    def _fitted(self, clean: str) -> Work[str]:
         """Content that is no longer than a record may be.
 
         Raises:

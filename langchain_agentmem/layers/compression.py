@@ -29,7 +29,7 @@ from langchain_agentmem.base.events import CompressionFellShort
 from langchain_agentmem.base.fencing import fenced, unfenced
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.language_models.model_calls import Ask, Performer, Shown, Work, both, usable_model
+from langchain_agentmem.language_models.model_calls import Ask, ModelLike, Performer, Shown, Work, both, usable_model
 from langchain_agentmem.tracing import brief
 
 if TYPE_CHECKING:
@@ -208,7 +208,7 @@ class Compressor(Performer):
 
     def __init__(
         self,
-        model: Any = None,
+        model: ModelLike | None = None,
         *,
         database: Database | None = None,
         attempts: int = ATTEMPTS,

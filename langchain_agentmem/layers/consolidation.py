@@ -375,7 +375,7 @@ def _relieving(ground: Ground, core: CoreMemory, level: str | None) -> Work[Cons
         gone = leaving(there, settings, limit=goal, wanted=lambda each: (each.importance or 0) <= UNIMPORTANT)
         if rank >= LEVELS.index("critical"):
             gone += leaving([each for each in there if each not in gone], settings)
-        core.evict(change, gone)
+        core._evict(change, gone)
         return tuple(each.key for each in gone)
 
     evicted: tuple[str, ...] = ()

@@ -143,16 +143,16 @@ class CoreMemory(Layer):
         Raises:
             InvalidInput: An argument is wrong; or the value is larger than the budget and is to be refused.
         """
-        settings = [self.setting_of(key, value, importance, ttl)]
+        settings = [self._setting_of(key, value, importance, ttl)]
         told = {"entries": lambda: [setting_shown(each) for each in settings]}
         yield from self._as_step("set", self._put(settings), outputs=lambda done: {"evicted": done.evicted}, **told)
 
     set, aset = both(set_work)
 
     def _put(self, settings: Sequence[Setting]) -> Work[Change]:
-        return (yield from self.placing(settings))[1]
+        return (yield from self._placing(settings))[1]
 
-    def placing(
+    def _placing(
         self, settings: Sequence[Setting], also: Callable[[Change], Steps[bool]] | None = None
     ) -> Work[tuple[Sequence[Setting], Change, bool]]:
         """Set values that were checked, all of them or none, in one change with whatever else.
@@ -169,7 +169,7 @@ class CoreMemory(Layer):
         """
 
         def make(change: Change) -> Steps[tuple[TooLarge | None, Change, bool]]:
-            too_large = (yield from self.put(change, settings)) if settings else None
+            too_large = (yield from self._add_to(change, settings)) if settings else None
             more = False if also is None or too_large is not None else (yield from also(change))
             return too_large, change, more
 
@@ -177,7 +177,7 @@ class CoreMemory(Layer):
             too_large, change, more = yield from self._change("put", make, shown=False)
             if too_large is None:
                 return settings, change, more
-            settings = yield from self.smaller(settings, too_large)
+            settings = yield from self._smaller(settings, too_large)
         raise InvalidInput(NO_ROOM)
 
     def delete_work(self, key: str) -> Work[bool]:
@@ -204,7 +204,7 @@ class CoreMemory(Layer):
                 return False
             [old] = found
             value, importance = str(old.extra["value"]), int(old.extra["importance"])
-            too_large = yield from self.put(change, [Setting(wanted, value, importance, old.expires_at)])
+            too_large = yield from self._add_to(change, [Setting(wanted, value, importance, old.expires_at)])
             if too_large is not None:
                 raise InvalidInput(NO_ROOM)
             change.remove(RECORD, old.key)
@@ -214,7 +214,7 @@ class CoreMemory(Layer):
 
     restore, arestore = both(restore_work)
 
-    def setting_of(self, key: Any, value: Any, importance: Any = USUAL, ttl: Any = None) -> Setting:
+    def _setting_of(self, key: Any, value: Any, importance: Any = USUAL, ttl: Any = None) -> Setting:
         """A value to be set, checked and without secrets.
 
         Raises:
@@ -228,7 +228,7 @@ class CoreMemory(Layer):
         [(clean, said)] = redact_value({name: text_given(value, "A value of core memory")}, patterns).items()
         return Setting(clean, said, importance, self._ending(ttl))
 
-    def put(self, change: Change, settings: Sequence[Setting]) -> Steps[TooLarge | None]:
+    def _add_to(self, change: Change, settings: Sequence[Setting]) -> Steps[TooLarge | None]:
         """Add what sets some values to a change, and what moves others out of the way.
 
         Returns:
@@ -240,17 +240,17 @@ class CoreMemory(Layer):
             return fit
         for each in settings:
             change.drafts.append(_draft(each, there.get(each.key), change.now))
-        self.evict(change, fit)
+        self._evict(change, fit)
         return None
 
-    def evict(self, change: Change, entries: Iterable[Kept]) -> None:
+    def _evict(self, change: Change, entries: Iterable[Kept]) -> None:
         """Add to a change what moves values to archival memory."""
         for each in entries:
             change.remove(CORE, each.key)
             change.evicted.append(each.key)
             change.drafts.append(_archived(each, change.now))
 
-    def smaller(self, settings: Sequence[Setting], too_large: TooLarge) -> Work[list[Setting]]:
+    def _smaller(self, settings: Sequence[Setting], too_large: TooLarge) -> Work[list[Setting]]:
         """The values, with the one for which there was no room compressed.
 
         Raises:

@@ -178,7 +178,7 @@ def _out_of_budget(core: CoreMemory, change: Change, there: Iterable[Kept], foun
     after = {each.key: each for each in there if each.key not in found.gone}
     after.update({each.key: each for each in found.new})
     gone = leaving(after.values(), core.settings) if found.new else []
-    core.evict(change, gone)
+    core._evict(change, gone)
     return [each.key for each in gone]
 
 

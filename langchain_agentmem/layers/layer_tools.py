@@ -21,6 +21,7 @@ from langchain_agentmem.base.data_tables import data_table
 from langchain_agentmem.base.safe_repr import counted
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.language_models import tool_arguments as given_as
+from langchain_agentmem.language_models.model_calls import ModelLike
 from langchain_agentmem.language_models.tool_factory import (
     Calls,
     Operation,
@@ -34,6 +35,7 @@ from langchain_agentmem.language_models.tool_factory import (
 from langchain_agentmem.layers.layer import LayersConfig
 from langchain_agentmem.layers.layered_memory import LayeredMemory
 from langchain_agentmem.rewinding.branch_merge import named_branch
+from langchain_agentmem.storage.database import MemoryLike
 
 NEWEST = 20
 """How many events and records a reading of a branch shows."""
@@ -154,7 +156,7 @@ def _branch(layers: Any, name: str | None) -> Calls[Any]:
     """
     if name is None or name == layers.name:
         return layers
-    named_branch(layers.facts_ground.point)
+    named_branch(layers._facts_ground.point)
     line = yield OperationCall(layers.at(name), "ancestors")
     if layers.name in line[:-1]:
         return layers.at(name)
@@ -225,12 +227,12 @@ SMALL_SET = ("mem_core_set", "mem_core_del", "mem_archival_write", "mem_archival
 
 
 def layer_tools(
-    memory: Any,
+    memory: MemoryLike | LayeredMemory,
     branch_or_config: str | Mapping[str, Any] | None = None,
     namespace: Sequence[str] | None = None,
     *,
     settings: LayersConfig | None = None,
-    model: Any = None,
+    model: ModelLike | None = None,
 ) -> list[BaseTool]:
     """The tools `mem_core_get`, `mem_core_set`, `mem_recall_append`, … and `consolidate`.
 

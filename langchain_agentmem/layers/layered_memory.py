@@ -57,7 +57,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self, TypeAlias
 
 from langchain_agentmem.base.argument_checks import ALL, texts_given
 from langchain_agentmem.base.namespaces import Namespace, id_of, namespace_of
@@ -65,8 +65,8 @@ from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.facts.fact import FactsConfig
 from langchain_agentmem.facts.fact_extraction import FactsGround
-from langchain_agentmem.language_models.model_calls import Do, Work, both
-from langchain_agentmem.language_models.tokens import Budget
+from langchain_agentmem.language_models.model_calls import Do, ModelLike, Work, both
+from langchain_agentmem.language_models.tokens import Budget, BudgetLike
 from langchain_agentmem.layers.archival_memory import ArchivalMemory, record
 from langchain_agentmem.layers.compression import Compressor
 from langchain_agentmem.layers.consolidation import (
@@ -96,7 +96,7 @@ from langchain_agentmem.rewinding.branches import BranchAt, Standpoint, branch_a
 from langchain_agentmem.rewinding.memory_access import Change
 from langchain_agentmem.rewinding.memory_rows import RECORD, RowDraft, View
 from langchain_agentmem.storage import Steps
-from langchain_agentmem.storage.database import Database, HasDatabase, database_of
+from langchain_agentmem.storage.database import MemoryLike, database_of
 from langchain_agentmem.tracing import brief
 
 LAYERS = ("core", "recall", "archival")
@@ -136,7 +136,7 @@ def _settings(core: CoreMemory, values: Any) -> list[Setting]:
         return []
     if not isinstance(values, Mapping):
         raise InvalidInput(f"core is a mapping of keys to values, not {type(values).__name__}.")
-    settings = [core.setting_of(key, **_form("a value", value, "value", _SETTING)) for key, value in values.items()]
+    settings = [core._setting_of(key, **_form("a value", value, "value", _SETTING)) for key, value in values.items()]
     return list({each.key: each for each in settings}.values())
 
 
@@ -174,6 +174,8 @@ def _final_counts(final: Mapping[str, Any]) -> dict[str, Any]:
 
 
 Level = Literal["low", "medium", "high", "critical"]
+LayerEntry: TypeAlias = str | Mapping[str, Any]
+"""An event or a record to be written: its text, or its fields by their names."""
 
 
 class LayeredMemory(Layer):
@@ -205,12 +207,12 @@ class LayeredMemory(Layer):
 
     def __init__(
         self,
-        memory: HasDatabase | Database | str | os.PathLike[str],
+        memory: MemoryLike,
         branch: str | Standpoint,
         *,
         namespace: Sequence[str] | None = None,
         settings: LayersConfig | None = None,
-        model: Any = None,
+        model: ModelLike | None = None,
     ) -> None:
         if settings is not None and not isinstance(settings, LayersConfig):
             raise InvalidInput(f"settings must be a LayersConfig, not {type(settings).__name__}.")
@@ -240,7 +242,7 @@ class LayeredMemory(Layer):
         return namespace_of(self._ground.point.path)
 
     @property
-    def facts_ground(self) -> FactsGround:
+    def _facts_ground(self) -> FactsGround:
         """Where the facts of the same branch or thread are."""
         return FactsGround(database=self._ground.database, point=self._ground.point, settings=FactsConfig())
 
@@ -286,8 +288,8 @@ class LayeredMemory(Layer):
     def write_work(
         self,
         core: Mapping[str, Any] | None = None,
-        recall: Any = None,
-        archival: Any = None,
+        recall: LayerEntry | Sequence[LayerEntry] | None = None,
+        archival: LayerEntry | Sequence[LayerEntry] | None = None,
     ) -> Work[WrittenLayers]:
         """Write to several layers, all of it or nothing (the original's `mem_node_write`).
 
@@ -305,10 +307,10 @@ class LayeredMemory(Layer):
         """
         settings = _settings(self.core, core)
         new = [
-            self.recall.event_of(**{"kind": NOTE, **_form("an event", each, "content", _EVENT)})
+            self.recall._event_of(**{"kind": NOTE, **_form("an event", each, "content", _EVENT)})
             for each in _listed(recall)
         ]
-        clean = [self.archival.checked(**_form("a record", each, "content", _RECORD)) for each in _listed(archival)]
+        clean = [self.archival._checked(**_form("a record", each, "content", _RECORD)) for each in _listed(archival)]
         return self._as_step(
             "write",
             self._written(settings, new, clean),
@@ -327,14 +329,14 @@ class LayeredMemory(Layer):
     ) -> Work[WrittenLayers]:
         kept = []
         for text, tags in clean:
-            kept.append((self._ground.database.new_id(), (yield from self.archival.fitted(text)), tags))
+            kept.append((self._ground.database.new_id(), (yield from self.archival._fitted(text)), tags))
 
         def also(change: Change) -> Steps[bool]:
             change.drafts += new
             change.drafts += [record(*each, change.now) for each in kept]
             return too_many(self._ground, change, len(new))
 
-        settings, _, is_full = yield from self.core.placing(settings, also)
+        settings, _, is_full = yield from self.core._placing(settings, also)
         if is_full:
             yield from making_room(self._ground)
         return WrittenLayers(
@@ -460,7 +462,7 @@ class LayeredMemory(Layer):
 
     # -- prompts ---------------------------------------------------------------------------------------------------
 
-    def context_work(self, task_hint: str | None = None, budget: Any = None) -> Work[dict[str, Any]]:
+    def context_work(self, task_hint: str | None = None, budget: BudgetLike | None = None) -> Work[dict[str, Any]]:
         """What belongs into a prompt, as data (the original's `get_memory_context`).
 
         Args:
@@ -486,7 +488,7 @@ class LayeredMemory(Layer):
 
     context, acontext = both(context_work)
 
-    def format_for_prompt_work(self, task_hint: str | None = None, budget: Any = None) -> Work[str]:
+    def format_for_prompt_work(self, task_hint: str | None = None, budget: BudgetLike | None = None) -> Work[str]:
         """The same as text, with the headings and lines of the original (`format_memory_for_prompt`).
 
         As long as nothing changes it is the same, byte by byte.
@@ -552,7 +554,7 @@ class LayeredMemory(Layer):
         mine = self._ground
         point: Standpoint
         if isinstance(other, LayeredMemory):
-            theirs = other._ground  # noqa: SLF001 - of the same class
+            theirs = other._ground
             if not theirs.database.is_beside(mine.database) or theirs.point.path != mine.point.path:
                 raise InvalidInput("Only branches of one namespace in one database can be compared or merged.")
             point = theirs.point
@@ -567,5 +569,5 @@ class LayeredMemory(Layer):
 
     def _on(self, point: Standpoint) -> Self:
         other = type(self).__new__(type(self))
-        other._stand_on(replace(self._ground, point=point))  # noqa: SLF001 - of the same class
+        other._stand_on(replace(self._ground, point=point))
         return other

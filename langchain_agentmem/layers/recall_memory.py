@@ -53,7 +53,7 @@ class RecallMemory(Layer):
         Raises:
             InvalidInput: An argument is wrong.
         """
-        new = self.event_of(event_type if kind is None else kind, content, at)
+        new = self._event_of(event_type if kind is None else kind, content, at)
 
         def make(change: Change) -> Steps[bool]:
             change.drafts.append(new)
@@ -84,7 +84,7 @@ class RecallMemory(Layer):
         Raises:
             InvalidInput: An argument is wrong.
         """
-        return self.reading(limit, kind)
+        return self._reading(limit, kind)
 
     recent, arecent = both(recent_work)
 
@@ -94,7 +94,7 @@ class RecallMemory(Layer):
 
     get, aget = both(get_work)
 
-    def reading(
+    def _reading(
         self, limit: int | EllipsisType | None = ..., kind: str | None = None, *, shown: bool = True
     ) -> Work[list[Event]]:
         """`recent`, as work."""
@@ -132,7 +132,7 @@ class RecallMemory(Layer):
 
         def work() -> Work[list[Event]]:
             if everything:
-                return (yield from self.reading(most, shown=False))[::-1]
+                return (yield from self._reading(most, shown=False))[::-1]
             hits = yield from found(self._ground, (EVENT,), query, most)
             return [event_of(hit.kept, hit.score, hit.why) for hit in hits]
 
@@ -194,7 +194,7 @@ class RecallMemory(Layer):
 
     summarize, asummarize = both(summarize_work)
 
-    def event_of(self, kind: str | None, content: str | None, at: datetime | None = None) -> RowDraft:
+    def _event_of(self, kind: str | None, content: str | None, at: datetime | None = None) -> RowDraft:
         """An event to be appended, checked and without secrets.
 
         Raises:

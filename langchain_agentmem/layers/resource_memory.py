@@ -438,8 +438,8 @@ class ResourceMemory(Layer):
             InvalidInput: An argument is wrong.
         """
         made = usage_record(resource_id, usage_type, context, moment(self._ground.now()))
-        clean, marks = self._archival.checked(*made)
-        work = self._archival.written(clean, marks)
+        clean, marks = self._archival._checked(*made)
+        work = self._archival._written(clean, marks)
         return self._as_step("track_usage", work, content=clean, outputs=lambda key: {"record_id": key})
 
     track_usage, atrack_usage = both(track_usage_work)
@@ -464,7 +464,7 @@ class ResourceMemory(Layer):
         """What was used, oldest first, each time: "resource_id", "usage_type", "context" and "timestamp"."""
 
         def using() -> Work[list[dict[str, Any]]]:
-            records = yield from self._archival.listing([RESOURCE_USED], shown=False)
+            records = yield from self._archival._listing([RESOURCE_USED], shown=False)
             uses = (use_of(each.content, each.tags, each.created_at) for each in records)
             return [use for use in uses if use is not None]
 
@@ -503,7 +503,7 @@ class ResourceMemory(Layer):
                 Setting(RESOURCE_INDEX, truncated(index, most), _IMPORTANCE, None),
                 Setting(RESOURCE_DIGEST, digest, _IMPORTANCE, None),
             ]
-            too_large = yield from self._core.put(change, wanted)
+            too_large = yield from self._core._add_to(change, wanted)
             if too_large is None:
                 return
             most = max(0, min(most, too_large.room)) if too_large.setting.key == RESOURCE_INDEX else 0

@@ -42,6 +42,7 @@ from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.language_models.lenient_json import read_row
 from langchain_agentmem.language_models.model_calls import (
     NO_STREAM,
+    ModelLike,
     Shown,
     Work,
     aperform,
@@ -56,6 +57,7 @@ from langchain_agentmem.layers.layer_tools import NOTATION, OPERATIONS
 from langchain_agentmem.layers.layered_memory import LayeredMemory
 from langchain_agentmem.messages.prompt_forms import converted
 from langchain_agentmem.rewinding.memory_access import whose
+from langchain_agentmem.storage.database import MemoryLike
 from langchain_agentmem.tracing import brief, within
 
 __all__ = ["PROTOCOL_PROMPT", "FoundBlock", "MemoryProtocol", "Outcome", "Update", "aapply", "apply", "parse"]
@@ -394,7 +396,7 @@ def parse(reply: str | BaseMessage) -> Update:
     )
 
 
-def apply(update: Update, layers: Any) -> Outcome:
+def apply(update: Update, layers: LayeredMemory) -> Outcome:
     """Do what a reply asks for: core memory first, then archival, then recall, then what tidies up.
 
     What goes wrong with one operation keeps none of the others from being done, and is not raised.
@@ -404,13 +406,13 @@ def apply(update: Update, layers: Any) -> Outcome:
         layers: The `LayeredMemory`.
     """
     with written_by("model", _ACTOR):
-        return perform(_as_step(update, layers), layers.facts_ground.database)
+        return perform(_as_step(update, layers), layers._facts_ground.database)
 
 
-async def aapply(update: Update, layers: Any) -> Outcome:
+async def aapply(update: Update, layers: LayeredMemory) -> Outcome:
     """`apply`, awaited."""
     with written_by("model", _ACTOR):
-        return await aperform(_as_step(update, layers), layers.facts_ground.database)
+        return await aperform(_as_step(update, layers), layers._facts_ground.database)
 
 
 def _as_step(update: Update, layers: Any, *, reads: bool = True, done: set[str] | None = None) -> Work[Outcome]:
@@ -420,7 +422,7 @@ def _as_step(update: Update, layers: Any, *, reads: bool = True, done: set[str] 
     outcome: Outcome = yield Shown(
         "protocol.apply",
         _applying(update, layers, reads=reads, done=done),
-        inputs=lambda: whose(layers.facts_ground, requests=[_asked(each) for each in update.requests]),
+        inputs=lambda: whose(layers._facts_ground, requests=[_asked(each) for each in update.requests]),
         outputs=_shown,
     )
     return outcome
@@ -524,27 +526,28 @@ class MemoryProtocol(Runnable[Any, AIMessage]):
 
     def __init__(
         self,
-        memory: Any,
-        model: Any,
+        memory: MemoryLike | LayeredMemory,
+        model: ModelLike,
         branch_or_config: str | Mapping[str, Any] | None = None,
         *,
         namespace: Sequence[str] | None = None,
         max_memory_read_rounds: int | None = None,
         prompt: str = PROTOCOL_PROMPT,
         settings: LayersConfig | None = None,
-        summarizer: Any = None,
+        summarizer: ModelLike | None = None,
     ) -> None:
         if max_memory_read_rounds is not None:
             check_whole("max_memory_read_rounds", max_memory_read_rounds)
         if not isinstance(prompt, str):
             raise InvalidInput(f"prompt must be text, not {type(prompt).__name__}.")
-        model = usable_model(model)
-        if model is None:
+        self._model = usable_model(model)
+        if self._model is None:
             raise InvalidInput("Give the model that is to be asked.")
         self._whose = Whose(
             LayeredMemory, "layers", memory, branch_or_config, namespace, settings=settings, model=summarizer
         )
-        self._model = model if hasattr(model, "invoke") else RunnableLambda(model)
+        if not hasattr(self._model, "invoke"):
+            self._model = RunnableLambda(self._model)
         self._rounds = max_memory_read_rounds
         self._prompt = prompt
 
@@ -581,14 +584,14 @@ class MemoryProtocol(Runnable[Any, AIMessage]):
         layers = self._whose.memory(config)
         work = self._answering(layers, self._told(given), config, kwargs)
         with written_by("model", _ACTOR):
-            return perform(work, layers.facts_ground.database)
+            return perform(work, layers._facts_ground.database)
 
     async def _aanswer(self, given: Any, run_manager: Any, config: RunnableConfig, **kwargs: Any) -> AIMessage:
         del run_manager
         messages = await aside(self._told, given)
         layers = self._whose.memory(config)
         with written_by("model", _ACTOR):
-            return await aperform(self._answering(layers, messages, config, kwargs), layers.facts_ground.database)
+            return await aperform(self._answering(layers, messages, config, kwargs), layers._facts_ground.database)
 
     def _answering(
         self, layers: LayeredMemory, messages: list[BaseMessage], config: RunnableConfig, kwargs: Mapping[str, Any]

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, Self
+from typing import Any, Self, TypeAlias, TypedDict
 from uuid import uuid4
 
 from langchain_core.messages import BaseMessage
@@ -228,6 +228,30 @@ def _fresh_id() -> str:
     return str(uuid4())
 
 
+Content: TypeAlias = str | Mapping[str, Any] | Sequence[str | Mapping[str, Any]] | None
+"""What a message may be given to say: text, a dictionary, or a list of texts and blocks."""
+ToolCallLike: TypeAlias = ToolCallMsg | Mapping[str, Any]
+AgentCallLike: TypeAlias = AgentCallMsg | Mapping[str, Any]
+MessageLike: TypeAlias = "Message | BaseMessage | Mapping[str, Any]"
+"""A `Message`, one of LangChain's, or a dictionary of `Message`'s fields."""
+
+
+class MessageFields(TypedDict, total=False):
+    """The fields of a `Message` but for its id, as they may be given."""
+
+    role: str
+    content: Content
+    name: str | None
+    tool_calls: Sequence[ToolCallLike] | None
+    agent_calls: Sequence[AgentCallLike] | None
+    structured_data: Mapping[str, Any] | None
+    images: Sequence[str] | None
+    tool_call_id: str | None
+    reasoning_details: Sequence[Any] | None
+    created_at: datetime | str | None
+    langchain: Mapping[str, Any] | None
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Message:
     """One message of a conversation. Frozen; the lists it is given are copied, and an empty one is none.
@@ -428,7 +452,7 @@ class Message:
     @classmethod
     def from_harmonized_response(
         cls,
-        response: Any,
+        response: object,
         *,
         default_role: str = "assistant",
         default_name: str | None = None,

@@ -332,7 +332,7 @@ def _room(config: RunnableConfig, *wanted: str) -> list[str] | None:
     if not room:
         raise InvalidInput(
             f"The graph's state has no key {' or '.join(map(repr, wanted))}, so the memory would be dropped. Let the "
-            "state inherit langchain_agentmem.compaction.CompactionState, add the key, or name another one with "
+            "state inherit langchain_agentmem.CompactionState, add the key, or name another one with "
             "output_messages_key=."
         )
     return room

@@ -245,6 +245,10 @@ class HasDatabase(Protocol):
         ...
 
 
+MemoryLike: TypeAlias = "HasDatabase | Database | str | os.PathLike[str]"
+"""What a part can be built from: an `AgentMemory` or another part; or the path or URL of a database."""
+
+
 class Database:
     """An open database.
 
@@ -657,7 +661,7 @@ def _opened(key: str) -> Database | None:
     return database if database is not None and database.engine.usable else None
 
 
-def database_of(memory: Any) -> Database:
+def database_of(memory: MemoryLike) -> Database:
     """The database behind whatever a part was built from.
 
     Args:

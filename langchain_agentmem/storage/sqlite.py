@@ -105,7 +105,7 @@ class SqliteEngine(Engine):
         self._idle: list[sqlite3.Connection] = []
         self._address = self._file
         self._opened: sqlite3.Connection | None = None
-        if self.lasting and self._file in {each._file for each in Engine.lost if isinstance(each, SqliteEngine)}:  # noqa: SLF001
+        if self.lasting and self._file in {each._file for each in Engine.lost if isinstance(each, SqliteEngine)}:
             raise StorageError(FORKED)
         with self._in_use(), self._translated():
             self._opened = self._first_opened()

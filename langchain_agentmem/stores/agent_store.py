@@ -70,7 +70,7 @@ from langgraph.store.base import (
 )
 
 from langchain_agentmem.base.lifetime import AwaitableNumber, Closing, Ready, Sweeper, SweepingEnd
-from langchain_agentmem.base.namespaces import Namespace, path_of, running_config
+from langchain_agentmem.base.namespaces import Namespace, ThreadLike, path_of, running_config
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import DatabaseReadOnly, InvalidInput, StepIsOver
 from langchain_agentmem.language_models.model_calls import Do, In, Performer, Run, Shown, Work, both
@@ -80,7 +80,7 @@ from langchain_agentmem.search.embedding import embed_with, embedder_of
 from langchain_agentmem.search.memory_search import inquiry
 from langchain_agentmem.search.vectors import Near
 from langchain_agentmem.storage import Steps
-from langchain_agentmem.storage.database import Database, database_of
+from langchain_agentmem.storage.database import Database, MemoryLike, database_of
 from langchain_agentmem.storage.engine import Opening, OpeningOptions
 from langchain_agentmem.stores import item_rows
 from langchain_agentmem.stores.item_rows import PAGE, StoredItem, ttl_of
@@ -180,7 +180,7 @@ class ItemStore(Performer, BaseStore):
     supports_ttl = True
     _part: str
 
-    def __init__(self, memory: Any, index: IndexConfig | None, ttl: TTLConfig | None) -> None:
+    def __init__(self, memory: MemoryLike, index: IndexConfig | None, ttl: TTLConfig | None) -> None:
         self.index_config, self._fields = _index(index)
         self.embeddings = _embeddings(self.index_config)
         self._cosine = _by_cosine(self.index_config)
@@ -375,7 +375,7 @@ class AgentMemoryStore(Closing, ItemStore):
 
     _part = "store"
 
-    def __init__(self, memory: Any, *, index: IndexConfig | None = None, ttl: TTLConfig | None = None) -> None:
+    def __init__(self, memory: MemoryLike, *, index: IndexConfig | None = None, ttl: TTLConfig | None = None) -> None:
         super().__init__(memory, index, ttl)
         self._sweeper: Sweeper | None = None
         self._owned = False
@@ -525,14 +525,19 @@ class AgentMemoryThreadStore(ItemStore):
     _part = "thread_store"
 
     def __init__(
-        self, memory: Any, *, index: IndexConfig | None = None, ttl: TTLConfig | None = None, config: Any = None
+        self,
+        memory: MemoryLike,
+        *,
+        index: IndexConfig | None = None,
+        ttl: TTLConfig | None = None,
+        config: ThreadLike | None = None,
     ) -> None:
         super().__init__(memory, index, ttl)
         self._given = config
         if config is not None:
             thread_point(self.database, config)  # says at once what is wrong
 
-    def at(self, config: Any) -> Self:
+    def at(self, config: ThreadLike) -> Self:
         """The same store at a checkpoint, or of a thread's newest one. It can only be read.
 
         Args:

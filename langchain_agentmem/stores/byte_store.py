@@ -23,7 +23,6 @@ PostgreSQL has no room for them; the digest of what was cut off tells them apart
 from __future__ import annotations
 
 import json
-import os
 import zlib
 from base64 import b64decode, b64encode
 from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
@@ -38,7 +37,7 @@ from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.language_models.model_calls import Performer, Run, Work, both
 from langchain_agentmem.storage import Steps, queries, query
-from langchain_agentmem.storage.database import Database, HasDatabase, database_of
+from langchain_agentmem.storage.database import Database, MemoryLike, database_of
 from langchain_agentmem.storage.queries import digest
 from langchain_agentmem.storage.steps import Row
 from langchain_agentmem.tracing import Thunk, brief
@@ -314,7 +313,7 @@ class AgentMemoryByteStore(Performer, BaseStore[str, bytes]):
 
     def __init__(
         self,
-        memory: HasDatabase | Database | str | os.PathLike[str] = ":memory:",
+        memory: MemoryLike = ":memory:",
         namespace: Sequence[str] | None = None,
     ) -> None:
         database = database_of(memory)

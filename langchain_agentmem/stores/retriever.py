@@ -39,9 +39,9 @@ and what has no vector yet, or never gets one because the model fails, is found 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from langchain_core.callbacks import CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
@@ -57,7 +57,7 @@ from langchain_agentmem.messages.message import Message
 from langchain_agentmem.search.memory_search import Recollection
 from langchain_agentmem.search.ranking import Weights
 from langchain_agentmem.search.timeline import Order
-from langchain_agentmem.storage.database import Database
+from langchain_agentmem.storage.database import Database, HasDatabase
 from langchain_agentmem.stores.search_requests import SearchRequest, sought
 
 _LANGCHAINS = {"verbose", "run_id"}
@@ -75,6 +75,32 @@ _ARGUMENTS = (
     "order",
     "weights",
 )
+
+
+class SearchOptions(TypedDict, total=False):
+    """What `AgentMemory.retriever` takes: arguments of the search, and of every LangChain retriever."""
+
+    namespace: Sequence[str] | None
+    limit: int
+    k: int
+    kinds: Sequence[str] | None
+    conversation_id: str | None
+    roles: Sequence[str] | None
+    before: datetime | None
+    after: datetime | None
+    everything: bool
+    abandoned: bool
+    order: Order
+    weights: Weights | None
+    tags: list[str] | None
+    metadata: dict[str, Any] | None
+    name: str | None
+
+
+class RetrieverOptions(SearchOptions):
+    """What `AgentMemoryRetriever` takes."""
+
+    memory: HasDatabase
 
 
 class AgentMemoryRetriever(BaseRetriever):
@@ -117,22 +143,22 @@ class AgentMemoryRetriever(BaseRetriever):
     order: Order = "score"
     weights: Weights | None = None
 
-    def __init__(self, **given: Any) -> None:
+    def __init__(self, **given: Unpack[RetrieverOptions]) -> None:
         if unknown := sorted(given.keys() - type(self).model_fields - {"k"}):
             raise InvalidInput(f"A retriever takes no {safe_repr(unknown[0])}; it takes {', '.join(_ARGUMENTS)}.")
         memory: Any = given.get("memory")
         if not isinstance(getattr(memory, "database", None), Database) or not hasattr(memory, "search"):
             raise InvalidInput(f"memory must be an AgentMemory, not {type(memory).__name__}: use memory.retriever(…).")
-        given = _with_limit(given)
+        own: dict[str, Any] = _with_limit(given)
         arguments = {name: type(self).model_fields[name].default for name in _ARGUMENTS}
-        arguments |= {name: value for name, value in given.items() if name in arguments}
-        weights = memory.weights if (own := arguments.pop("weights")) is None else own
+        arguments |= {name: value for name, value in own.items() if name in arguments}
+        weights = memory.weights if (said := arguments.pop("weights")) is None else said
         asked = SearchRequest("", **arguments | {"everything": arguments["everything"] or not arguments["namespace"]})
         sought(memory.database, asked, None, weights)  # checked now, and not when it runs, which says whose it is
-        if (conversation := given.get("conversation_id")) is not None:
-            given["conversation_id"] = str(conversation)
+        if (conversation := own.get("conversation_id")) is not None:
+            own["conversation_id"] = str(conversation)
         try:
-            super().__init__(**given)
+            super().__init__(**own)
         except ValidationError as error:
             [first, *_] = error.errors()
             raise InvalidInput(f"{'.'.join(map(str, first['loc']))} is wrong: {first['msg']}.") from error

@@ -100,7 +100,7 @@ def _langchain_may_listen(modules: Mapping[str, Any]) -> bool:
         if contexts.tracing_v2_callback_var.get() is not None:
             return True
         # What `register_configure_hook` was given, `collect_runs` among it.
-        for variable, _, handler, switch in contexts._configure_hooks:  # noqa: SLF001 - there is no public view of it
+        for variable, _, handler, switch in contexts._configure_hooks:
             given = variable.get()
             heard = given is not None and listens(given)
             if heard or (handler is not None and os.environ.get(switch or "")):
@@ -117,12 +117,12 @@ def _langsmith_may_listen(modules: Mapping[str, Any]) -> bool:
     context = modules.get("langsmith._internal._context")
     if context is None:
         return bool(utils.tracing_is_enabled())
-    enabled = context._TRACING_ENABLED.get()  # noqa: SLF001 - see above
+    enabled = context._TRACING_ENABLED.get()
     if enabled is not None:
         return bool(enabled)
     if context.get_current_run_tree() is not None:
         return True
-    if (everywhere := context._GLOBAL_TRACING_ENABLED) is not None:  # noqa: SLF001
+    if (everywhere := context._GLOBAL_TRACING_ENABLED) is not None:
         return bool(everywhere)
     # Cached by LangSmith, for which the environment is what it was when it first looked.
     read = utils.get_env_var
@@ -261,7 +261,7 @@ def unseen() -> Iterator[None]:
     with contextlib.ExitStack() as surroundings:
         surroundings.enter_context(tracing_context(enabled=False))
         given: list[ContextVar[Any]] = [context.tracing_v2_callback_var]
-        for variable in given + [hook[0] for hook in context._configure_hooks]:  # noqa: SLF001 - there is no public view
+        for variable in given + [hook[0] for hook in context._configure_hooks]:
             if (handler := variable.get()) is not None and not _is_content_free(handler):
                 surroundings.callback(variable.reset, variable.set(None))
         config = ensure_config()

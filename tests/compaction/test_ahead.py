@@ -58,7 +58,7 @@ def until_near(node, model, config=CONFIG, *, at=0):
     for n in range(at + 1, at + 200):
         context = node.invoke([*turns(0, n)], config)
         assert not any(summary_in(each) for each in context)
-        if node.compactor.ahead._begun or model.threads:
+        if node._compactor.ahead._begun or model.threads:
             assert model.began.acquire(timeout=LIMIT)
             return n
     raise AssertionError("nothing was made ahead")
@@ -83,7 +83,7 @@ class TestAhead:
         assert COUNTER.count([*turns(0, at)]) < 2_000
         assert not any(summary_in(each) for each in node.invoke([*turns(0, at)], CONFIG))
         model.free.set()
-        assert node.compactor.ahead.wait(LIMIT)
+        assert node._compactor.ahead.wait(LIMIT)
         context, _ = until_passed(node, at)
         assert model.threads == ["agentmem-ahead"]
         assert COUNTER.count(context) < 2_000
@@ -96,7 +96,7 @@ class TestAhead:
         for n in range(1, 200):
             history = [*turns(0, n)]
             context = await node.ainvoke(history, CONFIG) if awaited else node.invoke(history, CONFIG)
-            assert node.compactor.ahead.wait(LIMIT)
+            assert node._compactor.ahead.wait(LIMIT)
             assert COUNTER.count(context) <= 2_000
         assert model.asked_in_a_turn == []
         total = COUNTER.count([*turns(0, 200)])
@@ -106,7 +106,7 @@ class TestAhead:
         model = Waiting()
         node = node_of(memory, model)
         at = until_near(node, model)
-        assert node.compactor.ahead.wait(LIMIT)
+        assert node._compactor.ahead.wait(LIMIT)
         context, at = until_passed(node, at)
         kept = {each.id for each in context}
         summary = next(each for each in context if summary_in(each))
@@ -128,13 +128,13 @@ class TestAhead:
         model.free.set()  # whoever asks now has an answer, and the one in the background too
         context, _ = until_passed(node, at)
         assert COUNTER.count(context) <= 2_000
-        assert node.compactor.ahead.wait(LIMIT)
+        assert node._compactor.ahead.wait(LIMIT)
 
     def test_on_another_branch_it_is_not_used(self, memory):
         model = Waiting()
         node = node_of(memory, model)
         at = until_near(node, model)
-        assert node.compactor.ahead.wait(LIMIT)
+        assert node._compactor.ahead.wait(LIMIT)
         other = [*turns(0, 2), *turns(500, 500 + at)]
         context = node.invoke([*other, *turns(600, 620)], CONFIG)
         assert len(model.asked_in_a_turn) == 1
@@ -150,9 +150,9 @@ class TestFailing:
         with caplog.at_level(logging.CRITICAL):
             at = until_near(node, model)
             for _ in range(3):
-                assert node.compactor.ahead.wait(LIMIT)
+                assert node._compactor.ahead.wait(LIMIT)
                 node.invoke([*turns(0, at)], CONFIG)
-        assert node.compactor.ahead.wait(LIMIT)
+        assert node._compactor.ahead.wait(LIMIT)
         assert len(model.threads) == 3
         context, _ = until_passed(node, at)
         assert model.asked_in_a_turn == []
@@ -165,7 +165,7 @@ class TestFailing:
         until_near(node, model)
         memory.conversation("t").reset_memory()
         model.free.set()
-        assert node.compactor.ahead.wait(LIMIT)
+        assert node._compactor.ahead.wait(LIMIT)
         assert raw(memory, "select id from compaction") == []
 
     def test_closing_the_memory_meanwhile_breaks_nothing(self, url):
@@ -175,7 +175,7 @@ class TestFailing:
             model.free.clear()
             until_near(node, model)
         model.free.set()
-        assert node.compactor.ahead.wait(LIMIT)
+        assert node._compactor.ahead.wait(LIMIT)
         with AgentMemory(url) as memory:
             assert memory.verify().ok
 
@@ -185,7 +185,7 @@ class TestFailing:
         near = next(n for n in range(200) if COUNTER.count([*turns(0, n)]) > 1_700)
         for n in range(10):
             node.invoke([*turns(0, near)], {"configurable": {"thread_id": f"t{n}"}})
-        assert node.compactor.ahead.wait(LIMIT)
+        assert node._compactor.ahead.wait(LIMIT)
         assert len(model.threads) == 10
         assert model.asked_in_a_turn == []
 
@@ -196,7 +196,7 @@ class TestOnce:
         with AgentMemory(url) as memory:
             node = node_of(memory, model)
             at = until_near(node, model)
-            assert node.compactor.ahead.wait(LIMIT)
+            assert node._compactor.ahead.wait(LIMIT)
         with AgentMemory(url) as memory:
             until_passed(node_of(memory, model), at)
         assert model.threads == ["agentmem-ahead"]
@@ -208,11 +208,11 @@ class TestOnce:
             model.free.clear()
             at = until_near(nodes[0], model)
             nodes[1].invoke([*turns(0, at)], CONFIG)
-            assert nodes[1].compactor.ahead.wait(LIMIT)  # it saw that the other one is at it
+            assert nodes[1]._compactor.ahead.wait(LIMIT)  # it saw that the other one is at it
             model.free.set()
-            assert nodes[0].compactor.ahead.wait(LIMIT)
+            assert nodes[0]._compactor.ahead.wait(LIMIT)
             nodes[1].invoke([*turns(0, at)], CONFIG)
-            assert nodes[1].compactor.ahead.wait(LIMIT)
+            assert nodes[1]._compactor.ahead.wait(LIMIT)
             for node in nodes:
                 until_passed(node, at)
         assert len(model.threads) == 1
@@ -222,16 +222,16 @@ class TestOnce:
         with AgentMemory(url) as one, AgentMemory(url) as other:
             late = node_of(other, model)
             begun = []
-            monkeypatch.setattr(late.compactor.ahead, "begin", lambda *given: begun.append(given))
+            monkeypatch.setattr(late._compactor.ahead, "begin", lambda *given: begun.append(given))
             first = node_of(one, model)
             at = until_near(first, model)
-            assert first.compactor.ahead.wait(LIMIT)
+            assert first._compactor.ahead.wait(LIMIT)
             monkeypatch.setattr(module, "_is_ahead", lambda *given: False)  # it looks before the other has ended
             late.invoke([*turns(0, at)], CONFIG)
             monkeypatch.undo()
             [(database, address, lane, make)] = begun
-            assert late.compactor.ahead.begin(database, address, lane, make)
-            assert late.compactor.ahead.wait(LIMIT)
+            assert late._compactor.ahead.begin(database, address, lane, make)
+            assert late._compactor.ahead.wait(LIMIT)
         assert len(model.threads) == 1
 
     def test_after_kill_9_the_next_process_does_it(self, url, forks):
@@ -241,11 +241,11 @@ class TestOnce:
         with AgentMemory(url) as memory:
             node = node_of(memory, model)
             node.invoke(history, CONFIG)
-            assert node.compactor.ahead.wait(LIMIT)
+            assert node._compactor.ahead.wait(LIMIT)
             assert model.threads == []  # the one that died may still be at it
             memory.database.worker._now = lambda: time.time_ns() // 1000 + 60_000_000  # its lease has run out
             node.invoke(history, CONFIG)
-            assert node.compactor.ahead.wait(LIMIT)
+            assert node._compactor.ahead.wait(LIMIT)
             assert model.threads == ["agentmem-ahead"]
             assert memory.database.engine.read(jobs.waiting) == 0
 
@@ -259,6 +259,6 @@ def test_shrinking_the_state_waits_for_no_model_either(memory):
         update = node.invoke({"messages": list(state)}, CONFIG)
         if update:
             state = list(update["messages"].value)
-        assert node.compactor.ahead.wait(LIMIT)
+        assert node._compactor.ahead.wait(LIMIT)
     assert model.threads
     assert model.asked_in_a_turn == []

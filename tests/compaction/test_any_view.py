@@ -150,11 +150,11 @@ class Middleware:
 
     def __init__(self, memory, model, config, name):
         self.name = name
-        self.compactor = CompactionMiddleware(memory, model, config, conversation_id=name, tools=False)
+        self._compactor = CompactionMiddleware(memory, model, config, conversation_id=name, tools=False)
 
     def view(self, history, new):
         seen = []
-        self.compactor.wrap_model_call(request_of(history), lambda request: seen.append(request.messages))
+        self._compactor.wrap_model_call(request_of(history), lambda request: seen.append(request.messages))
         return seen[0]
 
 

@@ -260,8 +260,8 @@ class TestErasing:
         node.invoke(talk(30))
         memory.erase(thread_id="t")
         assert memory.stats()["compactions"] == memory.stats()["messages"] == 0
-        assert not node.compactor._followed
-        assert not node.compactor._records
+        assert not node._compactor._followed
+        assert not node._compactor._records
         context = node.invoke(talk(30), at())
         assert_valid_for_providers(context)
         assert memory.stats()["messages"] == 60, "who says it again is recorded again"
@@ -354,7 +354,7 @@ class TestCalibration:
     def test_what_the_provider_reports_is_learned_from(self, memory):
         node = memory.compaction(None, ManagedMemoryConfig(token_counter="estimate"))
         said = talk(20)
-        counted = node.compactor.counter.count(said)
+        counted = node._compactor.counter.count(said)
         said.append(question(20))
         reported = int(counted * 1.4)
         said.append(
@@ -363,9 +363,9 @@ class TestCalibration:
             )
         )
         node.invoke(said, at())
-        assert 1.3 < node.compactor.counter.factor() < 1.4
+        assert 1.3 < node._compactor.counter.factor() < 1.4
         node.invoke([*said, question(21)], at())
-        assert 1.3 < node.compactor.counter.factor() < 1.4, "one reply teaches once"
+        assert 1.3 < node._compactor.counter.factor() < 1.4, "one reply teaches once"
 
     def test_tools_and_system_count(self, memory):
         tools = [{"name": "look", "description": "look " * 300, "parameters": {"type": "object", "properties": {}}}]

@@ -373,7 +373,7 @@ class TestInTheBackground:
             turns += 1
             history = talk(turns)
             node.invoke(history, thread)
-            assert node.compactor.ahead.wait(LIMIT)
+            assert node._compactor.ahead.wait(LIMIT)
         ahead = next(run for run in everywhere.roots if run.name == COMPACT)
         assert shape(ahead) == (COMPACT, [SUMMARIZE])
         assert ahead.parent_run_id is None

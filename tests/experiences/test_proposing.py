@@ -192,7 +192,7 @@ class TestHostile:
         assert path.name.startswith("proposed_exp_")
         assert [each.name for each in tmp_path.rglob("*") if each.is_file()] == [path.name]
         assert read(path).exp_id == exp_id
-        assert library.folders.look().experiences == ()
+        assert library._folders.look().experiences == ()
         path.rename(folder / "handcrafted_exp_x.yaml")
         assert [each.exp_id for each in library.load()] == [exp_id]
 

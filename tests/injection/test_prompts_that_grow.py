@@ -477,7 +477,7 @@ class TestOnTheSide:
         memory.inject("user-42").invoke(said(2), at())
         tokens = perform(prompt_notes.counting(memory.database, conversation, ["q0", "q1", "q2"]))
         assert tokens > 10
-        compactor = memory.compaction(None, SMALL).compactor
+        compactor = memory.compaction(None, SMALL)._compactor
         history = [HumanMessage("x " * 500, id="q2"), AIMessage("y", id="a")]
         beside = perform(compactor.viewing(history, conversation), memory.database).tokens
         alone = perform(compactor.viewing(history, Address("", "other")), memory.database).tokens

@@ -579,7 +579,7 @@ class TestCaches:
         )
         old = 1_600_000_000
         os.utime(tmp_path / "handcrafted_exp_one.yaml", (old, old))
-        folders = memory.experiences(tmp_path).folders
+        folders = memory.experiences(tmp_path)._folders
         folders.look()
         folders.look()
         told = memory.stats()["caches"]["files of experiences"]
@@ -598,7 +598,7 @@ def talk(turns):
 class TestTokensKeptOut:
     def test_a_graph_is_told_what_its_context_is_shorter_by(self, memory):
         node = CompactionNode(memory, model=Summarizer(), config=SMALL, conversation_id="c")
-        counter, said = node.compactor.counter, talk(20)
+        counter, said = node._compactor.counter, talk(20)
         assert memory.stats()["tokens_kept_out"] == memory.stats()["shortened_prompts"] == 0
         shown = node.invoke({"messages": said})["llm_input_messages"]
         saved = counter.count(said) - counter.count(shown)

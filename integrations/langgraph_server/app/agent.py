@@ -16,7 +16,7 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolCall, ToolMessag
 from langgraph.graph import START, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
 
-from langchain_agentmem.compaction import CompactionState
+from langchain_agentmem import CompactionState
 
 
 def reply(prompt: Sequence[BaseMessage]) -> AIMessage:

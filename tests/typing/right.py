@@ -1,0 +1,224 @@
+"""What users write, and type checkers accept: every option of the public surface, as it is meant."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import assert_type
+
+from langchain_core.chat_history import InMemoryChatMessageHistory
+from langchain_core.language_models import FakeListChatModel
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.output_parsers import StrOutputParser
+from langchain_core.runnables import RunnableConfig, RunnableLambda
+from langchain_core.tools import tool
+from langgraph.graph import START, StateGraph
+from langgraph.prebuilt import ToolRuntime
+from langgraph.runtime import Runtime
+
+from langchain_agentmem import (
+    AgentMemory,
+    AgentMemoryRetriever,
+    AgentMemorySaver,
+    AgentMemoryStore,
+    Budget,
+    CompactionNode,
+    CompactionState,
+    ConversationMemory,
+    Experience,
+    ExperienceSelector,
+    Fact,
+    FactsConfig,
+    KGMemory,
+    LayeredMemory,
+    LayersConfig,
+    ManagedConversationMemory,
+    ManagedMemoryConfig,
+    MemoryInjection,
+    MemoryProtocol,
+    Message,
+    Recollection,
+    Record,
+    RememberFacts,
+    Retention,
+    SessionMemory,
+    TokenCounter,
+    aapply,
+    apply,
+    fact_tools,
+    layer_tools,
+    parse,
+)
+
+chat_model = FakeListChatModel(responses=["Well."])
+
+
+def told(messages: list[BaseMessage]) -> str:
+    return str(messages[-1].content)
+
+
+async def answered(messages: list[BaseMessage]) -> AIMessage:
+    return AIMessage(told(messages))
+
+
+@tool
+def look_up(word: str) -> str:
+    """Look a word up."""
+    return word
+
+
+def models(memory: AgentMemory) -> None:
+    memory.compaction(chat_model)
+    memory.compaction(chat_model | StrOutputParser())
+    memory.compaction(chat_model.bind(stop=["."]).with_retry())
+    memory.compaction(RunnableLambda(told))
+    memory.compaction(told)
+    memory.compaction(answered)
+    memory.compaction(lambda messages: messages[0])
+    memory.compaction("openai:gpt-5-mini")
+    memory.compaction(None)
+
+
+def parts(memory: AgentMemory, config: RunnableConfig, path: Path) -> None:
+    assert_type(memory.checkpointer, AgentMemorySaver)
+    assert_type(memory.store, AgentMemoryStore)
+    assert_type(memory.conversation("monday", ("ada",), retention=Retention()), ConversationMemory)
+    assert_type(memory.managed_conversation(model=told, config=ManagedMemoryConfig()), ManagedConversationMemory)
+    assert_type(memory.session(config, namespace=["ada"]), SessionMemory)
+    assert_type(memory.layers("ada", settings=LayersConfig(), model=chat_model), LayeredMemory)
+    assert_type(memory.layers(config, scope="thread"), LayeredMemory)
+    assert_type(memory.facts({"configurable": {"thread_id": "1"}}, model=told, settings=FactsConfig()), KGMemory)
+    assert_type(memory.remember_facts(told, branch="ada", roles=["user"], messages_key="messages"), RememberFacts)
+    assert_type(memory.within(user_id="ada"), AgentMemory)
+    ConversationMemory(path, "monday")
+    ConversationMemory(memory, "monday")
+    KGMemory("postgresql://host/name", "ada", model=answered)
+    LayeredMemory(memory.database, "ada")
+
+
+def nodes(state: CompactionState, runtime: Runtime[None]) -> CompactionState:
+    with AgentMemory() as memory:
+        memory.layers(runtime).core.set("city", "Lisbon", importance=4, ttl=60)
+        memory.session(runtime)
+        memory.facts(runtime)
+    return state
+
+
+def tools(given: ToolRuntime[None, CompactionState]) -> None:
+    with AgentMemory() as memory:
+        memory.layers(given)
+        memory.thread_store.at(given)
+        memory.inject(given)
+
+
+def made_by_type(memory: AgentMemory, config: RunnableConfig) -> None:
+    assert_type(memory.create(), ConversationMemory)
+    assert_type(memory.create("conversation_history", conversation_id="c", description="Be kind."), ConversationMemory)
+    assert_type(memory.create("managed_conversation", model=told, namespace=("a",)), ManagedConversationMemory)
+    assert_type(memory.create("kg", branch_or_config="ada", model=told), KGMemory)
+    assert_type(memory.create("layers", branch_or_config=config, scope="thread"), LayeredMemory)
+    assert_type(memory.create("session", session_id=7), SessionMemory)
+
+
+def contexts(memory: AgentMemory) -> None:
+    node = memory.compaction(
+        told, ManagedMemoryConfig(), input_messages_key="messages", output_messages_key="llm_input_messages",
+        shrink=False, conversation_id="c", namespace=("a",), tools=[look_up, {"name": "f"}, told], system="Be kind.",
+        window=100_000, agent_name="Ada", background=True,
+    )  # fmt: skip
+    assert_type(node, CompactionNode)
+    builder = StateGraph(CompactionState)
+    builder.add_node("compact", node)
+    builder.add_edge(START, "compact")
+    builder.compile(checkpointer=memory.checkpointer, store=memory.store)
+    injection = memory.inject(
+        "ada", namespace=("a",), query=str, kinds=["message"], limit=4, budget={"core": 500, "unit": "tokens"},
+        role="user", sections=["core"], messages_key="m", output_messages_key="o", memory_key="k",
+        counter=TokenCounter("estimate"),
+    )  # fmt: skip
+    assert_type(injection, MemoryInjection)
+    memory.inject(memory.layers("ada"), budget=Budget(total=2_000))
+    memory.inject(budget=2_000) | chat_model
+    handler = memory.audit.handler(redact=True)
+    memory.audit.digest("c", model=chat_model)
+    chat_model.invoke("Hello", {"callbacks": [handler]})
+
+
+def searches(memory: AgentMemory, retriever: AgentMemoryRetriever) -> None:
+    day = datetime(2026, 1, 1, tzinfo=UTC)
+    found = memory.search("tea", namespace=("a",), limit=3, kinds=["fact"], before=day, order="time")
+    assert_type(found, list[Recollection])
+    retriever = memory.retriever(
+        namespace=("a",), k=4, kinds=["message"], conversation_id="c", roles=["user"], before=day, after=day,
+        everything=False, abandoned=True, order="score", tags=["t"], metadata={"a": 1}, name="r",
+    )  # fmt: skip
+    AgentMemoryRetriever(memory=memory, limit=3)
+    retriever | (lambda documents: documents[0].page_content)
+
+
+def conversations(chat: ConversationMemory) -> None:
+    assert_type(chat.add(role="user", content="Hello.", images=["a.png"]), str)
+    chat.add(HumanMessage("Hello."))
+    chat.add({"role": "user", "content": [{"type": "text", "text": "Hello."}]})
+    chat.add(role="assistant", tool_calls=[{"name": "look_up", "args": {}, "id": "1"}])
+    chat.update("id", content="Hi.", name=None, created_at=datetime.now(UTC))
+    chat.replace_memory(-1, role="user", content="Hi.")
+    chat.replace_memory(0, Message(role="user", content="Hi."))
+    assert_type(chat.count_tokens(), int)
+    chat.count_tokens("estimate", tools=[look_up], system="Be kind.")
+    chat.count_tokens(chat_model)
+    chat.count_tokens(len)
+    TokenCounter(chat_model).count([HumanMessage("Hi."), ("user", "Hi."), "Hi.", {"role": "user", "content": "Hi."}])
+
+
+def facts(kg: KGMemory) -> None:
+    day = datetime(2026, 1, 1, tzinfo=UTC)
+    assert_type(kg.add_fact("user", "Ana", "lives in", "Lisbon", valid_from=day, source="message-1"), str)
+    kg.add_fact("user", "Ana", "knows", "Ben", source=[("message-1", "monday"), HumanMessage("…", id="m")])
+    kg.update("id", subject="Ana", obj="Porto", valid_to=None, confidence=0.5)
+    kg.update("id", content="I live in Porto.")
+    kg.replace_memory(0, predicate="lives in")
+    assert_type(kg.as_of(day, subject="Ana"), list[Fact])
+    kg.format_for_prompt("Ana", 500)
+    fact_tools(kg)
+
+
+def layers(layered: LayeredMemory, memory: AgentMemory) -> None:
+    layered.write({"city": {"value": "Lisbon", "importance": 5}}, ["A note."], {"content": "A record.", "tags": ["a"]})
+    layered.core.set("city", "Lisbon", ttl=datetime.now(UTC))
+    assert_type(layered.archival.search("tea"), list[Record])
+    layered.context("tea", {"core": 500})
+    layer_tools(layered, model=told)
+    MemoryProtocol(memory, chat_model, "ada", summarizer="openai:gpt-5-mini")
+    apply(parse("…"), layered)
+
+
+def experiences(memory: AgentMemory, path: Path) -> None:
+    library = memory.experiences(path, subfolders=True)
+    selector = library.selector(
+        role="Planner", model=told, strategy="auto", template="{experiences} {user_query} {context}", max_selected=3,
+        threshold=0.5, session=memory.session, rounds=2, query=str, enabled={"Planner": True},
+        models={"small": "openai:gpt-5-mini", "own": told}, llm_alias="small", prompt_log=path, timeout=5, alone=False,
+        messages_key="m", output_messages_key="o", experiences_key="e",
+    )  # fmt: skip
+    assert_type(selector, ExperienceSelector)
+    ExperienceSelector.from_config({"planner.use_experience": True}, library, role="Planner", model=told, alone=True)
+    library.propose(memory.conversation("c"), who="Planner", model=chat_model)
+    library.propose(memory.session("s"))
+    library.propose([HumanMessage("Hi."), ("assistant", "Hello.")])
+    library.propose(InMemoryChatMessageHistory())
+    assert_type(library.add(Experience(exp_id="1", when="…", what="…")), Path)
+
+
+async def awaited(memory: AgentMemory, layered: LayeredMemory) -> None:
+    assert_type(await memory.asearch("tea"), list[Recollection])
+    assert_type(await memory.conversation("c").aadd(role="user", content="Hi."), str)
+    await memory.conversation("c").aupdate("id", content="Hi.")
+    await memory.facts("ada").areplace_memory(0, subject="Ana")
+    await memory.facts("ada").aadd_fact("user", "Ana", "knows", "Ben", confidence=0.9)
+    await layered.acontext(budget=500)
+    await aapply(parse("…"), layered)
+
+
+MODELS: list[Callable[[list[BaseMessage]], str | Awaitable[AIMessage]]] = [told, answered]

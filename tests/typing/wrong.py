@@ -1,0 +1,126 @@
+"""What users get wrong: a type checker tells it on every line that is marked, and on no other."""
+
+from __future__ import annotations
+
+from langchain_core.messages import BaseMessage
+from langchain_core.runnables import RunnableConfig
+
+from langchain_agentmem import (
+    AgentMemory,
+    AgentMemoryRetriever,
+    ConversationMemory,
+    ExperienceLibrary,
+    ExperienceSelector,
+    KGMemory,
+    LayeredMemory,
+    MemoryProtocol,
+    RememberFacts,
+    SessionMemory,
+    TokenCounter,
+    apply,
+    layer_tools,
+    parse,
+)
+
+
+def counted(messages: list[BaseMessage]) -> int:
+    return len(messages)
+
+
+def parts(memory: AgentMemory) -> None:
+    AgentMemory("agent.db", pool_sise=3)  # wrong: there is no such option
+    AgentMemory(7)  # wrong: no path
+    memory.compaction(model=7)  # wrong: no model
+    memory.compaction(counted)  # wrong: a model answers with text or a message
+    memory.compaction(shrinks=True)  # wrong: there is no such option
+    memory.compaction(window="big")  # wrong: a number
+    memory.compaction(tools=[7])  # wrong: no tool
+    memory.compaction(config={"threshold_tokens": 100})  # wrong: a ManagedMemoryConfig
+    memory.layers(7)  # wrong: a name, a config or a runtime
+    memory.layers("ada", scope="threads")  # wrong: "shared" or "thread"
+    memory.facts("ada", model=7)  # wrong: no model
+    memory.facts(["ada"])  # wrong: a name, a config or a runtime
+    memory.session(session_id=1.5)  # wrong: no id
+    memory.remember_facts()  # wrong: there is no model
+    memory.remember_facts(None)  # wrong: there is no model
+    memory.remember_facts(len, role=["user"])  # wrong: it is called roles
+    memory.inject("ada", kind=["message"])  # wrong: it is called kinds
+    memory.inject(limit="8")  # wrong: a number
+    memory.inject(role="assistant")  # wrong: "user" or "system"
+    memory.inject(budget="2000")  # wrong: a number, a mapping or a Budget
+    memory.audit.handler(redacted=True)  # wrong: it is called redact
+    memory.audit.handler(redact="yes")  # wrong: True, False or a function
+    memory.studio(users="ada")  # wrong: it is called user
+
+
+def made_by_type(memory: AgentMemory, config: RunnableConfig) -> None:
+    memory.create("conversation")  # wrong: there is no such type
+    memory.create("kg", conversation_id="c")  # wrong: facts are of a branch
+    memory.create("layers", modell=len)  # wrong: there is no such option
+    memory.create("session", session_id=1.5)  # wrong: no id
+    memory.create("session").core.get()  # wrong: a session has no layers
+    layered: LayeredMemory = memory.create("kg", branch_or_config=config)  # wrong: a KGMemory
+    layered.name.upper()
+
+
+def searches(memory: AgentMemory) -> None:
+    memory.search("tea", order="newest")  # wrong: "score" or "time"
+    memory.search("tea", kinds=7)  # wrong: a list of kinds
+    memory.retriever(limits=3)  # wrong: it is called limit
+    memory.retriever(before="2026-01-01")  # wrong: a datetime
+    AgentMemoryRetriever(limit=3)  # wrong: of which memory
+    memory.search("tea")[0].txt.upper()  # wrong: it is called text
+
+
+def conversations(memory: AgentMemory, chat: ConversationMemory) -> None:
+    ConversationMemory(7)  # wrong: no memory
+    SessionMemory(memory, session_id=1.5)  # wrong: no id
+    chat.add(role="user", contents="Hi.")  # wrong: it is called content
+    chat.add(role="user", content=7)  # wrong: text, a dictionary or a list
+    chat.add(7)  # wrong: no message
+    chat.add(role="assistant", tool_calls=["look_up"])  # wrong: values or dictionaries
+    chat.update("id", contents="Hi.")  # wrong: it is called content
+    chat.update(content="Hi.")  # wrong: of which message
+    chat.replace_memory(0, rôle="user")  # wrong: it is called role
+    chat.replace_memory("0", role="user")  # wrong: a number
+    chat.count_tokens("tiktokens")  # wrong: there is no such counter
+    TokenCounter(7)  # wrong: it cannot count
+    TokenCounter().count(7)  # wrong: no messages
+
+
+def facts(kg: KGMemory, memory: AgentMemory) -> None:
+    kg.add_fact("user", "Ana", "lives in", "Lisbon", valid_from="March")  # wrong: a datetime
+    kg.add_fact("user", "Ana", "lives in", "Lisbon", sources="message-1")  # wrong: it is called source
+    kg.update("id", objekt="Porto")  # wrong: it is called obj
+    kg.update("id", confidence="high")  # wrong: a number
+    kg.format_for_prompt("Ana", "500")  # wrong: a number, a mapping or a Budget
+    RememberFacts(memory, 7)  # wrong: no model
+    RememberFacts(memory, None)  # wrong: there is no model
+
+
+def layers(layered: LayeredMemory, memory: AgentMemory) -> None:
+    layered.core.set("city", "Lisbon", importance="high")  # wrong: a number
+    layered.core.set("city", "Lisbon", ttl="tomorrow")  # wrong: seconds or a datetime
+    layered.write(recall=7)  # wrong: texts or mappings
+    layered.consolidate("urgent")  # wrong: there is no such level
+    layered.core.setting_of("city", "Lisbon")  # wrong: an internal of before
+    MemoryProtocol(memory, 7)  # wrong: no model
+    layer_tools(7)  # wrong: no memory
+    apply(parse("…"), memory)  # wrong: a LayeredMemory
+
+
+def experiences(library: ExperienceLibrary) -> None:
+    library.selector(rol="Planner")  # wrong: it is called role
+    library.selector(strategy="words")  # wrong: there is no such strategy
+    library.selector(max_selected="3")  # wrong: a number
+    library.propose(7)  # wrong: nothing to learn from
+    library.add("Be kind.")  # wrong: an Experience
+    ExperienceSelector.from_config({}, library)  # wrong: for which role
+    ExperienceSelector.from_config({}, library, role="Planner", alon=True)  # wrong: it is called alone
+
+
+async def awaited(chat: ConversationMemory, kg: KGMemory) -> None:
+    await chat.aadd(role="user", contents="Hi.")  # wrong: it is called content
+    await chat.aupdate("id", contents="Hi.")  # wrong: it is called content
+    await kg.aupdate("id", confidence="high")  # wrong: a number
+    chat.aadd(role="user", content="Hi.").upper()  # wrong: not awaited
