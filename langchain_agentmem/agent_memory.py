@@ -440,7 +440,7 @@ class AgentMemory(Maintenance, Closing):
 
         return ExperienceLibrary(self.database, directory, subfolders=subfolders, namespace=namespace)
 
-    def experience_report_work(self, namespace: Sequence[str] | None = None) -> Work[list[Usage]]:
+    def _experience_report_work(self, namespace: Sequence[str] | None = None) -> Work[list[Usage]]:
         """How experiences have fared, as the database knows, without the folder that they are in.
 
         Args:
@@ -457,7 +457,7 @@ class AgentMemory(Maintenance, Closing):
 
         return (yield from reporting(self.database, self.database.scopes.resolve(namespace, bare=True)))
 
-    experience_report, aexperience_report = both(experience_report_work)
+    experience_report, aexperience_report = both(_experience_report_work)
 
     @cached_property
     def audit(self) -> AuditTrail:
@@ -801,7 +801,7 @@ class AgentMemory(Maintenance, Closing):
 
     # -- moving in ---------------------------------------------------------------------------------------------
 
-    def import_from_work(
+    def _import_from_work(
         self,
         kind: SourceKind,
         source: str | os.PathLike[str] | BaseCheckpointSaver[Any] | BaseStore,
@@ -843,7 +843,7 @@ class AgentMemory(Maintenance, Closing):
         options: dict[str, Any] = {"namespace": namespace, "dry_run": dry_run, "allow": allow, "progress": progress}
         return (yield from moving(self, kind, source, **options))
 
-    import_from, aimport_from = both(import_from_work)
+    import_from, aimport_from = both(_import_from_work)
 
     # -- plumbing ----------------------------------------------------------------------------------------------
 

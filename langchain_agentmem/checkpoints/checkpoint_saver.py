@@ -344,7 +344,7 @@ class AgentMemorySaver(Performer, Closing, BaseCheckpointSaver[str]):
             for found in page:
                 yield found
 
-    def history_work(
+    def _history_work(
         self,
         config: RunnableConfig,
         *,
@@ -371,9 +371,9 @@ class AgentMemorySaver(Performer, Closing, BaseCheckpointSaver[str]):
         """
         return checkpoint_listing.history_work(config, limit, offset, around, self.serde, self.database, ends=ends)
 
-    history, ahistory = both(history_work)
+    history, ahistory = both(_history_work)
 
-    def excerpt_work(
+    def _excerpt_work(
         self, config: RunnableConfig, *, messages: int = 50, before: int | None = None, around: str | None = None
     ) -> Work[CheckpointExcerpt | None]:
         """A checkpoint with a part of its messages: it costs what that part has, however many there are.
@@ -393,9 +393,9 @@ class AgentMemorySaver(Performer, Closing, BaseCheckpointSaver[str]):
         """
         return checkpoint_excerpt.excerpt_work(self._reading(), config, messages, before, around)
 
-    excerpt, aexcerpt = both(excerpt_work)
+    excerpt, aexcerpt = both(_excerpt_work)
 
-    def changes_work(self, config: RunnableConfig, since: str | None = None) -> Work[CheckpointChanges | None]:
+    def _changes_work(self, config: RunnableConfig, since: str | None = None) -> Work[CheckpointChanges | None]:
         """What a checkpoint has otherwise than another of its thread; nothing else is read.
 
         Args:
@@ -412,7 +412,7 @@ class AgentMemorySaver(Performer, Closing, BaseCheckpointSaver[str]):
         """
         return checkpoint_excerpt.changes_work(self._reading(), config, since)
 
-    changes, achanges = both(changes_work)
+    changes, achanges = both(_changes_work)
 
     def _reading(self) -> checkpoint_excerpt.Reading:
         return checkpoint_excerpt.Reading(self.serde, self._coding, self.database)

@@ -192,7 +192,7 @@ class ExperienceLibrary(Performer):
 
     # -- what the folder holds ----------------------------------------------------------------------------------
 
-    def load_work(self, sub_path: str | None = None) -> Work[list[Experience]]:
+    def _load_work(self, sub_path: str | None = None) -> Work[list[Experience]]:
         """The experiences that the folder holds now (the original system's `load_experience`).
 
         Args:
@@ -204,9 +204,9 @@ class ExperienceLibrary(Performer):
         shelf = yield Do(partial(self._folders.look, sub_path))
         return list(shelf.experiences)
 
-    load, aload = both(load_work)
+    load, aload = both(_load_work)
 
-    def validate_work(self, sub_path: str | None = None) -> Work[LibraryCheck]:
+    def _validate_work(self, sub_path: str | None = None) -> Work[LibraryCheck]:
         """Look at every file, and say what is wrong.
 
         Args:
@@ -215,9 +215,9 @@ class ExperienceLibrary(Performer):
         shelf = yield Do(partial(self._folders.look, sub_path))
         return LibraryCheck(experiences=shelf.experiences, problems=shelf.problems)
 
-    validate, avalidate = both(validate_work)
+    validate, avalidate = both(_validate_work)
 
-    def add_work(self, experience: Experience) -> Work[Path]:
+    def _add_work(self, experience: Experience) -> Work[Path]:
         """Write an experience to a file of its own. It counts from now on.
 
         Args:
@@ -244,9 +244,9 @@ class ExperienceLibrary(Performer):
         )
         return path
 
-    add, aadd = both(add_work)
+    add, aadd = both(_add_work)
 
-    def propose_work(
+    def _propose_work(
         self,
         source: ProposalSource,
         *,
@@ -278,9 +278,9 @@ class ExperienceLibrary(Performer):
         """
         return (yield from proposing(self, source, exp_id, who, usable_model(model)))
 
-    propose, apropose = both(propose_work)
+    propose, apropose = both(_propose_work)
 
-    def proposals_work(self) -> Work[list[Proposal]]:
+    def _proposals_work(self) -> Work[list[Proposal]]:
         """What was proposed: what waits for a person to decide, what was rejected, and what was approved.
 
         Returns:
@@ -288,9 +288,9 @@ class ExperienceLibrary(Performer):
         """
         return (yield from listing(self))
 
-    proposals, aproposals = both(proposals_work)
+    proposals, aproposals = both(_proposals_work)
 
-    def decide_work(self, file: str, state: str, *, by: str, text: str | None = None) -> Work[Path]:
+    def _decide_work(self, file: str, state: str, *, by: str, text: str | None = None) -> Work[Path]:
         """Put a proposal to use, reject it, or take that back. Its first lines say who did, and when.
 
         Args:
@@ -308,7 +308,7 @@ class ExperienceLibrary(Performer):
         """
         return (yield from deciding(self, file, state, by, text))
 
-    decide, adecide = both(decide_work)
+    decide, adecide = both(_decide_work)
 
     def tools(self, include: Iterable[str] | None = None) -> list[BaseTool]:
         """Tools by which an agent proposes an experience and says whether one helped.
@@ -324,7 +324,7 @@ class ExperienceLibrary(Performer):
 
     # -- how they fare ------------------------------------------------------------------------------------------
 
-    def feedback_work(
+    def _feedback_work(
         self,
         exp_id: str,
         helped: bool,  # noqa: FBT001 - it reads well: feedback(exp_id, True)
@@ -376,13 +376,13 @@ class ExperienceLibrary(Performer):
         yield In(self.database.at(path), run)
         return said.feedback_id
 
-    feedback, afeedback = both(feedback_work)
+    feedback, afeedback = both(_feedback_work)
 
-    def report_work(self) -> Work[list[Usage]]:
+    def _report_work(self) -> Work[list[Usage]]:
         """How each experience has fared: those of the library in its order, then those that it has no more."""
-        return (yield from reporting(self.database, self.database.scopes.resolve(self.namespace), self.folders))
+        return (yield from reporting(self.database, self.database.scopes.resolve(self.namespace), self._folders))
 
-    report, areport = both(report_work)
+    report, areport = both(_report_work)
 
     # -- plumbing -----------------------------------------------------------------------------------------------
 

@@ -80,7 +80,7 @@ def _listed(library: ExperienceLibrary) -> list[Proposal]:
     for state in (WAITS, REJECTED):
         names = [each.name for each in folder.glob(f"{_PREFIXES[state]}*{SUFFIX}")]
         found += [_proposal(folder / name, state) for name in sorted(names)]
-    used = [_proposal(library.directory / name, APPROVED) for name in sorted(library.folders.look().files.values())]
+    used = [_proposal(library.directory / name, APPROVED) for name in sorted(library._folders.look().files.values())]
     return [*found, *(each for each in used if f"\n# {_DID[APPROVED]} on " in f"\n{each.text}")]
 
 
@@ -105,7 +105,7 @@ def _move(library: ExperienceLibrary, file: Any, state: str, by: str, text: str 
         exp_id = held.exp_id
     elif state == APPROVED:
         raise InvalidInput(f"It cannot be put to use as it is: {held}")
-    if state == APPROVED and (there := library.folders.look().files.get(exp_id)) is not None:
+    if state == APPROVED and (there := library._folders.look().files.get(exp_id)) is not None:
         raise InvalidInput(
             f"The library has {safe_repr(exp_id)} already, in {safe_repr(there)}. Give it another exp_id."
         )

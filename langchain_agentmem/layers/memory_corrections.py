@@ -114,13 +114,13 @@ class PresentValue(NamedTuple):
 class Revisable(Protocol):
     """A conversation whose messages get new versions."""
 
-    def correct_work(
+    def _correct_work(
         self,
         message_id: str,
         make: Callable[[message_log.Stored], message_log.LogEntry],
         also: Callable[[], Steps[object]],
     ) -> Work[None]:
-        """See `ConversationMemory.correct_work`."""
+        """See `ConversationMemory._correct_work`."""
         ...
 
 
@@ -146,7 +146,7 @@ class Corrections(Performer):
 
     # -- correcting --------------------------------------------------------------------------------------------------
 
-    def core_work(
+    def _core_work(
         self,
         key: str,
         value: str,
@@ -175,7 +175,7 @@ class Corrections(Performer):
             Outdated: It has another version.
         """
         layers = self._layers(namespace, branch, thread_id)
-        setting = layers.core.setting_of(key, value, USUAL if importance is None else importance)
+        setting = layers.core._setting_of(key, value, USUAL if importance is None else importance)
 
         def edit(change: Change, old: Kept | None) -> Steps[tuple[RowDraft, Sequence[int]]]:
             body = body_of(setting.value)
@@ -189,9 +189,9 @@ class Corrections(Performer):
 
         return self._correcting(layers, CORE, setting.key, by, edit, _is(expected))
 
-    core, acore = both(core_work)
+    core, acore = both(_core_work)
 
-    def record_work(
+    def _record_work(
         self,
         record_id: str,
         content: str | None = None,
@@ -220,7 +220,7 @@ class Corrections(Performer):
             Outdated: It has another version.
         """
         layers = self._layers(namespace, branch, thread_id)
-        clean, marks = layers.archival.checked("" if content is None else content, () if tags is None else tags)
+        clean, marks = layers.archival._checked("" if content is None else content, () if tags is None else tags)
 
         def edit(change: Change, old: Kept | None) -> Steps[tuple[RowDraft, Sequence[int]]]:
             there = _there(RECORD, record_id, old)
@@ -231,9 +231,9 @@ class Corrections(Performer):
 
         return self._correcting(layers, RECORD, record_id, by, edit, _is(expected))
 
-    record, arecord = both(record_work)
+    record, arecord = both(_record_work)
 
-    def fact_work(
+    def _fact_work(
         self,
         fact_id: str,
         /,
@@ -262,7 +262,7 @@ class Corrections(Performer):
             Outdated: It has another version.
         """
         layers = self._layers(namespace, branch, thread_id)
-        ground = layers.facts_ground
+        ground = layers._facts_ground
 
         def edit(change: Change, old: Kept | None) -> Steps[tuple[Kept, Sequence[int]]]:
             there = _there(FACT, fact_id, old)
@@ -273,9 +273,9 @@ class Corrections(Performer):
 
         return self._correcting(layers, FACT, fact_id, by, edit, _is(expected))
 
-    fact, afact = both(fact_work)
+    fact, afact = both(_fact_work)
 
-    def message_work(
+    def _message_work(
         self,
         conversation_id: str,
         message_id: str,
@@ -305,9 +305,9 @@ class Corrections(Performer):
         at = self._address(conversation_id, namespace)
         return self._rewording(at, message_id, by, lambda old: edited(old, changes), _is(expected))
 
-    message, amessage = both(message_work)
+    message, amessage = both(_message_work)
 
-    def delete_work(
+    def _delete_work(
         self,
         kind: str,
         key: str,
@@ -343,15 +343,15 @@ class Corrections(Performer):
             there = _there(kind, key, old)
             if kind == FACT:
                 told = [event["n"] for event in fact_events.counting(there.extra["told"]) if event["do"] == SAID]
-                return (yield from _switched(layers.facts_ground, change, there, told)), told
+                return (yield from _switched(layers._facts_ground, change, there, told)), told
             change.remove(kind, there.key)
             return None, ()
 
         return self._correcting(layers, kind, key, by, edit, _is(expected))
 
-    delete, adelete = both(delete_work)
+    delete, adelete = both(_delete_work)
 
-    def undo_work(
+    def _undo_work(
         self, correction_id: str, *, by: str, namespace: Sequence[str] | None = None, force: bool = False
     ) -> Work[Correction]:
         """Take a correction back. That is a correction, too, and can be undone.
@@ -385,7 +385,7 @@ class Corrections(Performer):
         def edit(change: Change, old: Kept | None) -> Steps[tuple[RowDraft | Kept | None, Sequence[int]]]:
             if made.kind == FACT:
                 there = _there(FACT, made.key, old)
-                return (yield from _switched(layers.facts_ground, change, there, made.events)), made.events
+                return (yield from _switched(layers._facts_ground, change, there, made.events)), made.events
             if made.before is None:
                 change.remove(made.kind, made.key)
                 return None, ()
@@ -394,11 +394,11 @@ class Corrections(Performer):
 
         return (yield from self._correcting(layers, made.kind, made.key, by, edit, check, made))
 
-    undo, aundo = both(undo_work)
+    undo, aundo = both(_undo_work)
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
-    def present_work(
+    def _present_work(
         self,
         kind: str,
         key: str,
@@ -440,11 +440,13 @@ class Corrections(Performer):
             return PresentValue(_shown(kind, row), _version_of(row), at, kept.source, kept.actor, kept.thread)
 
         told = partial(dict[str, Any], found=True)
-        return (yield from looking(layers.facts_ground, "corrections.present", look, outputs=lambda _: told(), key=key))
+        return (
+            yield from looking(layers._facts_ground, "corrections.present", look, outputs=lambda _: told(), key=key)
+        )
 
-    present, apresent = both(present_work)
+    present, apresent = both(_present_work)
 
-    def history_work(
+    def _history_work(
         self,
         kind: str | None = None,
         key: str | None = None,
@@ -487,7 +489,7 @@ class Corrections(Performer):
         newest = sorted(chain.from_iterable(found), key=lambda each: each.at, reverse=True)
         return newest if one else newest[first : first + most]
 
-    history, ahistory = both(history_work)
+    history, ahistory = both(_history_work)
 
     # -- plumbing ----------------------------------------------------------------------------------------------------
 
@@ -519,7 +521,7 @@ class Corrections(Performer):
         undone: KeptCorrection | None = None,
     ) -> Work[Correction]:
         """Write a version of something and the correction that it is."""
-        who, ground = _who(by), layers.facts_ground
+        who, ground = _who(by), layers._facts_ground
         thread = ground.point.thread
         name_given(key, _KEY)
 
@@ -586,7 +588,7 @@ class Corrections(Performer):
             told[:] = [kept_fields(decode_body(each.body, key), copied=True) for each in (old, entry)]
             return entry
 
-        work = self._conversation(at.name, namespace_of(at.path)).correct_work(key, make, lambda: _keep(made[0]))
+        work = self._conversation(at.name, namespace_of(at.path))._correct_work(key, make, lambda: _keep(made[0]))
         inputs = partial(dict[str, Any], kind=MESSAGE, key=key, by=who)
         step = Shown(_step(undone), work, inputs, lambda _: _made_shown(made[0]))
         yield In(self._database.at(*at), step)

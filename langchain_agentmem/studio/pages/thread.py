@@ -298,7 +298,7 @@ async def _memory(request: Request, place: Place) -> Shown:
     start = number_asked(request, "items")
     held, items = await asyncio.gather(
         _held(request, memory.layers(config), memory.facts(config), place.checkpoint),
-        memory.thread_store.at(config).asearch((), limit=PAGE + 1, offset=start),
+        memory.thread_store.at(config or {}).asearch((), limit=PAGE + 1, offset=start),
     )
     shown = [(named_item(each.namespace, each.key), as_text(each.value)) for each in items]
     return {**held, "items": _part(shown, start)}
@@ -351,7 +351,7 @@ async def _step(request: Request, place: Place) -> Shown:
 
 
 async def _items(memory: AgentMemory, config: RunnableConfig) -> dict[str, str]:
-    found = await memory.thread_store.at(config).asearch((), limit=MOST_ITEMS)
+    found = await memory.thread_store.at(config or {}).asearch((), limit=MOST_ITEMS)
     return {named_item(each.namespace, each.key): as_text(each.value) for each in found}
 
 
