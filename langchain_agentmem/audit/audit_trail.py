@@ -201,7 +201,7 @@ class AuditTrail(Performer):
             raise InvalidInput(f"The rules of an audit trail are JunkRules, not {type(wrong[0]).__name__}.")
         self._rules: tuple[JunkRule, ...] = given
 
-    def add_work(self, prompt: str | None, reply: str | None, conversation_id: str | None = None) -> Work[AuditEntry]:
+    def _add_work(self, prompt: str | None, reply: str | None, conversation_id: str | None = None) -> Work[AuditEntry]:
         """Add a prompt and its reply.
 
         Args:
@@ -215,21 +215,21 @@ class AuditTrail(Performer):
         Raises:
             InvalidInput: An argument is wrong.
         """
-        return self._add_work(EXCHANGE, prompt, reply, conversation_id)
+        return self._said_work(EXCHANGE, prompt, reply, conversation_id)
 
-    add, aadd = both(add_work)
+    add, aadd = both(_add_work)
 
-    def add_self_reflection_work(self, summary: str | None) -> Work[AuditEntry]:
+    def _add_self_reflection_work(self, summary: str | None) -> Work[AuditEntry]:
         """Add what an agent says of its own work. One that says next to nothing is junk.
 
         Args:
             summary: What it did and learned.
         """
-        return self._add_work(REFLECTION, STATUS_REPORT, summary, SELF_REFLECTION)
+        return self._said_work(REFLECTION, STATUS_REPORT, summary, SELF_REFLECTION)
 
-    add_self_reflection, aadd_self_reflection = both(add_self_reflection_work)
+    add_self_reflection, aadd_self_reflection = both(_add_self_reflection_work)
 
-    def add_todo_from_chat_work(self, text: str | None) -> Work[list[AuditEntry]]:
+    def _add_todo_from_chat_work(self, text: str | None) -> Work[list[AuditEntry]]:
         """Add what a text asks to be done, one todo a sentence.
 
         Args:
@@ -241,9 +241,9 @@ class AuditTrail(Performer):
         said = text_given(text, "What is to be done")
         return self._shown("add_todo_from_chat", self._capture_work(said), _show_list, text=brief(said))
 
-    add_todo_from_chat, aadd_todo_from_chat = both(add_todo_from_chat_work)
+    add_todo_from_chat, aadd_todo_from_chat = both(_add_todo_from_chat_work)
 
-    def add_reference_work(self, source: str | os.PathLike[str], title: str | None = None) -> Work[AuditEntry]:
+    def _add_reference_work(self, source: str | os.PathLike[str], title: str | None = None) -> Work[AuditEntry]:
         """Keep a text to look things up in. Of a title the newest version is shown; one that is the same is not added.
 
         Args:
@@ -255,9 +255,9 @@ class AuditTrail(Performer):
         """
         return self._reference_work(source, title, None)
 
-    add_reference, aadd_reference = both(add_reference_work)
+    add_reference, aadd_reference = both(_add_reference_work)
 
-    def add_best_practices_reference_work(self, path: str | os.PathLike[str] = GUIDELINES) -> Work[AuditEntry]:
+    def _add_best_practices_reference_work(self, path: str | os.PathLike[str] = GUIDELINES) -> Work[AuditEntry]:
         """Keep the guidelines of a project. Call it at each start: what has not changed costs nothing.
 
         Args:
@@ -268,7 +268,7 @@ class AuditTrail(Performer):
         """
         return self._reference_work(path_of_file(path), GUIDELINES_TITLE, BEST_PRACTICES)
 
-    add_best_practices_reference, aadd_best_practices_reference = both(add_best_practices_reference_work)
+    add_best_practices_reference, aadd_best_practices_reference = both(_add_best_practices_reference_work)
 
     def handler(self, **options: Unpack[HandlerOptions]) -> AuditHandler:
         """A callback handler that adds every model call of the runs it is given to, as entries of the kind "call".
@@ -295,7 +295,7 @@ class AuditTrail(Performer):
 
     # -- reading ------------------------------------------------------------------------------------------------
 
-    def last_work(
+    def _last_work(
         self,
         n: int = 5,
         conversation_id: str | None = None,
@@ -321,9 +321,9 @@ class AuditTrail(Performer):
         entries: list[AuditEntry] = yield Run("audit.last", make, inputs=asked, outputs=_show_list, replica=True)
         return entries
 
-    last, alast = both(last_work)
+    last, alast = both(_last_work)
 
-    def get_work(self, entry_id: str) -> Work[AuditEntry | None]:
+    def _get_work(self, entry_id: str) -> Work[AuditEntry | None]:
         """The entry of an id, also if it is hidden; None if there is none."""
         path, wanted = self._path(), id_of(entry_id, "trail entry")
 
@@ -333,7 +333,7 @@ class AuditTrail(Performer):
         entry: AuditEntry | None = yield Run("audit.get", look, inputs=self._where(entry_id=wanted), outputs=_show_one)
         return entry
 
-    get, aget = both(get_work)
+    get, aget = both(_get_work)
 
     def entries(
         self, conversation_id: str | None = None, *, kinds: Sequence[str] | None = None, include_junk: bool = True
@@ -347,7 +347,7 @@ class AuditTrail(Performer):
         """`entries`, awaited."""
         return self._awalk(self._pages(conversation_id, kinds, include_junk=include_junk))
 
-    def search_work(self, query: str, limit: int = 10, conversation_id: str | None = None) -> Work[list[Recollection]]:
+    def _search_work(self, query: str, limit: int = 10, conversation_id: str | None = None) -> Work[list[Recollection]]:
         """Find entries by their words, without a model, archived ones included, hidden ones not.
 
         Args:
@@ -367,11 +367,11 @@ class AuditTrail(Performer):
         )
         return found
 
-    search, asearch = both(search_work)
+    search, asearch = both(_search_work)
 
     # -- todos --------------------------------------------------------------------------------------------------
 
-    def todos_work(self, status: str = OPEN) -> Work[list[AuditEntry]]:
+    def _todos_work(self, status: str = OPEN) -> Work[list[AuditEntry]]:
         """The todos that are "open", or "done", the oldest first."""
         if not isinstance(status, str) or status not in STATUSES:
             raise InvalidInput(f"A todo is 'open' or 'done', not {safe_repr(status)}.")
@@ -379,9 +379,9 @@ class AuditTrail(Performer):
         todos: list[AuditEntry] = yield Run("audit.todos", make, inputs=asked, outputs=_show_list, replica=True)
         return todos
 
-    todos, atodos = both(todos_work)
+    todos, atodos = both(_todos_work)
 
-    def complete_work(self, todo_id: str) -> Work[None]:
+    def _complete_work(self, todo_id: str) -> Work[None]:
         """Say that a todo is done.
 
         Raises:
@@ -389,9 +389,9 @@ class AuditTrail(Performer):
         """
         return self._set_status_work(todo_id, DONE)
 
-    complete, acomplete = both(complete_work)
+    complete, acomplete = both(_complete_work)
 
-    def reopen_work(self, todo_id: str) -> Work[None]:
+    def _reopen_work(self, todo_id: str) -> Work[None]:
         """Say that a todo is to be done after all.
 
         Raises:
@@ -399,11 +399,11 @@ class AuditTrail(Performer):
         """
         return self._set_status_work(todo_id, OPEN)
 
-    reopen, areopen = both(reopen_work)
+    reopen, areopen = both(_reopen_work)
 
     # -- care ---------------------------------------------------------------------------------------------------
 
-    def filter_junk_work(self) -> Work[int]:
+    def _filter_junk_work(self) -> Work[int]:
         """Judge every entry anew by the rules, which is done to each when it is added.
 
         Returns:
@@ -412,9 +412,9 @@ class AuditTrail(Performer):
         make = partial(audit_store.judge, self._path(), partial(reasons, rules=self._rules))
         return self._shown("filter_junk", self._page_work("audit.judge", make), lambda count: {"changed": count})
 
-    filter_junk, afilter_junk = both(filter_junk_work)
+    filter_junk, afilter_junk = both(_filter_junk_work)
 
-    def archive_work(self, before: datetime | None = None) -> Work[int]:
+    def _archive_work(self, before: datetime | None = None) -> Work[int]:
         """Compress old entries where they are. They are read and found as before.
 
         Args:
@@ -427,9 +427,9 @@ class AuditTrail(Performer):
         work = self._page_work("audit.rewrite", partial(audit_store.archive, *self._here(), at))
         return self._shown("archive", work, lambda count: {"archived": count}, before=moment(at))
 
-    archive, aarchive = both(archive_work)
+    archive, aarchive = both(_archive_work)
 
-    def head_work(self) -> Work[Head]:
+    def _head_work(self) -> Work[Head]:
         """The end of the chain of the whole database. Who keeps it elsewhere can prove later what was before it.
 
         Each shard has a chain of its own: this is that of the namespace of this trail, `AuditTrail(memory, namespace)`.
@@ -439,9 +439,9 @@ class AuditTrail(Performer):
         )
         return end
 
-    head, ahead = both(head_work)
+    head, ahead = both(_head_work)
 
-    def verify_work(self, since: Head | str | None = None) -> Work[ChainReport]:
+    def _verify_work(self, since: Head | str | None = None) -> Work[ChainReport]:
         """Walk along the chain of the whole database, and see that nothing was changed or taken away.
 
         Of a memory with shards it is the chain whose head `head` gives; `memory.verify()` looks at all of them.
@@ -456,11 +456,11 @@ class AuditTrail(Performer):
         report: ChainReport = yield Run("audit.verify", make, inputs=asked, outputs=_show_chain)
         return report
 
-    verify, averify = both(verify_work)
+    verify, averify = both(_verify_work)
 
     # -- reports ------------------------------------------------------------------------------------------------
 
-    def report_work(self) -> Work[Health]:
+    def _report_work(self) -> Work[Health]:
         """How the trail fares, here and below: its size and growth, what runs away, todos, what to archive, its junk.
 
         `print(memory.audit.report())` prints a page of text.
@@ -478,9 +478,9 @@ class AuditTrail(Performer):
         health: Health = yield Run("audit.report", make, inputs=self._where(), outputs=_show_health, replica=True)
         return health
 
-    report, areport = both(report_work)
+    report, areport = both(_report_work)
 
-    def insights_work(self) -> Work[Insights]:
+    def _insights_work(self) -> Work[Insights]:
         """What the trail tells of its use, here and below: topics, success, models. No model is asked.
 
         Raises:
@@ -498,9 +498,9 @@ class AuditTrail(Performer):
         )
         return insights
 
-    insights, ainsights = both(insights_work)
+    insights, ainsights = both(_insights_work)
 
-    def digest_work(self, conversation_id: str, *, model: ModelLike | None = None) -> Work[AuditEntry | None]:
+    def _digest_work(self, conversation_id: str, *, model: ModelLike | None = None) -> Work[AuditEntry | None]:
         """What was asked, decided and done in a conversation, kept as an entry.
 
         Args:
@@ -521,11 +521,11 @@ class AuditTrail(Performer):
         work = digesting(self._path(), wanted, clock=clock, new_id=new_id, model=model)
         return (yield from self._shown("digest", work, _show_one, conversation_id=wanted))
 
-    digest, adigest = both(digest_work)
+    digest, adigest = both(_digest_work)
 
     # -- files --------------------------------------------------------------------------------------------------
 
-    def import_document_work(self, path: str | os.PathLike[str]) -> Work[Imported]:
+    def _import_document_work(self, path: str | os.PathLike[str]) -> Work[Imported]:
         """Add what an `agent_memory.json` of the original audit memory holds, all of it or nothing.
 
         Of a damaged file what can be read is taken, and a copy of it is kept beside it. What is here already stays;
@@ -543,7 +543,7 @@ class AuditTrail(Performer):
             lambda done: {"added": done.added, "known": done.known, "lost": len(done.lost)},
         )
 
-    import_document, aimport_document = both(import_document_work)
+    import_document, aimport_document = both(_import_document_work)
 
     def export_document(self, path: str | os.PathLike[str]) -> int:
         """Write the entries as an `agent_memory.json`, hidden ones included, of model calls prompt and reply.
@@ -719,7 +719,7 @@ class AuditTrail(Performer):
         )
         return kept  # type: ignore[no-any-return]  # what Run gives is not typed
 
-    def _add_work(self, kind: Kind, prompt: Any, reply: Any, conversation_id: Any) -> Work[AuditEntry]:
+    def _said_work(self, kind: Kind, prompt: Any, reply: Any, conversation_id: Any) -> Work[AuditEntry]:
         path, draft = self._drafted(kind, prompt, reply, conversation_id)
         told, outputs = _told(draft)
         yield Run("audit.add", partial(audit_store.add, path, [draft]), write=True, inputs=told, outputs=outputs)

@@ -343,7 +343,7 @@ class AgentMemorySaver(Performer, Closing, BaseCheckpointSaver[str]):
             for found in page:
                 yield found
 
-    def history_work(self, config: RunnableConfig, *, limit: int | None = None) -> Work[CheckpointHistory]:
+    def _history_work(self, config: RunnableConfig, *, limit: int | None = None) -> Work[CheckpointHistory]:
         """The checkpoints of a thread without their values, which costs little however long its messages are.
 
         Args:
@@ -359,7 +359,7 @@ class AgentMemorySaver(Performer, Closing, BaseCheckpointSaver[str]):
         """
         return checkpoint_listing.history_work(config, limit, self.serde, self.database)
 
-    history, ahistory = both(history_work)
+    history, ahistory = both(_history_work)
 
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]

@@ -325,14 +325,14 @@ class ManagedConversationMemory(ConversationMemory):
         """`get_messages`, awaited."""
         return await self._ado(self._showing_dicts())
 
-    def get_context_work(self) -> Work[list[BaseMessage]]:
+    def _get_context_work(self) -> Work[list[BaseMessage]]:
         """The same as LangChain messages; those that were said keep their ids.
 
         Image files are read, as for `raw_messages`.
         """
         return (yield from self._showing(ImageFiles()))
 
-    get_context, aget_context = both(get_context_work)
+    get_context, aget_context = both(_get_context_work)
 
     def get_raw_messages(self) -> list[dict[str, Any]]:
         """Everything ever said, as dictionaries that a provider accepts; the same as `retrieve_all`."""
@@ -342,7 +342,7 @@ class ManagedConversationMemory(ConversationMemory):
         """`get_raw_messages`, awaited."""
         return await self.aretrieve_all()
 
-    def get_cache_stats_work(self) -> Work[dict[str, Any]]:
+    def _get_cache_stats_work(self) -> Work[dict[str, Any]]:
         """How the context was come by.
 
         Returns:
@@ -360,11 +360,11 @@ class ManagedConversationMemory(ConversationMemory):
             "raw_messages": (yield from self._count_work()),
         }
 
-    get_cache_stats, aget_cache_stats = both(get_cache_stats_work)
+    get_cache_stats, aget_cache_stats = both(_get_cache_stats_work)
 
     # -- compacting --------------------------------------------------------------------------------------------
 
-    def compact_if_needed_work(self, runtime: Mapping[str, Any] | None = None) -> Work[bool]:
+    def _compact_if_needed_work(self, runtime: Mapping[str, Any] | None = None) -> Work[bool]:
         """Compact the context if it has outgrown its threshold.
 
         A summary that had to be made without a model is made anew as soon as there is one.
@@ -381,9 +381,9 @@ class ManagedConversationMemory(ConversationMemory):
         _, compacted = yield from self._compacting(ASKED, self._report(), _model_in(runtime))
         return compacted
 
-    compact_if_needed, acompact_if_needed = both(compact_if_needed_work)
+    compact_if_needed, acompact_if_needed = both(_compact_if_needed_work)
 
-    def compact_for_payload_error_work(self, runtime: Mapping[str, Any] | None = None) -> Work[bool]:
+    def _compact_for_payload_error_work(self, runtime: Mapping[str, Any] | None = None) -> Work[bool]:
         """Make the context smaller after a provider refused it as too large.
 
         All before the protected tail is summarized, with few images: at most half of the bytes that the provider takes.
@@ -404,7 +404,7 @@ class ManagedConversationMemory(ConversationMemory):
         smaller: bool = yield report.step(RECOVER, work, self._at, "refused", provider=provider or None)
         return smaller
 
-    compact_for_payload_error, acompact_for_payload_error = both(compact_for_payload_error_work)
+    compact_for_payload_error, acompact_for_payload_error = both(_compact_for_payload_error_work)
 
     def forget(self) -> None:
         """Forget the context that was read; it will be read again."""

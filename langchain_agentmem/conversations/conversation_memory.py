@@ -133,7 +133,7 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
 
     # -- adding ------------------------------------------------------------------------------------------------
 
-    def add_work(
+    def _add_work(
         self,
         message: MessageLike | None = None,
         *,
@@ -177,9 +177,9 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         yield from self._store_work([entry])
         return entry.key
 
-    add, aadd = both(add_work)
+    add, aadd = both(_add_work)
 
-    def add_messages_work(self, messages: Sequence[BaseMessage]) -> Work[None]:
+    def _add_messages_work(self, messages: Sequence[BaseMessage]) -> Work[None]:
         """Add messages in one transaction: all of them or none.
 
         A message's own time may be given as `additional_kwargs["created_at"]`, a datetime or ISO text.
@@ -191,7 +191,7 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
             raise MessageError(f"Messages come as a list, not as {type(messages).__name__}.")
         yield from self._store_work([self._given(message) for message in messages])
 
-    add_messages, aadd_messages = both(add_messages_work)
+    add_messages, aadd_messages = both(_add_messages_work)
 
     async def aadd_message(self, message: BaseMessage) -> None:
         """`add_message`, awaited."""
@@ -215,7 +215,7 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
 
     # -- changing ----------------------------------------------------------------------------------------------
 
-    def update_work(self, /, message_id: str, **changes: Unpack[MessageFields]) -> Work[None]:
+    def _update_work(self, /, message_id: str, **changes: Unpack[MessageFields]) -> Work[None]:
         """Change a message; the version before is kept, see `history_of`.
 
         Args:
@@ -236,9 +236,9 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
 
         yield from self._revise("update", inputs, lambda old: edited(old, changes), key=key)
 
-    update, aupdate = both(update_work)
+    update, aupdate = both(_update_work)
 
-    def replace_memory_work(
+    def _replace_memory_work(
         self, /, idx: int, message: MessageLike | None = None, **fields: Unpack[MessageFields]
     ) -> Work[None]:
         """Put other content in the place of the message at an index; its id stays.
@@ -261,11 +261,11 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
 
         yield from self._revise("replace", inputs, moved, idx=idx)
 
-    replace_memory, areplace_memory = both(replace_memory_work)
+    replace_memory, areplace_memory = both(_replace_memory_work)
 
     # -- removing ----------------------------------------------------------------------------------------------
 
-    def remove_by_id_work(self, message_id: str) -> Work[bool]:
+    def _remove_by_id_work(self, message_id: str) -> Work[bool]:
         """Remove a message and its earlier versions. Returns whether it was there.
 
         Raises:
@@ -273,9 +273,9 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         """
         return bool((yield from self._remove(self._by_id(message_id), message_id=message_id)))
 
-    remove_by_id, aremove_by_id = both(remove_by_id_work)
+    remove_by_id, aremove_by_id = both(_remove_by_id_work)
 
-    def delete_memory_work(self, idx: int) -> Work[None]:
+    def _delete_memory_work(self, idx: int) -> Work[None]:
         """Remove the message at an index.
 
         Args:
@@ -286,9 +286,9 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         """
         yield from self._remove(partial(self._at_index, idx), index=idx)
 
-    delete_memory, adelete_memory = both(delete_memory_work)
+    delete_memory, adelete_memory = both(_delete_memory_work)
 
-    def reset_memory_work(self) -> Work[None]:
+    def _reset_memory_work(self) -> Work[None]:
         """Remove everything but the description, which stays as system message."""
         description, now = self._own_description, self._now()
 
@@ -301,16 +301,16 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         yield from self._run("reset", reset, outputs=log_entries.trace_cleared, write=True)
         self._announce_reset()
 
-    reset_memory, areset_memory = both(reset_memory_work)
+    reset_memory, areset_memory = both(_reset_memory_work)
 
-    def clear_work(self) -> Work[None]:
+    def _clear_work(self) -> Work[None]:
         """Remove everything, the description too. Rounds and posts of the session of this id go with it."""
         clear = partial(message_log.clear, self._at, keep_description=False)
         yield Run("conversation.clear", clear, write=True, inputs=self._given_to(), outputs=log_entries.trace_cleared)
         self._description = None
         self._announce_reset()
 
-    clear, aclear = both(clear_work)
+    clear, aclear = both(_clear_work)
 
     # -- reading -----------------------------------------------------------------------------------------------
 
@@ -336,7 +336,7 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         """`raw_messages`, awaited."""
         return await self._ado(self._messages_work())
 
-    def retrieve_all_work(self, *, include_ids: bool = False) -> Work[list[dict[str, Any]]]:
+    def _retrieve_all_work(self, *, include_ids: bool = False) -> Work[list[dict[str, Any]]]:
         """Every message in order, as dictionaries that a provider accepts.
 
         Image files are read into them, as into `messages`.
@@ -346,7 +346,7 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         """
         return (yield from self._dicts(partial(message_log.messages, self._at), include_ids))
 
-    retrieve_all, aretrieve_all = both(retrieve_all_work)
+    retrieve_all, aretrieve_all = both(_retrieve_all_work)
 
     def get_messages(self) -> list[dict[str, Any]]:
         """Give the messages for a model: the same as `retrieve_all`."""
@@ -356,7 +356,7 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         """`get_messages`, awaited; the name `aget_messages` is LangChain's."""
         return await self.aretrieve_all()
 
-    def retrieve_recent_work(self, n: int = 1, *, include_ids: bool = False) -> Work[list[dict[str, Any]]]:
+    def _retrieve_recent_work(self, n: int = 1, *, include_ids: bool = False) -> Work[list[dict[str, Any]]]:
         """The last messages, oldest first.
 
         Args:
@@ -369,9 +369,9 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         find = partial(message_log.recent, self._at, limit=message_log.count_given("n", n, MessageError))
         return (yield from self._dicts(find, include_ids, n=n))
 
-    retrieve_recent, aretrieve_recent = both(retrieve_recent_work)
+    retrieve_recent, aretrieve_recent = both(_retrieve_recent_work)
 
-    def retrieve_by_id_work(self, message_id: str, *, include_ids: bool = False) -> Work[dict[str, Any] | None]:
+    def _retrieve_by_id_work(self, message_id: str, *, include_ids: bool = False) -> Work[dict[str, Any] | None]:
         """One message by its id, or None.
 
         Raises:
@@ -380,9 +380,9 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         found = yield from self._dicts(self._by_id(message_id), include_ids, message_id=message_id)
         return found[0] if found else None
 
-    retrieve_by_id, aretrieve_by_id = both(retrieve_by_id_work)
+    retrieve_by_id, aretrieve_by_id = both(_retrieve_by_id_work)
 
-    def retrieve_by_role_work(
+    def _retrieve_by_role_work(
         self, role: str, n: int | None = None, *, include_ids: bool = False
     ) -> Work[list[dict[str, Any]]]:
         """The messages of one role, oldest first.
@@ -401,9 +401,9 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         find = partial(message_log.recent, self._at, limit=limit, role=column_role(role))
         return (yield from self._dicts(find, include_ids, role=role, n=n))
 
-    retrieve_by_role, aretrieve_by_role = both(retrieve_by_role_work)
+    retrieve_by_role, aretrieve_by_role = both(_retrieve_by_role_work)
 
-    def around_work(self, message_id: str | None = None, *, before: int = 10, after: int = 10) -> Work[list[Message]]:
+    def _around_work(self, message_id: str | None = None, *, before: int = 10, after: int = 10) -> Work[list[Message]]:
         """A message and its neighbours, in the order they were said: where a search found something, or the end.
 
         Args:
@@ -429,9 +429,9 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
 
         return (yield from self._shown(find, show, message_id=message_id, **asked))
 
-    around, aaround = both(around_work)
+    around, aaround = both(_around_work)
 
-    def history_of_work(self, message_id: str) -> Work[list[MessageVersion]]:
+    def _history_of_work(self, message_id: str) -> Work[list[MessageVersion]]:
         """Every version of a message, oldest first; the last one is what the conversation shows.
 
         Raises:
@@ -445,9 +445,9 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
             raise message_log.unknown(key, self._at)
         return [MessageVersion(decode_body(row.body, row.key), moment(row.written_at)) for row in found]
 
-    history_of, ahistory_of = both(history_of_work)
+    history_of, ahistory_of = both(_history_of_work)
 
-    def shown_work(self, message_id: str | None = None) -> Work[list[PromptNote]]:
+    def _shown_work(self, message_id: str | None = None) -> Work[list[PromptNote]]:
         """What memory and experiences put into the prompts of the thread of this conversation, and why.
 
         Notes are kept for 30 days, and have ids, scores and signals, and not the texts.
@@ -466,7 +466,7 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         notes: list[PromptNote] = yield from self._run("shown", find, trace_inputs(message_id=message_id))
         return [each for each in notes if each.items and key in (None, each.message_id)]
 
-    shown, ashown = both(shown_work)
+    shown, ashown = both(_shown_work)
 
     def __len__(self) -> int:
         return self._do(self._count_work())
@@ -474,7 +474,7 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
     def __bool__(self) -> bool:
         return True  # a conversation without messages is still a conversation
 
-    def count_tokens_work(
+    def _count_tokens_work(
         self,
         counter: TokenCounter | CounterLike | None = None,
         *,
@@ -497,7 +497,7 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         _, tokens = yield Shown("conversation.count_tokens", work, self._given_to(), _counts)
         return int(tokens)
 
-    count_tokens, acount_tokens = both(count_tokens_work)
+    count_tokens, acount_tokens = both(_count_tokens_work)
 
     # -- plumbing ----------------------------------------------------------------------------------------------
 

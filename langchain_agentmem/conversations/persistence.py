@@ -120,7 +120,7 @@ class LogMemory(EventSource):
         """Whose memory it is."""
         return namespace_of(self._at.path)
 
-    def save_to_file_work(
+    def _save_to_file_work(
         self, path: str | os.PathLike[str], additional_state: Mapping[str, Any] | None = None
     ) -> Work[None]:
         """Write this memory to a JSON file, whole or not at all.
@@ -136,9 +136,9 @@ class LogMemory(EventSource):
         document = document_of(self.memory_type, records, additional_state)
         yield from self._in_thread(partial(write_document, path, document))
 
-    save_to_file, asave_to_file = both(save_to_file_work)
+    save_to_file, asave_to_file = both(_save_to_file_work)
 
-    def load_from_file_work(self, path: str | os.PathLike[str]) -> Work[dict[str, Any] | None]:
+    def _load_from_file_work(self, path: str | os.PathLike[str]) -> Work[dict[str, Any] | None]:
         """Take the place of what this memory holds with what a file holds.
 
         Args:
@@ -163,7 +163,7 @@ class LogMemory(EventSource):
         self._announce(message_log.Appended(list(dict.fromkeys(keys)), []))
         return additional_in(document)
 
-    load_from_file, aload_from_file = both(load_from_file_work)
+    load_from_file, aload_from_file = both(_load_from_file_work)
 
     # -- what the views of a log share -------------------------------------------------------------------------
 

@@ -124,7 +124,7 @@ class SessionMemory(LogMemory):
 
     # -- writing -----------------------------------------------------------------------------------------------
 
-    def create_round_work(self, user_query: str) -> Work[Round]:
+    def _create_round_work(self, user_query: str) -> Work[Round]:
         """Begin a round.
 
         Args:
@@ -139,9 +139,9 @@ class SessionMemory(LogMemory):
         yield Do(self._rounds_changed, self._arounds_changed)
         return new
 
-    create_round, acreate_round = both(create_round_work)
+    create_round, acreate_round = both(_create_round_work)
 
-    def add_post_work(
+    def _add_post_work(
         self,
         round_id: str,
         post: Post | None = None,
@@ -180,9 +180,9 @@ class SessionMemory(LogMemory):
         )
         return given
 
-    add_post, aadd_post = both(add_post_work)
+    add_post, aadd_post = both(_add_post_work)
 
-    def finish_round_work(self, round_id: str) -> Work[None]:
+    def _finish_round_work(self, round_id: str) -> Work[None]:
         """Set a round to "finished".
 
         Raises:
@@ -190,9 +190,9 @@ class SessionMemory(LogMemory):
         """
         yield from self._set_state("finish_round", round_id, "finished")
 
-    finish_round, afinish_round = both(finish_round_work)
+    finish_round, afinish_round = both(_finish_round_work)
 
-    def fail_round_work(self, round_id: str) -> Work[None]:
+    def _fail_round_work(self, round_id: str) -> Work[None]:
         """Set a round to "failed": `get_role_rounds` leaves it out unless it is asked for.
 
         Raises:
@@ -200,23 +200,23 @@ class SessionMemory(LogMemory):
         """
         yield from self._set_state("fail_round", round_id, "failed")
 
-    fail_round, afail_round = both(fail_round_work)
+    fail_round, afail_round = both(_fail_round_work)
 
-    def reset_memory_work(self) -> Work[None]:
+    def _reset_memory_work(self) -> Work[None]:
         """Remove every round and message but the conversation's description."""
         clear = partial(self._log.clear, self._at, keep_description=True)
         yield from self._run("reset", clear, outputs=log_entries.trace_cleared, write=True)
         self._announce_reset()
 
-    reset_memory, areset_memory = both(reset_memory_work)
+    reset_memory, areset_memory = both(_reset_memory_work)
 
     # -- reading -----------------------------------------------------------------------------------------------
 
-    def to_conversation_work(self) -> Work[Conversation]:
+    def _to_conversation_work(self) -> Work[Conversation]:
         """The whole session as a value: every round with its posts, in order."""
         return Conversation.create((yield from self._rounds()), id=self.session_id)
 
-    to_conversation, ato_conversation = both(to_conversation_work)
+    to_conversation, ato_conversation = both(_to_conversation_work)
 
     @property
     def rounds(self) -> list[Round]:
@@ -227,7 +227,7 @@ class SessionMemory(LogMemory):
         """`rounds`, awaited."""
         return await self._ado(self._rounds())
 
-    def get_role_rounds_work(self, role: str, include_failure_rounds: bool = False) -> Work[list[Round]]:  # noqa: FBT001, FBT002
+    def _get_role_rounds_work(self, role: str, include_failure_rounds: bool = False) -> Work[list[Round]]:  # noqa: FBT001, FBT002
         """The rounds as one role sees them.
 
         Every round is there, so that rounds have the same place for all roles; of its posts, those that the role
@@ -239,9 +239,9 @@ class SessionMemory(LogMemory):
         """
         return role_rounds((yield from self._rounds(role=role)), role, include_failures=include_failure_rounds)
 
-    get_role_rounds, aget_role_rounds = both(get_role_rounds_work)
+    get_role_rounds, aget_role_rounds = both(_get_role_rounds_work)
 
-    def get_role_rounds_with_compaction_work(
+    def _get_role_rounds_with_compaction_work(
         self,
         role: str,
         include_failure_rounds: bool = False,  # noqa: FBT001, FBT002
@@ -268,7 +268,7 @@ class SessionMemory(LogMemory):
             self._database.measures.shortened(seen.record.saved)
         return seen.rest, seen.compacted
 
-    get_role_rounds_with_compaction, aget_role_rounds_with_compaction = both(get_role_rounds_with_compaction_work)
+    get_role_rounds_with_compaction, aget_role_rounds_with_compaction = both(_get_role_rounds_with_compaction_work)
 
     def watch_rounds(self, notify: Callable[[], None]) -> Callable[[], None]:
         """Have a function called after each round that this object begins.
@@ -289,7 +289,7 @@ class SessionMemory(LogMemory):
 
         return unwatch
 
-    def get_shared_memory_entries_work(self, entry_type: str) -> Work[list[SharedMemoryEntry]]:
+    def _get_shared_memory_entries_work(self, entry_type: str) -> Work[list[SharedMemoryEntry]]:
         """What roles share under one type.
 
         An entry of scope "conversation" counts in every round, one of scope "round" only while its round is the
@@ -300,9 +300,9 @@ class SessionMemory(LogMemory):
         """
         return log_entries.shared_entries((yield from self._rounds(type=entry_type)), entry_type)
 
-    get_shared_memory_entries, aget_shared_memory_entries = both(get_shared_memory_entries_work)
+    get_shared_memory_entries, aget_shared_memory_entries = both(_get_shared_memory_entries_work)
 
-    def messages_for_work(self, role: str) -> Work[list[BaseMessage]]:
+    def _messages_for_work(self, role: str) -> Work[list[BaseMessage]]:
         """The session from one role's point of view, as LangChain messages.
 
         Its own posts are AI messages, posts to it human ones with the sender's name; posts between others are not
@@ -319,11 +319,11 @@ class SessionMemory(LogMemory):
         self._announce_unread(images)
         return messages
 
-    messages_for, amessages_for = both(messages_for_work)
+    messages_for, amessages_for = both(_messages_for_work)
 
     # -- files -------------------------------------------------------------------------------------------------
 
-    def export_work(self, path: str | os.PathLike[str] | None = None) -> Work[str]:
+    def _export_work(self, path: str | os.PathLike[str] | None = None) -> Work[str]:
         """Write the session as YAML, which holds texts and attachments.
 
         What else a plain message has, such as images and tool calls, `save_to_file` keeps.
@@ -337,12 +337,12 @@ class SessionMemory(LogMemory):
         Raises:
             InvalidInput: The file cannot be written.
         """
-        whole = yield from self.to_conversation_work()
+        whole = yield from self._to_conversation_work()
         return (yield from self._in_thread(partial(_exported, whole, path)))
 
-    export, aexport = both(export_work)
+    export, aexport = both(_export_work)
 
-    def import__work(self, source: str | os.PathLike[str] | Conversation) -> Work[Conversation]:
+    def _import__work(self, source: str | os.PathLike[str] | Conversation) -> Work[Conversation]:
         """Add the rounds of a YAML text, a YAML file or a conversation to this session.
 
         Ids are kept; what is here already under the same id and content stays as it is.
@@ -375,7 +375,7 @@ class SessionMemory(LogMemory):
         self._announce((yield from self._run("import", add, inputs, log_entries.trace_appended, write=True)))
         return given
 
-    import_, aimport_ = both(import__work)
+    import_, aimport_ = both(_import__work)
 
     # -- plumbing ----------------------------------------------------------------------------------------------
 

@@ -191,7 +191,7 @@ class ExperienceLibrary(Performer):
 
     # -- what the folder holds ----------------------------------------------------------------------------------
 
-    def load_work(self, sub_path: str | None = None) -> Work[list[Experience]]:
+    def _load_work(self, sub_path: str | None = None) -> Work[list[Experience]]:
         """The experiences that the folder holds now (the original system's `load_experience`).
 
         Args:
@@ -203,9 +203,9 @@ class ExperienceLibrary(Performer):
         shelf = yield Do(partial(self._folders.look, sub_path))
         return list(shelf.experiences)
 
-    load, aload = both(load_work)
+    load, aload = both(_load_work)
 
-    def validate_work(self, sub_path: str | None = None) -> Work[LibraryCheck]:
+    def _validate_work(self, sub_path: str | None = None) -> Work[LibraryCheck]:
         """Look at every file, and say what is wrong.
 
         Args:
@@ -214,9 +214,9 @@ class ExperienceLibrary(Performer):
         shelf = yield Do(partial(self._folders.look, sub_path))
         return LibraryCheck(experiences=shelf.experiences, problems=shelf.problems)
 
-    validate, avalidate = both(validate_work)
+    validate, avalidate = both(_validate_work)
 
-    def add_work(self, experience: Experience) -> Work[Path]:
+    def _add_work(self, experience: Experience) -> Work[Path]:
         """Write an experience to a file of its own. It counts from now on.
 
         Args:
@@ -243,9 +243,9 @@ class ExperienceLibrary(Performer):
         )
         return path
 
-    add, aadd = both(add_work)
+    add, aadd = both(_add_work)
 
-    def propose_work(
+    def _propose_work(
         self,
         source: ProposalSource,
         *,
@@ -277,7 +277,7 @@ class ExperienceLibrary(Performer):
         """
         return (yield from proposing(self, source, exp_id, who, usable_model(model)))
 
-    propose, apropose = both(propose_work)
+    propose, apropose = both(_propose_work)
 
     def tools(self, include: Iterable[str] | None = None) -> list[BaseTool]:
         """Tools by which an agent proposes an experience and says whether one helped.
@@ -293,7 +293,7 @@ class ExperienceLibrary(Performer):
 
     # -- how they fare ------------------------------------------------------------------------------------------
 
-    def feedback_work(
+    def _feedback_work(
         self,
         exp_id: str,
         helped: bool,  # noqa: FBT001 - it reads well: feedback(exp_id, True)
@@ -345,9 +345,9 @@ class ExperienceLibrary(Performer):
         yield In(self.database.at(path), run)
         return said.feedback_id
 
-    feedback, afeedback = both(feedback_work)
+    feedback, afeedback = both(_feedback_work)
 
-    def report_work(self) -> Work[list[Usage]]:
+    def _report_work(self) -> Work[list[Usage]]:
         """How each experience has fared: those of the library in its order, then those that it has no more."""
         namespace = self.database.scopes.resolve(self.namespace)
         usages: list[Usage] = yield Shown(
@@ -362,7 +362,7 @@ class ExperienceLibrary(Performer):
         )
         return usages
 
-    report, areport = both(report_work)
+    report, areport = both(_report_work)
 
     # -- plumbing -----------------------------------------------------------------------------------------------
 

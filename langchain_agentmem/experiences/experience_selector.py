@@ -361,7 +361,7 @@ class ExperienceSelector(Performer, Runnable[Any, Any], BaseExampleSelector):
 
     # -- as the original system's retrieve_experience -----------------------------------------------------------
 
-    def select_work(
+    def _select_work(
         self,
         query: object,
         *,
@@ -388,30 +388,30 @@ class ExperienceSelector(Performer, Runnable[Any, Any], BaseExampleSelector):
         log = None if prompt_log_path is None else beside(path_of_file(prompt_log_path))
         return (yield from self._selected(request._replace(context=context, log=log)))
 
-    select, aselect = both(select_work)
+    select, aselect = both(_select_work)
 
     # -- as an example selector ---------------------------------------------------------------------------------
 
-    def select_examples_work(self, input_variables: dict[str, str]) -> Work[list[dict[str, Any]]]:
+    def _select_examples_work(self, input_variables: dict[str, str]) -> Work[list[dict[str, Any]]]:
         """The experiences that apply, as examples for a few-shot prompt: "exp_id", "who", "when" and "what".
 
         Args:
             input_variables: The variables of the prompt.
         """
-        selection = yield from self.select_work(input_variables)
+        selection = yield from self._select_work(input_variables)
         return [each.to_dict() for each in selection.experiences]
 
-    select_examples, aselect_examples = both(select_examples_work)
+    select_examples, aselect_examples = both(_select_examples_work)
 
-    def add_example_work(self, example: dict[str, str]) -> Work[Path]:
+    def _add_example_work(self, example: dict[str, str]) -> Work[Path]:
         """Add an experience to the library, see `ExperienceLibrary.add`.
 
         Args:
             example: "exp_id", "when" and "what", perhaps "who".
         """
-        return (yield from self.library.add_work(Experience.from_dict(example)))
+        return (yield from self.library._add_work(Experience.from_dict(example)))
 
-    add_example, aadd_example = both(add_example_work)
+    add_example, aadd_example = both(_add_example_work)
 
     # -- plumbing -----------------------------------------------------------------------------------------------
 

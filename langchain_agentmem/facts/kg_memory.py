@@ -241,7 +241,7 @@ class KGMemory(EventSource):
 
     # -- what was said -----------------------------------------------------------------------------------------------
 
-    def add_work(
+    def _add_work(
         self,
         message: MessageLike | None = None,
         *,
@@ -289,9 +289,9 @@ class KGMemory(EventSource):
         self._attendant.notify()
         return said.message_id
 
-    add, aadd = both(add_work)
+    add, aadd = both(_add_work)
 
-    def update_work(self, /, message_id: str, **changes: Unpack[FactFields]) -> Work[None]:
+    def _update_work(self, /, message_id: str, **changes: Unpack[FactFields]) -> Work[None]:
         """Change what was said, and have it extracted anew; or correct a fact.
 
         Args:
@@ -306,9 +306,9 @@ class KGMemory(EventSource):
         if (yield from fact_commands.update(self._ground, message_id, changes)):
             self._attendant.notify()
 
-    update, aupdate = both(update_work)
+    update, aupdate = both(_update_work)
 
-    def replace_memory_work(self, /, idx: int, **changes: Unpack[FactFields]) -> Work[None]:
+    def _replace_memory_work(self, /, idx: int, **changes: Unpack[FactFields]) -> Work[None]:
         """`update`, of what stands at an index of `retrieve_all`.
 
         Args:
@@ -318,11 +318,11 @@ class KGMemory(EventSource):
         Raises:
             MessageError: Nothing stands there, or a change does not fit.
         """
-        yield from self.update_work((yield from self._key_at(idx)), **changes)
+        yield from self._update_work((yield from self._key_at(idx)), **changes)
 
-    replace_memory, areplace_memory = both(replace_memory_work)
+    replace_memory, areplace_memory = both(_replace_memory_work)
 
-    def delete_memory_work(self, idx: int) -> Work[None]:
+    def _delete_memory_work(self, idx: int) -> Work[None]:
         """`remove_by_id`, of what stands at an index of `retrieve_all`.
 
         Args:
@@ -333,19 +333,19 @@ class KGMemory(EventSource):
         """
         yield from fact_commands.remove_by_id_work(self._ground, (yield from self._key_at(idx)))
 
-    delete_memory, adelete_memory = both(delete_memory_work)
+    delete_memory, adelete_memory = both(_delete_memory_work)
 
-    def reset_memory_work(self) -> Work[None]:
+    def _reset_memory_work(self) -> Work[None]:
         """Delete everything but the description, and what is declared of predicates. Listeners are told."""
         yield from fact_commands.reset(self._ground)
         now = self._database.clock()
         self._tell(lambda agent_name: MemoryResetEvent(agent_name=agent_name, timestamp=now))
 
-    reset_memory, areset_memory = both(reset_memory_work)
+    reset_memory, areset_memory = both(_reset_memory_work)
 
     # -- what a provider takes ---------------------------------------------------------------------------------------
 
-    def retrieve_all_work(self, *, include_ids: bool = False) -> Work[list[dict[str, Any]]]:
+    def _retrieve_all_work(self, *, include_ids: bool = False) -> Work[list[dict[str, Any]]]:
         """The description, what was said and the facts, as a provider takes them, oldest first.
 
         Args:
@@ -353,15 +353,15 @@ class KGMemory(EventSource):
         """
         return self._retrieved("all", self._everything(), include_ids)
 
-    retrieve_all, aretrieve_all = both(retrieve_all_work)
+    retrieve_all, aretrieve_all = both(_retrieve_all_work)
 
-    def get_messages_work(self) -> Work[list[dict[str, Any]]]:
+    def _get_messages_work(self) -> Work[list[dict[str, Any]]]:
         """The same as `retrieve_all`."""
-        return self.retrieve_all_work()
+        return self._retrieve_all_work()
 
-    get_messages, aget_messages = both(get_messages_work)
+    get_messages, aget_messages = both(_get_messages_work)
 
-    def retrieve_recent_work(self, n: int = 1, *, include_ids: bool = False) -> Work[list[dict[str, Any]]]:
+    def _retrieve_recent_work(self, n: int = 1, *, include_ids: bool = False) -> Work[list[dict[str, Any]]]:
         """The last of what was said and of the facts, oldest first.
 
         Args:
@@ -374,9 +374,9 @@ class KGMemory(EventSource):
         check_whole("n", n)
         return self._retrieved("recent", self._latest(n), include_ids, n=n)
 
-    retrieve_recent, aretrieve_recent = both(retrieve_recent_work)
+    retrieve_recent, aretrieve_recent = both(_retrieve_recent_work)
 
-    def retrieve_by_id_work(self, message_id: str, *, include_ids: bool = False) -> Work[dict[str, Any] | None]:
+    def _retrieve_by_id_work(self, message_id: str, *, include_ids: bool = False) -> Work[dict[str, Any] | None]:
         """What was said, or the fact, under an id; None where there is none.
 
         Args:
@@ -388,9 +388,9 @@ class KGMemory(EventSource):
             iter((yield from self._retrieved("by_id", self._one(message_id), include_ids, id=message_id))), None
         )
 
-    retrieve_by_id, aretrieve_by_id = both(retrieve_by_id_work)
+    retrieve_by_id, aretrieve_by_id = both(_retrieve_by_id_work)
 
-    def retrieve_by_role_work(
+    def _retrieve_by_role_work(
         self, role: str, n: int | None = None, *, include_ids: bool = False
     ) -> Work[list[dict[str, Any]]]:
         """What somebody said, and the facts that they stated, oldest first.
@@ -408,11 +408,11 @@ class KGMemory(EventSource):
         work = self._latest(n, fact_commands.role_given(role))
         return self._retrieved("by_role", work, include_ids, role=role, n=n)
 
-    retrieve_by_role, aretrieve_by_role = both(retrieve_by_role_work)
+    retrieve_by_role, aretrieve_by_role = both(_retrieve_by_role_work)
 
     # -- files -------------------------------------------------------------------------------------------------------
 
-    def save_to_file_work(
+    def _save_to_file_work(
         self, path: str | os.PathLike[str], additional_state: Mapping[str, Any] | None = None
     ) -> Work[None]:
         """Write this memory to a JSON file, whole or not at all: facts with their history, and what waits.
@@ -427,9 +427,9 @@ class KGMemory(EventSource):
         records = yield from fact_part.dump(self._ground)
         yield Do(lambda: write_document(path, document_of(TYPE, records, additional_state)))
 
-    save_to_file, asave_to_file = both(save_to_file_work)
+    save_to_file, asave_to_file = both(_save_to_file_work)
 
-    def load_from_file_work(self, path: str | os.PathLike[str]) -> Work[dict[str, Any] | None]:
+    def _load_from_file_work(self, path: str | os.PathLike[str]) -> Work[dict[str, Any] | None]:
         """Take the place of what this memory holds with what a file holds.
 
         Args:
@@ -446,11 +446,11 @@ class KGMemory(EventSource):
         self._attendant.notify()
         return additional_in(document)
 
-    load_from_file, aload_from_file = both(load_from_file_work)
+    load_from_file, aload_from_file = both(_load_from_file_work)
 
     # -- extraction --------------------------------------------------------------------------------------------------
 
-    def extract_and_update_from_text_work(self, text: str, role: str = "user") -> Work[list[Fact]]:
+    def _extract_and_update_from_text_work(self, text: str, role: str = "user") -> Work[list[Fact]]:
         """Keep a text and extract its facts at once.
 
         Args:
@@ -485,9 +485,9 @@ class KGMemory(EventSource):
             self._asking.pop()
             self._attendant.notify()
 
-    extract_and_update_from_text, aextract_and_update_from_text = both(extract_and_update_from_text_work)
+    extract_and_update_from_text, aextract_and_update_from_text = both(_extract_and_update_from_text_work)
 
-    def drain_work(self) -> Work[int]:
+    def _drain_work(self) -> Work[int]:
         """Have facts extracted from all that waits, now, and wait for it.
 
         Where an answer cannot be used the model is asked again at once, up to `max_attempts` of the settings; then the
@@ -509,9 +509,9 @@ class KGMemory(EventSource):
         yield from as_step(self._ground, "facts.drain", work, outputs=Learned.told)
         return learned.messages
 
-    drain, adrain = both(drain_work)
+    drain, adrain = both(_drain_work)
 
-    def waiting_work(self) -> Work[int]:
+    def _waiting_work(self) -> Work[int]:
         """How many messages wait to have facts extracted from them."""
 
         def look(view: View) -> Steps[int]:
@@ -519,9 +519,9 @@ class KGMemory(EventSource):
 
         return looking(self._ground, "facts.waiting", look, outputs=lambda count: {"waiting": count})
 
-    waiting, awaiting = both(waiting_work)
+    waiting, awaiting = both(_waiting_work)
 
-    def failures_work(self, limit: int | None = None) -> Work[list[ExtractionFailure]]:
+    def _failures_work(self, limit: int | None = None) -> Work[list[ExtractionFailure]]:
         """What went wrong when facts were extracted, the newest last; the last 100 are kept.
 
         Args:
@@ -535,7 +535,7 @@ class KGMemory(EventSource):
 
         return looking(self._ground, "facts.failures", look, outputs=told)
 
-    failures, afailures = both(failures_work)
+    failures, afailures = both(_failures_work)
 
     # -- branches ----------------------------------------------------------------------------------------------------
 
@@ -547,7 +547,7 @@ class KGMemory(EventSource):
         """
         return self._on(BranchAt(self._ground.point.path, id_of(name, "branch"), self._ground.database.scopes))
 
-    def fork_work(self, name: str) -> Work[KGMemory]:
+    def _fork_work(self, name: str) -> Work[KGMemory]:
         """Begin a branch here: it sees all that this one has, and nothing of what comes later. Nothing is copied.
 
         The branch is that of `memory.layers` too.
@@ -560,7 +560,7 @@ class KGMemory(EventSource):
         """
         return self._on((yield from branch_merge.forking(self._ground, id_of(name, "branch"))))
 
-    fork, afork = both(fork_work)
+    fork, afork = both(_fork_work)
 
     # -- plumbing ----------------------------------------------------------------------------------------------------
 

@@ -320,7 +320,7 @@ class Bringing:
         if layers is None:
             return None, Material()
         try:
-            core = (yield from layers.core.entries_work()) if CORE in self.sections else []
+            core = (yield from layers.core._entries_work()) if CORE in self.sections else []
             events = (yield from layers.recall._reading(NEWEST)) if RECALL in self.sections else []
         except InvalidInput as error:
             if self.branch_or_config is not None:
@@ -375,13 +375,13 @@ class Bringing:
         lists: list[list[Any]] = []
         many = self.limit + _SPARE
         if layers is not None and (self.kinds is None or "record" in self.kinds):
-            records = yield from layers.archival.search_work(asked, many)
+            records = yield from layers.archival._search_work(asked, many)
             lists.append([_record(each) for each in records] if order == "time" else records)
         if layers is not None and (self.kinds is None or "fact" in self.kinds):
             facts = yield from fact_queries.find_facts(layers._facts_ground, asked, many)
             lists.append([_fact(each) for each in facts])
         if layers is not None and self.kinds is not None and "event" in self.kinds:
-            events = yield from layers.recall.search_work(asked, many)
+            events = yield from layers.recall._search_work(asked, many)
             lists.append([_event(each, dated=order == "time") for each in events])
         namespace = self.database.scopes.resolve(self._named, config)
         kinds = self._others(path_of(namespace), layers)

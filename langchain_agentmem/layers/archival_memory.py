@@ -22,7 +22,7 @@ class ArchivalMemory(Layer):
 
     _part = "archival"
 
-    def write_work(self, content: str, tags: Sequence[str] = ()) -> Work[str]:
+    def _write_work(self, content: str, tags: Sequence[str] = ()) -> Work[str]:
         """Write a record.
 
         Args:
@@ -39,7 +39,7 @@ class ArchivalMemory(Layer):
         told = {"content": clean, "characters": len(clean), "tags": marks}
         return self._as_step("write", self._written(clean, marks), outputs=lambda key: {"record_id": key}, **told)
 
-    write, awrite = both(write_work)
+    write, awrite = both(_write_work)
 
     def _written(self, clean: str, marks: Sequence[str]) -> Work[str]:
         """Write a record that was checked, as a detail of a step."""
@@ -53,7 +53,7 @@ class ArchivalMemory(Layer):
 
         return (yield from self._change("add", make, shown=False))
 
-    def update_work(self, record_id: str, content: str | None = None, tags: Sequence[str] | None = None) -> Work[bool]:
+    def _update_work(self, record_id: str, content: str | None = None, tags: Sequence[str] | None = None) -> Work[bool]:
         """Change a record; what is not given stays as it is.
 
         Args:
@@ -87,22 +87,22 @@ class ArchivalMemory(Layer):
         told = {"record_id": key, "content": clean, "tags": marks}
         return self._as_step("update", work(), outputs=lambda there: {"updated": there}, **told)
 
-    update, aupdate = both(update_work)
+    update, aupdate = both(_update_work)
 
-    def get_work(self, record_id: str) -> Work[Record | None]:
+    def _get_work(self, record_id: str) -> Work[Record | None]:
         """One record by its id, or None."""
         return self._one(RECORD, "record", name_given(record_id, "the id of a record"), record_of, record_shown)
 
-    get, aget = both(get_work)
+    get, aget = both(_get_work)
 
-    def delete_work(self, record_id: str) -> Work[bool]:
+    def _delete_work(self, record_id: str) -> Work[bool]:
         """Delete a record. Returns whether it was there."""
         key = name_given(record_id, "the id of a record")
         return self._deleted(RECORD, key, record_id=key)
 
-    delete, adelete = both(delete_work)
+    delete, adelete = both(_delete_work)
 
-    def search_work(
+    def _search_work(
         self, query: str, limit: int | None = None, tags: Sequence[str] | None = None
     ) -> Work[list[Record]]:
         """Find records.
@@ -130,9 +130,9 @@ class ArchivalMemory(Layer):
 
         return self._searched(RECORD, work(), query, most, tags=marks or None)
 
-    search, asearch = both(search_work)
+    search, asearch = both(_search_work)
 
-    def all_work(self, tags: Sequence[str] | None = None, limit: int | None = None) -> Work[list[Record]]:
+    def _all_work(self, tags: Sequence[str] | None = None, limit: int | None = None) -> Work[list[Record]]:
         """The records, in the order in which they were last written.
 
         Args:
@@ -141,7 +141,7 @@ class ArchivalMemory(Layer):
         """
         return self._listing(tags, limit)
 
-    all, aall = both(all_work)
+    all, aall = both(_all_work)
 
     def _listing(
         self, tags: Sequence[str] | None = None, limit: int | None = None, *, shown: bool = True

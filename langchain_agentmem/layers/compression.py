@@ -230,7 +230,7 @@ class Compressor(Performer):
             self._answers = database.attached(Answers, Answers)
             database.remembering.add(self._answers)
 
-    def compress_work(self, text: str, max_chars: int, context: str = "", *, prompt: str | None = None) -> Work[str]:
+    def _compress_work(self, text: str, max_chars: int, context: str = "", *, prompt: str | None = None) -> Work[str]:
         """Make a text fit.
 
         Args:
@@ -266,7 +266,7 @@ class Compressor(Performer):
         )
         return shortened
 
-    compress, acompress = both(compress_work)
+    compress, acompress = both(_compress_work)
 
     def _shortening(self, key: _Key, since: int, text: str) -> Work[str]:
         """Have a model shorten a text that is too long."""

@@ -115,7 +115,7 @@ def _summed_up(ground: Ground, keep: int, kind: str | None, *, automatic: bool) 
     texts: list[tuple[EventBundle, str]] = []
     for bundle in bundles:
         context = f"{len(bundle.events)} events of kind {bundle.kind}, oldest first"
-        text = yield from ground.compressor.compress_work(bundle.text, limit, context)
+        text = yield from ground.compressor._compress_work(bundle.text, limit, context)
         no_help = text == truncated(bundle.text, limit)  # it fits as it is, there is no model, or it failed
         texts.append((bundle, digest(bundle, limit) if no_help else text))
 

@@ -96,7 +96,7 @@ class CoreMemory(Layer):
 
     _part = "core"
 
-    def get_work(self, keys: Iterable[str] | str | None = None) -> Work[dict[str, str]]:
+    def _get_work(self, keys: Iterable[str] | str | None = None) -> Work[dict[str, str]]:
         """Values by key.
 
         Args:
@@ -116,9 +116,9 @@ class CoreMemory(Layer):
 
         return self._look("get", look, keys=wanted, outputs=pairs)
 
-    get, aget = both(get_work)
+    get, aget = both(_get_work)
 
-    def entries_work(self) -> Work[list[CoreEntry]]:
+    def _entries_work(self) -> Work[list[CoreEntry]]:
         """Everything, with importance and times, in the order in which the keys were first set."""
 
         def look(view: View) -> Steps[list[CoreEntry]]:
@@ -126,9 +126,9 @@ class CoreMemory(Layer):
 
         return self._look("read", look, outputs=lambda found: pairs({each.key: each.value for each in found}))
 
-    entries, aentries = both(entries_work)
+    entries, aentries = both(_entries_work)
 
-    def set_work(
+    def _set_work(
         self, key: str, value: str, importance: int = USUAL, ttl: float | datetime | None = None
     ) -> Work[None]:
         """Set a value.
@@ -147,7 +147,7 @@ class CoreMemory(Layer):
         told = {"entries": lambda: [setting_shown(each) for each in settings]}
         yield from self._as_step("set", self._put(settings), outputs=lambda done: {"evicted": done.evicted}, **told)
 
-    set, aset = both(set_work)
+    set, aset = both(_set_work)
 
     def _put(self, settings: Sequence[Setting]) -> Work[Change]:
         return (yield from self._placing(settings))[1]
@@ -180,14 +180,14 @@ class CoreMemory(Layer):
             settings = yield from self._smaller(settings, too_large)
         raise InvalidInput(NO_ROOM)
 
-    def delete_work(self, key: str) -> Work[bool]:
+    def _delete_work(self, key: str) -> Work[bool]:
         """Delete a value. Returns whether it was there."""
         wanted = self._key(key)
         return self._deleted(CORE, wanted, key=wanted)
 
-    delete, adelete = both(delete_work)
+    delete, adelete = both(_delete_work)
 
-    def restore_work(self, key: str) -> Work[bool]:
+    def _restore_work(self, key: str) -> Work[bool]:
         """Bring back what left core memory to make room, with its importance and its end. Something else may leave.
 
         Args:
@@ -212,7 +212,7 @@ class CoreMemory(Layer):
 
         return self._change("restore", make, key=wanted, outputs=lambda there: {"restored": there})
 
-    restore, arestore = both(restore_work)
+    restore, arestore = both(_restore_work)
 
     def _setting_of(self, key: Any, value: Any, importance: Any = USUAL, ttl: Any = None) -> Setting:
         """A value to be set, checked and without secrets.

@@ -297,7 +297,7 @@ class Ground(Footing):
                 f"The text has {len(text)} characters, and {what} has room for {limit}. Shorten it, or set "
                 'oversize="compress".'
             )
-        return (yield from self.compressor.compress_work(text, limit, what))
+        return (yield from self.compressor._compress_work(text, limit, what))
 
 
 class Layer(Performer):

@@ -255,7 +255,7 @@ class LayeredMemory(Layer):
 
     # -- everything at once ----------------------------------------------------------------------------------------
 
-    def read_work(self, scope: str = "all") -> Work[dict[str, Any]]:
+    def _read_work(self, scope: str = "all") -> Work[dict[str, Any]]:
         """Everything that this memory shows (the original's `mem_node_read`).
 
         Args:
@@ -283,9 +283,9 @@ class LayeredMemory(Layer):
 
         return self._look("read", look, scope=scope, outputs=_counts)
 
-    read, aread = both(read_work)
+    read, aread = both(_read_work)
 
-    def write_work(
+    def _write_work(
         self,
         core: Mapping[str, Any] | None = None,
         recall: LayerEntry | Sequence[LayerEntry] | None = None,
@@ -322,7 +322,7 @@ class LayeredMemory(Layer):
             outputs=lambda written: {"event_ids": written.recall, "record_ids": written.archival},
         )
 
-    write, awrite = both(write_work)
+    write, awrite = both(_write_work)
 
     def _written(
         self, settings: Sequence[Setting], new: Sequence[RowDraft], clean: Sequence[tuple[str, list[str]]]
@@ -353,7 +353,7 @@ class LayeredMemory(Layer):
         """
         return self._on(BranchAt(self._ground.point.path, id_of(name, "branch"), self._ground.database.scopes))
 
-    def fork_work(self, name: str) -> Work[LayeredMemory]:
+    def _fork_work(self, name: str) -> Work[LayeredMemory]:
         """Begin a branch here: it sees all that this one has, and nothing of what comes later. Nothing is copied.
 
         Args:
@@ -364,15 +364,15 @@ class LayeredMemory(Layer):
         """
         return self._on((yield from branch_merge.forking(self._ground, id_of(name, "branch"))))
 
-    fork, afork = both(fork_work)
+    fork, afork = both(_fork_work)
 
-    def ancestors_work(self) -> Work[list[str]]:
+    def _ancestors_work(self) -> Work[list[str]]:
         """The names of the branches that this one was forked from, the root first, and its own at the end."""
         return branch_merge.tracing_back(self._ground)
 
-    ancestors, aancestors = both(ancestors_work)
+    ancestors, aancestors = both(_ancestors_work)
 
-    def tree_work(self) -> Work[BranchTree]:
+    def _tree_work(self) -> Work[BranchTree]:
         """The tree of forks that this branch is part of, from its root; `str` of it shows it.
 
         Raises:
@@ -380,9 +380,9 @@ class LayeredMemory(Layer):
         """
         return branch_merge.growing(self._ground)
 
-    tree, atree = both(tree_work)
+    tree, atree = both(_tree_work)
 
-    def diff_work(self, other: str | LayeredMemory) -> Work[BranchDiff]:
+    def _diff_work(self, other: str | LayeredMemory) -> Work[BranchDiff]:
         """What tells this memory from another.
 
         Args:
@@ -393,9 +393,9 @@ class LayeredMemory(Layer):
         """
         return branch_merge.comparing(self._ground, self._point_of(other))
 
-    diff, adiff = both(diff_work)
+    diff, adiff = both(_diff_work)
 
-    def merge_work(
+    def _merge_work(
         self, child: str | LayeredMemory, keys: Sequence[str] | None = None, *, prefer: Prefer = "parent"
     ) -> Work[MergeReport]:
         """Promote what a fork learned: its values, events, records and facts become this branch's too.
@@ -418,17 +418,17 @@ class LayeredMemory(Layer):
         wanted = None if keys is None else texts_given(keys, "Keys")
         return merging(self._ground, self.core, self._point_of(child), wanted, prefer)
 
-    merge, amerge = both(merge_work)
+    merge, amerge = both(_merge_work)
 
     # -- room ------------------------------------------------------------------------------------------------------
 
-    def pressure_work(self) -> Work[Pressure]:
+    def _pressure_work(self) -> Work[Pressure]:
         """How full this memory is, and what could be done about it."""
         return measuring(self._ground)
 
-    pressure, apressure = both(pressure_work)
+    pressure, apressure = both(_pressure_work)
 
-    def consolidate_work(self, level: Level | None = None) -> Work[ConsolidationReport]:
+    def _consolidate_work(self, level: Level | None = None) -> Work[ConsolidationReport]:
         """Make room, as much as a level of pressure asks for.
 
         From "medium" on old events become records of archival memory. From "high" on what is unimportant (2 or less)
@@ -443,9 +443,9 @@ class LayeredMemory(Layer):
         """
         return relieving(self._ground, self.core, level)
 
-    consolidate, aconsolidate = both(consolidate_work)
+    consolidate, aconsolidate = both(_consolidate_work)
 
-    def compress_work(self, text: str, max_chars: int, hint: str = "") -> Work[str]:
+    def _compress_work(self, text: str, max_chars: int, hint: str = "") -> Work[str]:
         """Make a text fit: as it is, as a model shortens it, or cut. Never longer than `max_chars`.
 
         Args:
@@ -456,13 +456,13 @@ class LayeredMemory(Layer):
         Raises:
             InvalidInput: An argument is wrong.
         """
-        return self._ground.compressor.compress_work(text, max_chars, hint)
+        return self._ground.compressor._compress_work(text, max_chars, hint)
 
-    compress, acompress = both(compress_work)
+    compress, acompress = both(_compress_work)
 
     # -- prompts ---------------------------------------------------------------------------------------------------
 
-    def context_work(self, task_hint: str | None = None, budget: BudgetLike | None = None) -> Work[dict[str, Any]]:
+    def _context_work(self, task_hint: str | None = None, budget: BudgetLike | None = None) -> Work[dict[str, Any]]:
         """What belongs into a prompt, as data (the original's `get_memory_context`).
 
         Args:
@@ -486,9 +486,9 @@ class LayeredMemory(Layer):
 
         return self._as_step("context", work(), task_hint=lambda: task_hint, outputs=_counts)
 
-    context, acontext = both(context_work)
+    context, acontext = both(_context_work)
 
-    def format_for_prompt_work(self, task_hint: str | None = None, budget: BudgetLike | None = None) -> Work[str]:
+    def _format_for_prompt_work(self, task_hint: str | None = None, budget: BudgetLike | None = None) -> Work[str]:
         """The same as text, with the headings and lines of the original (`format_memory_for_prompt`).
 
         As long as nothing changes it is the same, byte by byte.
@@ -505,7 +505,7 @@ class LayeredMemory(Layer):
 
         def work() -> Work[str]:
             material = yield from self._material(task_hint)
-            shorten, protected = self._ground.compressor.compress_work, self.settings.protected_keys
+            shorten, protected = self._ground.compressor._compress_work, self.settings.protected_keys
             return (yield from composed(material, room, shorten, protected=protected)).text
 
         def show(text: str) -> dict[str, Any]:
@@ -513,7 +513,7 @@ class LayeredMemory(Layer):
 
         return self._as_step("format_for_prompt", work(), task_hint=lambda: task_hint, outputs=show)
 
-    format_for_prompt, aformat_for_prompt = both(format_for_prompt_work)
+    format_for_prompt, aformat_for_prompt = both(_format_for_prompt_work)
 
     def _material(self, task_hint: str | None) -> Work[Material]:
         """What there is for a prompt: records only where they are searched for."""
@@ -521,9 +521,9 @@ class LayeredMemory(Layer):
         material = yield from self._look("gather", lambda view: _held(view, ("core", "recall"), most), shown=False)
         if task_hint is None:
             return material
-        return material._replace(records=(yield from self.archival.search_work(task_hint, self.settings.retrieval_k)))
+        return material._replace(records=(yield from self.archival._search_work(task_hint, self.settings.retrieval_k)))
 
-    def export_final_work(self, output_dir: str | os.PathLike[str]) -> Work[tuple[Path, Path]]:
+    def _export_final_work(self, output_dir: str | os.PathLike[str]) -> Work[tuple[Path, Path]]:
         """Write the final memory as a text and as JSON, under the names of the settings.
 
         Args:
@@ -546,7 +546,7 @@ class LayeredMemory(Layer):
         paths: tuple[Path, Path] = yield Do(partial(write_final, final, output_dir, *names))
         return paths
 
-    export_final, aexport_final = both(export_final_work)
+    export_final, aexport_final = both(_export_final_work)
 
     # -- plumbing --------------------------------------------------------------------------------------------------
 

@@ -31,7 +31,7 @@ class RecallMemory(Layer):
 
     _part = "recall"
 
-    def append_work(
+    def _append_work(
         self,
         kind: str | None = None,
         content: str | None = None,
@@ -72,9 +72,9 @@ class RecallMemory(Layer):
         )
         return new.key
 
-    append, aappend = both(append_work)
+    append, aappend = both(_append_work)
 
-    def recent_work(self, limit: int | EllipsisType | None = ..., kind: str | None = None) -> Work[list[Event]]:
+    def _recent_work(self, limit: int | EllipsisType | None = ..., kind: str | None = None) -> Work[list[Event]]:
         """The newest events, in the order in which they were appended, whatever time they were said to be of.
 
         Args:
@@ -86,13 +86,13 @@ class RecallMemory(Layer):
         """
         return self._reading(limit, kind)
 
-    recent, arecent = both(recent_work)
+    recent, arecent = both(_recent_work)
 
-    def get_work(self, event_id: str) -> Work[Event | None]:
+    def _get_work(self, event_id: str) -> Work[Event | None]:
         """One event by its id, or None."""
         return self._one(EVENT, "event", name_given(event_id, "the id of an event"), event_of, event_shown)
 
-    get, aget = both(get_work)
+    get, aget = both(_get_work)
 
     def _reading(
         self, limit: int | EllipsisType | None = ..., kind: str | None = None, *, shown: bool = True
@@ -114,7 +114,7 @@ class RecallMemory(Layer):
             shown=shown,
         )
 
-    def search_work(self, query: str, limit: int | None = 10) -> Work[list[Event]]:
+    def _search_work(self, query: str, limit: int | None = 10) -> Work[list[Event]]:
         """Find events.
 
         Args:
@@ -138,9 +138,9 @@ class RecallMemory(Layer):
 
         return self._searched(EVENT, work(), query, most)
 
-    search, asearch = both(search_work)
+    search, asearch = both(_search_work)
 
-    def evict_work(
+    def _evict_work(
         self, ids: Sequence[str] | None = None, kind: str | None = None, oldest: int | None = None
     ) -> Work[int]:
         """Move events to archival memory, each as a record with its text.
@@ -173,9 +173,9 @@ class RecallMemory(Layer):
         told = {"event_ids": None if wanted is None else sorted(wanted), "event_type": label, "oldest": oldest}
         return self._change("evict", make, outputs=lambda count: {"evicted": count}, **told)
 
-    evict, aevict = both(evict_work)
+    evict, aevict = both(_evict_work)
 
-    def summarize_work(self, kind: str | None = None, keep: int | EllipsisType = ...) -> Work[ConsolidationReport]:
+    def _summarize_work(self, kind: str | None = None, keep: int | EllipsisType = ...) -> Work[ConsolidationReport]:
         """Consolidate old events now, however few they are: they become records of archival memory.
 
         Args:
@@ -192,7 +192,7 @@ class RecallMemory(Layer):
         staying = self.settings.recall_max_events if keep is ... else limit_given(keep)
         return consolidating(self._ground, keep=staying, kind=label, name="recall.summarize")
 
-    summarize, asummarize = both(summarize_work)
+    summarize, asummarize = both(_summarize_work)
 
     def _event_of(self, kind: str | None, content: str | None, at: datetime | None = None) -> RowDraft:
         """An event to be appended, checked and without secrets.

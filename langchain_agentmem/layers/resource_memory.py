@@ -363,7 +363,7 @@ class ResourceMemory(Layer):
         self._core = core
         self._archival = archival
 
-    def load_work(
+    def _load_work(
         self,
         resource_file: str | os.PathLike[str],
         config: Mapping[str, Any] | None = None,
@@ -421,9 +421,9 @@ class ResourceMemory(Layer):
         )
         return snapshot
 
-    load, aload = both(load_work)
+    load, aload = both(_load_work)
 
-    def track_usage_work(self, resource_id: str, usage_type: str, context: str | None = None) -> Work[str]:
+    def _track_usage_work(self, resource_id: str, usage_type: str, context: str | None = None) -> Work[str]:
         """Note that a resource was used.
 
         Args:
@@ -442,9 +442,9 @@ class ResourceMemory(Layer):
         work = self._archival._written(clean, marks)
         return self._as_step("track_usage", work, content=clean, outputs=lambda key: {"record_id": key})
 
-    track_usage, atrack_usage = both(track_usage_work)
+    track_usage, atrack_usage = both(_track_usage_work)
 
-    def items_work(self) -> Work[list[dict[str, Any]]]:
+    def _items_work(self) -> Work[list[dict[str, Any]]]:
         """What is remembered of each item, in the order of their ids: as snapshots have them."""
 
         def look(view: View) -> Steps[list[dict[str, Any]]]:
@@ -458,9 +458,9 @@ class ResourceMemory(Layer):
 
         return self._look("items", look, outputs=lambda items: listed("resources", items, show))
 
-    items, aitems = both(items_work)
+    items, aitems = both(_items_work)
 
-    def used_work(self) -> Work[list[dict[str, Any]]]:
+    def _used_work(self) -> Work[list[dict[str, Any]]]:
         """What was used, oldest first, each time: "resource_id", "usage_type", "context" and "timestamp"."""
 
         def using() -> Work[list[dict[str, Any]]]:
@@ -473,7 +473,7 @@ class ResourceMemory(Layer):
 
         return self._as_step("used", using(), outputs=lambda uses: listed("uses", uses, show))
 
-    used, aused = both(used_work)
+    used, aused = both(_used_work)
 
     def _snapshot(
         self, resource_file: Any, config: Mapping[str, Any] | None, resolve_paths: Any, fetcher: Fetcher | None

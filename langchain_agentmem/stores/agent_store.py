@@ -196,7 +196,7 @@ class ItemStore(Performer, BaseStore):
     delete, adelete = _checked(_check_item, BaseStore.delete, BaseStore.adelete)
     list_namespaces, alist_namespaces = _checked(_check_listing, BaseStore.list_namespaces, BaseStore.alist_namespaces)
 
-    def batch_work(self, ops: Iterable[Op]) -> Work[list[Result]]:
+    def _batch_work(self, ops: Iterable[Op]) -> Work[list[Result]]:
         """Run operations in one transaction; in a memory with shards in one for each tenant, which fails by itself.
 
         Args:
@@ -250,7 +250,7 @@ class ItemStore(Performer, BaseStore):
                 yield Do(partial(database.engine.write, touch), partial(database.engine.awrite, touch))
         return batch.answers(found)
 
-    batch, abatch = both(batch_work)
+    batch, abatch = both(_batch_work)
 
     def _opened(self) -> Callable[[], Items]:
         """Makes the place where the items are, anew for each transaction. Whose it is, is decided now."""

@@ -330,7 +330,7 @@ class AgentMemoryByteStore(Performer, BaseStore[str, bytes]):
 
     # -- reading -----------------------------------------------------------------------------------------------
 
-    def mget_work(self, keys: Sequence[str]) -> Work[list[bytes | None]]:
+    def _mget_work(self, keys: Sequence[str]) -> Work[list[bytes | None]]:
         """The values of keys, as of one moment.
 
         Args:
@@ -348,7 +348,7 @@ class AgentMemoryByteStore(Performer, BaseStore[str, bytes]):
         )
         return found
 
-    mget, amget = both(mget_work)
+    mget, amget = both(_mget_work)
 
     def yield_keys(self, *, prefix: str | None = None) -> Iterator[str]:
         """The keys, in the order of their code points, a page at a time.
@@ -370,7 +370,7 @@ class AgentMemoryByteStore(Performer, BaseStore[str, bytes]):
 
     # -- writing -----------------------------------------------------------------------------------------------
 
-    def mset_work(self, key_value_pairs: Sequence[tuple[str, bytes]]) -> Work[None]:
+    def _mset_work(self, key_value_pairs: Sequence[tuple[str, bytes]]) -> Work[None]:
         """Keep values, in the place of what their keys had: all of them or, after an error, none.
 
         Args:
@@ -385,9 +385,9 @@ class AgentMemoryByteStore(Performer, BaseStore[str, bytes]):
         make = partial(put, self._path, values, now=now)
         yield Run("bytes.set", make, write=True, inputs=self._shown(values), outputs=lambda _: written)
 
-    mset, amset = both(mset_work)
+    mset, amset = both(_mset_work)
 
-    def mdelete_work(self, keys: Sequence[str]) -> Work[None]:
+    def _mdelete_work(self, keys: Sequence[str]) -> Work[None]:
         """Delete keys with their values, in one transaction. Those that are not there are ignored.
 
         Args:
@@ -401,7 +401,7 @@ class AgentMemoryByteStore(Performer, BaseStore[str, bytes]):
         make = partial(remove, self._path, given)
         yield Run("bytes.delete", make, write=True, inputs=self._shown(given), outputs=lambda _: {"count": len(given)})
 
-    mdelete, amdelete = both(mdelete_work)
+    mdelete, amdelete = both(_mdelete_work)
 
     # -- plumbing ----------------------------------------------------------------------------------------------
 

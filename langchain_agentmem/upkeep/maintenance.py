@@ -67,7 +67,7 @@ class Maintenance(Performer):
 
     # -- what there is -------------------------------------------------------------------------------------------
 
-    def conversations_work(
+    def _conversations_work(
         self,
         namespace: Sequence[str] | None = None,
         *,
@@ -109,9 +109,9 @@ class Maintenance(Performer):
 
         return (yield from self._gathered(where, run, merged, first))
 
-    conversations, aconversations = both(conversations_work)
+    conversations, aconversations = both(_conversations_work)
 
-    def threads_work(
+    def _threads_work(
         self,
         namespace: Sequence[str] | None = None,
         *,
@@ -139,9 +139,9 @@ class Maintenance(Performer):
         done: ThreadList = yield from self._gathered(where, run, partial(database_report.merged_threads, limit=limit))
         return done
 
-    threads, athreads = both(threads_work)
+    threads, athreads = both(_threads_work)
 
-    def branches_work(self, namespace: Sequence[str] | None = None) -> Work[list[BranchSummary]]:
+    def _branches_work(self, namespace: Sequence[str] | None = None) -> Work[list[BranchSummary]]:
         """What branches of layered memory and facts there are that have a name.
 
         Args:
@@ -162,9 +162,9 @@ class Maintenance(Performer):
 
         return (yield from self._gathered(where, run, merged))
 
-    branches, abranches = both(branches_work)
+    branches, abranches = both(_branches_work)
 
-    def stats_work(self) -> Work[Stats]:
+    def _stats_work(self) -> Work[Stats]:
         """Counts of everything stored, bytes by part, tokens kept out of prompts, cache hits, slowest operations.
 
         What was measured is that of every process that used the database and of this one: each writes it when the
@@ -196,9 +196,9 @@ class Maintenance(Performer):
         pool = engines[0].pool_stats()  # which all schemas share
         return database_report.told(counted, database_report.added_sizes(sizes), measures.so_far(), pool)
 
-    stats, astats = both(stats_work)
+    stats, astats = both(_stats_work)
 
-    def verify_work(self, *, progress: Callable[[str], object] | None = None) -> Work[VerifyReport]:
+    def _verify_work(self, *, progress: Callable[[str], object] | None = None) -> Work[VerifyReport]:
         """Check the whole database: pages, keys, digests of every body, heads, versions and the index.
 
         Args:
@@ -210,11 +210,11 @@ class Maintenance(Performer):
         done: VerifyReport = yield Shown("care.verify", self._blocking("care.check", check), None, _verified)
         return done
 
-    verify, averify = both(verify_work)
+    verify, averify = both(_verify_work)
 
     # -- copies --------------------------------------------------------------------------------------------------
 
-    def backup_work(self, path: str | os.PathLike[str]) -> Work[Path]:
+    def _backup_work(self, path: str | os.PathLike[str]) -> Work[Path]:
         """Write a consistent copy, while others go on reading and writing.
 
         Of a SQLite database the copy is a database that `AgentMemory` opens. PostgreSQL has no such file, so there
@@ -242,11 +242,11 @@ class Maintenance(Performer):
         yield Shown("care.backup", work(), lambda: {"path": path}, dict)
         return target
 
-    backup, abackup = both(backup_work)
+    backup, abackup = both(_backup_work)
 
     restore, arestore = staticmethod(restore), staticmethod(awaited(restore))
 
-    def copy_work(
+    def _copy_work(
         self,
         target: str | os.PathLike[str],
         *,
@@ -279,9 +279,9 @@ class Maintenance(Performer):
         done: CopyReport = yield Shown("care.move", work, lambda: {"target": place_of(place).name})
         return done
 
-    copy, acopy = both(copy_work)
+    copy, acopy = both(_copy_work)
 
-    def export_work(self, path: str | os.PathLike[str]) -> Work[TransferReport]:
+    def _export_work(self, path: str | os.PathLike[str]) -> Work[TransferReport]:
         """Write everything to a file of JSON lines, as of one moment. `import_` reads it, on either database.
 
         Each shard of a memory is written as of a moment of its own.
@@ -303,9 +303,9 @@ class Maintenance(Performer):
         done: TransferReport = yield In(databases[0], run)
         return done
 
-    export, aexport = both(export_work)
+    export, aexport = both(_export_work)
 
-    def import__work(self, path: str | os.PathLike[str]) -> Work[TransferReport]:
+    def _import__work(self, path: str | os.PathLike[str]) -> Work[TransferReport]:
         """Add what an export holds to this database, all of it or nothing; of a memory with shards, to each by itself.
 
         What is here already stays; importing the same file twice adds nothing. A memory within a namespace takes only
@@ -345,11 +345,11 @@ class Maintenance(Performer):
                 self._tell(MessagesStored, at_path, name, message_ids=tuple(dict.fromkeys(keys)))
         return report
 
-    import_, aimport_ = both(import__work)
+    import_, aimport_ = both(_import__work)
 
     # -- what moves, goes and waits -------------------------------------------------------------------------------
 
-    def adopt_work(self, thread_id: str, namespace: Sequence[str]) -> Work[None]:
+    def _adopt_work(self, thread_id: str, namespace: Sequence[str]) -> Work[None]:
         """Move a thread of the root into a namespace, where other threads see from then on what it remembers.
 
         Its checkpoints, what it remembers and the conversation of its id go along, in one transaction. What was said of
@@ -378,9 +378,9 @@ class Maintenance(Performer):
         self._let_go(())
         self._tell(ThreadMoved, path, name)
 
-    adopt, aadopt = both(adopt_work)
+    adopt, aadopt = both(_adopt_work)
 
-    def erase_work(
+    def _erase_work(
         self,
         *,
         namespace: Sequence[str] | None = None,
@@ -451,9 +451,9 @@ class Maintenance(Performer):
             self.database.measures.take()
         return done
 
-    erase, aerase = both(erase_work)
+    erase, aerase = both(_erase_work)
 
-    def prune_work(
+    def _prune_work(
         self,
         *,
         namespace: Sequence[str] = (),
@@ -491,7 +491,7 @@ class Maintenance(Performer):
         done: PruneReport = yield Shown("care.prune", work, None, asdict)
         return done
 
-    prune, aprune = both(prune_work)
+    prune, aprune = both(_prune_work)
 
     def settle(self) -> None:
         """Do now what is otherwise done in the background: vectors of documents, summaries made ahead of need, facts.

@@ -15,12 +15,12 @@ class Shelf(Performer):
     def __init__(self):
         self.read = []
 
-    def get_work(self, key: str, *, times: int = 1) -> Work[str]:
+    def _get_work(self, key: str, *, times: int = 1) -> Work[str]:
         """What stands under a key."""
         value = yield Do(lambda: self.read.append(key) or key.upper())
         return value * times
 
-    get, aget = both(get_work)
+    get, aget = both(_get_work)
 
 
 class TestBoth:
