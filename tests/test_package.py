@@ -164,7 +164,7 @@ class TestTwins:
         for verb, member in [each for kind in own for each in vars(kind).items()]:
             if verb.startswith("_") or not inspect.isfunction(member) or inspect.iscoroutinefunction(member):
                 continue
-            if verb in makers or verb.endswith("_work"):
+            if verb in makers:
                 continue
             twin = getattr(part, f"a{verb}")
             assert inspect.iscoroutinefunction(twin), verb

@@ -465,13 +465,6 @@ PARTS = {
 CALLS = [(part, method) for part, each in PARTS.items() for method in each.calls]
 
 
-def is_work(function: Any) -> bool:
-    """Whether a public name is for the modules beside it: it gives work, or steps, that somebody else performs."""
-    return any(
-        word in str(inspect.signature(function).return_annotation) for word in ("Work[", "Steps[", "Draft", "Setting")
-    )
-
-
 @pytest.mark.sqlite_suffices
 @pytest.mark.parametrize("part", PARTS)
 def test_every_public_method_is_tried(memory, part):
@@ -480,13 +473,9 @@ def test_every_public_method_is_tried(memory, part):
         name
         for name in dir(kind)
         if not name.startswith("_")
-        and not name.endswith("_work")
         and callable(function := inspect.getattr_static(kind, name))
         and not inspect.iscoroutinefunction(function)
-        and not is_work(function)
     }
-    if part in ("archival", "core"):
-        public -= {"checked", "put", "evict"}  # which the modules beside it use
     assert public == (PARTS[part].calls.keys() | PARTS[part].others) - {"batch"}
 
 

@@ -268,15 +268,15 @@ def both(
 ) -> tuple[Callable[Concatenate[S, P], T], Callable[Concatenate[S, P], Coroutine[Any, Any, T]]]:
     """The public forms of a method that is written as work: one that waits, and one that is awaited.
 
-        def get_work(self, key: str) -> Work[str]:
+        def _get_work(self, key: str) -> Work[str]:
             return (yield Run("part.get", partial(find, key)))
 
-        get, aget = both(get_work)
+        get, aget = both(_get_work)
 
     Both keep the docstring and the parameters, for readers, editors and type checkers.
 
     Args:
-        method: Its name ends in `_work`; its class is a `Performer`.
+        method: Its name is `_…_work`; its class is a `Performer`.
     """
 
     def call(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:

@@ -66,8 +66,6 @@ def methods_of(part: Any) -> Iterator[Method]:
         for way in ("invoke", "ainvoke"):
             yield Method(part, f"{part.name}.{way}", _told(part, way), inspect.Signature(names), REFUSED)
     for name, function in _functions(type(part)):
-        if name.endswith("_work"):  # what both forms of a method do, for the modules beside it
-            continue
         call = getattr(part, name)
         yield Method(part, name, call, _signature(function), _raises(type(part), name))
 

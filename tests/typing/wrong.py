@@ -84,6 +84,7 @@ def conversations(memory: AgentMemory, chat: ConversationMemory) -> None:
     chat.replace_memory(0, rôle="user")  # wrong: it is called role
     chat.replace_memory("0", role="user")  # wrong: a number
     chat.count_tokens("tiktokens")  # wrong: there is no such counter
+    chat.add_work(role="user", content="Hi.")  # wrong: there is no such method
     TokenCounter(7)  # wrong: it cannot count
     TokenCounter().count(7)  # wrong: no messages
 
@@ -103,7 +104,7 @@ def layers(layered: LayeredMemory, memory: AgentMemory) -> None:
     layered.core.set("city", "Lisbon", ttl="tomorrow")  # wrong: seconds or a datetime
     layered.write(recall=7)  # wrong: texts or mappings
     layered.consolidate("urgent")  # wrong: there is no such level
-    layered.core.setting_of("city", "Lisbon")  # wrong: an internal of before
+    layered.core.setting_of("city", "Lisbon")  # wrong: there is no such method
     MemoryProtocol(memory, 7)  # wrong: no model
     layer_tools(7)  # wrong: no memory
     apply(parse("…"), memory)  # wrong: a LayeredMemory
