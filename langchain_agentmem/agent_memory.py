@@ -160,7 +160,7 @@ class AgentMemory(Maintenance, Closing):
         record: Sequence[str] = ("messages",),
         index: Mapping[str, Any] | None = None,
         weights: Weights | None = None,
-        synchronous: str = "NORMAL",
+        synchronous: Literal["NORMAL", "FULL"] = "NORMAL",
         busy_timeout: float = 60.0,
         timeout: float = 60.0,
         schema: str = "agentmem",

@@ -31,6 +31,7 @@ from langchain_agentmem.facts.fact_tools import RememberFacts, RememberFactsOpti
 from langchain_agentmem.facts.kg_memory import FactFields
 from langchain_agentmem.injection.memory_injection import InjectionOptions, MemoryInjection
 from langchain_agentmem.messages.message import Message, MessageFields
+from langchain_agentmem.storage.engine import OpeningOptions
 from langchain_agentmem.stores.retriever import RetrieverOptions, SearchOptions
 
 ROOT = Path(__file__).parent.parent
@@ -96,6 +97,9 @@ class TestOptions:
     )
     def test_are_those_of_what_is_made(self, options, function, without):
         assert annotations_of(options) == keywords_of(function, without)
+
+    def test_of_opening_are_those_of_the_memory(self):
+        assert annotations_of(OpeningOptions).items() <= keywords_of(AgentMemory.__init__).items()
 
     def test_of_a_retriever_are_those_of_the_search(self):
         langchains = {"tags", "metadata", "name"}

@@ -255,7 +255,7 @@ class LayeredMemory(Layer):
 
     # -- everything at once ----------------------------------------------------------------------------------------
 
-    def _read_work(self, scope: str = "all") -> Work[dict[str, Any]]:
+    def _read_work(self, scope: Literal["all", "core", "recall", "archival"] = "all") -> Work[dict[str, Any]]:
         """Everything that this memory shows (the original's `mem_node_read`).
 
         Args:

@@ -23,13 +23,16 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache, partial
 from importlib import resources
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypedDict, TypeVar
 
 from langchain_agentmem.base import concurrency
 from langchain_agentmem.base.concurrency import ended
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import DatabaseReadOnly, InvalidInput, MemoryClosed, NewerDatabase, StorageError
 from langchain_agentmem.storage.steps import Operation, Rehearsed, rehearsal
+
+if TYPE_CHECKING:
+    from psycopg_pool import ConnectionPool
 
 T = TypeVar("T")
 
@@ -59,14 +62,14 @@ _LONGEST_SHARDED = 60  # each schema's name ends with its number
 class OpeningOptions(TypedDict, total=False):
     """The options of `Opening`, as parts of the memory pass them on."""
 
-    synchronous: str
+    synchronous: Literal["NORMAL", "FULL"]
     busy_timeout: float
     timeout: float
     schema: str
     pool_size: int
     read_only: bool
     migrate: bool
-    read_url: Any
+    read_url: str | ConnectionPool[Any] | None
     shards: int | None
     tenant_depth: int
 

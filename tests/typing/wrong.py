@@ -8,6 +8,7 @@ from langchain_core.runnables import RunnableConfig
 from langchain_agentmem import (
     AgentMemory,
     AgentMemoryRetriever,
+    AgentMemorySaver,
     ConversationMemory,
     ExperienceLibrary,
     ExperienceSelector,
@@ -30,6 +31,8 @@ def counted(messages: list[BaseMessage]) -> int:
 def parts(memory: AgentMemory) -> None:
     AgentMemory("agent.db", pool_sise=3)  # wrong: there is no such option
     AgentMemory(7)  # wrong: no path
+    AgentMemory("agent.db", synchronous="OFF")  # wrong: "NORMAL" or "FULL"
+    AgentMemorySaver.from_conn_string("agent.db", pool_sise=3)  # wrong: there is no such option
     memory.compaction(model=7)  # wrong: no model
     memory.compaction(counted)  # wrong: a model answers with text or a message
     memory.compaction(shrinks=True)  # wrong: there is no such option
@@ -103,6 +106,7 @@ def layers(layered: LayeredMemory, memory: AgentMemory) -> None:
     layered.core.set("city", "Lisbon", importance="high")  # wrong: a number
     layered.core.set("city", "Lisbon", ttl="tomorrow")  # wrong: seconds or a datetime
     layered.write(recall=7)  # wrong: texts or mappings
+    layered.read("everything")  # wrong: there is no such layer
     layered.consolidate("urgent")  # wrong: there is no such level
     layered.core.setting_of("city", "Lisbon")  # wrong: there is no such method
     MemoryProtocol(memory, 7)  # wrong: no model
