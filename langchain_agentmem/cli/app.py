@@ -24,6 +24,7 @@ from langchain_agentmem.cli.console import (
     hit,
     minute,
     print_list,
+    reasons,
     shortened,
     time_named,
 )
@@ -42,10 +43,11 @@ from langchain_agentmem.cli.database_commands import (
     stats,
     verify,
 )
+from langchain_agentmem.cli.eval_command import evaluate
 from langchain_agentmem.cli.knowledge_commands import experiences, facts
 from langchain_agentmem.cli.studio_command import studio
 from langchain_agentmem.cli.thread_commands import branches, diff, show, threads, why
-from langchain_agentmem.search.memory_search import Recollection, Why
+from langchain_agentmem.search.memory_search import Recollection
 from langchain_agentmem.search.timeline import Order
 
 app = typer.Typer(
@@ -178,22 +180,11 @@ def search(
     print_list(found, line, hit, empty, limit=limit, as_json=as_json)
 
 
-def reasons(why: Why) -> str:
-    """Why something was found, what counted most first: "the words heron +1.20, grey +0.80; also date +0.30"."""
-    terms, signals = (
-        [f"{name} {value:+.2f}" for name, value in sorted(each.items(), key=lambda part: -abs(part[1]))]
-        for each in (why.terms, why.signals)
-    )
-    parts = [f"the words {', '.join(terms)}" if len(terms) > 1 else f"the word {terms[0]}"] if terms else []
-    if signals:
-        parts.append(("also " if parts else "") + ", ".join(signals))
-    return "; ".join(parts) or "no reason"
-
-
 app.command()(demo)
 app.add_typer(threads)
 for looking in (show, why, search, branches, diff, facts, studio):
     app.command()(looking)
+app.command("eval")(evaluate)
 app.add_typer(audit)
 app.add_typer(experiences)
 for caring in (stats, verify, doctor, backup, restore, export):

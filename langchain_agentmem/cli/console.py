@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 from urllib.parse import unquote
@@ -16,6 +18,7 @@ from urllib.parse import unquote
 import typer
 from rich import box
 from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -24,7 +27,7 @@ from langchain_agentmem.base.files import file_of
 from langchain_agentmem.base.namespaces import CONFIG_KEY, id_of, named, namespace_named, path_of
 from langchain_agentmem.base.safe_repr import counted, printable, safe_repr
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.search.memory_search import Recollection
+from langchain_agentmem.search.memory_search import Recollection, Why
 from langchain_agentmem.storage import is_postgres, name_of
 from langchain_agentmem.storage.engine import AS_MADE
 from langchain_agentmem.upkeep.database_report import ThreadSummary
@@ -34,8 +37,12 @@ if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
     from langgraph.checkpoint.base import CheckpointTuple
 
+    from langchain_agentmem.checkpoints.saver_import import ImportReport
+    from langchain_agentmem.upkeep.database_copy import CopyProgress
+
 T = TypeVar("T")
 
+INTERRUPTED = 130
 DATABASE_VARIABLE = "AGENTMEM_DATABASE"
 """The environment variable that names the database where no option does."""
 LIMIT = 50
@@ -94,21 +101,21 @@ def database_given(database: str | None) -> str:
     return database
 
 
-def existing(database: str, *, read_only: bool = False) -> AgentMemory:
+def existing(database: str, *, read_only: bool = False, index: Mapping[str, Any] | None = None) -> AgentMemory:
     """Open a database that is there; a mistyped path must not become an empty one.
 
     Args:
         database: A path, a "file:" URI such as `file:agent.db?mode=ro`, or the URL of a server.
         read_only: Whether nothing may be written to it.
+        index: What a search goes by beside words, as `AgentMemory` takes it.
 
     Raises:
         InvalidInput: There is none.
     """
     if not is_postgres(name_of(database)) and not file_of(database).is_file():
         raise InvalidInput(f"There is no database at {safe_repr(database)}.")
-    return AgentMemory(
-        database, strict=True, shards=AS_MADE, read_only=read_only
-    )  # nothing that is shown needs a class of the user's
+    # Nothing that is shown needs a class of the user's.
+    return AgentMemory(database, strict=True, shards=AS_MADE, read_only=read_only, index=index)
 
 
 def tenant_named(written: str) -> str:
@@ -152,6 +159,18 @@ def hit(found: Recollection) -> dict[str, Any]:
         "also": [list(each) for each in found.also],
         "replaced_by": found.replaced_by,
     }
+
+
+def reasons(why: Why) -> str:
+    """Why something was found, what counted most first: "the words heron +1.20, grey +0.80; also date +0.30"."""
+    terms, signals = (
+        [f"{name} {value:+.2f}" for name, value in sorted(each.items(), key=lambda part: -abs(part[1]))]
+        for each in (why.terms, why.signals)
+    )
+    parts = [f"the words {', '.join(terms)}" if len(terms) > 1 else f"the word {terms[0]}"] if terms else []
+    if signals:
+        parts.append(("also " if parts else "") + ", ".join(signals))
+    return "; ".join(parts) or "no reason"
 
 
 def plain(value: Any) -> Any:
@@ -252,14 +271,15 @@ class Screen:
             self.line(f"… {left_out:,} before these: --limit {total}", "dim")
 
 
-def shortened(text: str) -> str:
-    """The text on one line, cut where it is long.
+def shortened(text: str, most: int = LONGEST_LINE) -> str:
+    """The text on one line, cut where it is longer than so many characters.
 
     Args:
         text: Any text.
+        most: The characters.
     """
     joined = " ".join(text.split())
-    return joined if len(joined) <= LONGEST_LINE else joined[: LONGEST_LINE - 1] + "…"
+    return joined if len(joined) <= most else joined[: most - 1] + "…"
 
 
 MAIN = "main"
@@ -422,3 +442,52 @@ def print_list(
     if not found:
         screen.line(empty)
     screen.more(min(most, len(found)), len(found))
+
+
+class Bar:
+    """Shows how far something has come."""
+
+    def __init__(self, progress: Progress, doing: str) -> None:
+        self._progress, self._checked = progress, 0
+        self._task = progress.add_task(doing, total=None)
+        self._begun = time.perf_counter()
+
+    def copied(self, at: CopyProgress) -> None:
+        """How far a copy has come."""
+        self.show(at.doing, at.done, at.total)
+
+    def checking(self, what: str) -> None:
+        """What is looked at."""
+        self.show(f"checking {what}")
+
+    def pruned(self, done: int, total: int) -> None:
+        """How far a pruning has come."""
+        self.show("pruning", done, total)
+
+    def imported(self, report: ImportReport) -> None:
+        """How many checkpoints were imported; how many there will be is not known."""
+        done = report.checkpoints + report.known
+        self.show(f"{done:,} checkpoints, {done / (time.perf_counter() - self._begun):,.0f}/s")
+
+    def show(self, doing: str, done: int = 0, total: int | None = None) -> None:
+        """What is done, how much of it, and how much there is; None where nobody knows."""
+        self._progress.update(self._task, description=doing, completed=done, total=total)
+
+
+@contextmanager
+def progress_bar(doing: str = "") -> Iterator[Bar]:
+    """A progress bar on standard error, if that is a terminal; one that moves to and fro where no end is known."""
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        yield Bar(progress, doing)
+
+
+@contextmanager
+def interruptible(left: str) -> Iterator[None]:
+    """Say what an interruption leaves."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        typer.echo(f"Interrupted. {left}", err=True)
+        raise typer.Exit(INTERRUPTED) from None
