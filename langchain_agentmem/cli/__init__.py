@@ -40,15 +40,15 @@ def main() -> None:
         _leave("Interrupted.", INTERRUPTED)
 
 
-def _app() -> Callable[[], None]:
+def _app() -> Callable[[], object]:
     try:
         import rich  # noqa: F401, PLC0415
         import typer  # noqa: F401, PLC0415
     except ImportError as error:
         raise MissingExtra("The command line", "cli") from error
-    from langchain_agentmem.cli.app import app  # noqa: PLC0415
+    from langchain_agentmem.cli.app import command_line  # noqa: PLC0415
 
-    return app
+    return command_line()
 
 
 def _leave(message: str, code: int) -> NoReturn:

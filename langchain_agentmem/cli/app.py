@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import os
 import tempfile
+from collections.abc import Callable
 from contextlib import nullcontext
 from datetime import datetime
 from pathlib import Path
@@ -16,10 +18,11 @@ from langchain_agentmem.base.namespaces import named, namespace_named
 from langchain_agentmem.cli.audit_commands import audit
 from langchain_agentmem.cli.console import (
     EPILOG,
-    IN_ROOT,
     AsJson,
     Existing,
     Screen,
+    Words,
+    elsewhere,
     existing,
     hit,
     minute,
@@ -55,15 +58,29 @@ app = typer.Typer(
     help="One database for everything an agent remembers.",
     epilog=EPILOG,
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # plain help, also where it is piped
 )
 
 
+def _without_colour(wanted: bool) -> None:  # noqa: FBT001 - as the framework calls it
+    if wanted:
+        os.environ["NO_COLOR"] = "1"
+
+
 @app.callback(invoke_without_command=True)
 def options(
     *,
+    no_color: Annotated[  # noqa: ARG001 - the option acts by itself
+        bool,
+        typer.Option(
+            "--no-color",
+            help="Print no colours; as NO_COLOR in the environment.",
+            is_eager=True,
+            expose_value=False,
+            callback=_without_colour,
+        ),
+    ] = False,
     version: Annotated[bool, typer.Option("--version", help="Print the version and leave.", is_eager=True)] = False,
 ) -> None:
     """One database for everything an agent remembers."""
@@ -90,7 +107,7 @@ def demo(
     process: Annotated[int, typer.Option(hidden=True)] = 1,
     as_json: AsJson = False,
 ) -> None:
-    """Watch an agent that remembers, across conversations and processes.
+    """Watch an agent that remembers, in two processes.
 
     JSON: one object a line. Of each exchange type ("exchange"), process, conversation, speaker, said, answer, recalled
     (as `search` has it); at last type ("summary"), messages, conversations.
@@ -112,7 +129,7 @@ def demo(
 
 def search(
     *,
-    query: Annotated[str, typer.Argument(metavar="QUERY", help="Any text.")],
+    query: Words,
     database: Existing,
     namespace: Annotated[
         str | None,
@@ -152,7 +169,7 @@ def search(
     """
     with existing(database) as memory:
         found = memory.search(
-            query,
+            " ".join(query),
             namespace=namespace_named(namespace),
             limit=limit,
             kinds=kind or None,
@@ -163,6 +180,10 @@ def search(
             everything=everything or namespace == "/",
             order=order,
         )
+        empty = "Nothing was found."
+        if not found and namespace is None and not everything:
+            there = elsewhere(memory, kind)
+            empty = f"Nothing was found in the root namespace.{there}{' Or say --everything.' if there else ''}"
     numbers = itertools.count(1)
 
     def line(screen: Screen, each: Recollection) -> None:
@@ -174,9 +195,6 @@ def search(
         if each.replaced_by is not None:
             screen.line(f"   replaced by: {' '.join(each.replaced_by)}", "dim")
 
-    empty = "Nothing was found."
-    if namespace is None and not everything:
-        empty = f"Nothing was found {IN_ROOT}, or say --everything."
     print_list(found, line, hit, empty, limit=limit, as_json=as_json)
 
 
@@ -194,3 +212,15 @@ for moving in (migrate, copy, erase, prune):
     app.command()(moving)
 app.command("move-tenant")(move_tenant)
 app.command("import-checkpoints")(import_checkpoints)
+
+
+def command_line() -> Callable[[], object]:
+    """All commands, each with the options that are those of all of them."""
+    made = typer.main.get_command(app)
+    everywhere = [each for each in made.params if each.name == "no_color"]
+    waiting = [*getattr(made, "commands", {}).values()]
+    while waiting:
+        each = waiting.pop()
+        each.params += everywhere
+        waiting += getattr(each, "commands", {}).values()
+    return made

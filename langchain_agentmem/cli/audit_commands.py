@@ -19,6 +19,7 @@ from langchain_agentmem.cli.console import (
     Most,
     Screen,
     database_given,
+    elsewhere,
     existing,
     judge,
     plain,
@@ -64,12 +65,14 @@ def report(
         return
     if last is None and (conversation is not None or include_junk):
         last = _LAST
-    with _trail(database_given(database), namespace) as trail:
+    with existing(database_given(database)) as memory:
+        trail = _trail_in(memory, namespace)
         if last is None:
             _report(trail, as_json=as_json)
             return
         entries = trail.last(last, conversation, include_junk=include_junk)
-    print_list(entries, _print, _entry, NOTHING, limit=last or 1, as_json=as_json)
+        empty = NOTHING if entries else f"{NOTHING}{elsewhere(memory, ['audit'], namespace_named(namespace))}"
+    print_list(entries, _print, _entry, empty, limit=last or 1, as_json=as_json)
 
 
 @audit.command()
@@ -108,7 +111,10 @@ def verify(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Walk along the chain of the whole database, and print its head. The exit code is 1 where something is wrong."""
+    """Walk along the chain of the whole database.
+
+    Its head is printed. The exit code is 1 where something is wrong.
+    """
     with _trail(database, None) as trail:
         found = trail.verify(since)
     told = f"{counted(found.entries, 'entries')}, of which {found.erased:,} are erased.\nHead: {found.head}"
@@ -175,7 +181,10 @@ def export_document(
     namespace: Namespace = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write all entries, hidden ones included, as an agent_memory.json. A file that is there is replaced."""
+    """Write all entries as an agent_memory.json.
+
+    Hidden ones are included. A file that is there is replaced.
+    """
     with _trail(database, namespace) as trail:
         done = trail.export_document(file)
     tell(f"{counted(done, 'entries')} written.", {"written": done}, as_json=as_json)

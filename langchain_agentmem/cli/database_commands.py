@@ -126,7 +126,10 @@ def migrate(
     ] = 1,
     as_json: AsJson = False,
 ) -> None:
-    """Make the tables, or bring them up to date, for programs that open the database with migrate=False."""
+    """Make the tables, or bring them up to date.
+
+    Programs that open the database with migrate=False need it.
+    """
     options: dict[str, Any] = {"shards": AS_MADE if shards is None else shards, "tenant_depth": tenant_depth}
     with interruptible("Nothing was changed."), AgentMemory(database, schema=schema, **options) as memory:
         path, newest = memory.database.engine.path, newest_migration(memory.database.engine.dialect)
@@ -153,7 +156,10 @@ def move_tenant(
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
-    """Move all that is one tenant's into another schema of a memory with shards, while others go on."""
+    """Move a tenant to another schema, while others go on.
+
+    All that is the tenant's moves, in a memory with shards.
+    """
     with interruptible("Nothing was moved."):
         name = tenant_named(tenant)
         opening = Opening(schema=schema)

@@ -65,7 +65,7 @@ def evaluate(
     ] = SHOWN,
     as_json: AsJson = False,
 ) -> None:
-    """Measure how much of what answers your questions is found.
+    """Measure how much of what answers questions is found.
 
     Recall at k is the share of the evidence that is among the first k results, in the mean over the questions. Each
     line of FILE is a question, of which only the first two have to be there:

@@ -28,7 +28,7 @@ def studio(
         Path | None, typer.Option(metavar="FOLDER", help="A library of experiences whose proposals can be approved.")
     ] = None,
 ) -> None:
-    """See in a browser what an agent remembers, and why; and correct it.
+    """See in a browser what is remembered, and correct it.
 
     It listens on this machine alone, and opens once by the address that it prints. Ctrl-C ends it.
     """

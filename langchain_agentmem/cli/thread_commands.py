@@ -31,6 +31,7 @@ from langchain_agentmem.cli.console import (
     one_thread,
     print_json,
     shortened,
+    some,
     state_of,
     tell,
 )
@@ -72,12 +73,15 @@ def listed(
         return
     with existing(database_given(database)) as memory:
         found = memory.threads(namespace_named(namespace), limit=limit or (None if as_json else LIMIT))
+        others = memory.threads().threads if namespace is not None and not found.threads else ()
     if as_json:
         print_json(found.threads)
         return
     screen = Screen()
     if not found.threads:
-        screen.line("There are no threads and no conversations.")
+        there = [*dict.fromkeys(named(each.namespace) for each in others)]
+        elsewhere = f" in {namespace}. Elsewhere there are some: {some(there)}" if there else ""
+        screen.line(f"There are no threads and no conversations{elsewhere}.")
         return
     screen.table(
         ("thread", "namespace", "checkpoints", "forks", "messages", "size", "changed", "newest checkpoint"),
@@ -168,9 +172,10 @@ def why(
     message: Annotated[str | None, typer.Option(metavar="MESSAGE", help="Only what it was shown for this one.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what memory and experiences put into the prompts of a thread, and why.
+    """Show what memory put into prompts, and why.
 
-    It is kept for 30 days. What a score is made of are words of the question, and signals such as "date".
+    Of a thread, what memory and experiences put into its prompts. It is kept for 30 days. What a score is made of are
+    words of the question, and signals such as "date".
 
     JSON: a list of objects with message_id, part, reader, at, kind, id, score, signals, reason.
     """
