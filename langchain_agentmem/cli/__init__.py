@@ -6,8 +6,9 @@
 3    the database cannot be opened or read, or could not do its work
 130  Ctrl-C
 
-An error is one line of standard error. Begin reading with `app.py`, which lists the commands; what they share is in
-`console.py`. They use the facade `AgentMemory` alone, wherever it can do what they want.
+An error is one line of standard error. `agentmem --install-completion` has the shell complete commands and options.
+Begin reading with `app.py`, which lists the commands; what they share is in `console.py`. They use the facade
+`AgentMemory` alone, wherever it can do what they want.
 """
 
 from __future__ import annotations

@@ -25,6 +25,7 @@ from langchain_agentmem.cli.console import (
     elsewhere,
     existing,
     hit,
+    interruptible,
     minute,
     print_list,
     reasons,
@@ -215,12 +216,14 @@ app.command("import-checkpoints")(import_checkpoints)
 
 
 def command_line() -> Callable[[], object]:
-    """All commands, each with the options that are those of all of them."""
+    """All commands, each with the options that are those of all of them, and interrupted as all of them are."""
     made = typer.main.get_command(app)
     everywhere = [each for each in made.params if each.name == "no_color"]
     waiting = [*getattr(made, "commands", {}).values()]
     while waiting:
         each = waiting.pop()
         each.params += everywhere
+        if each.callback is not None:
+            each.callback = interruptible()(each.callback)
         waiting += getattr(each, "commands", {}).values()
     return made

@@ -29,6 +29,7 @@ from rich.table import Table
 from rich.text import Text
 
 from langchain_agentmem.agent_memory import AgentMemory
+from langchain_agentmem.base.events import Progress as HowFar
 from langchain_agentmem.base.files import file_of
 from langchain_agentmem.base.namespaces import CONFIG_KEY, id_of, named, namespace_named, namespace_of, path_of
 from langchain_agentmem.base.safe_repr import counted, printable, safe_repr
@@ -46,7 +47,6 @@ if TYPE_CHECKING:
     from langgraph.checkpoint.base import CheckpointTuple
 
     from langchain_agentmem.checkpoints.saver_import import ImportReport
-    from langchain_agentmem.upkeep.database_copy import CopyProgress
 
 T = TypeVar("T")
 
@@ -523,21 +523,13 @@ class Bar:
     """Shows how far something has come."""
 
     def __init__(self, progress: Progress, doing: str) -> None:
-        self._progress, self._checked = progress, 0
+        self._progress = progress
         self._task = progress.add_task(doing, total=None)
         self._begun = time.perf_counter()
 
-    def copied(self, at: CopyProgress) -> None:
-        """How far a copy has come."""
-        self.show(at.doing, at.done, at.total)
-
-    def checking(self, what: str) -> None:
-        """What is looked at."""
-        self.show(f"checking {what}")
-
-    def pruned(self, done: int, total: int) -> None:
-        """How far a pruning has come."""
-        self.show("pruning", done, total)
+    def watch(self, at: HowFar) -> None:
+        """How far something has come."""
+        self.show(*at)
 
     def imported(self, report: ImportReport) -> None:
         """How many checkpoints were imported; how many there will be is not known."""
@@ -565,10 +557,10 @@ def progress_bar(doing: str = "") -> Iterator[Bar]:
 
 
 @contextmanager
-def interruptible(left: str) -> Iterator[None]:
-    """Say what an interruption leaves."""
+def interruptible(left: str = "") -> Iterator[None]:
+    """Say what an interruption leaves. What only looks needs not say anything: it is within one anyway."""
     try:
         yield
     except KeyboardInterrupt:
-        typer.echo(f"Interrupted. {left}", err=True)
+        typer.echo(f"Interrupted. {left}".rstrip(), err=True)
         raise typer.Exit(INTERRUPTED) from None

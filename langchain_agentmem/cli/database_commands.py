@@ -46,8 +46,8 @@ def backup(*, file: File, database: Existing, as_json: AsJson = False) -> None:
 
     Of SQLite it is a database, of PostgreSQL an export. `restore` makes a database of either.
     """
-    with interruptible("Nothing was written."), existing(database) as memory, progress_bar("Copying"):
-        path = memory.backup(file)
+    with interruptible("Nothing was written."), existing(database) as memory, progress_bar("copying") as bar:
+        path = memory.backup(file, progress=bar.watch)
     size = path.stat().st_size
     tell(f"{path} was written: {counted(size, 'bytes')}.", {"path": str(path), "bytes": size}, as_json=as_json)
 
@@ -61,7 +61,7 @@ def restore(
 ) -> None:
     """Make a database of a backup or an export. It is verified before it takes its place."""
     with interruptible("The target is as it was."), progress_bar() as bar:
-        report = AgentMemory.restore(file, database, force=force, progress=bar.copied, checking=bar.checking)
+        report = AgentMemory.restore(file, database, force=force, progress=bar.watch)
     tell(
         f"The {report.kind} {report.source} was restored to {report.target}, and is whole: {_counts(report.checked)}.",
         {**dataclasses.asdict(report), "ok": True},
@@ -74,8 +74,8 @@ def export(*, file: File, database: Existing, as_json: AsJson = False) -> None:
 
     `import` and `restore` read it, on SQLite and PostgreSQL.
     """
-    with interruptible("Nothing was written."), existing(database) as memory, progress_bar("Writing"):
-        report = memory.export(file)
+    with interruptible("Nothing was written."), existing(database) as memory, progress_bar("writing") as bar:
+        report = memory.export(file, progress=bar.watch)
     told = dataclasses.asdict(report)
     tell(f"{file} was written: {_counts(told)}.", {"path": file, **told}, as_json=as_json)
 
@@ -103,9 +103,9 @@ def import_(
     with (
         interruptible("Nothing was imported."),
         AgentMemory(database, shards=AS_MADE) as memory,
-        progress_bar("Reading"),
+        progress_bar("reading") as bar,
     ):
-        report = memory.import_(file)
+        report = memory.import_(file, progress=bar.watch)
     told = dataclasses.asdict(report)
     tell(f"{file} was imported. New: {_counts(told)}.", {"path": file, **told}, as_json=as_json)
 
@@ -160,10 +160,16 @@ def move_tenant(
 
     All that is the tenant's moves, in a memory with shards.
     """
-    with interruptible("Nothing was moved."):
-        name = tenant_named(tenant)
-        opening = Opening(schema=schema)
-        moved = tenants.move_tenant(database, name, to, own_schema=own_schema, dry_run=dry_run, opening=opening)
+    with interruptible("Nothing was moved."), progress_bar("waiting") as bar:
+        moved = tenants.move_tenant(
+            database,
+            tenant_named(tenant),
+            to,
+            own_schema=own_schema,
+            dry_run=dry_run,
+            progress=bar.watch,
+            opening=Opening(schema=schema),
+        )
     rows, does = counted(sum(moved.rows.values()), "rows"), "would move" if dry_run else "moved"
     if moved.source == moved.target:
         said = f"{printable(tenant)} is in {moved.source} already."
@@ -189,7 +195,7 @@ def copy(
     """
     kept = "What was copied is kept beside the target: run it again to go on."
     with interruptible(kept), existing(source) as memory, progress_bar() as bar:
-        report = memory.copy(target, force=force, progress=bar.copied)
+        report = memory.copy(target, force=force, progress=bar.watch)
     rows = sum(report.rows.values())
     moment = f"{report.taken_at:%Y-%m-%d %H:%M:%S} UTC"
     done = "are in" if report.was_complete else "were copied to"
@@ -208,7 +214,7 @@ def copy(
 def verify(*, database: Existing, as_json: AsJson = False) -> None:
     """Check the whole database. The exit code is 1 where something is wrong."""
     with interruptible("Nothing was changed."), existing(database) as memory, progress_bar() as bar:
-        report = memory.verify(progress=bar.checking)
+        report = memory.verify(progress=bar.watch)
     told = ", ".join(counted(value, name) for name, value in report.checked.items())
     value = {"ok": report.ok, "problems": report.problems, "checked": report.checked}
     judge(report.problems, f"{told}.", value, as_json=as_json)
@@ -244,7 +250,7 @@ def erase(
     }
     where = f" in {named(given['namespace'])}" if given["namespace"] is not None else ""
     with interruptible("Whatever was not erased yet is as it was; erase again."), existing(database) as memory:
-        with progress_bar("Counting"):
+        with progress_bar("counting"):
             found = dataclasses.asdict(memory.erase(**given, dry_run=True))
         if dry_run:
             told = f"{_counts(found)} would be erased." if any(found.values()) else f"There is nothing to erase{where}."
@@ -259,8 +265,8 @@ def erase(
                 typer.echo("Nothing was erased.", err=True)
                 raise typer.Exit(1)
         # Where nothing is left, an erasure that was interrupted may still have to rewrite the storage.
-        with progress_bar("Erasing"):
-            erased = dataclasses.asdict(memory.erase(**given))
+        with progress_bar("erasing") as bar:
+            erased = dataclasses.asdict(memory.erase(**given, progress=bar.watch))
     told = f"{_counts(erased)} were erased." if any(erased.values()) else f"There was nothing to erase{where}."
     tell(printable(told), {**erased, "dry_run": False}, as_json=as_json)
 
@@ -308,7 +314,7 @@ def prune(
             retention=retention,
             archive_before=before,
             dry_run=dry_run,
-            progress=bar.pruned,
+            progress=bar.watch,
         )
     would = "would be " if dry_run else ""
     tell(
@@ -388,17 +394,15 @@ def doctor(
 
     JSON: an object with ok and findings. A finding has name, level ("ok", "note" or "problem"), text, remedy.
     """
-    findings: list[Finding] = []
-    screen = None if as_json else Screen()
-    with interruptible("Nothing was changed."):
-        for finding in diagnose(database, schema=schema, deep=not quick):
-            findings.append(finding)
-            if screen is not None:
-                _print(screen, finding)
+    with interruptible("Nothing was changed."), progress_bar("looking") as bar:
+        findings = list(diagnose(database, schema=schema, deep=not quick, progress=bar.watch))
     problems = sum(finding.level == "problem" for finding in findings)
-    if screen is None:
+    if as_json:
         print_json({"ok": not problems, "findings": findings})
     else:
+        screen = Screen()
+        for finding in findings:
+            _print(screen, finding)
         notes = sum(finding.level == "note" for finding in findings)
         screen.line(f"{counted(problems, 'problems')}, {counted(notes, 'notes')}.", "bold")
     if problems:

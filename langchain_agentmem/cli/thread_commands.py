@@ -25,6 +25,7 @@ from langchain_agentmem.cli.console import (
     config_of,
     database_given,
     existing,
+    interruptible,
     lines_of,
     messages_in,
     minute,
@@ -118,7 +119,7 @@ def move(
 
     JSON: an object with namespace, thread_id.
     """
-    with existing(database) as memory:
+    with interruptible("Nothing was moved."), existing(database) as memory:
         memory.adopt(thread, namespace_named(namespace))
     where = namespace_named(namespace)
     tell(printable(f"{thread} is in {named(where)}."), {"namespace": where, "thread_id": thread}, as_json=as_json)

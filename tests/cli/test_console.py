@@ -73,6 +73,7 @@ for name, arguments in COMMANDS.items():
 """
 ONCE = {"backup", "export", "copy", "restore", "stats", "doctor", "audit"}
 """What prints something else each time, as sizes change."""
+CHANGING = {"erase", "prune", "backup", "export", "copy", "restore", "migrate", "verify"}
 PLAIN = {name: value for name, value in ENVIRONMENT.items() if name not in {"NO_COLOR", "COLUMNS", "FORCE_COLOR"}} | {
     "AGENTMEM_DATABASE": "memory.db"
 }
@@ -214,6 +215,27 @@ class TestEveryCommand:
     @pytest.mark.parametrize("group", [(), ("audit",), ("experiences",), ("threads",)])
     def test_its_summary_is_not_cut_in_the_list_of_all(self, forks, group):
         assert "..." not in forks.run(COMMAND, *group, "--help", COLUMNS="80").stdout.partition("Commands:")[2]
+
+
+class TestInterruption:
+    PROGRAM = """
+import os, signal
+from langchain_agentmem.storage.database import Database
+def interrupted(*arguments, **options):
+    os.kill(os.getpid(), signal.SIGINT)
+Database.__init__ = interrupted
+"""
+
+    @pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGINT to send")
+    @pytest.mark.parametrize("name", [name for name in COMMANDS if name != "doctor"])
+    def test_every_command_says_what_it_leaves_and_its_exit_code_is_130(self, forks, home, name):
+        paths = {each: str(home / each) for each in ("memory.db", "questions.jsonl")}
+        arguments = [paths.get(each, each) for each in COMMANDS[name]]
+        run = forks.run(self.PROGRAM + COMMAND, *arguments, AGENTMEM_DATABASE=paths["memory.db"])
+        assert run.returncode == 130
+        [line] = run.stderr.splitlines()
+        assert line.startswith("Interrupted.")
+        assert name not in CHANGING or len(line) > len("Interrupted.")
 
 
 class TestCompletion:

@@ -33,7 +33,7 @@ from langchain_agentmem.cli.console import Bar
 copying.PORTION_ROWS = 20
 def stop(self, *arguments):
     os.kill(os.getpid(), signal.SIGINT)
-Bar.copied = Bar.checking = Bar.pruned = stop
+Bar.watch = stop
 """
 
 
