@@ -160,6 +160,7 @@ def elsewhere(
         here: The namespace in which it was looked.
         whose: The branch or thread of which it was looked for, where these are apart. Default: they are not.
     """
+    memory.search("", kinds=kinds, everything=True)  # what waits for the index enters it
     stored_as, places = all_parts().stored_as(kinds), dict[str, None]()
     for each in memory.database.everywhere:
         for row in each.engine.read(partial(search_index.held, stored_as)):

@@ -131,7 +131,11 @@ def migrate(
     Programs that open the database with migrate=False need it.
     """
     options: dict[str, Any] = {"shards": AS_MADE if shards is None else shards, "tenant_depth": tenant_depth}
-    with interruptible("Nothing was changed."), AgentMemory(database, schema=schema, **options) as memory:
+    with (
+        interruptible("Nothing was changed."),
+        progress_bar("bringing up to date"),
+        AgentMemory(database, schema=schema, **options) as memory,
+    ):
         path, newest = memory.database.engine.path, newest_migration(memory.database.engine.dialect)
     tell(f"{path} is up to date ({newest}).", {"path": path, "newest": newest}, as_json=as_json)
 
@@ -435,7 +439,7 @@ def stats(
 
     Measured are sizes, tokens kept out of prompts, caches, and the slowest operations.
     """
-    with existing(database) as memory:
+    with existing(database) as memory, progress_bar("counting"):
         found = memory.stats()
     if as_json:
         print_json({**found, "operations": found["operations"][:slowest]})

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from langchain_agentmem.cli.console import FirstDatabase, Screen, database_given, existing
+from langchain_agentmem.cli.console import AsJson, FirstDatabase, database_given, existing, tell
 from langchain_agentmem.errors import MissingExtra
 
 
@@ -27,16 +27,18 @@ def studio(
     experiences: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="A library of experiences whose proposals can be approved.")
     ] = None,
+    as_json: AsJson = False,
 ) -> None:
     """See in a browser what is remembered, and correct it.
 
     It listens on this machine alone, and opens once by the address that it prints. Ctrl-C ends it.
+
+    JSON: an object with url.
     """
     try:
         from langchain_agentmem.studio.server import serve  # noqa: PLC0415 - an extra
     except ModuleNotFoundError as error:
         raise MissingExtra("Studio", "studio") from error
-    screen = Screen()
     with existing(database_given(database or named), read_only=read_only) as memory:
         library = None if experiences is None else memory.experiences(experiences)
         serve(
@@ -45,6 +47,6 @@ def studio(
             port=port,
             user=user,
             experiences=library,
-            tell=lambda where: screen.line(f"Studio is at {where} (Ctrl-C ends it)"),
+            tell=lambda where: tell(f"Studio is at {where} (Ctrl-C ends it)", {"url": where}, as_json=as_json),
             open_browser=open_browser,
         )

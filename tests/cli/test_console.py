@@ -183,6 +183,10 @@ class TestAtEightyColumns:
     def test_every_heading_and_id_that_a_file_would_get_is_whole(self, shown, plain, name):
         assert words(plain[name]) - words(shown[name]) == set()
 
+    @pytest.mark.parametrize("name", ["backup", "copy", "eval", "prune", "restore", "verify"])
+    def test_what_may_take_long_shows_how_much_of_how_much_is_done(self, shown, name):
+        assert re.search(r"\d of \d", shown[name])
+
     def test_without_colours_nothing_but_text_is_printed(self, home):
         some = {name: [*COMMANDS[name], "--no-color"] for name in ("threads", "diff", "search", "why", "audit entries")}
         for shown in (
@@ -210,7 +214,7 @@ class TestEveryCommand:
     def test_it_knows_json_and_no_color(self, name):
         options = {option for each in EVERY[name].params for option in each.opts}
         assert "--no-color" in options
-        assert "--json" in options or name == "studio"
+        assert "--json" in options
 
     @pytest.mark.parametrize("group", [(), ("audit",), ("experiences",), ("threads",)])
     def test_its_summary_is_not_cut_in_the_list_of_all(self, forks, group):
