@@ -13,6 +13,7 @@ from langchain_agentmem import InvalidInput
 from langchain_agentmem.evaluation import EvaluationQuestion, evaluate
 from langchain_agentmem.evaluation import evaluator as evaluating
 from langchain_agentmem.evaluation.evaluator import OURS, passages_of
+from langchain_agentmem.evaluation.recall_report import recall_of
 
 
 def asked(text, *evidence, **more):
@@ -97,6 +98,17 @@ class TestRecall:
         assert one == other
         assert filled.stats()["bytes_by_part"] == before
 
+    def test_an_interval_holds_the_mean_and_is_the_same_each_time(self):
+        questions = [asked(str(number), "a") for number in range(50)]
+
+        def intervals():
+            report = recall_of(lambda question, limit: [["a"]] * (int(question.text) % 3 > 0), questions, (1,))
+            [(low, high)] = report.intervals()
+            assert low < report.recall(1) < high
+            return low, high
+
+        assert len({intervals() for _ in range(5)}) == 1
+
     def test_questions_without_evidence_are_counted_and_not_asked(self, filled):
         found = evaluate(filled, [asked("heron", "a1"), asked("Who slept?")])
         assert (found.unanswerable, len(found.reports[OURS].outcomes)) == (1, 1)
@@ -162,6 +174,12 @@ class TestMisses:
         assert "heron" in miss.found.why.terms
         assert len(miss.above) == 3
         assert all(each.score >= miss.found.score for each in miss.above)
+
+    def test_only_what_stands_above_it_is_told(self, memory):
+        said(memory, "a", (), "The heron ate a frog at the pond.", "A heron.")
+        [miss] = evaluate(memory, [asked("What did the heron eat at the pond?", "a2")], cuts=(1,)).misses
+        assert miss.reason == "it stands at place 2"
+        assert [each.id for each in miss.above] == ["a1"]
 
     def test_of_the_deepest_search_it_is_told_how_deep_that_was(self, memory, monkeypatch):
         monkeypatch.setattr(evaluating, "DEEPEST", 2)
