@@ -179,18 +179,22 @@ def _print(screen: Screen, found: Evaluation, misses: int) -> None:
     screen.table(("recall [95 %]", *(f"at {cut}" for cut in cuts)), rows)
     for title, reason in found.unmeasured.items():
         screen.line(f"{title}: not measured. {reason}", "dim")
-    titles = tuple(found.reports)
+    first, *others = found.reports
+    if others:
+        columns = {title: (title, cuts[-1]) for title in found.reports}
+    else:
+        columns = {f"at {cut}": (first, cut) for cut in cuts}
     for by, values in found.parts().items():
-        screen.heading(f"By {by}: recall at {cuts[-1]}")
+        screen.heading(f"By {by}: recall{f' at {cuts[-1]}' if others else ''}")
         table = [
             (
                 value,
-                f"{len(next(iter(each.values())).outcomes):,}",
-                *(f"{each[t].recall(cuts[-1]):.3f}" for t in titles),
+                f"{len(each[first].outcomes):,}",
+                *(f"{each[one].recall(cut):.3f}" for one, cut in columns.values()),
             )
             for value, each in values.items()
         ]
-        screen.table((by, "asked", *titles), table, right=("asked", *titles))
+        screen.table((by, "asked", *columns), table, right=("asked", *columns))
     if not found.misses:
         screen.line()
         screen.line(f"All of the evidence is among the first {cuts[-1]}.")

@@ -71,6 +71,12 @@ class TestEval:
             "missed: message b1: it is in ben, where the question does not look",
         ]
 
+    def test_without_plain_searches_there_is_room_for_every_k(self, agentmem, database, questions):
+        said = fine(agentmem("--database", database, "--questions", questions, "--k", "1,2,3"))
+        lines = [" ".join(line.split()) for line in said.splitlines()]
+        assert "category asked at 1 at 2 at 3" in lines
+        assert "boats 2 0.500 0.500 0.500" in lines
+
     def test_json_has_everything_and_is_the_same_each_time_while_nothing_changes(self, agentmem, database, questions):
         before = database.read_bytes()
         given = ("--database", database, "--questions", questions, "--k", "1,3", "--baselines", "--json")
