@@ -78,13 +78,14 @@ class TransferReport:
 class _Counting:
     """Tells how many of so many records were written."""
 
-    def __init__(self, progress: Watch | None) -> None:
-        self.progress, self._done, self._total = progress, 0, 0
+    def __init__(self, progress: Watch | None, within: Namespace) -> None:
+        self.progress, self._within, self._done, self._total = progress, within, 0, 0
 
     def expect(self) -> Steps[None]:
         """Learn how many there may be in one more database."""
         if self.progress is not None:
-            [row] = yield query.statistics()
+            low, high = range_of(self._within)
+            [row] = yield query.statistics_within(low=low, high=high)
             self._total += sum(row[name] for name in _COUNTED)
 
     def one(self) -> None:
@@ -102,14 +103,14 @@ def export(
     Args:
         path: Where to. A file that is there is replaced, when the new one is whole.
         within: Only this namespace and all below it. Default: all.
-        progress: Is told how many of the records of the whole database were written.
+        progress: Is told how many of the records were written.
 
     Raises:
         InvalidInput: The file cannot be written.
         StorageError: Something is damaged.
     """
     written: Counter[str] = Counter()
-    counting = _Counting(progress)
+    counting = _Counting(progress, within)
     yield from counting.expect()
     with whole_file(path) as file:
         _write_line(file, {"format": FORMAT, "version": VERSION})
@@ -140,7 +141,7 @@ def exporting(
         progress: Is told how many of the records were written, of those of the databases so far.
     """
     written: Counter[str] = Counter()
-    counting = _Counting(progress)
+    counting = _Counting(progress, within)
     with ExitStack() as stack:
         # An import takes all that is of one form together.
         heads = dict.fromkeys(name for part in all_parts().all for name in part.records)

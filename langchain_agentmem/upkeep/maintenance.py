@@ -300,7 +300,7 @@ class Maintenance(Performer):
 
         Args:
             path: Where to. A file that is there is replaced, when the new one is whole.
-            progress: Is told how many of the records of the whole database were written.
+            progress: Is told how many of the records were written.
 
         Raises:
             InvalidInput: The file cannot be written.
