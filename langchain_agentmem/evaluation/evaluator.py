@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,9 +17,9 @@ from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput, MissingExtra
 from langchain_agentmem.evaluation.plain_search import BASELINES, Make, Passage, finding, vectors_alone
 from langchain_agentmem.evaluation.recall_report import EvaluationQuestion, QuestionOutcome, RecallReport, recall_of
-from langchain_agentmem.search import search_index
+from langchain_agentmem.search.database_search import Search
 from langchain_agentmem.search.embedding import embedder_of
-from langchain_agentmem.search.memory_search import Recollection, again, inquiry, once
+from langchain_agentmem.search.memory_search import Range, Recollection, Walls, again, inquiry, once, ranges_of
 from langchain_agentmem.search.static_embeddings import StaticEmbeddings
 from langchain_agentmem.storage import Steps, query
 from langchain_agentmem.stores.search_requests import MOST_HITS, SearchRequest, sought
@@ -180,32 +181,36 @@ def passages_of(memory: AgentMemory, tell: Tell = lambda *_: None) -> list[Passa
         tell: Is told how far it has come.
     """
     reach = sought(memory.database, SearchRequest("", everything=True), None, None)
-    now, given = memory.database.now(), list[Recollection]()
+    now, read, given = memory.database.now(), 0, list[Recollection]()
     for home in reach.walls.homes(memory.database):
-        after, total, read = -1, home.engine.read(search_index.counted), 0
-        while True:
-            page = home.engine.read(partial(_page, after, now, reach.walls.kinds or (), reach.outlook))
-            if page is None:
-                break
-            after, size, found = page
-            read += size
-            given += [each for each in found if reach.walls.hold(each)]
-            tell("reading the texts", read, total)
+        ranges, total = home.engine.read(partial(_extent, reach.walls))
+        for first, end in ranges:
+            after = first - 1
+            while page := home.engine.read(partial(_page, after, end, now, reach)):
+                after, size, found = page
+                read += size
+                given += [each for each in found if reach.walls.hold(each)]
+                tell("reading the texts", read, max(read, total))
     return [
         Passage(_ids(each), each.kind, each.namespace, each.text, each.created_at, _speaker(each.value))
         for each in once(given)
     ]
 
 
-def _page(
-    after: int, now: int, kinds: Sequence[str], outlook: Any
-) -> Steps[tuple[int, int, list[Recollection]] | None]:
-    """Some documents, the last one's number and how many they are; None where there are no more."""
-    page = yield query.documents_after(after=after, limit=_PAGE)
+def _extent(walls: Walls) -> Steps[tuple[list[Range], int]]:
+    """The ranges of documents within these walls, and about how many they are."""
+    ranges, _ = yield from ranges_of(walls)
+    [totals] = yield query.totals(ranges=json.dumps(ranges))
+    return ranges, int(totals["documents"])
+
+
+def _page(after: int, end: int, now: int, reach: Search) -> Steps[tuple[int, int, list[Recollection]] | None]:
+    """Some documents before an end: the last one's number, how many they are, and what they are; None for no more."""
+    page = [row for row in (yield query.documents_after(after=after, limit=_PAGE)) if row["id"] < end]
     if not page:
         return None
-    rows = [(row["kind"], row["owner"]) for row in page if row["kind"] in kinds]
-    found = yield from again(rows, now=now, outlook=outlook)
+    rows = [(row["kind"], row["owner"]) for row in page if row["kind"] in (reach.walls.kinds or ())]
+    found = yield from again(rows, now=now, outlook=reach.outlook)
     return page[-1]["id"], len(page), found
 
 

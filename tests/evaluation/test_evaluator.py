@@ -88,8 +88,11 @@ class TestRecall:
         assert {each.recall(1) for each in found.reports.values()} == {1}
 
     def test_a_memory_within_a_namespace_is_asked_there(self, filled):
-        found = evaluate(filled.within(("ada",)), [asked("heron", "a1"), asked("canoe", "b1")], baselines=True)
+        told = []
+        questions = [asked("heron", "a1"), asked("canoe", "b1")]
+        found = evaluate(filled.within(("ada",)), questions, baselines=True, tell=lambda *at: told.append(at))
         assert {each.recall(5) for each in found.reports.values()} == {0.5}
+        assert {total for doing, _, total in told if doing == "reading the texts"} == {5}
 
     def test_twice_is_the_same_to_the_last_byte_and_nothing_is_stored(self, filled):
         questions = [asked("Where is the heron?", "a1", "a3"), asked("canoe soup", "b2", category="food")]
@@ -112,6 +115,11 @@ class TestRecall:
     def test_questions_without_evidence_are_counted_and_not_asked(self, filled):
         found = evaluate(filled, [asked("heron", "a1"), asked("Who slept?")])
         assert (found.unanswerable, len(found.reports[OURS].outcomes)) == (1, 1)
+
+    def test_an_empty_memory_finds_nothing(self, memory):
+        found = evaluate(memory, [asked("Where is the heron?", "a1")], baselines=True)
+        assert {each.recall(5) for each in found.reports.values()} == {0}
+        assert [each.reason for each in found.misses] == ["nothing that can be found has this id"]
 
     @pytest.mark.parametrize("cuts", [(), (10, 5), (0, 5), (5, 5), (20_000,)])
     def test_cuts_that_are_none_are_refused(self, memory, cuts):
