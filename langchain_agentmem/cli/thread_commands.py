@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
@@ -80,9 +80,7 @@ def listed(
         return
     screen = Screen()
     if not found.threads:
-        there = [*dict.fromkeys(named(each.namespace) for each in others)]
-        elsewhere = f" in {namespace}. Elsewhere there are some: {some(there)}" if there else ""
-        screen.line(f"There are no threads and no conversations{elsewhere}.")
+        screen.line(_none("threads and no conversations", namespace, others))
         return
     screen.table(
         ("thread", "namespace", "checkpoints", "forks", "messages", "size", "changed", "newest checkpoint"),
@@ -102,6 +100,12 @@ def listed(
         right=_NUMBERS,
     )
     screen.more(len(found.threads), found.total)
+
+
+def _none(what: str, namespace: str | None, elsewhere: Iterable[ThreadSummary | BranchSummary]) -> str:
+    """That there are none, and where there are some."""
+    there = [*dict.fromkeys(named(each.namespace) for each in elsewhere)]
+    return f"There are no {what}{f' in {namespace}. Elsewhere there are some: {some(there)}' if there else ''}."
 
 
 @threads.command()
@@ -378,7 +382,9 @@ def branches(
     """
     with existing(database) as memory:
         if thread is None:
-            _print_branches(memory.branches(namespace_named(namespace)), limit, as_json=as_json)
+            found = memory.branches(namespace_named(namespace))
+            empty = "" if found else _none("named branches", namespace, () if namespace is None else memory.branches())
+            _print_branches(found, empty, limit, as_json=as_json)
         else:
             _print_checkpoints(memory, one_thread(memory, thread, namespace), limit, as_json=as_json)
 
@@ -445,13 +451,13 @@ def diff(
     screen.more(min(most, len(found)), len(found))
 
 
-def _print_branches(found: Sequence[BranchSummary], limit: int | None, *, as_json: bool) -> None:
+def _print_branches(found: Sequence[BranchSummary], empty: str, limit: int | None, *, as_json: bool) -> None:
     if as_json:
         print_json(found[:limit])
         return
     screen = Screen()
     if not found:
-        screen.line("There are no named branches.")
+        screen.line(empty)
     most, where = limit or LIMIT, None
     for each, depth in [*_as_trees(found)][:most]:
         if each.namespace != where:

@@ -391,7 +391,9 @@ class TestBranches:
             ("deep", "draft"),
             ("other", "main"),
         ]
-        assert lines("branches", "--namespace", "ben") == ["There are no named branches."]
+        assert lines("branches", "--namespace", "ben") == [
+            "There are no named branches in ben. Elsewhere there are some: ada."
+        ]
         assert "no checkpoints" in lines("branches", "talk")[0]
 
     def test_very_deep_trees_are_indented_so_far_only(self):
