@@ -57,9 +57,10 @@ def evaluate(
     baselines: Annotated[
         bool, typer.Option("--baselines", help="Ask BM25 and vectors alone, too, over the same texts.")
     ] = False,
-    static: Annotated[
-        bool, typer.Option("--static", help='Search with vectors, too: index={"embed": "static"}. They are kept.')
-    ] = False,
+    index: Annotated[
+        Literal["static"] | None,
+        typer.Option(help="The embeddings of the memory, where searches go by vectors, too; they are kept."),
+    ] = None,
     misses: Annotated[
         int, typer.Option("--misses", min=0, metavar="N", help="Print so many misses. In JSON all are.")
     ] = SHOWN,
@@ -82,22 +83,23 @@ def evaluate(
     """
     from langchain_agentmem import evaluation  # noqa: PLC0415 - the other commands do without
 
-    index = {"embed": "static"} if static else None
-    with interruptible("Nothing was changed."), progress_bar("reading") as bar:
+    vectors = None if index is None else {"embed": index}
+    kept = "Nothing was changed." if vectors is None else "Vectors that were made are kept."
+    with interruptible(kept), progress_bar("reading") as bar:
         if form == "questions":
             asked = evaluation.read_questions(questions)
             home: AbstractContextManager[AgentMemory] = existing(
-                database_given(database), read_only=not static, index=index
+                database_given(database), read_only=vectors is None, index=vectors
             )
         else:
             transcripts = evaluation.read_transcripts(questions, form)
             asked = [question for each in transcripts for question in each.questions]
-            home = _filled(transcripts, index, bar)
+            home = _filled(transcripts, vectors, bar)
         if namespace is not None and namespace != "/":
             within = namespace_named(namespace)
             asked = [replace(each, namespace=within) if each.namespace is None else each for each in asked]
         with home as memory:
-            if static:
+            if vectors is not None:
                 memory.settle()
             found = evaluation.evaluate(memory, asked, cuts=_numbers(cuts), baselines=baselines, tell=bar.show)
     if as_json:

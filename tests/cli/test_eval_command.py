@@ -101,7 +101,7 @@ class TestEval:
 
     def test_vectors_are_made_where_they_are_asked_for(self, agentmem, database, questions):
         given = ("--database", database, "--questions", questions, "--json")
-        plain, static = (json.loads(fine(agentmem(*given, *more))) for more in ((), ("--static",)))
+        plain, static = (json.loads(fine(agentmem(*given, *more))) for more in ((), ("--index", "static")))
         assert plain["all"] == static["all"]
         with AgentMemory(database) as memory:
             assert memory.stats()["bytes_by_part"]["vectors"] > 0
