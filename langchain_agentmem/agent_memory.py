@@ -26,7 +26,7 @@ from uuid import UUID
 from langchain_agentmem.base.argument_checks import channels_given
 from langchain_agentmem.base.clock import Clock, NewId, new_uuid, utc_now
 from langchain_agentmem.base.concurrency import aside
-from langchain_agentmem.base.events import Hook
+from langchain_agentmem.base.events import Hook, Watch
 from langchain_agentmem.base.lifetime import Closing
 from langchain_agentmem.base.namespaces import (
     Namespace,
@@ -76,7 +76,7 @@ if TYPE_CHECKING:
     from langchain_agentmem.facts.fact_tools import RememberFacts, RememberFactsOptions
     from langchain_agentmem.facts.kg_memory import KGMemory
     from langchain_agentmem.importers import SourceKind
-    from langchain_agentmem.importers.moving import MovingProgress, MovingReport
+    from langchain_agentmem.importers.moving import MovingReport
     from langchain_agentmem.injection.memory_injection import InjectionOptions, MemoryInjection
     from langchain_agentmem.layers.layer import LayersConfig
     from langchain_agentmem.layers.layered_memory import LayeredMemory
@@ -809,7 +809,7 @@ class AgentMemory(Maintenance, Closing):
         namespace: Sequence[str] | None = None,
         dry_run: bool = False,
         allow: Sequence[str] = (),
-        progress: Callable[[MovingProgress], object] | None = None,
+        progress: Watch | None = None,
     ) -> Work[MovingReport]:
         """Bring what another program remembers. The source is opened to be read only, and stays as it is.
 

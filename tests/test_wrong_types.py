@@ -139,12 +139,15 @@ class TestOthers:
             lambda: memory.copy(tmp_path / "copy.db", progress="x"),
             lambda: memory.prune(keep_checkpoints=1, progress="x"),
             lambda: AgentMemory.restore(tmp_path / "backup", tmp_path / "new.db", progress="x"),
-            lambda: AgentMemory.restore(tmp_path / "backup", tmp_path / "new.db", checking="x"),
+            lambda: memory.backup(tmp_path / "backup", progress="x"),
+            lambda: memory.export(tmp_path / "export", progress="x"),
+            lambda: memory.import_(tmp_path / "export", progress="x"),
+            lambda: memory.erase(namespace=("a",), progress="x"),
             lambda: memory.checkpointer.import_checkpoints(memory.checkpointer, progress="x"),
         ):
             with pytest.raises(InvalidInput, match="function"):
                 attempt()
-        assert not (tmp_path / "copy.db").exists()
+        assert [each.name for each in tmp_path.iterdir() if not each.name.startswith("memory")] == []
 
     @pytest.mark.parametrize("given", [[1], ["a", None], [object()]])
     def test_what_is_no_message_is_not_compacted(self, memory, given):

@@ -47,7 +47,7 @@ from contextvars import Context, ContextVar, copy_context
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from langchain_agentmem.base import concurrency
 from langchain_agentmem.base.concurrency import at_home
@@ -535,6 +535,24 @@ class FirstFailures:
                 *details,
                 exc_info=error and (type(error), error, error.__traceback__),
             )
+
+
+class Progress(NamedTuple):
+    """How far something has come that may take long.
+
+    Attributes:
+        doing: What is done now, such as "copying".
+        done: How much of it is done so far.
+        total: How much there is in all, as far as can be told before.
+    """
+
+    doing: str
+    done: int
+    total: int
+
+
+Watch: TypeAlias = Callable[[Progress], object]
+"""Is told how far something has come. What it raises ends that."""
 
 
 def listener_given(listener: L, name: str) -> L:

@@ -6,8 +6,9 @@
 3    the database cannot be opened or read, or could not do its work
 130  Ctrl-C
 
-An error is one line of standard error. Begin reading with `app.py`, which lists the commands; what they share is in
-`console.py`. They use the facade `AgentMemory` alone, wherever it can do what they want.
+An error is one line of standard error. `agentmem --install-completion` has the shell complete commands and options.
+Begin reading with `app.py`, which lists the commands; what they share is in `console.py`. They use the facade
+`AgentMemory` alone, wherever it can do what they want.
 """
 
 from __future__ import annotations
@@ -40,15 +41,15 @@ def main() -> None:
         _leave("Interrupted.", INTERRUPTED)
 
 
-def _app() -> Callable[[], None]:
+def _app() -> Callable[[], object]:
     try:
         import rich  # noqa: F401, PLC0415
         import typer  # noqa: F401, PLC0415
     except ImportError as error:
         raise MissingExtra("The command line", "cli") from error
-    from langchain_agentmem.cli.app import app  # noqa: PLC0415
+    from langchain_agentmem.cli.app import command_line  # noqa: PLC0415
 
-    return app
+    return command_line()
 
 
 def _leave(message: str, code: int) -> NoReturn:

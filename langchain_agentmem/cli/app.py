@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import os
 import tempfile
+from collections.abc import Callable
 from contextlib import nullcontext
 from datetime import datetime
 from pathlib import Path
@@ -16,14 +18,17 @@ from langchain_agentmem.base.namespaces import named, namespace_named
 from langchain_agentmem.cli.audit_commands import audit
 from langchain_agentmem.cli.console import (
     EPILOG,
-    IN_ROOT,
     AsJson,
     Existing,
     Screen,
+    Words,
+    elsewhere,
     existing,
     hit,
+    interruptible,
     minute,
     print_list,
+    reasons,
     shortened,
     time_named,
 )
@@ -43,11 +48,12 @@ from langchain_agentmem.cli.database_commands import (
     stats,
     verify,
 )
+from langchain_agentmem.cli.eval_command import evaluate
 from langchain_agentmem.cli.knowledge_commands import experiences, facts
 from langchain_agentmem.cli.studio_command import report, server, studio
 from langchain_agentmem.cli.thread_commands import branches, diff, show, threads, why
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.search.memory_search import Recollection, Why
+from langchain_agentmem.search.memory_search import Recollection
 from langchain_agentmem.search.timeline import Order
 
 app = typer.Typer(
@@ -55,15 +61,29 @@ app = typer.Typer(
     help="One database for everything an agent remembers.",
     epilog=EPILOG,
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # plain help, also where it is piped
 )
 
 
+def _without_colour(wanted: bool) -> None:  # noqa: FBT001 - as the framework calls it
+    if wanted:
+        os.environ["NO_COLOR"] = "1"
+
+
 @app.callback(invoke_without_command=True)
 def options(
     *,
+    no_color: Annotated[  # noqa: ARG001 - the option acts by itself
+        bool,
+        typer.Option(
+            "--no-color",
+            help="Print no colours; as NO_COLOR in the environment.",
+            is_eager=True,
+            expose_value=False,
+            callback=_without_colour,
+        ),
+    ] = False,
     version: Annotated[bool, typer.Option("--version", help="Print the version and leave.", is_eager=True)] = False,
 ) -> None:
     """One database for everything an agent remembers."""
@@ -94,7 +114,7 @@ def demo(
     no_open: Annotated[bool, typer.Option("--no-open", help="With --studio: open no browser.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Watch an agent that remembers, across conversations and processes.
+    """Watch an agent that remembers, in two processes.
 
     JSON: one object a line. Of each exchange type ("exchange"), process, conversation, speaker, said, answer, recalled
     (as `search` has it); at last type ("summary"), messages, conversations.
@@ -121,7 +141,7 @@ def demo(
 
 def search(
     *,
-    query: Annotated[str, typer.Argument(metavar="QUERY", help="Any text.")],
+    query: Words,
     database: Existing,
     namespace: Annotated[
         str | None,
@@ -161,7 +181,7 @@ def search(
     """
     with existing(database) as memory:
         found = memory.search(
-            query,
+            " ".join(query),
             namespace=namespace_named(namespace),
             limit=limit,
             kinds=kind or None,
@@ -172,6 +192,10 @@ def search(
             everything=everything or namespace == "/",
             order=order,
         )
+        empty = "Nothing was found."
+        if not found and namespace is None and not everything:
+            there = elsewhere(memory, kind)
+            empty = f"Nothing was found in the root namespace.{there}{' Or say --everything.' if there else ''}"
     numbers = itertools.count(1)
 
     def line(screen: Screen, each: Recollection) -> None:
@@ -183,28 +207,14 @@ def search(
         if each.replaced_by is not None:
             screen.line(f"   replaced by: {' '.join(each.replaced_by)}", "dim")
 
-    empty = "Nothing was found."
-    if namespace is None and not everything:
-        empty = f"Nothing was found {IN_ROOT}, or say --everything."
     print_list(found, line, hit, empty, limit=limit, as_json=as_json)
-
-
-def reasons(why: Why) -> str:
-    """Why something was found, what counted most first: "the words heron +1.20, grey +0.80; also date +0.30"."""
-    terms, signals = (
-        [f"{name} {value:+.2f}" for name, value in sorted(each.items(), key=lambda part: -abs(part[1]))]
-        for each in (why.terms, why.signals)
-    )
-    parts = [f"the words {', '.join(terms)}" if len(terms) > 1 else f"the word {terms[0]}"] if terms else []
-    if signals:
-        parts.append(("also " if parts else "") + ", ".join(signals))
-    return "; ".join(parts) or "no reason"
 
 
 app.command()(demo)
 app.add_typer(threads)
 for looking in (show, why, search, branches, diff, facts, studio, report):
     app.command()(looking)
+app.command("eval")(evaluate)
 app.add_typer(audit)
 app.add_typer(experiences)
 for caring in (stats, verify, doctor, backup, restore, export):
@@ -215,3 +225,17 @@ for moving in (migrate, copy, erase, prune):
 app.command("move-tenant")(move_tenant)
 app.command("import-from")(import_from)
 app.command("import-checkpoints")(import_checkpoints)
+
+
+def command_line() -> Callable[[], object]:
+    """All commands, each with the options that are those of all of them, and interrupted as all of them are."""
+    made = typer.main.get_command(app)
+    everywhere = [each for each in made.params if each.name == "no_color"]
+    waiting = [*getattr(made, "commands", {}).values()]
+    while waiting:
+        each = waiting.pop()
+        each.params += everywhere
+        if each.callback is not None:
+            each.callback = interruptible()(each.callback)
+        waiting += getattr(each, "commands", {}).values()
+    return made

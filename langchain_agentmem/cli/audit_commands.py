@@ -19,11 +19,14 @@ from langchain_agentmem.cli.console import (
     Most,
     Screen,
     database_given,
+    elsewhere,
     existing,
+    interruptible,
     judge,
     plain,
     print_json,
     print_list,
+    progress_bar,
     shortened,
     tell,
 )
@@ -64,12 +67,14 @@ def report(
         return
     if last is None and (conversation is not None or include_junk):
         last = _LAST
-    with _trail(database_given(database), namespace) as trail:
+    with existing(database_given(database)) as memory:
+        trail = _trail_in(memory, namespace)
         if last is None:
             _report(trail, as_json=as_json)
             return
         entries = trail.last(last, conversation, include_junk=include_junk)
-    print_list(entries, _print, _entry, NOTHING, limit=last or 1, as_json=as_json)
+        empty = NOTHING if entries else f"{NOTHING}{elsewhere(memory, ['audit'], namespace_named(namespace))}"
+    print_list(entries, _print, _entry, empty, limit=last or 1, as_json=as_json)
 
 
 @audit.command()
@@ -108,8 +113,11 @@ def verify(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Walk along the chain of the whole database, and print its head. The exit code is 1 where something is wrong."""
-    with _trail(database, None) as trail:
+    """Walk along the chain of the whole database.
+
+    Its head is printed. The exit code is 1 where something is wrong.
+    """
+    with interruptible("Nothing was changed."), _trail(database, None) as trail, progress_bar("walking"):
         found = trail.verify(since)
     told = f"{counted(found.entries, 'entries')}, of which {found.erased:,} are erased.\nHead: {found.head}"
     value = {**plain(found), "ok": found.ok, "head": str(found.head)}
@@ -127,7 +135,8 @@ def archive(
     as_json: AsJson = False,
 ) -> None:
     """Compress old entries where they are. They are read and found as before."""
-    with _trail(database, namespace) as trail:
+    kept = "What was compressed is compressed: run it again to go on."
+    with interruptible(kept), _trail(database, namespace) as trail, progress_bar("compressing"):
         done = trail.archive(before)
     tell(f"{counted(done, 'entries')} archived.", {"archived": done}, as_json=as_json)
 
@@ -135,7 +144,8 @@ def archive(
 @audit.command("filter-junk")
 def filter_junk(*, database: Existing, namespace: Namespace = None, as_json: AsJson = False) -> None:
     """Judge every entry anew by the rules for junk. Nothing is deleted."""
-    with _trail(database, namespace) as trail:
+    kept = "What was judged is judged: run it again to go on."
+    with interruptible(kept), _trail(database, namespace) as trail, progress_bar("judging"):
         done = trail.filter_junk()
     tell(f"{counted(done, 'entries')} judged otherwise than before.", {"changed": done}, as_json=as_json)
 
@@ -152,7 +162,8 @@ def import_document(
 
     The database is made if it is not there.
     """
-    with AgentMemory(database, shards=AS_MADE) as memory:
+    kept = "What was added is kept: run it again to go on."
+    with interruptible(kept), AgentMemory(database, shards=AS_MADE) as memory, progress_bar("adding"):
         done = _trail_in(memory, namespace).import_document(file)
     if as_json:
         print_json(done)
@@ -175,8 +186,11 @@ def export_document(
     namespace: Namespace = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write all entries, hidden ones included, as an agent_memory.json. A file that is there is replaced."""
-    with _trail(database, namespace) as trail:
+    """Write all entries as an agent_memory.json.
+
+    Hidden ones are included. A file that is there is replaced.
+    """
+    with interruptible("Nothing was written."), _trail(database, namespace) as trail, progress_bar("writing"):
         done = trail.export_document(file)
     tell(f"{counted(done, 'entries')} written.", {"written": done}, as_json=as_json)
 

@@ -8,41 +8,57 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
+import re
+import shlex
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 from urllib.parse import unquote
 
 import typer
 from rich import box
+from rich.cells import cell_len
 from rich.console import Console
+from rich.measure import Measurement
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
 from langchain_agentmem.agent_memory import AgentMemory
 from langchain_agentmem.base.clock import time_written
+from langchain_agentmem.base.events import Progress as HowFar
 from langchain_agentmem.base.files import file_of
-from langchain_agentmem.base.namespaces import CONFIG_KEY, id_of, named, namespace_named, path_of
+from langchain_agentmem.base.namespaces import CONFIG_KEY, id_of, named, namespace_named, namespace_of, path_of
 from langchain_agentmem.base.safe_repr import counted, one_line, printable, safe_repr
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.search.memory_search import Recollection
+from langchain_agentmem.search import search_index
+from langchain_agentmem.search.memory_search import Recollection, Why
 from langchain_agentmem.storage import is_postgres, name_of
 from langchain_agentmem.storage.engine import AS_MADE
+from langchain_agentmem.storage.part import all_parts
 from langchain_agentmem.upkeep.database_report import ThreadSummary
 
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
     from langgraph.checkpoint.base import CheckpointTuple
 
+    from langchain_agentmem.checkpoints.saver_import import ImportReport
+
 T = TypeVar("T")
 
+INTERRUPTED = 130
 DATABASE_VARIABLE = "AGENTMEM_DATABASE"
 """The environment variable that names the database where no option does."""
 LIMIT = 50
 """How many lines a list has unless somebody asks for more."""
 
-IN_ROOT = "in the root namespace: name another with --namespace A/B (agentmem threads lists them)"
-"""Where it was looked, for who found nothing."""
+Words = Annotated[list[str], typer.Argument(metavar="QUERY", help="Any text, in one word or several.")]
+_PLACES = 3
+"""Places that are named to who found nothing."""
 
 EPILOG = """A namespace is labels separated by /, such as users/ada; / alone is everything. Within a label, / is %2F and
 % is %25.
@@ -52,7 +68,7 @@ Exit codes:
 \b
 0    all is well
 1    a check found problems, or an import left something out
-2    a command that cannot be understood, or that names what is not there or not installed
+2    a command that is not understood, or names what is not there or installed
 3    the database cannot be opened or read, or could not do its work
 130  interrupted
 """
@@ -100,16 +116,15 @@ def existing(database: str, *, read_only: bool = False, index: Mapping[str, Any]
     Args:
         database: A path, a "file:" URI such as `file:agent.db?mode=ro`, or the URL of a server.
         read_only: Whether nothing may be written to it.
-        index: The embeddings that searches go by, as `AgentMemory` takes them. Default: words alone.
+        index: What a search goes by beside words, as `AgentMemory` takes it. Default: words alone.
 
     Raises:
         InvalidInput: There is none.
     """
     if not is_postgres(name_of(database)) and not file_of(database).is_file():
         raise InvalidInput(f"There is no database at {safe_repr(database)}.")
-    return AgentMemory(
-        database, strict=True, shards=AS_MADE, read_only=read_only, index=index
-    )  # nothing that is shown needs a class of the user's
+    # Nothing that is shown needs a class of the user's.
+    return AgentMemory(database, strict=True, shards=AS_MADE, read_only=read_only, index=index)
 
 
 def tenant_named(written: str) -> str:
@@ -131,6 +146,37 @@ def time_named(text: str) -> datetime:
         raise typer.BadParameter(str(error)) from error
 
 
+def elsewhere(
+    memory: AgentMemory, kinds: Sequence[str] | None, here: tuple[str, ...] = (), *, whose: str | None = None
+) -> str:
+    """For who found nothing: where there is something, by the options that lead there; "" where there is nothing.
+
+    Args:
+        memory: Where.
+        kinds: What was looked for, as a user calls it. Default: all that a search usually finds.
+        here: The namespace in which it was looked.
+        whose: The branch or thread of which it was looked for, where these are apart. Default: they are not.
+    """
+    memory.search("", kinds=kinds, everything=True)  # what waits for the index enters it
+    stored_as, places = all_parts().stored_as(kinds), dict[str, None]()
+    for each in memory.database.everywhere:
+        for row in each.engine.read(partial(search_index.held, stored_as)):
+            where, options = namespace_of(row["path"]), []
+            if where == here and whose in (None, row["name"]):
+                continue
+            if whose is not None and (row["of_thread"] or row["name"] != MAIN):
+                options += ["--thread" if row["of_thread"] else "--branch", row["name"]]
+            if where != here:
+                options += ["--namespace", named(where)]
+            places[shlex.join(options)] = None
+    return f" Elsewhere there is something: {some([*places])}." if places else ""
+
+
+def some(places: Sequence[str]) -> str:
+    """The first of some places, as a list."""
+    return ", ".join(places[:_PLACES]) + (", …" if len(places) > _PLACES else "")
+
+
 def minute(time: datetime) -> str:
     """A time to the minute, in UTC."""
     return f"{time.astimezone(UTC):%Y-%m-%d %H:%M}"
@@ -150,6 +196,18 @@ def hit(found: Recollection) -> dict[str, Any]:
         "also": [list(each) for each in found.also],
         "replaced_by": found.replaced_by,
     }
+
+
+def reasons(why: Why) -> str:
+    """Why something was found, what counted most first: "the words heron +1.20, grey +0.80; also date +0.30"."""
+    terms, signals = (
+        [f"{name} {value:+.2f}" for name, value in sorted(each.items(), key=lambda part: -abs(part[1]))]
+        for each in (why.terms, why.signals)
+    )
+    parts = [f"the words {', '.join(terms)}" if len(terms) > 1 else f"the word {terms[0]}"] if terms else []
+    if signals:
+        parts.append(("also " if parts else "") + ", ".join(signals))
+    return "; ".join(parts) or "no reason"
 
 
 def plain(value: Any) -> Any:
@@ -182,6 +240,8 @@ def print_json(value: Any, *, indent: int | None = 2) -> None:
 LONGEST_LINE = 160
 _WIDE = 100_000
 """Columns of an output that nobody watches: lines are as long as they are."""
+_HANG = 3
+"""So much further in begins what is left of a line that is too long for a terminal."""
 
 
 class Screen:
@@ -193,18 +253,21 @@ class Screen:
     """
 
     def __init__(self, console: Console | None = None, *, quiet: bool = False) -> None:
-        self._console = console or Console(highlight=False, markup=False, emoji=False, quiet=quiet)
+        styles: Literal["auto"] | None = None if os.environ.get("NO_COLOR") else "auto"  # not even bold
+        self._console = console or Console(color_system=styles, highlight=False, markup=False, emoji=False, quiet=quiet)
         if not self._console.is_terminal:
             self._console.width = _WIDE
 
     def line(self, text: str = "", style: str = "") -> None:
-        """Print one line.
+        """Print one line; on a terminal that is too narrow for it, several, and no word is broken.
 
         Args:
             text: Any text.
             style: How it looks on a terminal that knows colours.
         """
-        self._console.print(Text(printable(text), style=style), soft_wrap=True)
+        said = printable(text)
+        for each in _broken(said, self._console.width, len(said) - len(said.lstrip())):
+            self._console.print(Text(each, style=style), soft_wrap=True)
 
     def heading(self, text: str) -> None:
         """Print a heading, after an empty line."""
@@ -214,20 +277,40 @@ class Screen:
     def table(self, headings: Sequence[str], rows: Iterable[Sequence[str]], *, right: Iterable[str] = ()) -> None:
         """Print a table; where nobody watches, plain columns that are as wide as they have to be.
 
+        On a terminal that is too narrow for it, each row becomes a few lines that name its columns.
+
         Args:
             headings: The names of its columns.
             rows: A text for each column.
             right: The columns that are flush right.
         """
-        watched = self._console.is_terminal
+        watched, held = self._console.is_terminal, list(rows)
         table = Table(box=box.SIMPLE_HEAD if watched else None, pad_edge=False, padding=(0, 2, 0, 0))
         for heading in headings:
-            table.add_column(
-                Text(heading), justify="right" if heading in right else "left", overflow="fold", no_wrap=not watched
-            )
-        for row in rows:
+            table.add_column(Text(heading), justify="right" if heading in right else "left", no_wrap=True)
+        for row in held:
             table.add_row(*(Text(printable(cell)) for cell in row))
-        self._console.print(table)
+        unbounded = self._console.options.update(max_width=_WIDE)
+        if Measurement.get(self._console, unbounded, table).maximum <= self._console.width:
+            self._console.print(table)
+            return
+        for row in held:
+            self._record(headings, row)
+
+    def _record(self, headings: Sequence[str], row: Sequence[str]) -> None:
+        first, *others = (
+            f"{heading} {' '.join(cell.split())}".lstrip() for heading, cell in zip(headings, row, strict=True) if cell
+        )
+        self.line(first, "bold")
+        said = ""
+        for each in others:
+            if said and cell_len(f"   {said}, {each}") > self._console.width:
+                self.line(f"   {said}")
+                said = each
+            else:
+                said = f"{said}, {each}" if said else each
+        if said:
+            self.line(f"   {said}")
 
     def more(self, shown: int, total: int) -> None:
         """Say how many are not shown, if any, and how to see them.
@@ -250,13 +333,25 @@ class Screen:
             self.line(f"… {left_out:,} before these: --limit {total}", "dim")
 
 
-def shortened(text: str) -> str:
-    """The text on one line, cut where it is long.
+def _broken(line: str, wide: int, margin: int) -> list[str]:
+    """A line between its words, as it is broken where so many columns are too few; what is left stands further in."""
+    lines = [""]
+    for word in re.findall(r"\s*\S+", line) if cell_len(line) > wide else [line]:
+        if lines[-1].strip() and cell_len(lines[-1] + word) > wide:
+            lines.append(" " * (margin + _HANG) + word.lstrip())
+        else:
+            lines[-1] += word
+    return lines
+
+
+def shortened(text: str, most: int = LONGEST_LINE) -> str:
+    """The text on one line, cut where it is longer than so many characters.
 
     Args:
         text: Any text.
+        most: The characters.
     """
-    return one_line(text, LONGEST_LINE)
+    return one_line(text, most)
 
 
 MAIN = "main"
@@ -390,3 +485,50 @@ def print_list(
     if not found:
         screen.line(empty)
     screen.more(min(most, len(found)), len(found))
+
+
+class Bar:
+    """Shows how far something has come."""
+
+    def __init__(self, progress: Progress, doing: str) -> None:
+        self._progress = progress
+        self._task = progress.add_task(doing, total=None)
+        self._begun = time.perf_counter()
+
+    def watch(self, at: HowFar) -> None:
+        """How far something has come."""
+        self.show(*at)
+
+    def imported(self, report: ImportReport) -> None:
+        """How many checkpoints were imported; how many there will be is not known."""
+        done = report.checkpoints + report.known
+        self.show(f"{done:,} checkpoints, {done / (time.perf_counter() - self._begun):,.0f}/s")
+
+    def show(self, doing: str, done: int = 0, total: int | None = None) -> None:
+        """What is done, how much of it, and how much there is; None where nobody knows."""
+        told = doing if total is None else f"{doing} {done:,} of {total:,}"
+        self._progress.update(self._task, description=told, completed=done, total=total)
+
+
+@contextmanager
+def progress_bar(doing: str = "") -> Iterator[Bar]:
+    """A progress bar on standard error, if that is a terminal; one that moves to and fro where no end is known."""
+    console = Console(stderr=True)
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=20),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        yield Bar(progress, doing)
+
+
+@contextmanager
+def interruptible(left: str = "") -> Iterator[None]:
+    """Say what an interruption leaves. What only looks needs not say anything: it is within one anyway."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        typer.echo(f"Interrupted. {left}".rstrip(), err=True)
+        raise typer.Exit(INTERRUPTED) from None

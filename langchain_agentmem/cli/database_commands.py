@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from langchain_agentmem.agent_memory import AgentMemory
 from langchain_agentmem.base.files import file_of
@@ -26,8 +22,10 @@ from langchain_agentmem.cli.console import (
     Screen,
     Within,
     existing,
+    interruptible,
     judge,
     print_json,
+    progress_bar,
     tell,
     tenant_named,
     time_named,
@@ -38,14 +36,7 @@ from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.storage import is_postgres, name_of
 from langchain_agentmem.storage.engine import AS_MADE, SCHEMA, Opening, newest_migration
 from langchain_agentmem.upkeep import tenant_placing
-from langchain_agentmem.upkeep.database_copy import CopyProgress
 from langchain_agentmem.upkeep.database_report import Finding, Stats, diagnose
-
-if TYPE_CHECKING:
-    from langchain_agentmem.checkpoints.saver_import import ImportReport
-    from langchain_agentmem.importers.moving import MovingProgress
-
-INTERRUPTED = 130
 
 File = Annotated[str, typer.Argument(metavar="FILE", help="The file.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace what is stored there.")]
@@ -58,8 +49,8 @@ def backup(*, file: File, database: Existing, as_json: AsJson = False) -> None:
 
     Of SQLite it is a database, of PostgreSQL an export. `restore` makes a database of either.
     """
-    with _interruptible("Nothing was written."), existing(database) as memory, _bar("Copying"):
-        path = memory.backup(file)
+    with interruptible("Nothing was written."), existing(database) as memory, progress_bar("copying") as bar:
+        path = memory.backup(file, progress=bar.watch)
     size = path.stat().st_size
     tell(f"{path} was written: {counted(size, 'bytes')}.", {"path": str(path), "bytes": size}, as_json=as_json)
 
@@ -72,8 +63,8 @@ def restore(
     as_json: AsJson = False,
 ) -> None:
     """Make a database of a backup or an export. It is verified before it takes its place."""
-    with _interruptible("The target is as it was."), _bar() as bar:
-        report = AgentMemory.restore(file, database, force=force, progress=bar.copied, checking=bar.checking)
+    with interruptible("The target is as it was."), progress_bar() as bar:
+        report = AgentMemory.restore(file, database, force=force, progress=bar.watch)
     tell(
         f"The {report.kind} {report.source} was restored to {report.target}, and is whole: {_counts(report.checked)}.",
         {**dataclasses.asdict(report), "ok": True},
@@ -86,8 +77,8 @@ def export(*, file: File, database: Existing, as_json: AsJson = False) -> None:
 
     `import` and `restore` read it, on SQLite and PostgreSQL.
     """
-    with _interruptible("Nothing was written."), existing(database) as memory, _bar("Writing"):
-        report = memory.export(file)
+    with interruptible("Nothing was written."), existing(database) as memory, progress_bar("writing") as bar:
+        report = memory.export(file, progress=bar.watch)
     told = dataclasses.asdict(report)
     tell(f"{file} was written: {_counts(told)}.", {"path": file, **told}, as_json=as_json)
 
@@ -112,8 +103,12 @@ def import_(
     """
     if not Path(file).is_file():  # a mistyped path makes no database
         raise InvalidInput(f"There is no export at {safe_repr(file)}.")
-    with _interruptible("Nothing was imported."), AgentMemory(database, shards=AS_MADE) as memory, _bar("Reading"):
-        report = memory.import_(file)
+    with (
+        interruptible("Nothing was imported."),
+        AgentMemory(database, shards=AS_MADE) as memory,
+        progress_bar("reading") as bar,
+    ):
+        report = memory.import_(file, progress=bar.watch)
     told = dataclasses.asdict(report)
     tell(f"{file} was imported. New: {_counts(told)}.", {"path": file, **told}, as_json=as_json)
 
@@ -134,9 +129,16 @@ def migrate(
     ] = 1,
     as_json: AsJson = False,
 ) -> None:
-    """Make the tables, or bring them up to date, for programs that open the database with migrate=False."""
+    """Make the tables, or bring them up to date.
+
+    Programs that open the database with migrate=False need it.
+    """
     options: dict[str, Any] = {"shards": AS_MADE if shards is None else shards, "tenant_depth": tenant_depth}
-    with _interruptible("Nothing was changed."), AgentMemory(database, schema=schema, **options) as memory:
+    with (
+        interruptible("Nothing was changed."),
+        progress_bar("bringing up to date"),
+        AgentMemory(database, schema=schema, **options) as memory,
+    ):
         path, newest = memory.database.engine.path, newest_migration(memory.database.engine.dialect)
     tell(f"{path} is up to date ({newest}).", {"path": path, "newest": newest}, as_json=as_json)
 
@@ -161,11 +163,20 @@ def move_tenant(
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
-    """Move all that is one tenant's into another schema of a memory with shards, while others go on."""
-    with _interruptible("Nothing was moved."):
-        name = tenant_named(tenant)
-        opening = Opening(schema=schema)
-        moved = tenant_placing.move_tenant(database, name, to, own_schema=own_schema, dry_run=dry_run, opening=opening)
+    """Move a tenant to another schema, while others go on.
+
+    All that is the tenant's moves, in a memory with shards.
+    """
+    with interruptible("Nothing was moved."), progress_bar("waiting") as bar:
+        moved = tenant_placing.move_tenant(
+            database,
+            tenant_named(tenant),
+            to,
+            own_schema=own_schema,
+            dry_run=dry_run,
+            progress=bar.watch,
+            opening=Opening(schema=schema),
+        )
     rows, does = counted(sum(moved.rows.values()), "rows"), "would move" if dry_run else "moved"
     if moved.source == moved.target:
         said = f"{printable(tenant)} is in {moved.source} already."
@@ -190,8 +201,8 @@ def copy(
     goes on where it was when it is run again; run again when it is complete, it says so.
     """
     kept = "What was copied is kept beside the target: run it again to go on."
-    with _interruptible(kept), existing(source) as memory, _bar() as bar:
-        report = memory.copy(target, force=force, progress=bar.copied)
+    with interruptible(kept), existing(source) as memory, progress_bar() as bar:
+        report = memory.copy(target, force=force, progress=bar.watch)
     rows = sum(report.rows.values())
     moment = f"{report.taken_at:%Y-%m-%d %H:%M:%S} UTC"
     done = "are in" if report.was_complete else "were copied to"
@@ -209,8 +220,8 @@ def copy(
 
 def verify(*, database: Existing, as_json: AsJson = False) -> None:
     """Check the whole database. The exit code is 1 where something is wrong."""
-    with _interruptible("Nothing was changed."), existing(database) as memory, _bar() as bar:
-        report = memory.verify(progress=bar.checking)
+    with interruptible("Nothing was changed."), existing(database) as memory, progress_bar() as bar:
+        report = memory.verify(progress=bar.watch)
     told = ", ".join(counted(value, name) for name, value in report.checked.items())
     value = {"ok": report.ok, "problems": report.problems, "checked": report.checked}
     judge(report.problems, f"{told}.", value, as_json=as_json)
@@ -245,8 +256,8 @@ def erase(
         "conversation_id": conversation,
     }
     where = f" in {named(given['namespace'])}" if given["namespace"] is not None else ""
-    with _interruptible("Whatever was not erased yet is as it was; erase again."), existing(database) as memory:
-        with _bar("Counting"):
+    with interruptible("Whatever was not erased yet is as it was; erase again."), existing(database) as memory:
+        with progress_bar("counting"):
             found = dataclasses.asdict(memory.erase(**given, dry_run=True))
         if dry_run:
             told = f"{_counts(found)} would be erased." if any(found.values()) else f"There is nothing to erase{where}."
@@ -261,8 +272,8 @@ def erase(
                 typer.echo("Nothing was erased.", err=True)
                 raise typer.Exit(1)
         # Where nothing is left, an erasure that was interrupted may still have to rewrite the storage.
-        with _bar("Erasing"):
-            erased = dataclasses.asdict(memory.erase(**given))
+        with progress_bar("erasing") as bar:
+            erased = dataclasses.asdict(memory.erase(**given, progress=bar.watch))
     told = f"{_counts(erased)} were erased." if any(erased.values()) else f"There was nothing to erase{where}."
     tell(printable(told), {**erased, "dry_run": False}, as_json=as_json)
 
@@ -299,14 +310,18 @@ def prune(
         retention = Retention(keep_last=keep_messages, max_age=None if max_age is None else timedelta(days=max_age))
     if keep_checkpoints is None and retention is None and before is None:
         raise InvalidInput("Say what to prune: --keep-checkpoints, --keep-messages, --max-age or --archive-audit.")
-    with _interruptible("What was pruned is pruned; nothing is half."), existing(database) as memory, _bar() as bar:
+    with (
+        interruptible("What was pruned is pruned; nothing is half."),
+        existing(database) as memory,
+        progress_bar() as bar,
+    ):
         report = memory.prune(
             namespace=namespace_named(namespace),
             keep_checkpoints=keep_checkpoints,
             retention=retention,
             archive_before=before,
             dry_run=dry_run,
-            progress=bar.pruned,
+            progress=bar.watch,
         )
     would = "would be " if dry_run else ""
     tell(
@@ -342,10 +357,10 @@ def import_checkpoints(
 
     kept = "What was copied is kept: run it again to go on."
     with (
-        _interruptible(kept),
+        interruptible(kept),
         open_source(source, allow=allow or ()) as saver,
         AgentMemory(database, shards=AS_MADE) as memory,
-        _bar() as bar,
+        progress_bar() as bar,
     ):
         report = memory.checkpointer.import_checkpoints(saver, thread_ids=thread, progress=bar.imported)
     tell(
@@ -392,9 +407,9 @@ def import_from(
     fresh = dry_run and not is_postgres(name_of(database)) and not file_of(database).is_file()
     kept = "Nothing was written." if dry_run else "What was brought is kept: run it again to go on."
     with (
-        _interruptible(kept),
+        interruptible(kept),
         AgentMemory(":memory:" if fresh else database, shards=None if fresh else AS_MADE) as memory,
-        _bar("Reading") as bar,
+        progress_bar("reading") as bar,
     ):
         report = memory.import_from(
             kind,
@@ -402,7 +417,7 @@ def import_from(
             namespace=namespace_named(namespace),
             dry_run=dry_run,
             allow=allow or (),
-            progress=bar.moved,
+            progress=bar.watch,
         )
     if as_json:
         print_json(report)
@@ -416,58 +431,6 @@ def import_from(
         screen.line(f"{new} {comes}. Here already: {sum(report.known.values()):,}. Left out: {report.left:,}.")
     if report.left:
         raise typer.Exit(1)
-
-
-class _Bar:
-    """Shows how far something has come."""
-
-    def __init__(self, progress: Progress, doing: str) -> None:
-        self._progress = progress
-        self._task = progress.add_task(doing, total=None)
-        self._begun = time.perf_counter()
-
-    def copied(self, at: CopyProgress) -> None:
-        """How far a copy has come."""
-        self._show(at.doing, at.done, at.total)
-
-    def checking(self, what: str) -> None:
-        """What is looked at."""
-        self._show(f"checking {what}")
-
-    def pruned(self, done: int, total: int) -> None:
-        """How far a pruning has come."""
-        self._show("pruning", done, total)
-
-    def imported(self, report: ImportReport) -> None:
-        """How many checkpoints were imported; how many there will be is not known."""
-        done = report.checkpoints + report.known
-        self._show(f"{done:,} checkpoints, {done / (time.perf_counter() - self._begun):,.0f}/s")
-
-    def moved(self, at: MovingProgress) -> None:
-        """How far an import from another program is."""
-        self._show(at.what, at.done, at.total)
-
-    def _show(self, doing: str, done: int = 0, total: int | None = None) -> None:
-        self._progress.update(self._task, description=doing, completed=done, total=total)
-
-
-@contextmanager
-def _bar(doing: str = "") -> Iterator[_Bar]:
-    """A progress bar on standard error, if that is a terminal; one that moves to and fro where no end is known."""
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        yield _Bar(progress, doing)
-
-
-@contextmanager
-def _interruptible(left: str) -> Iterator[None]:
-    """Say what an interruption leaves."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        typer.echo(f"Interrupted. {left}", err=True)
-        raise typer.Exit(INTERRUPTED) from None
 
 
 def _counts(told: Mapping[str, int]) -> str:
@@ -500,17 +463,15 @@ def doctor(
 
     JSON: an object with ok and findings. A finding has name, level ("ok", "note" or "problem"), text, remedy.
     """
-    findings: list[Finding] = []
-    screen = None if as_json else Screen()
-    with _interruptible("Nothing was changed."):
-        for finding in diagnose(database, schema=schema, deep=not quick):
-            findings.append(finding)
-            if screen is not None:
-                _print(screen, finding)
+    with interruptible("Nothing was changed."), progress_bar("looking") as bar:
+        findings = list(diagnose(database, schema=schema, deep=not quick, progress=bar.watch))
     problems = sum(finding.level == "problem" for finding in findings)
-    if screen is None:
+    if as_json:
         print_json({"ok": not problems, "findings": findings})
     else:
+        screen = Screen()
+        for finding in findings:
+            _print(screen, finding)
         notes = sum(finding.level == "note" for finding in findings)
         screen.line(f"{counted(problems, 'problems')}, {counted(notes, 'notes')}.", "bold")
     if problems:
@@ -543,7 +504,7 @@ def stats(
 
     Measured are sizes, tokens kept out of prompts, caches, and the slowest operations.
     """
-    with existing(database) as memory:
+    with existing(database) as memory, progress_bar("counting"):
         found = memory.stats()
     if as_json:
         print_json({**found, "operations": found["operations"][:slowest]})

@@ -12,7 +12,6 @@ from langchain_agentmem.agent_memory import AgentMemory
 from langchain_agentmem.base.namespaces import namespace_named
 from langchain_agentmem.base.safe_repr import counted
 from langchain_agentmem.cli.console import (
-    IN_ROOT,
     MAIN,
     AsJson,
     Existing,
@@ -21,6 +20,7 @@ from langchain_agentmem.cli.console import (
     Whose,
     branch_home,
     checkpoint_at,
+    elsewhere,
     existing,
     one_thread,
     print_json,
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 def facts(
     *,
-    entity: Annotated[str | None, typer.Argument(metavar="ENTITY", help="Only facts that name it.")] = None,
+    words: Annotated[list[str] | None, typer.Argument(metavar="ENTITY", help="Only facts that name it.")] = None,
     database: Existing,
     namespace: Whose = None,
     branch: Annotated[str, typer.Option("--branch", metavar="NAME", help="A named branch of memory.")] = MAIN,
@@ -77,6 +77,7 @@ def facts(
     JSON: a list of objects with id, role, subject, predicate, object, valid_from, valid_to, recorded_at, sources,
     confidence, ended_by; with --neighbours with name, distance, fact.
     """
+    entity = " ".join(words) if words else None
     if entity is None and (history or neighbours):
         raise InvalidInput("--history and --neighbours are those of an ENTITY: name it.")
     if history and (neighbours or as_of is not None):
@@ -85,17 +86,21 @@ def facts(
         raise InvalidInput("--at is a checkpoint of a thread: name it with --thread.")
     with existing(database) as memory:
         place = _place(memory, namespace, branch, thread, at)
-        in_root = namespace is None and thread is None and not place.namespace
-        empty = f"No such facts are known{f' {IN_ROOT}' if in_root else ''}."
+        near: list[Neighbour] = []
+        found: list[Fact] = []
         if entity is not None and neighbours:
             near = place.neighbours(entity, depth, valid=as_of, recorded=known)
-            print_list(near, _print_near, _near, empty, limit=limit, as_json=as_json)
-            return
-        if entity is not None and history:
+        elif entity is not None and history:
             found = place.history(entity, recorded=known)
         else:
             found = place.as_of(as_of, known) if entity is None else _naming(place, entity, as_of, known)
-    print_list(found, _print, lambda fact: fact.to_dict(), empty, limit=limit, as_json=as_json)
+        empty = "No such facts are known."
+        if not near and not found:
+            empty += elsewhere(memory, ["fact"], place.namespace, whose=branch if thread is None else thread)
+    if neighbours:
+        print_list(near, _print_near, _near, empty, limit=limit, as_json=as_json)
+    else:
+        print_list(found, _print, lambda fact: fact.to_dict(), empty, limit=limit, as_json=as_json)
 
 
 def _place(memory: AgentMemory, namespace: str | None, branch: str, thread: str | None, at: str | None) -> KGMemory:
@@ -171,7 +176,7 @@ def check(*, folder: Folder, subfolders: Subfolders = False, as_json: AsJson = F
 def select(
     *,
     folder: Folder,
-    query: Annotated[str, typer.Argument(help="What a user may ask.")],
+    query: Annotated[list[str], typer.Argument(help="What a user may ask, in one word or several.")],
     role: Annotated[str | None, typer.Option(metavar="NAME", help="Who asks. Default: nobody in particular.")] = None,
     limit: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Choose so many at most. Default: all that apply.")
@@ -184,7 +189,7 @@ def select(
 
     with AgentMemory(":memory:") as memory:
         library = memory.experiences(folder, subfolders=subfolders)
-        selection = library.selector(role=role, max_selected=limit).select(query)
+        selection = library.selector(role=role, max_selected=limit).select(" ".join(query))
         conditions = {each.exp_id: each.when for each in library.load() if each.exp_id in selection.candidates}
     found = judged(selection.query, "", [*conditions.values()])
     scored = _scored(selection, dict(zip(conditions, (each.reason for each in found), strict=True)))

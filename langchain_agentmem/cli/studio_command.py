@@ -10,7 +10,15 @@ from typing import Annotated, Any, Literal
 import typer
 
 from langchain_agentmem.base.namespaces import namespace_named
-from langchain_agentmem.cli.console import FirstDatabase, Screen, Within, database_given, existing, one_thread
+from langchain_agentmem.cli.console import (
+    AsJson,
+    FirstDatabase,
+    Within,
+    database_given,
+    existing,
+    one_thread,
+    tell,
+)
 from langchain_agentmem.errors import MissingExtra
 
 
@@ -34,12 +42,15 @@ def studio(
     experiences: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="A library of experiences whose proposals can be approved.")
     ] = None,
+    as_json: AsJson = False,
 ) -> None:
-    """See in a browser what an agent remembers, and why; and correct it.
+    """See in a browser what is remembered, and correct it.
 
     It listens on this machine alone, and opens once by the address that it prints. Ctrl-C ends it.
+
+    JSON: an object with url.
     """
-    serve, screen = server(), Screen()
+    serve = server()
     vectors = None if index is None else {"embed": index}
     with existing(database_given(database or named), read_only=read_only, index=vectors) as memory:
         library = None if experiences is None else memory.experiences(experiences)
@@ -49,7 +60,7 @@ def studio(
             port=port,
             user=user,
             experiences=library,
-            tell=lambda where: screen.line(f"Studio is at {where} (Ctrl-C ends it)"),
+            tell=lambda where: tell(f"Studio is at {where} (Ctrl-C ends it)", {"url": where}, as_json=as_json),
             open_browser=open_browser,
         )
 
@@ -64,12 +75,15 @@ def report(
     thread: Annotated[str | None, typer.Option(metavar="ID", help="Only this thread or conversation.")] = None,
     namespace: Within = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the file if it is there.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Write what Studio shows of a thread, or of a tenant, to one page that needs nothing else.
 
     It has no scripts and no links, and loads nothing: a file to send to somebody. Of a thread it has the newest
     checkpoints as a tree, messages, memory, compactions and prompts with their reasons; of a namespace its threads,
     memory, facts and audit trail.
+
+    JSON: an object with path.
     """
     write_report = _of_studio("report").write_report
     with existing(database_given(database or named), read_only=True) as memory:
@@ -77,7 +91,7 @@ def report(
         if thread is not None:
             where = one_thread(memory, thread, namespace).namespace
         write_report(memory, output, namespace=where, thread_id=thread, replace=force)
-    Screen().line(f"{output} is written.")
+    tell(f"{output} is written.", {"path": str(output)}, as_json=as_json)
 
 
 def server() -> Callable[..., None]:

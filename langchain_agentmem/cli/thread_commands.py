@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -26,11 +26,13 @@ from langchain_agentmem.cli.console import (
     config_of,
     database_given,
     existing,
+    interruptible,
     lines_of,
     minute,
     one_thread,
     print_json,
     shortened,
+    some,
     tell,
     time_named,
 )
@@ -96,12 +98,13 @@ def listed(
     with existing(database_given(database)) as memory:
         most = limit or (None if as_json else LIMIT)
         found = memory.threads(namespace_named(namespace), query=query, role=role, since=since, until=until, limit=most)
+        others = memory.threads().threads if namespace is not None and not found.threads else ()
     if as_json:
         print_json(found.threads)
         return
     screen = Screen()
     if not found.threads:
-        screen.line("There are no threads and no conversations.")
+        screen.line(_none("threads and no conversations", namespace, others))
         return
     screen.table(
         ("thread", "namespace", "checkpoints", "forks", "messages", "size", "changed", "newest checkpoint", "title"),
@@ -124,6 +127,12 @@ def listed(
     screen.more(len(found.threads), found.total)
 
 
+def _none(what: str, namespace: str | None, elsewhere: Iterable[ThreadSummary | BranchSummary]) -> str:
+    """That there are none, and where there are some."""
+    there = [*dict.fromkeys(named(each.namespace) for each in elsewhere)]
+    return f"There are no {what}{f' in {namespace}. Elsewhere there are some: {some(there)}' if there else ''}."
+
+
 @threads.command()
 def move(
     *,
@@ -139,7 +148,7 @@ def move(
 
     JSON: an object with namespace, thread_id.
     """
-    with existing(database) as memory:
+    with interruptible("Nothing was moved."), existing(database) as memory:
         memory.adopt(thread, namespace_named(namespace))
     where = namespace_named(namespace)
     tell(printable(f"{thread} is in {named(where)}."), {"namespace": where, "thread_id": thread}, as_json=as_json)
@@ -193,9 +202,10 @@ def why(
     message: Annotated[str | None, typer.Option(metavar="MESSAGE", help="Only what it was shown for this one.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what memory and experiences put into the prompts of a thread, and why.
+    """Show what memory put into prompts, and why.
 
-    It is kept for 30 days. What a score is made of are words of the question, and signals such as "date".
+    Of a thread, what memory and experiences put into its prompts. It is kept for 30 days. What a score is made of are
+    words of the question, and signals such as "date".
 
     JSON: a list of objects with message_id, part, reader, at, kind, id, score, signals, reason.
     """
@@ -366,7 +376,9 @@ def branches(
     """
     with existing(database) as memory:
         if thread is None:
-            _print_branches(memory.branches(namespace_named(namespace)), limit, as_json=as_json)
+            found = memory.branches(namespace_named(namespace))
+            empty = "" if found else _none("named branches", namespace, () if namespace is None else memory.branches())
+            _print_branches(found, empty, limit, as_json=as_json)
         else:
             _print_checkpoints(memory, one_thread(memory, thread, namespace), limit, as_json=as_json)
 
@@ -433,13 +445,13 @@ def diff(
     screen.more(min(most, len(found)), len(found))
 
 
-def _print_branches(found: Sequence[BranchSummary], limit: int | None, *, as_json: bool) -> None:
+def _print_branches(found: Sequence[BranchSummary], empty: str, limit: int | None, *, as_json: bool) -> None:
     if as_json:
         print_json(found[:limit])
         return
     screen = Screen()
     if not found:
-        screen.line("There are no named branches.")
+        screen.line(empty)
     most, where = limit or LIMIT, None
     for each, depth in [*_as_trees(found)][:most]:
         if each.namespace != where:

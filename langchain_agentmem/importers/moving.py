@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from langchain_agentmem.base.argument_checks import texts_given
-from langchain_agentmem.base.events import listener_given
+from langchain_agentmem.base.events import Progress, Watch, listener_given
 from langchain_agentmem.base.safe_repr import safe_repr, without_passwords
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.importers import SourceKind
@@ -40,20 +40,6 @@ KINDS: Mapping[SourceKind, Reader] = {
 """What reads each kind of source."""
 MOST_TOLD = 1_000
 """How much of what was left out is told one by one."""
-
-
-class MovingProgress(NamedTuple):
-    """How far an import is.
-
-    Attributes:
-        what: What was looked at last.
-        done: How many things were looked at.
-        total: How many there are, as far as it is known; None if not.
-    """
-
-    what: str
-    done: int
-    total: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +92,7 @@ def moving(
     namespace: Sequence[str] | None,
     dry_run: bool,
     allow: Sequence[str],
-    progress: Callable[[MovingProgress], object] | None,
+    progress: Watch | None,
 ) -> Work[MovingReport]:
     """See `AgentMemory.import_from`."""
     if not isinstance(kind, str) or kind not in KINDS:
@@ -129,7 +115,7 @@ def moving(
                 else:
                     yield from _bring(memory, thing, tally, dry_run=dry_run)
                 if tell is not None:
-                    tell(MovingProgress(thing.what, tally.done, reading.total))
+                    tell(Progress(thing.what, tally.done, reading.total or 0))
         return MovingReport(
             kind=kind,
             source=name,

@@ -225,7 +225,7 @@ def inquiry(text: str, now: int) -> Inquiry:
 
 def named(asked: Inquiry, walls: Walls) -> Steps[list[str]]:
     """The words of a question that name a speaker where it looks."""
-    ranges, _ = yield from _ranges(walls)
+    ranges, _ = yield from ranges_of(walls)
     rows = yield _speakers(asked.question, ranges)
     return sorted({row["word"] for row in rows})
 
@@ -252,7 +252,7 @@ def search(
     Returns:
         The best first, in any case; of equals, the newest.
     """
-    ranges, kinds = yield from _ranges(walls)
+    ranges, kinds = yield from ranges_of(walls)
     if not ranges:
         return []
     counted = yield query.totals.ahead(ranges=_json(ranges))
@@ -335,7 +335,7 @@ def nearest(dense: Near | None, walls: Walls, *, limit: int) -> Steps[list[Hit]]
     Returns:
         The nearest first; of equals, the newest.
     """
-    ranges, kinds = yield from _ranges(walls)
+    ranges, kinds = yield from ranges_of(walls)
     if not ranges or dense is None:
         return []
     many, wanted = limit, _wanted(walls, kinds)
@@ -358,7 +358,7 @@ def _wanted(walls: Walls, kinds: Mapping[int, str]) -> set[int]:
     return {scope for scope, kind in kinds.items() if walls.kinds is None or kind in walls.kinds}
 
 
-def _ranges(walls: Walls) -> Steps[tuple[list[Range], dict[int, str]]]:
+def ranges_of(walls: Walls) -> Steps[tuple[list[Range], dict[int, str]]]:
     """The ranges of documents to look through, ascending, neighbours as one; and the kinds of their scopes.
 
     Where the kinds that are not wanted would cut them into very many, those are looked through too, and left out later.

@@ -14,6 +14,7 @@ enter the index together. A search looks through those that wait as well.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from itertools import groupby
@@ -293,6 +294,15 @@ def counted() -> Steps[int]:
     """How many documents there are."""
     [row] = yield query.count_index()
     return int(row["documents"])
+
+
+def held(kinds: Sequence[str]) -> Steps[list[Row]]:
+    """Which series hold documents of some kinds, those with the most first: path, name, and whether it is a thread's.
+
+    Args:
+        kinds: What the index calls them.
+    """
+    return list((yield query.series_held(keys=json.dumps(kinds))))
 
 
 def is_old() -> Steps[bool]:

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypedDict,
 
 from langchain_agentmem.base import concurrency
 from langchain_agentmem.base.concurrency import ended
+from langchain_agentmem.base.events import Watch
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import DatabaseReadOnly, InvalidInput, MemoryClosed, NewerDatabase, StorageError
 from langchain_agentmem.storage.steps import Operation, Rehearsed, rehearsal
@@ -270,7 +271,7 @@ class Engine(ABC):
         """Give the space of what was deleted back to the system, a little at a time, if nobody is in the way."""
 
     @abstractmethod
-    def backup(self, path: Path) -> bool:
+    def backup(self, path: Path, progress: Watch | None = None) -> bool:
         """Write a consistent copy to `path`; False where the engine has no file format of its own."""
 
     def alter(self, statements: Sequence[str]) -> None:

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from langchain_agentmem.base import concurrency
+from langchain_agentmem.base.events import Watch
 from langchain_agentmem.base.namespaces import namespace_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import DatabaseBusy, DatabaseUnreadable, InvalidInput, MissingExtra
@@ -181,7 +182,16 @@ class Shards:
         if self.look_again(tenant) is not there:
             self._move(tenant, there.schema, None)
 
-    def move(self, tenant: str, schema: str | None, link: Link, *, own: bool = False, dry_run: bool = False) -> Moved:
+    def move(
+        self,
+        tenant: str,
+        schema: str | None,
+        link: Link,
+        *,
+        own: bool = False,
+        dry_run: bool = False,
+        progress: Watch | None = None,
+    ) -> Moved:
         """Move all that is a tenant's into another schema, in one transaction; see `tenant_move.py`.
 
         Args:
@@ -190,6 +200,7 @@ class Shards:
             link: How the audit trail goes on.
             own: Whether that is a schema of its own, which is made if need be.
             dry_run: Whether to tell only how many rows would move.
+            progress: Is told of how many of the tables the rows were moved.
 
         Raises:
             InvalidInput: There is no such schema, it is not for this tenant, no such tenant can be, or it shares what
@@ -203,10 +214,17 @@ class Shards:
             )
         if own and schema is not None and not dry_run:
             self._make_own(schema)
-        return self._move(tenant, schema, link, new=own, dry_run=dry_run)
+        return self._move(tenant, schema, link, new=own, dry_run=dry_run, progress=progress)
 
     def _move(
-        self, tenant: str, schema: str | None, link: Link | None, *, new: bool = False, dry_run: bool = False
+        self,
+        tenant: str,
+        schema: str | None,
+        link: Link | None,
+        *,
+        new: bool = False,
+        dry_run: bool = False,
+        progress: Watch | None = None,
     ) -> Moved:
         home = self.home
         with self._looking_at_the_map() as connection:
@@ -228,7 +246,7 @@ class Shards:
             if dry_run:
                 return Moved(source, target, tenant_move.count(connection, tenant, self.tenant_depth))
             moving = Moving(home.schema, source, target, numbers[target], self.hashed, self.tenant_depth)
-            return Moved(source, target, tenant_move.move(connection, tenant, moving, link))
+            return Moved(source, target, tenant_move.move(connection, tenant, moving, link, progress))
 
     def _make_own(self, name: str) -> None:
         """Make the schema of a single tenant, unless it is there."""
@@ -438,9 +456,9 @@ class TenantEngine(Engine):
     def release(self) -> None:
         """Let the server do so."""
 
-    def backup(self, path: Path) -> bool:
+    def backup(self, path: Path, progress: Watch | None = None) -> bool:
         """There is no file to copy."""
-        return self._here.backup(path)
+        return self._here.backup(path, progress)
 
     def _enter(self) -> None:
         """Nothing: the engine of the schema is entered."""

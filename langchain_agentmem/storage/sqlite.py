@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 from urllib.parse import quote
 
 from langchain_agentmem.base import concurrency
+from langchain_agentmem.base.events import Progress, Watch
 from langchain_agentmem.base.files import file_of, made_private, whole_copy
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import (
@@ -43,6 +44,8 @@ APPLICATION_ID = 0x41474D45
 
 OLDEST_SQLITE = (3, 35, 0)
 IDLE_READERS = 8
+BACKUP_PAGES = 1_000
+"""Pages of a backup that are copied at once."""
 CHECKPOINT_PAGES = 4_000
 """Pages in the write-ahead log before SQLite folds it into the file: 16 MB, a quarter of the folding."""
 
@@ -449,18 +452,24 @@ class SqliteEngine(Engine):
         finally:
             self._writer.execute(f"pragma busy_timeout = {int(self._busy_timeout * 1000)}")
 
-    def backup(self, path: Path) -> bool:
+    def backup(self, path: Path, progress: Watch | None = None) -> bool:
         """Copy the database as of one moment, while others go on reading and writing.
 
         Raises:
             InvalidInput: The copy cannot be written there, or it would replace the database itself.
         """
+        told = None if progress is None else lambda _, left, total: progress(Progress("copying", total - left, total))
         with self._in_use(), self._translated(), self._reader() as source:
             own = source.execute("select file from pragma_database_list where name = 'main'").fetchone()[0]
             if own and path.exists() and path.samefile(own):
                 raise InvalidInput(f"{safe_repr(str(path))} is the database itself: give the copy a name of its own.")
             with whole_copy(path) as copy, contextlib.closing(sqlite3.connect(copy)) as target:
-                source.backup(target)
+                source.execute("begin")
+                try:
+                    source.execute("select 1 from sqlite_schema").fetchone()  # nobody who writes makes it begin anew
+                    source.backup(target, pages=BACKUP_PAGES, progress=told)
+                finally:
+                    source.execute("rollback")
         return True
 
     @contextlib.contextmanager

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any, NamedTuple, TypeAlias
 
+from langchain_agentmem.base.events import Progress, Watch
 from langchain_agentmem.base.namespaces import namespace_of, range_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput, MissingExtra
@@ -224,7 +225,9 @@ def count(connection: Connection, tenant: str, depth: int) -> dict[str, int]:
     return {table: rows for table, rows in counts.items() if rows}
 
 
-def move(connection: Connection, tenant: str, moving: Moving, link: Link | None) -> dict[str, int]:
+def move(
+    connection: Connection, tenant: str, moving: Moving, link: Link | None, progress: Watch | None = None
+) -> dict[str, int]:
     """Move all that is a tenant's, and change the map.
 
     Args:
@@ -232,6 +235,7 @@ def move(connection: Connection, tenant: str, moving: Moving, link: Link | None)
         tenant: The tenant.
         moving: From where, and where to.
         link: How the audit trail goes on. Threads of the root have none.
+        progress: Is told of how many of the tables the rows were moved.
 
     Returns:
         How many rows of each table were moved.
@@ -250,7 +254,7 @@ def move(connection: Connection, tenant: str, moving: Moving, link: Link | None)
             "stay in one schema."
         )
     there_is = any(held[name] for name in ("whole", "threads", "branches", "authors"))
-    moved = _Move(connection, moving, held, link).run() if there_is else {}
+    moved = _Move(connection, moving, held, link, progress).run() if there_is else {}
     with connection.cursor() as cursor:
         rows = [{"tenant": each, "number": moving.pin} for each in sorted(tenants)]
         left = "insert into moved_tenant (tenant) values (%(tenant)s) on conflict (tenant) do nothing"
@@ -329,7 +333,15 @@ def _there(connection: Connection) -> list[str]:
 class _Move:
     """One move, in its transaction."""
 
-    def __init__(self, connection: Connection, moving: Moving, held: dict[str, Any], link: Link | None) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        moving: Moving,
+        held: dict[str, Any],
+        link: Link | None,
+        progress: Watch | None,
+    ) -> None:
+        self._progress = progress
         self._connection, self._held, self._link = connection, held, link
         self._source, self._target, self._number = moving.source, moving.target, moving.pin
         self._moved: Counter[str] = Counter()
@@ -350,7 +362,9 @@ class _Move:
         self._move_bodies()
         self._move_trail()
         self._move_series()
-        for table in tables:
+        for number, table in enumerate(tables, 1):
+            if self._progress is not None:
+                self._progress(Progress("moving the rows of tables", number, len(tables)))
             if table not in {"namespace", "content", *_VECTORS}:
                 self._move_rows(table)
         if self._hold_vectors():

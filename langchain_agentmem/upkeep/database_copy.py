@@ -30,10 +30,10 @@ from datetime import UTC, datetime
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from langchain_agentmem.audit import audit_store
-from langchain_agentmem.base.events import listener_given
+from langchain_agentmem.base.events import Progress, Watch, listener_given
 from langchain_agentmem.base.files import is_database, path_of_file
 from langchain_agentmem.base.namespaces import Namespace, range_of
 from langchain_agentmem.base.safe_repr import safe_repr
@@ -65,28 +65,11 @@ from langchain_agentmem.threads import thread_lines
 from langchain_agentmem.threads.thread_lines import ThreadAt
 from langchain_agentmem.upkeep import export, integrity
 
-__all__ = ["CopyProgress", "CopyReport", "Progress", "copy", "place_of"]
+__all__ = ["CopyReport", "copy", "place_of"]
 
 PORTION_ROWS = 2_000
 PORTION_BYTES = 4 * 2**20
 """A portion is complete when it has so many rows, or so many bytes of texts and values."""
-
-
-class CopyProgress(NamedTuple):
-    """How far a copy has come.
-
-    Attributes:
-        doing: What is done now: "copying", "checking" or "indexing".
-        done: How many rows were copied, checked or indexed so far.
-        total: How many there are to copy, check and index.
-    """
-
-    doing: str
-    done: int
-    total: int
-
-
-Progress: TypeAlias = Callable[[CopyProgress], object]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +114,7 @@ def place_of(target: str | os.PathLike[str]) -> CopyPlace:
     return SqlitePlace(name)
 
 
-def copy(source: Engine, target: str, *, force: bool = False, progress: Progress | None = None) -> CopyReport:
+def copy(source: Engine, target: str, *, force: bool = False, progress: Watch | None = None) -> CopyReport:
     """Copy a whole database.
 
     Args:
@@ -172,13 +155,13 @@ class _NotOne(StorageError):
 class _Telling:
     """Counts what was done."""
 
-    def __init__(self, progress: Progress | None, total: int) -> None:
+    def __init__(self, progress: Watch | None, total: int) -> None:
         self._progress, self._total, self._done = progress, total, 0
 
     def more(self, doing: str, count: int) -> None:
         self._done += count
         if self._progress is not None:
-            self._progress(CopyProgress(doing, min(self._done, self._total), self._total))
+            self._progress(Progress(doing, min(self._done, self._total), self._total))
 
 
 class _Filled(NamedTuple):
@@ -188,7 +171,7 @@ class _Filled(NamedTuple):
     digest: bytes
 
 
-def _made(source: Engine, place: CopyPlace, progress: Progress | None) -> CopyReport:
+def _made(source: Engine, place: CopyPlace, progress: Watch | None) -> CopyReport:
     with contextlib.closing(place.open()) as made:
         rows: dict[str, int] = {}
         known = changed = 0
@@ -239,7 +222,7 @@ def _made(source: Engine, place: CopyPlace, progress: Progress | None) -> CopyRe
     )
 
 
-def _compared(source: Engine, place: CopyPlace, held: Engine, progress: Progress | None) -> CopyReport | None:
+def _compared(source: Engine, place: CopyPlace, held: Engine, progress: Watch | None) -> CopyReport | None:
     """Tell of a copy that is complete; None where anything differs but what was measured."""
     with contextlib.suppress(DatabaseReadOnly):
         _settle(source)  # what waits there had entered the indexes of the copy
@@ -392,8 +375,7 @@ def restore(
     target: str | os.PathLike[str],
     *,
     force: bool = False,
-    progress: Progress | None = None,
-    checking: Callable[[str], object] | None = None,
+    progress: Watch | None = None,
 ) -> RestoreReport:
     """Make a database of a backup or an export.
 
@@ -401,15 +383,13 @@ def restore(
         source: The file that `backup` or `export` wrote. It is only read.
         target: Where to: a path or a `postgresql://` URL, where nothing is stored yet.
         force: Whether what is stored there is replaced.
-        progress: Is told how far the copy to PostgreSQL has come.
-        checking: Is told what is being checked.
+        progress: Is told how far it has come.
 
     Raises:
         InvalidInput: The file is missing or of another kind, or something is stored at the target.
         StorageError: What was restored is not whole, or a database failed. The target is as it was.
     """
-    for what, told in (("progress", progress), ("checking", checking)):
-        listener_given(told, what)
+    listener_given(progress, "progress")
     file, name = path_of_file(source), name_of(target)
     if not file.is_file():
         raise InvalidInput(f"There is no backup at {safe_repr(str(file))}.")
@@ -421,31 +401,29 @@ def restore(
     if is_postgres(name):
         with tempfile.TemporaryDirectory(prefix="agentmem-") as folder:
             made = Path(folder) / "restored.db"
-            checked = _checked_database(file, kind, made, checking)
+            checked = _checked_database(file, kind, made, progress)
             with contextlib.closing(Database(made)) as database:
                 copy(database.engine, name, force=force, progress=progress)
     else:
         with place.alone():
             place.drop()
             try:
-                checked = _checked_database(file, kind, Path(f"{name}.copying"), checking)
+                checked = _checked_database(file, kind, Path(f"{name}.copying"), progress)
                 place.take(force=force)
             finally:
                 place.drop()
     return RestoreReport(source=str(file), kind=kind, target=place.name, checked=checked)
 
 
-def _checked_database(
-    file: Path, kind: str, place: Path, checking: Callable[[str], object] | None
-) -> Mapping[str, int]:
+def _checked_database(file: Path, kind: str, place: Path, progress: Watch | None) -> Mapping[str, int]:
     """Make the database, and check it."""
     if kind == "database":
         copied_file(file, place)
     with contextlib.closing(Database(place)) as database:
         if kind == "export":
             into = Import(now=database.now(), tail=database.tail)
-            database.write("care.import", partial(export.load, file, into), shown=False)
-        report = database.run("care.check", partial(integrity.verify, [database.engine], checking), shown=False)
+            database.write("care.import", partial(export.load, file, into, progress=progress), shown=False)
+        report = database.run("care.check", partial(integrity.verify, [database.engine], progress), shown=False)
     if not report.ok:
         more = f" and {len(report.problems) - 1} more" if len(report.problems) > 1 else ""
         raise DatabaseUnreadable(
@@ -455,8 +433,6 @@ def _checked_database(
 
 
 T = TypeVar("T")
-
-PruneProgress = Callable[[int, int], object]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -491,7 +467,7 @@ def prune_work(
     retention: Retention | None = None,
     archive_before: int | None = None,
     dry_run: bool = False,
-    progress: PruneProgress | None = None,
+    progress: Watch | None = None,
 ) -> Work[PruneReport]:
     """Prune.
 
@@ -503,7 +479,7 @@ def prune_work(
         retention: Which messages of each conversation stay. Default: all.
         archive_before: Entries of the audit trail that were made before are compressed. Default: none.
         dry_run: Whether it is a rehearsal.
-        progress: Is told how many threads and conversations were looked at, and how many there are.
+        progress: Is told how many of the threads and conversations were looked at.
 
     Raises:
         InvalidInput: Nothing is to be pruned, or fewer than one checkpoint is to stay.
@@ -603,6 +579,6 @@ def _conversations(low: str, high: str) -> Steps[list[message_log.Address]]:
     return [message_log.Address(row["path"], row["name"]) for row in rows]
 
 
-def _tell(progress: PruneProgress | None, *numbers: Any) -> None:
+def _tell(progress: Watch | None, done: int, total: int) -> None:
     if progress is not None:
-        progress(*numbers)
+        progress(Progress("pruning", done, total))

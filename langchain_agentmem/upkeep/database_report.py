@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import platform
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime
@@ -26,6 +26,7 @@ from packaging.requirements import Requirement
 
 from langchain_agentmem.base.argument_checks import check_flag, text_given
 from langchain_agentmem.base.clock import moment, time_given
+from langchain_agentmem.base.events import Watch
 from langchain_agentmem.base.files import file_of
 from langchain_agentmem.base.namespaces import Namespace, id_of, namespace_of, range_of
 from langchain_agentmem.base.safe_repr import one_line, safe_repr
@@ -498,7 +499,7 @@ def diagnose(
     *,
     schema: str = SCHEMA,
     deep: bool = True,
-    checking: Callable[[str], object] | None = None,
+    progress: Watch | None = None,
 ) -> Iterator[Finding]:
     """Look for trouble.
 
@@ -506,7 +507,7 @@ def diagnose(
         url: A path or a `postgresql://` URL. Default: only what is around every database.
         schema: PostgreSQL's schema in which everything is.
         deep: Whether the whole database is verified too, which reads all of it.
-        checking: Is told what is being verified.
+        progress: Is told what is being verified.
 
     Yields:
         What was found, good and bad, one thing after the other.
@@ -523,7 +524,7 @@ def diagnose(
         sound = sound and not (finding.name in {"file", "schema", "locks", "connection"} and finding.level != "ok")
         yield finding
     if deep and sound:
-        yield from _verified(url, opening, checking)
+        yield from _verified(url, opening, progress)
     elif deep:
         yield Finding("verify", "note", "The content was not verified.", "Mend what is told above, and look again.")
 
@@ -605,10 +606,10 @@ def _place(url: str, schema: str) -> Iterator[Finding]:
         yield Finding("connection", "problem", str(error), "Check the address, the password and whether it runs.")
 
 
-def _verified(url: str, opening: Opening, checking: Callable[[str], object] | None) -> Iterator[Finding]:
+def _verified(url: str, opening: Opening, progress: Watch | None) -> Iterator[Finding]:
     try:
         with closing(Database(url, opening=opening._replace(shards=AS_MADE))) as database:
-            problems = integrity.verify([each.engine for each in database.everywhere], checking).problems
+            problems = integrity.verify([each.engine for each in database.everywhere], progress).problems
             counts = added([each.engine.read(counting) for each in database.everywhere])["counts"]
         if counts["failed_facts"]:
             yield Finding(

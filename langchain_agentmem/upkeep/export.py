@@ -23,12 +23,13 @@ from shutil import copyfileobj
 from tempfile import TemporaryFile
 from typing import Any, TextIO, TypeAlias
 
+from langchain_agentmem.base.events import Progress, Watch
 from langchain_agentmem.base.files import path_of_file, whole_file
 from langchain_agentmem.base.namespaces import Namespace, path_of, range_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.language_models.model_calls import Do, In, Run, Work
-from langchain_agentmem.storage import Engine, Steps
+from langchain_agentmem.storage import Engine, Steps, query
 from langchain_agentmem.storage.database import Database
 from langchain_agentmem.storage.part import Import, Part, Record, all_parts
 
@@ -38,6 +39,11 @@ TOGETHER = 500
 """Records that one holds, of those that have no namespace."""
 END = "end"
 """The last record of an export, so that one that was cut off is noticed."""
+_TOLD = 100
+"""After so many records it is told how far it has come."""
+_COUNTED = ("messages", "rounds", "edits", "threads", "checkpoints", "blobs", "items", "branches", "memories",
+            "experiences", "feedback", "audit")  # fmt: skip
+"""What is written, about a record of each, by the names of the statistics."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,29 +77,62 @@ class TransferReport:
     audit: int = 0
 
 
-def export(path: str | os.PathLike[str], within: Namespace = ()) -> Steps[TransferReport]:
+class _Counting:
+    """Tells how many of so many records were written."""
+
+    def __init__(self, progress: Watch | None, within: Namespace) -> None:
+        self.progress, self._within, self._done, self._total = progress, within, 0, 0
+
+    def expect(self) -> Steps[None]:
+        """Learn how many there may be in one more database."""
+        if self.progress is not None:
+            low, high = range_of(self._within)
+            [row] = yield query.statistics_within(low=low, high=high)
+            self._total += sum(row[name] for name in _COUNTED)
+
+    def one(self) -> None:
+        """One more was written."""
+        self._done += 1
+        if self.progress is not None and self._done % _TOLD == 0:
+            self.progress(Progress("writing", min(self._done, self._total), self._total))
+
+
+def export(
+    path: str | os.PathLike[str], within: Namespace = (), progress: Watch | None = None
+) -> Steps[TransferReport]:
     """Write everything to a file, one JSON object a line, as of one moment; but not what was measured of the database.
 
     Args:
         path: Where to. A file that is there is replaced, when the new one is whole.
         within: Only this namespace and all below it. Default: all.
+        progress: Is told how many of the records were written.
 
     Raises:
         InvalidInput: The file cannot be written.
         StorageError: Something is damaged.
     """
     written: Counter[str] = Counter()
+    counting = _Counting(progress, within)
+    yield from counting.expect()
     with whole_file(path) as file:
         _write_line(file, {"format": FORMAT, "version": VERSION})
+
+        def write(record: Record) -> None:
+            _write_line(file, record)
+            counting.one()
+
         for part in all_parts().all:
             if part.dump is not None:
-                written.update((yield from part.dump(partial(_write_line, file), *range_of(within))))
+                written.update((yield from part.dump(write, *range_of(within))))
         _write_line(file, {"record": END})
     return TransferReport(**written)
 
 
 def exporting(
-    databases: Iterable[Database], path: str | os.PathLike[str], within: Namespace = ()
+    databases: Iterable[Database],
+    path: str | os.PathLike[str],
+    within: Namespace = (),
+    progress: Watch | None = None,
 ) -> Work[TransferReport]:
     """Write what several databases hold to one file, each as of a moment of its own; see `export`.
 
@@ -101,8 +140,10 @@ def exporting(
         databases: Such as `Database.below` gives.
         path: Where to.
         within: Only this namespace and all below it. Default: all.
+        progress: Is told how many of the records were written, of those of the databases so far.
     """
     written: Counter[str] = Counter()
+    counting = _Counting(progress, within)
     with ExitStack() as stack:
         # An import takes all that is of one form together.
         heads = dict.fromkeys(name for part in all_parts().all for name in part.records)
@@ -110,14 +151,19 @@ def exporting(
         begins: dict[str, list[int]] = {name: [0] for name in files}
         for each in databases:
             begun = {name: places[-1] for name, places in begins.items()}
-            written.update((yield In(each, Run("care.export", partial(_sorted, files, begun, within), shown=False))))
+            written.update(
+                (yield In(each, Run("care.export", partial(_sorted, files, begun, within, counting), shown=False)))
+            )
             for name, file in files.items():
                 begins[name].append(file.tell())
         yield Do(partial(_joined, path, [(file, begins[name]) for name, file in files.items()]))
     return TransferReport(**written)
 
 
-def _sorted(files: Mapping[str, TextIO], begun: Mapping[str, int], within: Namespace) -> Steps[Counter[str]]:
+def _sorted(
+    files: Mapping[str, TextIO], begun: Mapping[str, int], within: Namespace, counting: _Counting
+) -> Steps[Counter[str]]:
+    yield from counting.expect()
     for name, each in files.items():
         each.seek(begun[name])
         each.truncate()
@@ -129,6 +175,7 @@ def _sorted(files: Mapping[str, TextIO], begun: Mapping[str, int], within: Names
         file = files.get(record["record"], file)
         assert file is not None  # noqa: S101 - records come behind the one that holds them
         _write_line(file, record)
+        counting.one()
 
     for part in all_parts().all:
         if part.dump is not None:
@@ -237,6 +284,7 @@ def load(
     into: Import,
     within: Namespace = (),
     choose: Callable[[Record, Sequence[Record]], Sequence[Record] | None] = lambda _, records: records,
+    progress: Watch | None = None,
 ) -> Steps[TransferReport]:
     """Write what an export holds into the database, keeping what is there.
 
@@ -246,6 +294,7 @@ def load(
         within: The namespace in which all of it must lie, or below it. Default: anywhere.
         choose: Gives those records that are taken, of what holds them and all; None for none, not even what holds them.
             Default: all.
+        progress: Is told how many bytes of the file were read.
 
     Returns:
         What was added.
@@ -256,7 +305,7 @@ def load(
         MessageError: A conversation holds other content under one of the ids. Nothing was imported.
     """
     readers = _readers()
-    for head, held in _groups(path, _holds(readers)):
+    for head, held in _groups(path, _holds(readers), progress):
         if within:
             _check_within((head, *held), within)
         records = choose(head, held)
@@ -300,12 +349,12 @@ def _write_line(file: TextIO, record: Mapping[str, Any]) -> None:
 
 
 def _groups(
-    path: str | os.PathLike[str], holds: Mapping[str, Collection[str]]
+    path: str | os.PathLike[str], holds: Mapping[str, Collection[str]], progress: Watch | None = None
 ) -> Iterator[tuple[dict[str, Any], list[dict[str, Any]]]]:
     """Each record of an export that holds others, with those."""
     head: dict[str, Any] | None = None
     held: list[dict[str, Any]] = []
-    for number, record in _lines(path):
+    for number, record in _lines(path, progress):
         if number == 1:
             if record.get("format") != FORMAT:
                 raise InvalidInput(f"{safe_repr(os.fspath(path))} is not an export of langchain-agentmem.")
@@ -325,12 +374,16 @@ def _groups(
         yield head, held
 
 
-def _lines(path: str | os.PathLike[str]) -> Iterator[tuple[int, dict[str, Any]]]:
+def _lines(path: str | os.PathLike[str], progress: Watch | None) -> Iterator[tuple[int, dict[str, Any]]]:
     """The numbered records of an export, without its end, which must be there."""
-    number, ended = 0, False
+    number, ended, read = 0, False, 0
     try:
         with path_of_file(path).open(encoding="utf-8") as file:
+            size = os.fstat(file.fileno()).st_size
             for number, line in enumerate(file, 1):
+                read += len(line)  # what we write is ASCII
+                if progress is not None and number % _TOLD == 0:
+                    progress(Progress("reading bytes", min(read, size), size))
                 try:
                     record = json.loads(line)
                 except (ValueError, RecursionError) as error:

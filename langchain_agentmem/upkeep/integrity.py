@@ -7,11 +7,13 @@ with AgentMemory("agent.db") as memory:
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
+from langchain_agentmem.base.events import Progress, Watch
 from langchain_agentmem.base.namespaces import id_of, of_thread, path_of, range_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations import message_log
@@ -86,14 +88,14 @@ def checks() -> dict[str, Operation[list[str]]]:
     return found
 
 
-def verify(engines: Iterable[Engine], checking: Callable[[str], object] | None = None) -> VerifyReport:
+def verify(engines: Iterable[Engine], progress: Watch | None = None) -> VerifyReport:
     """Check the pages of a database, and what it cannot check itself: digests, heads, versions, the index, and values.
 
     Each kind is checked by itself, as of one moment. What is so damaged that a check fails is a problem like others.
 
     Args:
         engines: The schemas of the database.
-        checking: Is told what is looked at next, "pages" and then each of `checks`.
+        progress: Is told what is looked at next: the pages, and then each of `checks`.
 
     Raises:
         MemoryClosed: It was closed.
@@ -107,12 +109,14 @@ def verify(engines: Iterable[Engine], checking: Callable[[str], object] | None =
         checked.update({name: counted[name] for name in _COUNTED})
         return []
 
-    for engine in engines:
+    places = list(engines)
+    done, total = itertools.count(1), len(places) * (len(checks()) + 1)
+    for engine in places:
         looks: dict[str, Callable[[], list[str]]] = {"pages": engine.problems}
         looks |= {name: partial(engine.read, look) for name, look in checks().items()}
         for name, look in looks.items():
-            if checking is not None:
-                checking(name)
+            if progress is not None:
+                progress(Progress(f"checking {name}", next(done), total))
             problems += _found(name, look)
         problems += _found("totals", partial(totals, engine))
     return VerifyReport(problems=tuple(problems), checked=dict(checked))

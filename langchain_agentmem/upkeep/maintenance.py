@@ -26,7 +26,15 @@ from typing import Any, TypeVar
 from langchain_agentmem.base.argument_checks import check_whole
 from langchain_agentmem.base.clock import time_given
 from langchain_agentmem.base.concurrency import awaited
-from langchain_agentmem.base.events import ConversationErased, MemoryEvent, MessagesStored, ThreadMoved, listener_given
+from langchain_agentmem.base.events import (
+    ConversationErased,
+    MemoryEvent,
+    MessagesStored,
+    Progress,
+    ThreadMoved,
+    Watch,
+    listener_given,
+)
 from langchain_agentmem.base.files import path_of_file
 from langchain_agentmem.base.namespaces import Namespace, id_of, namespace_of, path_of, range_of
 from langchain_agentmem.base.safe_repr import safe_repr
@@ -43,7 +51,6 @@ from langchain_agentmem.tracing import given_only
 from langchain_agentmem.upkeep import database_report, export, integrity, namespace_sizes
 from langchain_agentmem.upkeep.database_copy import (
     CopyReport,
-    Progress,
     PruneReport,
     copy,
     place_of,
@@ -270,11 +277,11 @@ class Maintenance(Performer):
 
     stats, astats = both(_stats_work)
 
-    def _verify_work(self, *, progress: Callable[[str], object] | None = None) -> Work[VerifyReport]:
+    def _verify_work(self, *, progress: Watch | None = None) -> Work[VerifyReport]:
         """Check the whole database: pages, keys, digests of every body, heads, versions and the index.
 
         Args:
-            progress: Is told what is looked at next: "pages", then each of the checks.
+            progress: Is told what is looked at next: the pages, then each of the checks.
         """
         self._check_whole("verify")
         engines = [each.engine for each in (yield from self._all_below())]
@@ -304,7 +311,7 @@ class Maintenance(Performer):
 
     # -- copies --------------------------------------------------------------------------------------------------
 
-    def _backup_work(self, path: str | os.PathLike[str]) -> Work[Path]:
+    def _backup_work(self, path: str | os.PathLike[str], *, progress: Watch | None = None) -> Work[Path]:
         """Write a consistent copy, while others go on reading and writing.
 
         Of a SQLite database the copy is a database that `AgentMemory` opens. PostgreSQL has no such file, so there
@@ -312,6 +319,7 @@ class Maintenance(Performer):
 
         Args:
             path: Where to. A file that is there is replaced, when the new one is whole.
+            progress: Is told how far it has come.
 
         Returns:
             The path.
@@ -321,12 +329,14 @@ class Maintenance(Performer):
         """
         self._check_whole("backup")
         self._check_one_schema("backup")
-        target = path_of_file(path)
+        target, told = path_of_file(path), listener_given(progress, "progress")
 
         def work() -> Work[dict[str, Any]]:
-            if (yield from self._blocking("care.copy", partial(self.database.engine.backup, target))):
+            if (yield from self._blocking("care.copy", partial(self.database.engine.backup, target, told))):
                 return {"type": "database"}
-            report: TransferReport = yield Run("care.export", partial(export.export, target), shown=False)
+            report: TransferReport = yield Run(
+                "care.export", partial(export.export, target, progress=told), shown=False
+            )
             return {"type": "export", **asdict(report)}
 
         yield Shown("care.backup", work(), lambda: {"path": path}, dict)
@@ -341,7 +351,7 @@ class Maintenance(Performer):
         target: str | os.PathLike[str],
         *,
         force: bool = False,
-        progress: Progress | None = None,
+        progress: Watch | None = None,
     ) -> Work[CopyReport]:
         """Copy everything into another place, of the same engine or of the other one, as of one moment.
 
@@ -371,45 +381,53 @@ class Maintenance(Performer):
 
     copy, acopy = both(_copy_work)
 
-    def _export_work(self, path: str | os.PathLike[str]) -> Work[TransferReport]:
+    def _export_work(self, path: str | os.PathLike[str], *, progress: Watch | None = None) -> Work[TransferReport]:
         """Write everything to a file of JSON lines, as of one moment. `import_` reads it, on either database.
 
         Each shard of a memory is written as of a moment of its own.
 
         A memory within a namespace writes what is there. What was measured of this database (`stats`) stays with it.
 
+        Args:
+            path: Where to. A file that is there is replaced, when the new one is whole.
+            progress: Is told how many of the records were written.
+
         Raises:
             InvalidInput: The file cannot be written.
             StorageError: Something is damaged; `verify` tells more. No file was written.
         """
-        within = self._below(None)
+        within, told = self._below(None), listener_given(progress, "progress")
         databases = yield from self._all_below(within)
         if len(databases) > 1:
-            work = export.exporting(databases, path, within)
+            work = export.exporting(databases, path, within, told)
             report: TransferReport = yield Shown("care.export", work, lambda: {"path": path}, asdict)
             return report
-        make = partial(export.export, path, within)
+        make = partial(export.export, path, within, told)
         run = Run("care.export", make, inputs=lambda: {"path": path}, outputs=asdict, replica=True)
         done: TransferReport = yield In(databases[0], run)
         return done
 
     export, aexport = both(_export_work)
 
-    def _import__work(self, path: str | os.PathLike[str]) -> Work[TransferReport]:
+    def _import__work(self, path: str | os.PathLike[str], *, progress: Watch | None = None) -> Work[TransferReport]:
         """Add what an export holds to this database, all of it or nothing; of a memory with shards, to each by itself.
 
         What is here already stays; importing the same file twice adds nothing. A memory within a namespace takes only
         what lies there.
 
+        Args:
+            path: A file that `export` wrote.
+            progress: Is told how many bytes of it were read.
+
         Raises:
             InvalidInput: The file is missing, damaged or of another kind.
             MessageError: A conversation holds other content under one of the ids.
         """
-        within = self._below(None)
+        within, told = self._below(None), listener_given(progress, "progress")
 
         def load(**chosen: Any) -> Steps[tuple[TransferReport, list[Import]]]:  # anew for each attempt
             into = Import(now=self.database.now(), tail=self.database.tail)
-            return (yield from export.load(path, into, within, **chosen)), [into]
+            return (yield from export.load(path, into, within, progress=told, **chosen)), [into]
 
         def load_each() -> Work[tuple[TransferReport, list[Import]]]:
             sorting = yield Do(partial(export.Sorting, path))
@@ -477,6 +495,7 @@ class Maintenance(Performer):
         thread_id: str | None = None,
         conversation_id: str | None = None,
         dry_run: bool = False,
+        progress: Watch | None = None,
     ) -> Work[EraseReport]:
         """Delete a person, thread or conversation everywhere, and leave no trace in the storage.
 
@@ -493,6 +512,7 @@ class Maintenance(Performer):
             thread_id: What was said in this thread, in every namespace unless there is one.
             conversation_id: This conversation, in the root namespace unless there is another.
             dry_run: Whether to tell only what would be deleted.
+            progress: Is told what is done next: rows are deleted, and then the storage is rewritten.
 
         Raises:
             InvalidInput: Nothing was named.
@@ -510,6 +530,7 @@ class Maintenance(Performer):
             self.database.scopes.check_one(paths, thread_id, "say whose with namespace=, or namespace=() for all")
         given: dict[str, Any] = {"namespace": namespace, "thread_id": thread_id, "conversation_id": conversation_id}
         erase, still = partial(integrity.erase, **given), self.database.still(path_of(namespace or ()))
+        told = listener_given(progress, "progress")
 
         def work() -> Work[EraseReport]:
             reports: list[EraseReport] = []
@@ -522,6 +543,7 @@ class Maintenance(Performer):
                         report, _ = yield from self._blocking("care.rehearse", rehearse, write=True)
                         reports.append(report)
                     return _added(reports)
+                _tell(told, "deleting", 0, 1 + len(engines))
                 done = yield from across(databases, Run("care.delete", erase, write=True, shown=False))
             self._let_go([at for _, erased in done for at in erased])
             if conversation_id is None:  # a thread is shown a memory wherever that lies
@@ -530,8 +552,10 @@ class Maintenance(Performer):
                 found = yield from across(everywhere, Run("care.notes", makes, write=True, shown=False))
                 there = [each.engine for each, had in zip(everywhere, found, strict=True) if had]
                 engines += [each for each in there if each not in engines]
-            for engine in engines:
+            for number, engine in enumerate(engines, 1):
+                _tell(told, "rewriting the storage", number, 1 + len(engines))
                 yield from self._blocking("care.scrub", engine.scrub, write=True)
+            _tell(told, "rewriting the storage", 1 + len(engines), 1 + len(engines))
             reports += [report for report, _ in done]
             return _added(reports)
 
@@ -551,7 +575,7 @@ class Maintenance(Performer):
         retention: Retention | None = None,
         archive_before: datetime | None = None,
         dry_run: bool = False,
-        progress: Callable[[int, int], object] | None = None,
+        progress: Watch | None = None,
     ) -> Work[PruneReport]:
         """Remove what is old, or make it smaller, in a namespace and all below it.
 
@@ -562,7 +586,7 @@ class Maintenance(Performer):
             retention: Which messages of each conversation stay. Default: all.
             archive_before: Entries of the audit trail that were made before are compressed. Default: none.
             dry_run: Whether to tell only what would be done.
-            progress: Is told how many threads and conversations were looked at, and how many there are.
+            progress: Is told how many of the threads and conversations were looked at.
 
         Raises:
             InvalidInput: Nothing is to be pruned, or an argument is wrong.
@@ -673,6 +697,11 @@ class Maintenance(Performer):
     def _tell(self, event: Callable[..., MemoryEvent], path: str, name: str, **details: Any) -> None:
         """Tell the hooks of a conversation."""
         self.database.emit(partial(event, namespace=namespace_of(path), conversation_id=name, **details))
+
+
+def _tell(progress: Watch | None, *at: Any) -> None:
+    if progress is not None:
+        progress(Progress(*at))
 
 
 def _counts(counted: database_report.StatsRead) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from langchain_agentmem.audit import audit_entry
+from langchain_agentmem.base.events import Watch, listener_given
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.storage import is_pool, is_postgres, name_of
@@ -21,6 +22,7 @@ def move_tenant(
     *,
     own_schema: str | None = None,
     dry_run: bool = False,
+    progress: Watch | None = None,
     opening: Opening = Opening(),  # noqa: B008 - a value
 ) -> Moved:
     """Move all that is a tenant's into another schema, in one transaction, while others go on.
@@ -33,6 +35,7 @@ def move_tenant(
         to: One of the memory's schemas. Default: the one that a hash of its name says.
         own_schema: A schema that this tenant alone is pinned to; made if need be.
         dry_run: Whether to tell only how many rows would move.
+        progress: Is told of how many of the tables the rows were moved.
         opening: How the memory is opened; without `shards`, as it was made.
 
     Returns:
@@ -47,11 +50,12 @@ def move_tenant(
         raise InvalidInput("A tenant moves to a schema of the memory, or to one of its own: name one of them.")
     if not is_pool(url) and not is_postgres(name_of(url)):
         raise InvalidInput(f"Tenants move between schemas of PostgreSQL, and {safe_repr(url)} is none.")
+    told = listener_given(progress, "progress")
     from langchain_agentmem.storage.shards import Shards  # noqa: PLC0415 - an extra
 
     shards = Shards(url, opening)
     try:
         own = own_schema is not None
-        return shards.move(tenant, own_schema or to, audit_entry.following, own=own, dry_run=dry_run)
+        return shards.move(tenant, own_schema or to, audit_entry.following, own=own, dry_run=dry_run, progress=told)
     finally:
         shards.close()

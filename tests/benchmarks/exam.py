@@ -19,13 +19,15 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from langchain_core.messages import HumanMessage
-from transcripts import SAMPLE, Question, Session, Transcript, read_transcripts
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.cli.demo import answer_of
+from langchain_agentmem.evaluation.recall_report import EvaluationQuestion
+from langchain_agentmem.evaluation.transcripts import RecordedSession, Transcript, read_transcripts
 from langchain_agentmem.language_models.model_calls import usable_model
 from langchain_agentmem.search.memory_search import Recollection
 
+SAMPLE = Path(__file__).with_name("data") / "orchard.json"
 TOP = 10
 """Among how many of the recalled messages evidence counts as found."""
 EXAMPLES = 3
@@ -34,7 +36,7 @@ EXAMPLES = 3
 class Answered(NamedTuple):
     """A question with what came of it."""
 
-    question: Question
+    question: EvaluationQuestion
     answer: str
     recalled: Sequence[Recollection]
     seconds: float
@@ -45,7 +47,7 @@ class Answered(NamedTuple):
         return len(self.question.evidence & found) / len(self.question.evidence)
 
 
-def live(memory: AgentMemory, session: Session, *, namespace: Sequence[str]) -> None:
+def live(memory: AgentMemory, session: RecordedSession, *, namespace: Sequence[str]) -> None:
     """Store a session as it takes place, one turn after the other."""
     conversation = memory.conversation(session.id, namespace)
     for turn in session.turns:

@@ -19,18 +19,18 @@ import argparse
 import json
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-import baselines
 import recall
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from langchain_agentmem import AgentMemory
+from langchain_agentmem.evaluation.plain_search import bm25, stems
+from langchain_agentmem.evaluation.recall_report import EvaluationQuestion
+from langchain_agentmem.evaluation.transcripts import Transcript, feed, read_transcripts
 
 CUTS = (5, 10)
 DEEPEST = 200
@@ -39,58 +39,31 @@ ROLES = ("user", "assistant")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Turn:
-    """One message of a session. Its id is the session's, with its place from 1."""
-
-    id: str
-    role: str
-    text: str
-    has_answer: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Session:
-    """One session of a history."""
-
-    id: str
-    time: datetime
-    turns: tuple[Turn, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
     """One question with its history.
 
     Attributes:
-        id: The question's id.
-        kind: Its type, such as "multi-session".
-        question: The question.
-        time: When it is asked.
-        sessions: The history.
+        transcript: Both.
         answers: The ids of the sessions that hold the answer.
     """
 
-    id: str
-    kind: str
-    question: str
-    time: datetime
-    sessions: tuple[Session, ...]
+    transcript: Transcript
     answers: frozenset[str]
+
+    @property
+    def question(self) -> EvaluationQuestion:
+        """The question."""
+        return self.transcript.questions[0]
 
     @property
     def answerable(self) -> bool:
         """Whether the history holds the answer at all."""
-        return not self.id.endswith("_abs")
+        return not self.transcript.name.endswith("_abs")
 
     def right_turns(self, roles: Sequence[str] = ROLES) -> frozenset[str]:
         """The ids of the marked turns of these roles."""
-        return frozenset(
-            turn.id
-            for session in self.sessions
-            if session.id in self.answers
-            for turn in session.turns
-            if turn.has_answer and turn.role in roles
-        )
+        said = {turn.id for session in self.transcript.sessions for turn in session.turns if turn.speaker in roles}
+        return self.question.evidence & said
 
     def right_sessions(self, roles: Sequence[str] = ROLES) -> frozenset[str]:
         """The ids of the sessions that hold the answer; of one role alone, only those with a marked turn of it."""
@@ -114,60 +87,16 @@ def load(path: str | os.PathLike[str]) -> list[Task]:
     Args:
         path: Where it is.
     """
-    return [_task(record) for record in json.loads(Path(path).read_text(encoding="utf-8"))]
-
-
-def _task(record: Mapping[str, Any]) -> Task:
-    names: dict[str, int] = {}
-    sessions = []
-    columns = (record["haystack_session_ids"], record["haystack_dates"], record["haystack_sessions"])
-    for name, date, turns in zip(*columns, strict=True):
-        names[name] = names.get(name, 0) + 1
-        if names[name] > 1:  # a few histories have a session twice
-            continue
-        sessions.append(Session(id=name, time=_time(date), turns=tuple(_turns(name, turns))))
-    return Task(
-        id=record["question_id"],
-        kind=record["question_type"],
-        question=record["question"],
-        time=_time(record["question_date"]),
-        sessions=tuple(sessions),
-        answers=frozenset(record["answer_session_ids"]),
-    )
-
-
-def _turns(session: str, turns: Iterable[Mapping[str, Any]]) -> Iterable[Turn]:
-    for place, turn in enumerate(turns, 1):
-        marked = bool(turn.get("has_answer"))
-        yield Turn(id=f"{session}_{place}", role=turn["role"], text=turn["content"], has_answer=marked)
-
-
-def _time(text: str) -> datetime:
-    """A date such as "2023/05/20 (Sat) 02:21". The day of the week is not read: its name depends on the machine."""
-    day, _, rest = text.partition("(")
-    return datetime.strptime(day.strip() + rest.partition(")")[2], "%Y/%m/%d %H:%M").replace(tzinfo=UTC)
+    records = json.loads(Path(path).read_text(encoding="utf-8"))
+    return [
+        Task(transcript=each, answers=frozenset(record["answer_session_ids"]))
+        for each, record in zip(read_transcripts(path, "longmemeval"), records, strict=True)
+    ]
 
 
 def session_of(turn: str) -> str:
     """The id of the session that a turn belongs to."""
     return turn.rpartition("_")[0]
-
-
-def feed(memory: AgentMemory, task: Task) -> None:
-    """Store a history.
-
-    Args:
-        memory: An empty one.
-        task: The question that it belongs to.
-    """
-    for session in task.sessions:
-        messages = [_message(turn, session.time + timedelta(seconds=place)) for place, turn in enumerate(session.turns)]
-        memory.conversation(session.id).add_messages(messages)
-
-
-def _message(turn: Turn, time: datetime) -> BaseMessage:
-    kind = HumanMessage if turn.role == "user" else AIMessage
-    return kind(turn.text, id=turn.id, additional_kwargs={"created_at": time.isoformat()})
 
 
 def judge(task: Task, found: Sequence[str], *, roles: Sequence[str] = ROLES) -> dict[tuple[str, str, int], bool]:
@@ -194,20 +123,23 @@ def judge(task: Task, found: Sequence[str], *, roles: Sequence[str] = ROLES) -> 
 def ours(task: Task, roles: Sequence[str], index: Mapping[str, Any] | None = None) -> tuple[Sequence[str], float]:
     """What a memory finds that holds this history alone, and how long that took."""
     options: dict[str, Any] = {} if index is None else {"index": dict(index)}
-    with AgentMemory(clock=lambda: task.time, **options) as memory:
-        feed(memory, task)
-        memory.search("warm", limit=1)
+    asked, home = task.question, (task.transcript.name,)
+    with AgentMemory(clock=lambda: asked.at, **options) as memory:
+        feed(memory, [task.transcript])
+        memory.search("warm", namespace=home, limit=1)
         began = time.perf_counter()
-        found = memory.search(task.question, limit=DEEPEST, roles=None if set(roles) >= set(ROLES) else roles)
+        wanted = None if set(roles) >= set(ROLES) else roles
+        found = memory.search(asked.text, namespace=home, limit=DEEPEST, roles=wanted)
         return [each.id for each in found], time.perf_counter() - began
 
 
 def plain(task: Task, roles: Sequence[str]) -> tuple[Sequence[str], float]:
     """What BM25 finds."""
-    turns = [(turn.id, turn.text) for session in task.sessions for turn in session.turns if turn.role in roles]
-    index = baselines.BM25(turns, baselines.stems())
+    turns = [turn for session in task.transcript.sessions for turn in session.turns if turn.speaker in roles]
+    ranked = bm25([turn.text for turn in turns], stems())
     began = time.perf_counter()
-    return index.search(task.question, DEEPEST), time.perf_counter() - began
+    found = [turns[number].id for number in [*ranked(task.question.text)][:DEEPEST]]
+    return found, time.perf_counter() - began
 
 
 def evaluate(
@@ -227,7 +159,9 @@ def evaluate(
     for task in tasks:
         if task.answerable and task.right_sessions(roles):
             found, seconds = find(task, roles)
-            outcomes.append(Outcome(kind=task.kind, scores=judge(task, found, roles=roles), seconds=seconds))
+            outcomes.append(
+                Outcome(kind=task.question.category or "", scores=judge(task, found, roles=roles), seconds=seconds)
+            )
     return outcomes
 
 

@@ -3,12 +3,19 @@
     python tests/benchmarks/recall.py [--only TEXT] [--by-type] [--by-conversation] [--signals]
                                       [--postgres] [--static] [--hybrid]
 
-Four corpora, each next to plain means in the same run (`baselines.py`):
+Four corpora, each next to plain means in the same run (`evaluation/plain_search.py` of the package):
 
 - LoCoMo: two named people who chat. Its licence is non-commercial, so AGENTMEM_LOCOMO names the file.
 - BEAM: a user, and an assistant who answers at length. AGENTMEM_BEAM names the file.
 - `data/chats`: a user and an assistant in six languages, each person's own chats alone, and all in one place.
 - `data/long_replies`: the same with long answers, in three languages.
+
+Our own files have the chats of a user with an assistant:
+
+    {"name": "en-coding", "language": "en",
+     "conversations": [{"id": "csv-import", "time": "2025-03-03T19:10",
+                        "messages": [{"id": "csv-import.1", "role": "user", "text": "…"}]}],
+     "questions": [{"question": "…", "kind": "update", "evidence": ["csv-import.1"]}]}
 
 Every session is one conversation in its transcript's namespace, and every turn a message with its own id. For each
 question with evidence, recall@k is the share of its evidence among the first k of `memory.search(question, limit=20)`;
@@ -28,32 +35,35 @@ Use it from elsewhere with this folder on the path: `recall.evaluate(recall.sear
 from __future__ import annotations
 
 import argparse
+import json
 import os
-import random
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
-import baselines
 import signals
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from places import NAMES, databases
-from transcripts import Session, Transcript, Turn, read_transcripts
 
 from langchain_agentmem import AgentMemory
+from langchain_agentmem.evaluation.plain_search import BASELINES, Make, Passage, finding, vectors_alone
+from langchain_agentmem.evaluation.recall_report import EvaluationQuestion, QuestionOutcome, RecallReport, recall_of
+from langchain_agentmem.evaluation.transcripts import (
+    RecordedSession,
+    RecordedTurn,
+    Transcript,
+    feed,
+    in_utc,
+    read_transcripts,
+)
 from langchain_agentmem.search.ranking import WEIGHTS, WEIGHTS_WITH_VECTORS, Weights
 from langchain_agentmem.search.static_embeddings import DIMENSIONS, StaticEmbeddings
 
 CUTS = (5, 10, 20)
 DATA = Path(__file__).with_name("data")
-ROLES: Mapping[str, type[BaseMessage]] = {"user": HumanMessage, "assistant": AIMessage}
 NOW = datetime(2026, 12, 15, 9, 0, tzinfo=UTC)
 """When the questions are asked. "In March" is reckoned from then, or from the last message if that is earlier."""
-RESAMPLED = 1_000
 FLOORS = {
     "LoCoMo": (0.770, 0.840, 0.885),
     "BEAM": (0.54, 0.63, 0.71),
@@ -81,41 +91,6 @@ Search = Callable[[str, str, int], Sequence[str]]
 """Gives the ids of the turns that fit a question best: (transcript, question, limit)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """What came of one question: the turns that were found, and the recall at each of `CUTS`."""
-
-    transcript: str
-    category: str
-    found: tuple[str, ...]
-    recall: tuple[float, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """What came of all questions that have evidence."""
-
-    outcomes: Sequence[Outcome]
-
-    def recall(self, cut: int) -> float:
-        """Mean recall@cut."""
-        return fmean(each.recall[CUTS.index(cut)] for each in self.outcomes)
-
-    def parts(self, by: Callable[[Outcome], str]) -> dict[str, Report]:
-        """The outcomes by category, or whatever else, in the order of their names."""
-        found: dict[str, list[Outcome]] = defaultdict(list)
-        for each in self.outcomes:
-            found[by(each)].append(each)
-        return {name: Report(found[name]) for name in sorted(found)}
-
-    def intervals(self) -> list[tuple[float, float]]:
-        """For each of `CUTS`, between what the mean lies in 95 % of the samples of as many questions."""
-        chance = random.Random(0)
-        drawn = [chance.choices(self.outcomes, k=len(self.outcomes)) for _ in range(RESAMPLED)]
-        means = [sorted(fmean(each.recall[place] for each in sample) for sample in drawn) for place in range(len(CUTS))]
-        return [(found[RESAMPLED // 40], found[-RESAMPLED // 40]) for found in means]
-
-
 def corpora() -> Iterator[tuple[str, list[Transcript] | None]]:
     """Each corpus by its name; None for one whose file is not here."""
     for name, variable in (("LoCoMo", "AGENTMEM_LOCOMO"), ("BEAM", "AGENTMEM_BEAM")):
@@ -130,36 +105,50 @@ def corpora() -> Iterator[tuple[str, list[Transcript] | None]]:
 
 def read_folder(name: str) -> list[Transcript]:
     """The transcripts of a folder of `data`."""
-    return [each for path in sorted((DATA / name).glob("*.json")) for each in read_transcripts(path)]
+    samples = [json.loads(path.read_text(encoding="utf-8")) for path in sorted((DATA / name).glob("*.json"))]
+    return [_chat(each) for sample in samples for each in (sample if isinstance(sample, list) else [sample])]
+
+
+def _chat(sample: Mapping[str, Any]) -> Transcript:
+    """A chat of a user with an assistant; the category of a question is its kind, or else the language."""
+    name = sample["name"]
+    sessions = tuple(
+        RecordedSession(
+            id=talk["id"],
+            time=in_utc(datetime.fromisoformat(talk["time"])),
+            turns=tuple(
+                RecordedTurn(id=said["id"], speaker=said["role"], text=said["text"]) for said in talk["messages"]
+            ),
+        )
+        for talk in sample["conversations"]
+    )
+    questions = tuple(
+        EvaluationQuestion(
+            text=each["question"],
+            evidence=frozenset(each["evidence"]),
+            namespace=(name,),
+            category=each.get("kind", sample["language"]),
+        )
+        for each in sample["questions"]
+    )
+    return Transcript(name=name, sessions=sessions, questions=questions)
 
 
 def together(transcripts: Sequence[Transcript]) -> Transcript:
     """All transcripts as those of one person."""
     sessions = tuple(session for each in transcripts for session in each.sessions)
-    return Transcript(name="everyone", sessions=sessions, questions=tuple(q for t in transcripts for q in t.questions))
+    questions = (replace(question, namespace=("everyone",)) for each in transcripts for question in each.questions)
+    return Transcript(name="everyone", sessions=sessions, questions=tuple(questions))
 
 
-def feed(memory: AgentMemory, transcripts: Sequence[Transcript]) -> None:
-    """Store every session as a conversation, its turns a second apart.
-
-    Args:
-        memory: An empty one.
-        transcripts: What to store. Who is not "user" or "assistant" is a person with a name.
-    """
-    for transcript in transcripts:
-        for session in transcript.sessions:
-            memory.conversation(session.id, namespace=(transcript.name,)).add_messages(
-                [_message(session, turn, place) for place, turn in enumerate(session.turns)]
-            )
-
-
-def _message(session: Session, turn: Turn, place: int) -> BaseMessage:
-    return ROLES.get(turn.speaker, HumanMessage)(
-        turn.text,
-        id=turn.id,
-        name=None if turn.speaker in ROLES else turn.speaker,
-        additional_kwargs={"created_at": (session.time + timedelta(seconds=place)).isoformat()},
-    )
+def passages(transcripts: Sequence[Transcript]) -> list[Passage]:
+    """What plain means look through."""
+    return [
+        Passage((turn.id,), "message", (each.name,), turn.text, session.time, turn.speaker)
+        for each in transcripts
+        for session in each.sessions
+        for turn in session.turns
+    ]
 
 
 def searching(memory: AgentMemory) -> Search:
@@ -179,49 +168,53 @@ def searching_in_time(memory: AgentMemory) -> Search:
     ]
 
 
-def evaluate(search: Search, transcripts: Sequence[Transcript]) -> Report:
+def evaluate(search: Search, transcripts: Sequence[Transcript]) -> RecallReport:
     """Ask every question that has evidence.
 
     Args:
         search: What answers.
         transcripts: Whose questions.
     """
-    outcomes = []
-    for transcript in transcripts:
-        for question in transcript.questions:
-            if question.evidence:
-                found = search(transcript.name, question.text, max(CUTS))
-                shares = tuple(len(question.evidence.intersection(found[:k])) / len(question.evidence) for k in CUTS)
-                category = question.category or "none"
-                outcomes.append(
-                    Outcome(transcript=transcript.name, category=category, found=tuple(found), recall=shares)
-                )
-    return Report(outcomes)
+
+    def find(question: EvaluationQuestion, limit: int) -> list[list[str]]:
+        [transcript] = question.namespace or ()
+        return [[each] for each in search(transcript, question.text, limit)]
+
+    return recall_of(find, _questions(transcripts), CUTS)
+
+
+def plainly(make: Make, transcripts: Sequence[Transcript]) -> RecallReport:
+    """What a plain search finds."""
+    return recall_of(finding(make, passages(transcripts)), _questions(transcripts), CUTS)
+
+
+def _questions(transcripts: Sequence[Transcript]) -> Iterator[EvaluationQuestion]:
+    return (question for each in transcripts for question in each.questions)
 
 
 # -- printing ----------------------------------------------------------------------------------------------------
 
 
-def row(name: str, report: Report) -> str:
+def row(name: str, report: RecallReport) -> str:
     """One line: recall at each cut, with its interval."""
     between = zip(CUTS, report.intervals(), strict=True)
     cells = "".join(f"   {report.recall(cut):.3f} [{low:.3f} {high:.3f}]" for cut, (low, high) in between)
     return f"  {name:<42}{cells}"
 
 
-def print_parts(report: Report, options: argparse.Namespace) -> None:
+def print_parts(report: RecallReport, options: argparse.Namespace) -> None:
     """A line for each type of question, and for each transcript, as far as they are asked for."""
-    wanted: list[Callable[[Outcome], str]] = []
+    wanted: list[Callable[[QuestionOutcome], str]] = []
     if options.by_type:
-        wanted.append(lambda each: each.category)
+        wanted.append(lambda each: each.question.category or "none")
     if options.by_conversation:
-        wanted.append(lambda each: each.transcript)
+        wanted.append(lambda each: "/".join(each.question.namespace or ()))
     for by in wanted:
         for name, part in report.parts(by).items():
             print(row(f"    {name} ({len(part.outcomes)})", part))
 
 
-def print_targets(corpus: str, title: str, report: Report) -> None:
+def print_targets(corpus: str, title: str, report: RecallReport) -> None:
     """What a row of ours had to reach, and where it did not."""
     for kind, targets in (("floor", FLOORS), ("goal", GOALS.get(title, {}))):
         if wanted := targets.get(corpus.split(" (", maxsplit=1)[0]):
@@ -230,7 +223,9 @@ def print_targets(corpus: str, title: str, report: Report) -> None:
             print(f"missed at {', '.join(missed)}" if missed else "reached")
 
 
-def print_signals(memory: AgentMemory, transcripts: Sequence[Transcript], usual: Report, weights: Weights) -> None:
+def print_signals(
+    memory: AgentMemory, transcripts: Sequence[Transcript], usual: RecallReport, weights: Weights
+) -> None:
     """What the recall changes by when one of these weights after the other is zero."""
     for name, fewer in signals.without_each(weights):
         with signals.weighed(memory, fewer):
@@ -241,11 +236,11 @@ def print_signals(memory: AgentMemory, transcripts: Sequence[Transcript], usual:
 
 def measure(corpus: str, transcripts: Sequence[Transcript], options: argparse.Namespace) -> None:
     """Print the rows of one corpus."""
-    plain = dict(baselines.BASELINES)
+    plain = dict(BASELINES)
     for title, index in indexes(static=options.static, hybrid=options.hybrid):
-        reports: list[Report] = []
+        reports: list[RecallReport] = []
         if index is not None:
-            plain[f"{title.removeprefix('words and ')} alone"] = baselines.vectors_alone(index["embed"])
+            plain[f"{title.removeprefix('words and ')} alone"] = vectors_alone(index["embed"])
         for engine in ("sqlite", "postgres") if options.postgres else ("sqlite",):
             arguments: dict[str, Any] = {"clock": lambda: NOW} | ({} if index is None else {"index": dict(index)})
             with databases(engine) as new, AgentMemory(new(), **arguments) as memory:
@@ -264,7 +259,7 @@ def measure(corpus: str, transcripts: Sequence[Transcript], options: argparse.Na
             differ = sum(one != other for one, other in zip(*(each.outcomes for each in reports), strict=True))
             print(f"    questions that find something else on PostgreSQL: {differ}")
     for title, make in plain.items():
-        report = evaluate(make(transcripts), transcripts)
+        report = plainly(make, transcripts)
         print(row(title, report), flush=True)
         print_parts(report, options)
 

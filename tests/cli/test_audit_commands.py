@@ -99,6 +99,10 @@ class TestEntries:
         assert (entry["id"], entry["reply"], entry["junk"]) == ("id-4", "I fixed the gate.", [])
         assert datetime.fromisoformat(entry["created_at"]).tzinfo is not None
 
+    def test_who_finds_no_entries_is_told_where_there_are_some(self, agentmem, database):
+        said = fine(agentmem("--last", "3", "--namespace", "ben", "--database", database))
+        assert said == "There are no entries. Elsewhere there is something: --namespace /, --namespace ada/private.\n"
+
 
 class TestTodos:
     def test_they_are_listed_completed_and_reopened(self, agentmem, database):

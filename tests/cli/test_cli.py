@@ -80,8 +80,12 @@ def database(tmp_path) -> str:
 class TestSearch:
     def test_it_finds_and_says_why(self, database):
         run = agentmem("search", "grey heron", "--database", database)
-        assert run.stdout.startswith("Nothing was found in the root namespace: name another with --namespace A/B ")
-        run = agentmem("search", "grey heron", "--database", database, "--everything")
+        assert run.stdout == (
+            "Nothing was found in the root namespace. Elsewhere there is something: --namespace ada/private, "
+            "--namespace ben/private. Or say --everything.\n"
+        )
+        run = agentmem("search", "grey", "heron", "--database", database, "--everything")
+        assert run.stdout == agentmem("search", "grey heron", "--database", database, "--everything").stdout
         assert (run.returncode, run.stderr) == (0, "")
         assert "ada/private/one  ada-1" in run.stdout
         assert "why: the words grey +" in run.stdout

@@ -29,11 +29,11 @@ with contextlib.suppress(ImportError):
 INTERRUPTING = """
 import os, signal
 from langchain_agentmem.upkeep import database_copy as copying, integrity as care
-from langchain_agentmem.cli import database_commands as moving
+from langchain_agentmem.cli.console import Bar
 copying.PORTION_ROWS = 20
 def stop(self, *arguments):
     os.kill(os.getpid(), signal.SIGINT)
-moving._Bar.copied = moving._Bar.checking = moving._Bar.pruned = stop
+Bar.watch = stop
 """
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from langchain_agentmem import AgentMemory
+from langchain_agentmem.base.events import Progress
 from langchain_agentmem.errors import DatabaseUnreadable, ForeignDatabase, MemoryClosed, NewerDatabase, StorageError
 from langchain_agentmem.upkeep.database_copy import restore
 from langchain_agentmem.upkeep.integrity import checks, verify
@@ -75,7 +76,8 @@ class TestAReport:
             raw(memory, "update content set body = x'00' where id = (select min(id) from content)")
             asked = []
             report = memory.verify(progress=asked.append)
-        assert asked == ["pages", *checks()]
+        names = ["pages", *checks()]
+        assert asked == [(f"checking {name}", number, len(names)) for number, name in enumerate(names, 1)]
         assert any("jobs cannot go on" in problem for problem in report.problems)
         assert any("is not what was stored" in problem for problem in report.problems)
 
@@ -91,8 +93,8 @@ class TestAReport:
             assert not (await memory.averify()).ok
 
     def test_what_progress_raises_is_not_taken_for_damage(self, copy):
-        def stop(name: str) -> None:
-            raise KeyError(name)
+        def stop(at: Progress) -> None:
+            raise KeyError(at.doing)
 
         with AgentMemory(copy) as memory, pytest.raises(KeyError, match="pages"):
             memory.verify(progress=stop)

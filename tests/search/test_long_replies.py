@@ -34,11 +34,11 @@ class TestLongReplies:
     def test_a_search_finds_as_much_as_bm25_or_more_however_far_one_reads(
         self, recall: ModuleType, memory: AgentMemory, language: str, least: float
     ) -> None:
-        [transcript] = recall.read_transcripts(recall.DATA / "long_replies" / f"{language}.json")
+        [transcript] = [each for each in recall.read_folder("long_replies") if each.name == f"{language}-long"]
         recall.feed(memory, [transcript])
         ours = recall.evaluate(recall.searching(memory), [transcript])
-        for make in (recall.baselines.bm25_plain, recall.baselines.bm25):
-            plain = recall.evaluate(make([transcript]), [transcript])
+        for title, make in recall.BASELINES.items():
+            plain = recall.plainly(make, [transcript])
             for cut in recall.CUTS:
-                assert ours.recall(cut) >= plain.recall(cut), f"{make.__name__}, of the first {cut}"
+                assert ours.recall(cut) >= plain.recall(cut), f"{title}, of the first {cut}"
         assert ours.recall(5) >= least

@@ -80,7 +80,7 @@ class TestNewFiles:
             memory.export(folder / "export.jsonl")
             memory.copy(folder / "copy.db", progress=lambda _: seen.append(modes(folder)))
             memory.conversation("c").save_to_file(folder / "conversation.json")
-            looking = {"checking": lambda _: seen.append(modes(folder))}
+            looking = {"progress": lambda _: seen.append(modes(folder))}
             restore(folder / "backup.db", folder / "restored.db", **looking)
             restore(folder / "export.jsonl", folder / "imported.db", **looking)
             restore(folder / "a.db", folder / "from log.db", **looking)

@@ -184,6 +184,21 @@ where n.path >= :low and n.path < :high and s.name in (
     )
 order by s.id;
 
+-- name: series_held
+-- Which series hold documents of some kinds, those with the most first.
+select n.path, s.name, sum(s.documents) as documents,
+    max(case when t.id is null then 0 else 1 end) as of_thread
+from search_series s
+join search_scope c on c.id = s.scope_id
+join namespace n on n.id = c.namespace_id
+left join thread t on t.namespace_id = n.id and t.name = s.name
+where s.documents > 0 and c.kind in (
+-- include: keys
+    )
+group by n.path, s.name
+order by documents desc, n.path, s.name
+limit 100;
+
 -- name: totals
 -- How many series, documents and words there are in some ranges: of whole scopes, or else of series.
 select cast(coalesce(sum(f.series), 0) as bigint) as series, cast(coalesce(sum(f.documents), 0) as bigint) as documents,

@@ -1,0 +1,122 @@
+"""Questions, what came of them, and the recall over all or some of them."""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+from statistics import fmean
+from typing import TypeAlias
+
+from langchain_agentmem.base.namespaces import Namespace
+
+RESAMPLED = 1_000
+"""Samples of the questions from which an interval is told."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvaluationQuestion:
+    """A question, and what answers it.
+
+    Attributes:
+        text: The question.
+        evidence: The ids of the messages, facts, records, events or items that hold the answer.
+        namespace: Where to look: there and in all below it, `()` is the root alone. Default: everywhere.
+        category: What kind of question it is. Default: none.
+        at: When it is asked: only what was said before counts, and "last week" is reckoned from then. Default: now.
+        answer: What is held to be true. It is not judged. Default: None.
+    """
+
+    text: str
+    evidence: frozenset[str]
+    namespace: Namespace | None = None
+    category: str | None = None
+    at: datetime | None = None
+    answer: str | None = None
+
+
+Find: TypeAlias = Callable[[EvaluationQuestion, int], Sequence[Collection[str]]]
+"""Gives what answers a question best, at most so much: for each place the ids of what stands there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuestionOutcome:
+    """What came of a question.
+
+    Attributes:
+        question: The question.
+        found: For each place, the best first, the ids of what stands there.
+    """
+
+    question: EvaluationQuestion
+    found: tuple[frozenset[str], ...]
+
+    def missing(self, cut: int) -> frozenset[str]:
+        """The evidence that is not among the first `cut`."""
+        return self.question.evidence.difference(*self.found[:cut])
+
+    def recall(self, cut: int) -> float:
+        """The share of the evidence that is among the first `cut`, 0 to 1."""
+        evidence = len(self.question.evidence)
+        return (evidence - len(self.missing(cut))) / evidence
+
+
+@dataclass(frozen=True)
+class RecallReport:
+    """What came of all questions that have evidence, or of some of them.
+
+    Attributes:
+        outcomes: One for each question; at least one.
+        cuts: Among how many of the first the evidence is looked for.
+    """
+
+    outcomes: tuple[QuestionOutcome, ...]
+    cuts: tuple[int, ...]
+
+    @cached_property
+    def _shares(self) -> list[list[float]]:
+        return [[each.recall(cut) for each in self.outcomes] for cut in self.cuts]
+
+    def recall(self, cut: int) -> float:
+        """The mean recall among the first `cut`, one of `cuts`."""
+        return fmean(self._shares[self.cuts.index(cut)])
+
+    def parts(self, by: Callable[[QuestionOutcome], str]) -> dict[str, RecallReport]:
+        """The outcomes by category, or whatever else, in the order of their names."""
+        found: dict[str, list[QuestionOutcome]] = defaultdict(list)
+        for each in self.outcomes:
+            found[by(each)].append(each)
+        return {name: RecallReport(tuple(found[name]), self.cuts) for name in sorted(found)}
+
+    def intervals(self) -> list[tuple[float, float]]:
+        """For each of `cuts`, between what the mean lies in 95 % of samples of as many questions, by a fixed seed."""
+        chance, numbers = random.Random(0), range(len(self.outcomes))  # noqa: S311 - it is to be the same each time
+        drawn = [chance.choices(numbers, k=len(numbers)) for _ in range(RESAMPLED)]
+        means = [sorted(fmean(shares[each] for each in sample) for sample in drawn) for shares in self._shares]
+        return [(found[RESAMPLED // 40], found[-RESAMPLED // 40]) for found in means]
+
+
+def recall_of(
+    find: Find,
+    questions: Iterable[EvaluationQuestion],
+    cuts: Sequence[int],
+    told: Callable[[], object] = lambda: None,
+) -> RecallReport:
+    """Ask every question that has evidence.
+
+    Args:
+        find: What answers.
+        questions: The questions.
+        cuts: Among how many of the first the evidence is looked for.
+        told: Is called after each question.
+    """
+    outcomes = []
+    for each in questions:
+        if each.evidence:
+            found = tuple(map(frozenset, find(each, max(cuts))))
+            outcomes.append(QuestionOutcome(question=each, found=found))
+            told()
+    return RecallReport(tuple(outcomes), tuple(cuts))

@@ -1,0 +1,256 @@
+"""What all commands share: they read well on a terminal of 80 columns, in colours or without, and in any shell."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.messages import HumanMessage
+
+from langchain_agentmem import AgentMemory
+from langchain_agentmem.cli.app import command_line
+from tests.checkpoints.graphs import at, chat_graph
+from tests.forking import COMMAND, ENVIRONMENT
+
+with contextlib.suppress(ImportError):
+    import fcntl
+    import struct
+    import termios  # Windows has none of them
+
+pytestmark = pytest.mark.sqlite_suffices
+
+WIDE = 80
+THREAD = "6f1f6c1e-4a53-4d0f-8f3e-3d9b6f1d2a10"
+WHOSE = ("users", "ada-lovelace-0123456789", "projects-of-hers")
+COMMANDS = {
+    "threads": ["threads"],
+    "show": ["show", THREAD],
+    "show a conversation": ["show", "talk", "--limit", "3"],
+    "why": ["why", "talk"],
+    "search": ["search", "grey", "heron", "--everything"],
+    "nothing here": ["search", "grey", "heron"],
+    "branches": ["branches"],
+    "branches of a thread": ["branches", THREAD],
+    "diff": ["diff", "main", "draft"],
+    "facts": ["facts", "--namespace", "/".join(WHOSE)],
+    "neighbours": ["facts", "Ada", "Lovelace", "--neighbours", "--namespace", "/".join(WHOSE)],
+    "stats": ["stats"],
+    "verify": ["verify"],
+    "doctor": ["doctor", "--quick"],
+    "audit": ["audit"],
+    "audit entries": ["audit", "--last", "3", "--namespace", "/".join(WHOSE)],
+    "audit todos": ["audit", "todos"],
+    "audit verify": ["audit", "verify"],
+    "eval": ["eval", "--questions", "questions.jsonl", "--baselines"],
+    "erase": ["erase", "--namespace", "/".join(WHOSE), "--dry-run"],
+    "prune": ["prune", "--keep-messages", "1", "--dry-run"],
+    "backup": ["backup", "backup.db"],
+    "export": ["export", "export.jsonl"],
+    "copy": ["copy", "memory.db", "copy.db"],
+    "restore": ["restore", "memory.db", "restored.db"],
+    "migrate": ["migrate", "memory.db"],
+}
+SHOWN_ONE_AFTER_THE_OTHER = """
+import sys
+from langchain_agentmem import cli
+
+for name, arguments in COMMANDS.items():
+    print(f"<<{name}>>", flush=True)
+    sys.argv = ["agentmem", *arguments]
+    try:
+        cli.main()
+    except SystemExit as left:
+        sys.stdout.flush()
+        print(f"<<left {left.code or 0}>>", flush=True)
+"""
+ONCE = {"backup", "export", "copy", "restore", "stats", "doctor", "audit"}
+"""What prints something else each time, as sizes change."""
+CHANGING = {"erase", "prune", "backup", "export", "copy", "restore", "migrate", "verify"}
+PLAIN = {name: value for name, value in ENVIRONMENT.items() if name not in {"NO_COLOR", "COLUMNS", "FORCE_COLOR"}} | {
+    "AGENTMEM_DATABASE": "memory.db"
+}
+HEARD = r"\x1b\[[\d;?]*[a-zA-Z]|\r"
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory) -> Path:
+    """A folder with a database that has something of everything, with ids and namespaces that are long."""
+    folder = tmp_path_factory.mktemp("home")
+    with AgentMemory(folder / "memory.db") as memory:
+        config = at(THREAD)
+        config["configurable"]["agentmem_namespace"] = WHOSE
+        for said in ("A grey heron at the pond", "Another grey heron, on the roof of the boat house"):
+            chat_graph(memory.checkpointer).invoke({"messages": [HumanMessage(said)]}, config)
+        chat = memory.conversation("talk", WHOSE)
+        for number in range(5):
+            chat.add(role="user", content=f"The grey heron {number} " + "stood in the reeds and waited for frogs. " * 4)
+        main = memory.layers("main", WHOSE)
+        main.core.set("name", "Ada")
+        main.archival.write("The key of the boat house hangs behind the door of the kitchen, on the left. " * 3)
+        main.fork("draft").core.set("name", "Ada Lovelace, who looks for herons at every pond between here and the sea")
+        facts = memory.facts("main", WHOSE)
+        facts.add_fact(
+            "user", "Ada Lovelace", "lives in the small white house at the end of", "Lisbon Road", source="m1"
+        )
+        asked = [HumanMessage("Where is the key of the boat house?", id=THREAD)]
+        memory.inject("main", namespace=WHOSE).invoke(
+            asked, {"configurable": {"thread_id": "talk", "agentmem_namespace": WHOSE}}
+        )
+        memory.within(WHOSE).audit.add("Where does the grey heron stand all day long? " * 3, "At the pond.")
+    questions = [
+        {"question": "Where is the grey heron?", "evidence": [THREAD], "namespace": list(WHOSE), "category": "herons"},
+        {"question": "Where is the key of the boat house?", "evidence": ["nothing"], "category": "keys"},
+    ]
+    (folder / "questions.jsonl").write_text("\n".join(map(json.dumps, questions)))
+    return folder
+
+
+def ran(home: Path, commands: Mapping[str, Sequence[str]], **environment: str) -> dict[str, str]:
+    """What each command printed; they run in one program."""
+    program = f"COMMANDS = {commands!r}\n{SHOWN_ONE_AFTER_THE_OTHER}"
+    run = subprocess.run(
+        [sys.executable, "-c", program],
+        env=PLAIN | environment,
+        cwd=home,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return parted(run.stdout, commands)
+
+
+def on_a_terminal(home: Path, commands: Mapping[str, Sequence[str]], **environment: str) -> dict[str, str]:
+    """What each command showed on a terminal of 80 columns."""
+    program = f"COMMANDS = {commands!r}\n{SHOWN_ONE_AFTER_THE_OTHER}"
+    own, terminal = os.openpty()
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, WIDE, 0, 0))
+    run = subprocess.Popen(
+        [sys.executable, "-c", program],
+        env=PLAIN | {"TERM": "xterm-256color"} | environment,
+        cwd=home,
+        stdin=subprocess.DEVNULL,
+        stdout=terminal,
+        stderr=terminal,
+    )
+    os.close(terminal)
+    shown = b""  # read while it runs: a terminal holds only so much
+    with contextlib.suppress(OSError), os.fdopen(own, "rb", buffering=0) as watching:
+        while read := watching.read(65_536):
+            shown += read
+    assert run.wait() == 0, shown.decode()
+    return parted(shown.decode(), commands)
+
+
+def parted(printed: str, commands: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    parts = re.findall(r"<<([\w ]+)>>\r?\n(.*?)<<left (\d+)>>", printed, re.DOTALL)
+    assert [name for name, _, _ in parts] == [*commands]
+    assert {name: said for name, said, code in parts if code != "0"} == {}
+    return {name: said for name, said, _ in parts}
+
+
+def words(text: str) -> set[str]:
+    return {word.strip(",") for word in re.sub(HEARD, " ", text).split()}
+
+
+@pytest.fixture(scope="module")
+def shown(home) -> dict[str, str]:
+    return on_a_terminal(home, COMMANDS)
+
+
+@pytest.fixture(scope="module")
+def plain(home, shown) -> dict[str, str]:
+    return ran(home, {name: arguments for name, arguments in COMMANDS.items() if name not in ONCE})
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no pseudo-terminals")
+class TestAtEightyColumns:
+    @pytest.mark.parametrize("name", COMMANDS)
+    def test_no_line_is_wider_unless_it_is_one_word(self, shown, name):
+        lines = [line.rpartition("\x1b[2K")[2] for line in shown[name].splitlines()]  # without bars that are gone
+        lines = [re.sub(HEARD, "", line) for line in lines]
+        assert any(line.strip() for line in lines)
+        assert [line for line in lines if len(line) > WIDE and len(line.split()) > 1] == []
+
+    @pytest.mark.parametrize("name", [name for name in COMMANDS if name not in ONCE])
+    def test_every_heading_and_id_that_a_file_would_get_is_whole(self, shown, plain, name):
+        assert words(plain[name]) - words(shown[name]) == set()
+
+    @pytest.mark.parametrize("name", ["backup", "copy", "eval", "prune", "restore", "verify"])
+    def test_what_may_take_long_shows_how_much_of_how_much_is_done(self, shown, name):
+        assert re.search(r"\d of \d", shown[name])
+
+    def test_without_colours_nothing_but_text_is_printed(self, home):
+        some = {name: [*COMMANDS[name], "--no-color"] for name in ("threads", "diff", "search", "why", "audit entries")}
+        for shown in (
+            on_a_terminal(home, some),
+            on_a_terminal(home, {name: COMMANDS[name] for name in some}, NO_COLOR="1"),
+        ):
+            assert [name for name, said in shown.items() if "\x1b" in said] == []
+        assert "\x1b" in on_a_terminal(home, {"diff": COMMANDS["diff"]})["diff"]
+
+
+def every(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
+    """All commands that do something, by their names."""
+    for name, each in getattr(command, "commands", {}).items():
+        if "commands" in vars(each):
+            yield from every(each, (*path, name))
+        else:
+            yield " ".join((*path, name)), each
+
+
+EVERY = dict(every(command_line()))
+
+
+class TestEveryCommand:
+    @pytest.mark.parametrize("name", EVERY)
+    def test_it_knows_json_and_no_color(self, name):
+        options = {option for each in EVERY[name].params for option in each.opts}
+        assert "--no-color" in options
+        assert "--json" in options
+
+    @pytest.mark.parametrize("group", [(), ("audit",), ("experiences",), ("threads",)])
+    def test_its_summary_is_not_cut_in_the_list_of_all(self, forks, group):
+        assert "..." not in forks.run(COMMAND, *group, "--help", COLUMNS="80").stdout.partition("Commands:")[2]
+
+
+class TestInterruption:
+    PROGRAM = """
+import os, signal
+from langchain_agentmem.storage.database import Database
+def interrupted(*arguments, **options):
+    os.kill(os.getpid(), signal.SIGINT)
+Database.__init__ = interrupted
+"""
+
+    @pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGINT to send")
+    @pytest.mark.parametrize("name", [name for name in COMMANDS if name != "doctor"])
+    def test_every_command_says_what_it_leaves_and_its_exit_code_is_130(self, forks, home, name):
+        paths = {each: str(home / each) for each in ("memory.db", "questions.jsonl")}
+        arguments = [paths.get(each, each) for each in COMMANDS[name]]
+        run = forks.run(self.PROGRAM + COMMAND, *arguments, AGENTMEM_DATABASE=paths["memory.db"])
+        assert run.returncode == 130
+        [line] = run.stderr.splitlines()
+        assert line.startswith("Interrupted.")
+        assert name not in CHANGING or len(line) > len("Interrupted.")
+
+
+class TestCompletion:
+    @pytest.mark.parametrize(
+        ("typed", "offered"),
+        [("agentmem sea", "search"), ("agentmem facts --neigh", "--neighbours"), ("agentmem audit tod", "todos")],
+    )
+    def test_a_shell_completes_commands_and_options(self, typed, offered):
+        program = "import sys; sys.argv = ['agentmem']; from langchain_agentmem.cli import main; main()"
+        asked = {"_AGENTMEM_COMPLETE": "complete_bash", "COMP_WORDS": typed, "COMP_CWORD": str(typed.count(" "))}
+        run = subprocess.run(
+            [sys.executable, "-c", program], env=PLAIN | asked, capture_output=True, text=True, check=False
+        )
+        assert run.stdout.split() == [offered]

@@ -1,0 +1,115 @@
+"""What may take long tells how far it has come, out of how much, up to its end."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import pytest
+from langchain_core.messages import HumanMessage
+
+from langchain_agentmem import AgentMemory
+from langchain_agentmem.messages.role_rounds import Retention
+from langchain_agentmem.storage import sqlite
+from langchain_agentmem.storage.engine import Opening
+from langchain_agentmem.upkeep import export, tenants
+
+
+@pytest.fixture
+def filled(memory, monkeypatch):
+    monkeypatch.setattr(export, "_TOLD", 1)
+    monkeypatch.setattr(sqlite, "BACKUP_PAGES", 8)
+    for label in ("ada", "ben"):
+        chat = memory.conversation("talk", (label,))
+        chat.add_messages([HumanMessage(f"heron {number} of {label}", id=f"{label}{number}") for number in range(20)])
+    memory.store.put(("docs",), "one", {"text": "quinces"})
+    return memory
+
+
+class Watching:
+    """Is told of progress, and checks that it goes on and never beyond what there is."""
+
+    def __init__(self) -> None:
+        self.told = defaultdict(list)
+
+    def __call__(self, at) -> None:
+        assert 0 <= at.done <= at.total
+        assert at.done >= self.told[at.doing][-1] if self.told[at.doing] else True
+        self.told[at.doing].append(at.done)
+        self.last = at
+
+    @property
+    def ended(self) -> bool:
+        return self.last.done == self.last.total > 0
+
+
+def test_each_tells_how_much_of_what_there_is(filled, tmp_path):
+    file, backup = tmp_path / "export.jsonl", tmp_path / "backup"
+    with AgentMemory(tmp_path / "other.db") as other:
+        for work in (
+            filled.verify,
+            lambda progress: filled.backup(backup, progress=progress),
+            lambda progress: filled.export(file, progress=progress),
+            lambda progress: other.import_(file, progress=progress),
+            lambda progress: filled.prune(retention=Retention(keep_last=10), progress=progress),
+            lambda progress: filled.copy(tmp_path / "copy.db", progress=progress),
+            lambda progress: AgentMemory.restore(backup, tmp_path / "restored.db", progress=progress),
+            lambda progress: filled.erase(namespace=("ada",), progress=progress),
+        ):
+            watching = Watching()
+            work(progress=watching)
+            assert watching.last.done >= 0.9 * watching.last.total > 0, watching.told
+    with AgentMemory(tmp_path / "restored.db") as restored:
+        assert len(restored.conversation("talk", ("ada",))) == 20
+        assert restored.verify().ok
+
+
+def test_within_a_namespace_it_tells_nothing_of_others(filled, tmp_path):
+    watching = Watching()
+    filled.within(("ben",)).export(tmp_path / "export.jsonl", progress=watching)
+    assert 20 <= watching.last.total < 30
+    assert watching.ended
+
+
+async def test_awaited_too(filled, tmp_path):
+    watching = Watching()
+    await filled.aexport(tmp_path / "export.jsonl", progress=watching)
+    assert watching.told["writing"]
+
+
+def test_a_backup_is_as_of_one_moment_whoever_writes_meanwhile(filled, tmp_path):
+    """And it does not begin anew for them."""
+    written = []
+
+    def write(at) -> None:
+        written.append(filled.conversation("later").add(role="user", content="x" * 10_000))
+
+    filled.backup(tmp_path / "backup", progress=write)
+    assert written
+    assert len(written) < 100
+    target = tmp_path / "restored.db"
+    AgentMemory.restore(tmp_path / "backup", target)
+    with AgentMemory(target) as restored:
+        assert len(restored.conversation("later")) == 0
+        assert restored.verify().ok
+
+
+def test_what_a_watcher_raises_ends_an_import_and_nothing_was_imported(filled, tmp_path):
+    filled.export(tmp_path / "export.jsonl")
+
+    def stop(at) -> None:
+        if at.done > at.total // 2:
+            raise KeyboardInterrupt
+
+    with AgentMemory(tmp_path / "other.db") as other:
+        with pytest.raises(KeyboardInterrupt):
+            other.import_(tmp_path / "export.jsonl", progress=stop)
+        assert other.stats()["messages"] == 0
+
+
+def test_a_tenant_that_moves_tells_of_how_many_tables(new_database):
+    url = new_database("postgres")
+    with AgentMemory(url, schema="moving", shards=2) as memory:
+        memory.conversation("talk", ("ada",)).add(role="user", content="a heron")
+    watching = Watching()
+    tenants.move_tenant(url, "ada\x1f", own_schema="apart", progress=watching, opening=Opening(schema="moving"))
+    assert watching.ended
