@@ -6,7 +6,6 @@ script. `create_agent("openai:…", …)` takes any model.
 
 import tempfile
 from pathlib import Path
-from typing import Any
 
 from langchain.agents import create_agent
 from langchain.tools import tool
@@ -46,7 +45,7 @@ SCRIPT: list[BaseMessage] = [
 class Script(FakeMessagesListChatModel):
     """Stands for the model: it says what stands in the script, whatever it is asked."""
 
-    def bind_tools(self, *_: Any, **__: Any) -> "Script":  # noqa: D102
+    def bind_tools(self, *_: object, **__: object) -> "Script":  # noqa: D102
         return self
 
 
@@ -66,12 +65,10 @@ def main(folder: Path) -> None:
             ],
             checkpointer=memory.checkpointer,
         )
-        thread: RunnableConfig = {"configurable": {"user_id": "ada", "thread_id": "garden"}}
-        thread["callbacks"] = [memory.audit.handler()]
+        thread = RunnableConfig(configurable={"user_id": "ada", "thread_id": "1"}, callbacks=[memory.audit.handler()])
         for text in ("My garden is in the hills.", "What was done in March?", "When can I plant a medlar tree?"):
             reply = agent.invoke({"messages": [HumanMessage(text)]}, thread)["messages"][-1]
             print(f"user>  {text}\nagent> {reply.text}")
-
         print("--- what the model was shown at the end")
         for message in memory.within(user_id="ada").audit.last(1)[0].messages:
             print("\n".join(f"{message.role:>9}: {line}" for line in str(message.content).splitlines()))

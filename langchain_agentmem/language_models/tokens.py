@@ -36,7 +36,6 @@ from langchain_agentmem.language_models.token_estimate import (
     tiktoken_counter,
     tiktoken_file_present,
 )
-from langchain_agentmem.messages.message import MessageLike
 
 __all__ = ["TokenCounter", "estimate_tokens", "tiktoken_file_present"]
 
@@ -44,6 +43,8 @@ if TYPE_CHECKING:
     from langchain_core.language_models import BaseLanguageModel
     from langchain_core.messages import MessageLikeRepresentation
     from langchain_core.tools import BaseTool
+
+    from langchain_agentmem.messages.message import MessageLike
 
 CounterLike: TypeAlias = 'BaseLanguageModel[Any] | Callable[[str], int] | Literal["estimate", "tiktoken"]'
 """What counts a text: a LangChain model, a function, or the name of a way to count."""
