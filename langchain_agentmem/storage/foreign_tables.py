@@ -67,10 +67,14 @@ def how_to_import(columns: Columns, source: str) -> str:
     return f" It holds {told}." if told else ""
 
 
-def begins_as_json(path: Path) -> bool:
-    """Whether a file begins as a JSON text does that holds a list or an object."""
+def is_text(path: Path) -> bool:
+    """Whether a file begins as a text does, such as JSON or YAML."""
     with path.open("rb") as file:
-        return file.read(1) in (b"[", b"{")
+        begin = file.read(_PAGE)
+    try:
+        return str(begin, "utf-8").replace("\n", "").replace("\t", "").replace("\r", "").isprintable()
+    except UnicodeDecodeError as error:
+        return error.start > len(begin) - 4  # a character that was cut
 
 
 def columns_in(connection: sqlite3.Connection) -> Columns:

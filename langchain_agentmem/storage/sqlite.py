@@ -33,7 +33,7 @@ from langchain_agentmem.errors import (
 )
 from langchain_agentmem.storage import engine
 from langchain_agentmem.storage.engine import FORKED, Engine, Opening, Sizes
-from langchain_agentmem.storage.foreign_tables import begins_as_json, columns_in, how_to_import
+from langchain_agentmem.storage.foreign_tables import columns_in, how_to_import, is_text
 from langchain_agentmem.storage.queries import load
 from langchain_agentmem.storage.steps import Operation, Rows, Statement, drive
 
@@ -512,10 +512,10 @@ class SqliteEngine(Engine):
                 f"{safe_repr(self.path)} cannot be opened. Check that the folder {safe_repr(str(folder))} "
                 "exists and may be used."
             )
-        if code == sqlite3.SQLITE_NOTADB and begins_as_json(file_of(self.path)):
-            return ForeignDatabase(
-                f"{safe_repr(self.path)} is a JSON text. Give langchain-agentmem a file of its own. What other "
-                "programs keep in such files, agentmem import-from reads: see agentmem import-from --help."
+        if code == sqlite3.SQLITE_NOTADB and is_text(file_of(self.path)):
+            return DatabaseUnreadable(
+                f"{safe_repr(self.path)} is a text, not a database. Give langchain-agentmem a file of its own. What "
+                "other programs keep in such files, agentmem import-from reads: see agentmem import-from --help."
             )
         if kind := _ERRORS.get(code):
             return kind(f"{kind()} ({safe_repr(self.path)}: {error})")

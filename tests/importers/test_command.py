@@ -7,7 +7,7 @@ import json
 import pytest
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.errors import ForeignDatabase
+from langchain_agentmem.errors import DatabaseUnreadable, ForeignDatabase
 from tests.forking import COMMAND
 
 from .sources import SOURCES, chat_history, mem0, memgpt, saver
@@ -86,9 +86,9 @@ class TestOpeningAForeignFile:
         kind, make = SOURCES[name]
         path = make(tmp_path)
         if path.is_dir():
-            return
+            path = next(each for each in sorted(path.rglob("*")) if each.suffix in (".yaml", ".json"))
         before = path.read_bytes()
-        with pytest.raises(ForeignDatabase) as raised:
+        with pytest.raises(ForeignDatabase if path.suffix == ".db" else DatabaseUnreadable) as raised:
             AgentMemory(path)
         wanted = "langgraph-store" if kind == "langmem" else kind
         told = f"agentmem import-from {wanted} {path}" if path.suffix == ".db" else "agentmem import-from --help"
