@@ -42,6 +42,8 @@ TITLES = {
 }  # fmt: skip
 LIVE = {"nav", "form", "script", "button", "canvas", "input", "select", "textarea", "link", "style", "template"}
 """What needs a server, or a script. Of a link its text stays."""
+ACTIONS = {"/correct", "/erase", "/undo"}
+"""Where links lead of which nothing stays."""
 KEPT = {"class", "dir", "scope", "colspan", "datetime", "value", "max", "aria-label", "aria-hidden", "open"}
 DRAWN = {"svg", "g", "line", "polyline", "path", "circle", "rect", "text", "title"}
 """Elements of pictures, of which every attribute stays that leads nowhere."""
@@ -280,7 +282,8 @@ def _written(element: Element) -> str:
 
 def _kept(element: Element) -> Iterator[Element | str]:
     """What of an element stays: itself, or its texts and what it holds where only these do."""
-    if element.tag not in LIVE:
+    leads = urlsplit(element.get("href", "")).path if element.tag == "a" else ""
+    if element.tag not in LIVE and leads not in ACTIONS:
         inside = (element.text or "", *(each for child in element for each in (*_kept(child), child.tail or "")))
         if element.tag in {"a", "main"}:
             yield from inside

@@ -93,6 +93,10 @@ class TestAThread:
         [policy] = [found["content"] for _, found in page.elements if found.get("http-equiv")]
         assert policy == "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
+    def test_it_offers_no_corrections(self, page):
+        assert "Correct" not in page.told()
+        assert "Walnuts make Irena ill. 3 " in page.told()
+
     def test_its_headings_are_in_order(self, page):
         levels = [int(tag[1]) for tag, _ in page.elements if re.fullmatch("h[1-6]", tag)]
         assert levels[:2] == [1, 2]
