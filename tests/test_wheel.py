@@ -35,7 +35,9 @@ class TestTheWheel:
             if path.is_file() and "__pycache__" not in path.parts
         }
         assert files <= shipped
-        assert {Path(name).suffix for name in files} == {".json", ".py", ".sql", ".typed", ".yaml"}
+        plain, served = {".json", ".py", ".sql", ".typed", ".yaml"}, {".css", ".html", ".js", ".svg", ".txt"}
+        assert {Path(name).suffix for name in files} == plain | served
+        assert {Path(name).parts[1] for name in files if Path(name).suffix in served} == {"studio"}
 
     def test_holds_nothing_else(self, shipped):
         others = {name for name in shipped if not name.startswith("langchain_agentmem/")}

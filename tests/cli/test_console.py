@@ -50,6 +50,7 @@ COMMANDS = {
     "audit todos": ["audit", "todos"],
     "audit verify": ["audit", "verify"],
     "eval": ["eval", "--questions", "questions.jsonl", "--baselines"],
+    "report": ["report", "memory.db", "-o", "report.html"],
     "erase": ["erase", "--namespace", "/".join(WHOSE), "--dry-run"],
     "prune": ["prune", "--keep-messages", "1", "--dry-run"],
     "backup": ["backup", "backup.db"],
@@ -71,9 +72,9 @@ for name, arguments in COMMANDS.items():
         sys.stdout.flush()
         print(f"<<left {left.code or 0}>>", flush=True)
 """
-ONCE = {"backup", "export", "copy", "restore", "stats", "doctor", "audit"}
+ONCE = {"report", "backup", "export", "copy", "restore", "stats", "doctor", "audit"}
 """What prints something else each time, as sizes change."""
-CHANGING = {"erase", "prune", "backup", "export", "copy", "restore", "migrate", "verify"}
+CHANGING = {"report", "erase", "prune", "backup", "export", "copy", "restore", "migrate", "verify"}
 PLAIN = {name: value for name, value in ENVIRONMENT.items() if name not in {"NO_COLOR", "COLUMNS", "FORCE_COLOR"}} | {
     "AGENTMEM_DATABASE": "memory.db"
 }
