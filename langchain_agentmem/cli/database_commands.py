@@ -396,7 +396,9 @@ def import_from(
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
-    """Bring what another program remembers: conversations, threads, items, memories.
+    """Bring what another program remembers.
+
+    Conversations, threads, items, memories, facts: whatever it has.
 
     What is here already stays, so it may be run again. What is left out is told, with the reason, and the exit code is
     1 then.

@@ -16,6 +16,7 @@ from langchain_agentmem.cli.console import (
     Within,
     database_given,
     existing,
+    interruptible,
     one_thread,
     tell,
 )
@@ -77,7 +78,7 @@ def report(
     force: Annotated[bool, typer.Option("--force", help="Replace the file if it is there.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Write what Studio shows of a thread, or of a tenant, to one page that needs nothing else.
+    """Write what Studio shows to a page to send on.
 
     It has no scripts and no links, and loads nothing: a file to send to somebody. Of a thread it has the newest
     checkpoints as a tree, messages, memory, compactions and prompts with their reasons; of a namespace its threads,
@@ -86,7 +87,8 @@ def report(
     JSON: an object with path.
     """
     write_report = _of_studio("report").write_report
-    with existing(database_given(database or named), read_only=True) as memory:
+    given = database_given(database or named)
+    with interruptible("Nothing was written."), existing(given, read_only=True) as memory:
         where = None if namespace is None else namespace_named(namespace)
         if thread is not None:
             where = one_thread(memory, thread, namespace).namespace

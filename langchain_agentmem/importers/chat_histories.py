@@ -27,7 +27,7 @@ from langchain_agentmem.importers.parcels import (
     Destination,
     Names,
     Parcel,
-    Reading,
+    SourceReading,
     Thing,
     conversation,
     is_sqlite,
@@ -43,7 +43,7 @@ from langchain_agentmem.storage.foreign_tables import ForeignTables, foreign_tab
 WANTED = frozenset({"session_id", "message"})
 
 
-def read_histories(source: Any, to: Destination, stack: ExitStack) -> Reading:
+def read_histories(source: Any, to: Destination, stack: ExitStack) -> SourceReading:
     """Chat histories, see above.
 
     Args:
@@ -60,7 +60,7 @@ def read_histories(source: Any, to: Destination, stack: ExitStack) -> Reading:
         names = [name for name, columns in sorted(tables.columns.items()) if columns >= WANTED]
         if not names:
             raise InvalidInput(f"{tables.name} has no table with session_id and message, as chat histories have.")
-        return Reading(_in_tables(tables, names, to), sum(map(tables.count, names)))
+        return SourceReading(_in_tables(tables, names, to), sum(map(tables.count, names)))
     return of_files(given, (".json",), _in_file, to)
 
 

@@ -29,7 +29,7 @@ from langchain_agentmem.importers.parcels import (
     LeftOut,
     Parcel,
     ParcelCount,
-    Reading,
+    SourceReading,
     Thing,
     WrittenParcel,
     in_pages,
@@ -86,7 +86,7 @@ class ThreadParcel(Parcel):
         return ParcelCount(new.count(True), new.count(False))
 
 
-def read_saver(source: Any, to: Destination, stack: ExitStack) -> Reading:
+def read_saver(source: Any, to: Destination, stack: ExitStack) -> SourceReading:
     """Threads of a saver of another package.
 
     Args:
@@ -99,7 +99,7 @@ def read_saver(source: Any, to: Destination, stack: ExitStack) -> Reading:
         MissingExtra: The saver's package is not installed.
     """
     if isinstance(source, BaseCheckpointSaver):
-        return Reading(iter([_threads(source, None, 1, to)]))
+        return SourceReading(iter([_threads(source, None, 1, to)]))
     given = path_or_url(source)
     with foreign_tables(given) as tables:
         if "checkpoints" not in tables.columns:
@@ -107,7 +107,7 @@ def read_saver(source: Any, to: Destination, stack: ExitStack) -> Reading:
         names, total = tables.values("checkpoints", "thread_id"), tables.count("checkpoints")
     saver = stack.enter_context(open_source(str(given), allow=to.allow))
     share, rest = divmod(total, len(names) or 1)
-    return Reading((_threads(saver, str(each), share + (n < rest), to) for n, each in enumerate(names)), total)
+    return SourceReading((_threads(saver, str(each), share + (n < rest), to) for n, each in enumerate(names)), total)
 
 
 def _threads(saver: BaseCheckpointSaver[Any], thread: str | None, count: int, to: Destination) -> ThreadParcel:
@@ -115,7 +115,7 @@ def _threads(saver: BaseCheckpointSaver[Any], thread: str | None, count: int, to
     return ThreadParcel(holds=CHECKPOINTS, what=what, count=count, saver=saver, thread=thread, namespace=to.namespace)
 
 
-def read_store(source: Any, to: Destination, stack: ExitStack) -> Reading:
+def read_store(source: Any, to: Destination, stack: ExitStack) -> SourceReading:
     """Items of a store of another package.
 
     Args:
@@ -129,7 +129,7 @@ def read_store(source: Any, to: Destination, stack: ExitStack) -> Reading:
     return _read_items(source, to, stack, lambda _: None)
 
 
-def read_langmem(source: Any, to: Destination, stack: ExitStack) -> Reading:
+def read_langmem(source: Any, to: Destination, stack: ExitStack) -> SourceReading:
     """What langmem keeps in a store: its items alone, as they are, so that langmem finds them in our store.
 
     Arguments and errors are those of `read_store`.
@@ -143,16 +143,16 @@ def _of_langmem(value: Any) -> str | None:
     return "it is none of langmem's, which have kind and content: the kind langgraph-store brings all items."
 
 
-def _read_items(source: Any, to: Destination, stack: ExitStack, refused: _Wanted) -> Reading:
+def _read_items(source: Any, to: Destination, stack: ExitStack, refused: _Wanted) -> SourceReading:
     if isinstance(source, BaseStore):
-        return Reading(_items(_through_methods(source), to, refused))
+        return SourceReading(_items(_through_methods(source), to, refused))
     tables = stack.enter_context(foreign_tables(path_or_url(source)))
     if not tables.columns.get(STORE, frozenset()) >= _WANTED:
         raise InvalidInput(f"{tables.name} has no table of items, as LangGraph's stores have.")
     rows = ({**row, "namespace": row["prefix"].split(".")} for row in tables.rows(STORE, "prefix", "key"))
     vectors = tables.count(VECTORS) if VECTORS in tables.columns else 0
     aside = [LeftOut("its vectors", "a memory with index=… makes its own.", vectors)] if vectors else []
-    return Reading(chain(_items(rows, to, refused), aside), tables.count(STORE) + vectors)
+    return SourceReading(chain(_items(rows, to, refused), aside), tables.count(STORE) + vectors)
 
 
 def _through_methods(store: BaseStore) -> Iterator[_Row]:

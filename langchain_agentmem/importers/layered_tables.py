@@ -27,7 +27,7 @@ from langchain_agentmem.importers.parcels import (
     Destination,
     LeftOut,
     Names,
-    Reading,
+    SourceReading,
     Thing,
     WrittenParcel,
     at_once,
@@ -140,7 +140,7 @@ class _Branch:
         return len(self.rows) + sum(each.count() for each in self.forks)
 
 
-def read_memgpt(source: Any, to: Destination, stack: ExitStack) -> Reading:
+def read_memgpt(source: Any, to: Destination, stack: ExitStack) -> SourceReading:
     """Core, recall and archival memory, see above.
 
     Args:

@@ -34,7 +34,7 @@ from langchain_agentmem.importers.parcels import (
     LeftOut,
     Names,
     Parcel,
-    Reading,
+    SourceReading,
     Thing,
     WrittenParcel,
     conversation,
@@ -62,7 +62,7 @@ _TAGS = {"agent_id": "agent", "run_id": "run", "app_id": "app"}
 _KNOWN = frozenset({"id", "memory", "user_id", "categories", "created_at", "expiration_date", *_TAGS})
 
 
-def read_mem0(source: Any, to: Destination, stack: ExitStack) -> Reading:
+def read_mem0(source: Any, to: Destination, stack: ExitStack) -> SourceReading:
     """What mem0 remembers, see above.
 
     Args:
@@ -79,13 +79,13 @@ def read_mem0(source: Any, to: Destination, stack: ExitStack) -> Reading:
         if not tables.columns.get(HISTORY, frozenset()) >= _HISTORY:
             raise InvalidInput(f"{tables.name} has no table of mem0's history.")
         messages = tables.count(MESSAGES) if MESSAGES in tables.columns else 0
-        return Reading(_of_history(tables, to), len(tables.values(HISTORY, "memory_id")) + messages)
+        return SourceReading(_of_history(tables, to), len(tables.values(HISTORY, "memory_id")) + messages)
     given = json_of_file(path)
     lists = given if isinstance(given, Mapping) else {"results": given}
     found, relations = lists.get("results", lists.get("memories")), lists.get("relations") or ()
     if not isinstance(found, list) or not isinstance(relations, Sequence):
         raise InvalidInput(f"{safe_repr(str(path))} does not hold what mem0's get_all gives: a list of results.")
-    return Reading(_of_export(found, relations, to), len(found) + len(relations))
+    return SourceReading(_of_export(found, relations, to), len(found) + len(relations))
 
 
 def _of_export(found: Sequence[Any], relations: Sequence[Any], to: Destination) -> Iterator[Thing]:

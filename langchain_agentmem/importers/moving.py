@@ -19,7 +19,7 @@ from langchain_agentmem.importers.chat_histories import read_histories
 from langchain_agentmem.importers.langgraph_sources import read_langmem, read_saver, read_store
 from langchain_agentmem.importers.layered_tables import read_memgpt
 from langchain_agentmem.importers.mem0_memories import read_mem0
-from langchain_agentmem.importers.parcels import Destination, LeftOut, Parcel, Reader, Reading, whole, why
+from langchain_agentmem.importers.parcels import Destination, LeftOut, Parcel, Reader, SourceReading, whole, why
 from langchain_agentmem.importers.saved_files import read_marsys, read_opus, read_taskweaver
 from langchain_agentmem.language_models.model_calls import Do, Shown, Work
 
@@ -107,7 +107,7 @@ def moving(
     def work() -> Work[MovingReport]:
         tally = _Tally()
         with ExitStack() as stack:
-            reading: Reading = yield Do(partial(whole, name, partial(KINDS[kind], source, to, stack)))
+            reading: SourceReading = yield Do(partial(whole, name, partial(KINDS[kind], source, to, stack)))
             look = partial(whole, name, partial(next, reading.things, None))
             while (thing := (yield Do(look))) is not None:
                 if isinstance(thing, LeftOut):

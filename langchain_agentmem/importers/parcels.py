@@ -162,7 +162,7 @@ class WrittenParcel(Parcel):
 Thing: TypeAlias = Parcel | LeftOut
 
 
-class Reading(NamedTuple):
+class SourceReading(NamedTuple):
     """A source that was opened.
 
     Attributes:
@@ -174,7 +174,7 @@ class Reading(NamedTuple):
     total: int | None = None
 
 
-Reader: TypeAlias = Callable[[Any, Destination, ExitStack], Reading]
+Reader: TypeAlias = Callable[[Any, Destination, ExitStack], SourceReading]
 """Opens a source, which the stack closes."""
 
 
@@ -348,17 +348,17 @@ def is_sqlite(source: Path | str) -> bool:
         return file.read(16) == b"SQLite format 3\0"
 
 
-def at_once(things: Iterable[Thing]) -> Reading:
+def at_once(things: Iterable[Thing]) -> SourceReading:
     """What a source holds that is read whole before anything is written."""
     found = list(things)
-    return Reading(iter(found), sum(each.count for each in found))
+    return SourceReading(iter(found), sum(each.count for each in found))
 
 
 FileReader: TypeAlias = Callable[[Path, str, Destination], Iterator[Thing]]
 """Reads a file, given what it is called: its name without its ending, and the folders that lead to it."""
 
 
-def of_files(path: Path, endings: Sequence[str], read: FileReader, to: Destination) -> Reading:
+def of_files(path: Path, endings: Sequence[str], read: FileReader, to: Destination) -> SourceReading:
     """What a file holds, or each file in a folder and below. Of a folder, what cannot be read is left out.
 
     Args:
@@ -382,7 +382,7 @@ def of_files(path: Path, endings: Sequence[str], read: FileReader, to: Destinati
             except MALFORMED as error:
                 yield LeftOut(f"the file {safe_repr(each.name)}", why(error))
 
-    return Reading(things())
+    return SourceReading(things())
 
 
 def text_of_file(path: Path) -> str:

@@ -36,7 +36,7 @@ from langchain_agentmem.importers.parcels import (
     LeftOut,
     Names,
     Parcel,
-    Reading,
+    SourceReading,
     Thing,
     WrittenParcel,
     conversation,
@@ -63,7 +63,7 @@ _MOST_VALUES = 5_000_000
 # -- TaskWeaver ----------------------------------------------------------------------------------------------------
 
 
-def read_taskweaver(source: Any, to: Destination, stack: ExitStack) -> Reading:
+def read_taskweaver(source: Any, to: Destination, stack: ExitStack) -> SourceReading:
     """Sessions of TaskWeaver.
 
     Args:
@@ -152,7 +152,7 @@ def _time_in(name: str, otherwise: int) -> int:
 # -- MARSYS --------------------------------------------------------------------------------------------------------
 
 
-def read_marsys(source: Any, to: Destination, stack: ExitStack) -> Reading:
+def read_marsys(source: Any, to: Destination, stack: ExitStack) -> SourceReading:
     """What MARSYS' `save_to_file` wrote; the name of the file is taken for the id of the conversation.
 
     Args:
@@ -200,7 +200,7 @@ def _facts(name: str, messages: Sequence[Any], saved_at: int, to: Destination) -
 # -- OPUS ----------------------------------------------------------------------------------------------------------
 
 
-def read_opus(source: Any, to: Destination, stack: ExitStack) -> Reading:
+def read_opus(source: Any, to: Destination, stack: ExitStack) -> SourceReading:
     """Prompts and replies of an agent_memory.json, however damaged, as entries of the audit trail.
 
     Args:
@@ -228,7 +228,7 @@ def read_opus(source: Any, to: Destination, stack: ExitStack) -> Reading:
         for each in loaded.lost:
             yield LeftOut("an entry", each)
 
-    return Reading(things(), len(loaded.entries) + len(loaded.lost))
+    return SourceReading(things(), len(loaded.entries) + len(loaded.lost))
 
 
 def _judged(entry: AuditEntry) -> AuditEntry:
