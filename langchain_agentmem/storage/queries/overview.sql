@@ -11,11 +11,12 @@ with said (namespace_id, name) as materialized (
     join search_series s on s.id = d.series
     join search_scope c on c.id = s.scope_id
     where c.kind in ('message', 'thread_post')
-), known (kind, namespace_id, name, thread, branch, messages, created_at) as (
-    select cast('conversation' as text), namespace_id, name, id, cast(null as bigint), cast(0 as bigint), created_at
+), known as (
+    select cast('conversation' as text) as kind, namespace_id, name, id as thread, cast(null as bigint) as branch,
+        cast(0 as bigint) as messages, created_at
     from thread
     union all
-    select kind, namespace_id, name, cast(null as bigint), id, messages, created_at from branch
+    select kind, namespace_id, name, cast(null as bigint) as thread, id as branch, messages, created_at from branch
 ), listed as (
     select n.path, k.name, max(k.thread) as thread, max(k.branch) as branch, max(k.messages) as messages,
         max(k.created_at) as created_at
