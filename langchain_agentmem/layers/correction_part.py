@@ -2,7 +2,8 @@
 
 Of core memory, records and facts a correction holds what was there before and after. Of a message it holds the digests
 of its versions, which the log keeps: so what is removed from a conversation stays nowhere. Each names the threads and
-conversations from which came what it replaced, and is erased with any of them.
+conversations from which came what it replaced, however often it was corrected before, and is erased with any of them.
+Those of a fact go with a message that told it.
 """
 
 from __future__ import annotations

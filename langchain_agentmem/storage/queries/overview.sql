@@ -138,15 +138,13 @@ where line_id = :line and (cast(:ends as bigint) = 0 or name not in (
 ));
 
 -- name: namespace_sizes
--- What each namespace in a range of paths holds itself, and the schema in which it lies. A content that several of its things share counts once.
+-- What each namespace in a range of paths holds itself. A content that several of its things share counts once.
 with audited as materialized (
     select namespace_id, count(*) as entries, sum(length(body)) as bytes from audit
     where kind is not null
     group by namespace_id
 )
 select n.path,
--- include: schema_here
-    as schema,
     (select count(*) from (
         select t.name from thread t where t.namespace_id = n.id
         union
