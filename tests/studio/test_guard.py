@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import re
+from unittest.mock import MagicMock
 
 import pytest
 from starlette.applications import Starlette
@@ -13,6 +14,7 @@ from starlette.routing import Mount
 from starlette.testclient import TestClient
 
 from langchain_agentmem import AgentMemory
+from langchain_agentmem.studio import server
 from langchain_agentmem.studio.application import application, back, changing
 from langchain_agentmem.studio.guard import Guard
 
@@ -114,6 +116,20 @@ class TestTheHost:
     def test_it_is_refused_before_the_token_is_spent(self, studio):
         assert client_of(studio).get("/?token=secret", headers={"Host": "evil.example"}).status_code == 421
         assert client_of(studio).get("/?token=secret").status_code == 303
+
+    @pytest.mark.parametrize(
+        ("host", "port", "known"),
+        [("localhost", 80, "localhost"), ("::1", 8642, "[::1]:8642"), ("fd00::1", 80, "[fd00::1]")],
+    )
+    def test_it_is_known_as_browsers_write_its_address(self, memory, monkeypatch, host, port, known):
+        served = []
+        listening = MagicMock()
+        listening.getsockname.return_value = (host, port)
+        monkeypatch.setattr(server, "_listening", lambda *_: listening)
+        monkeypatch.setattr(server.uvicorn.Server, "run", lambda self, sockets: served.append(self.config.app))
+        server.serve(memory, host=host, port=port, user="ada", tell=lambda _: None)
+        assert client_of(served[0]).get("/", headers={"Host": known}).status_code == 403
+        assert client_of(served[0]).get("/", headers={"Host": "evil.example"}).status_code == 421
 
 
 def changeable(memory, **options):
