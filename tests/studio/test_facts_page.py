@@ -237,3 +237,7 @@ def test_it_can_be_seen_where_nothing_can_be_written(tmp_path, browse):
         memory.facts("main").add_fact("user", "Ada", "likes", "tea")
     with AgentMemory(tmp_path / "a.db", read_only=True) as memory:
         assert rows(browse(memory).text_of("/facts")) == {"Ada likes tea": "holds"}
+
+
+def test_it_can_be_seen_at_the_end_of_time(browser):
+    browser.text_of("/facts?recorded=9999-12-31T23:59:59.999999")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Iterable, Sequence
-from datetime import datetime, timedelta
+from datetime import MAXYEAR, datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
 from starlette.requests import Request
@@ -140,7 +140,7 @@ def _times(facts: Iterable[Fact], also: datetime | None) -> Sequence[datetime]:
 
 def _to_the_second(at: datetime | None) -> datetime | None:
     """A time as a field of a form has it, not before it, so that what was learned just then stays known."""
-    return at if at is None or not at.microsecond else at.replace(microsecond=0) + _SECOND
+    return at if at is None or not at.microsecond or at.year == MAXYEAR else at.replace(microsecond=0) + _SECOND
 
 
 ROUTES: Sequence[Route] = (Route("/facts", facts), Route("/fact", fact))
