@@ -505,6 +505,18 @@ class TestPrompts:
         ask(graph, "Nothing at all", "h1")
         assert "blue cupboard" in pages(show="prompts", message="h0")
 
+    def test_say_what_a_message_said_that_was_found(self, memory, pages):
+        ask(remembering(memory), "The kettle is in the blue cupboard.", "h0")
+        inject = memory.inject()
+
+        def answer(state, config):
+            inject.invoke(state["messages"][-1:], config)
+            return {"messages": [AIMessage("There.", id="a1")]}
+
+        ask(compiled(memory, answer), "Where is the kettle?", "h1")
+        found = re.findall(r'<th scope="row">.*?</th>', pages(show="prompts", message="h1"), re.DOTALL)
+        assert [each for each in found if "message=h0" in each and "blue cupboard" in each]
+
     def test_of_which_nothing_is_known_say_so(self, memory, pages):
         ask(remembering(memory), "one", "h0")
         assert "Nothing is known" in pages(show="prompts")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from starlette.requests import Request
@@ -427,17 +428,22 @@ async def _prompts(request: Request, place: Place) -> Shown:
     }
 
 
+async def _said(place: Place, key: str) -> str | None:
+    """What a message of the thread says; None for one of another thread, or one that was deleted."""
+    try:
+        [found] = await place.chat.aaround(key, before=0, after=0)
+    except MessageError:
+        return None
+    return found.text
+
+
 async def _texts(place: Place, notes: Sequence[PromptNote]) -> dict[tuple[str, str], str]:
     """What the things say that a prompt was shown of the memory of its thread, as far as they are still there."""
     texts = {("core", key): value for note in notes for key, value in note.values.items()}
-    if place.config is None:
-        return texts
-    layers, facts = place.memory.layers(place.config), place.memory.facts(place.config)
-    readers: Mapping[str, Callable[[str], Awaitable[Any]]] = {
-        "record": layers.archival.aget,
-        "event": layers.recall.aget,
-        "fact": facts.aget,
-    }
+    readers: dict[str, Callable[[str], Awaitable[Any]]] = {"message": partial(_said, place)}
+    if place.config is not None:
+        layers, facts = place.memory.layers(place.config), place.memory.facts(place.config)
+        readers |= {"record": layers.archival.aget, "event": layers.recall.aget, "fact": facts.aget}
     wanted = [
         (item.kind, item.id)
         for note in notes
