@@ -486,6 +486,14 @@ def len_of_words(text):
     return len(str(text).split())
 
 
+@pytest.mark.parametrize("asked", ["id=t", "namespace=/&id=t"])
+def test_a_thread_without_its_namespace_is_shown_as_what_it_is(memory, browse, asked):
+    ask(remembering(memory), "one", "h0")
+    assert f'of <bdi class="name">{"/".join(WHOSE)}</bdi>' in browse(memory).text_of(f"/thread?{asked}&show=memory")
+    memory.conversation("t").add_user_message("of the root")
+    assert "of the root" in browse(memory).text_of(f"/thread?{asked}")
+
+
 class TestPrompts:
     def test_show_what_was_put_there_and_why(self, memory, pages):
         memory.layers("main", WHOSE).archival.write("Ana's kettle is in the blue cupboard.")

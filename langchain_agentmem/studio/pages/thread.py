@@ -21,6 +21,7 @@ from langchain_agentmem.errors import MessageError
 from langchain_agentmem.messages.message_marks import summary_in
 from langchain_agentmem.studio.application import (
     PAGE,
+    back,
     missing,
     namespace_asked,
     number_asked,
@@ -119,6 +120,12 @@ async def thread(request: Request) -> Response:
         saver.ahistory(config, ends=True, limit=PAGE),
         saver.aexcerpt(config, messages=FIRST, before=FIRST),
     )
+    whose = place.namespace if beginning is None else beginning.found.config["configurable"]["thread_id"].namespace
+    if whose != place.namespace:  # a thread of any namespace is found by its id alone where the root has none
+        found = await place.memory.athreads((), thread_id=place.name, sizes=False)
+        if place.namespace in {each.namespace for each in found.threads}:
+            return await _logged(request, _asked(request))
+        return back(request, "/thread", **{**request.query_params, "namespace": whose})
     return page(
         request,
         "thread.html",
