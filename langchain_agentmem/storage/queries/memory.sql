@@ -254,7 +254,13 @@ where m.branch_id = line.branch_id and m.kind = :kind and m.expires_at > cast(:f
     and m.expires_at <= cast(:last as bigint)
 union
 select x.key from memory x
-where x.scope_id = :scope and x.kind = :kind and x.author_id <> :author and x.gone > 0 and (
+where x.scope_id = :scope and x.kind = :kind and x.author_id <> :author and x.gone = 4611686018427387904 and (
+    (x.stamp > cast(:since as bigint) and x.stamp <= cast(:until as bigint))
+    or (x.expires_at > cast(:first as bigint) and x.expires_at <= cast(:last as bigint))
+)
+union
+select x.key from memory x
+where x.scope_id = :scope and x.kind = :kind and x.author_id <> :author and x.gone > 0 and x.gone < 4611686018427387904 and (
     (x.stamp > cast(:since as bigint) and x.stamp <= cast(:until as bigint))
     or (x.gone > cast(:since as bigint) and x.gone <= cast(:until as bigint))
     or (x.expires_at > cast(:first as bigint) and x.expires_at <= cast(:last as bigint))
