@@ -297,6 +297,7 @@ def both(
         twin.__annotations__["return"] = signature.return_annotation
         twin.__dict__["__signature__"] = signature
     acall.__doc__ = f"`{verb}`, awaited."
+    method.__qualname__ = call.__qualname__  # by which Python tells of wrong arguments
     return call, acall
 
 
