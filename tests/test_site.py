@@ -14,8 +14,8 @@ from .forking import COMMAND, Forks
 DOCS = Path(__file__).parent.parent / "docs"
 PAGES = sorted(path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md"))
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-NOT_RUN = {"sql", "toml"}
-"""What a reader does elsewhere: in a server, in a file of settings."""
+NOT_RUN = {"console", "json", "sql", "toml"}
+"""What a reader does elsewhere, in a server or in a file of settings, or what serves until it is ended."""
 
 
 def steps_of(page: str) -> list[tuple[str, str]]:
