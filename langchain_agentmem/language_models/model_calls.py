@@ -296,6 +296,7 @@ def both(
         twin.__qualname__ = method.__qualname__.rpartition(".")[0] + "." + name
         twin.__annotations__["return"] = signature.return_annotation
         twin.__dict__["__signature__"] = signature
+    method.__qualname__ = call.__qualname__  # Python's own errors about arguments tell the name that was called
     acall.__doc__ = f"`{verb}`, awaited."
     return call, acall
 
