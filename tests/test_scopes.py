@@ -140,6 +140,11 @@ class TestTemplate:
         with pytest.raises(InvalidInput, match=r"within\(user_id"):
             ask(templated)
 
+    @pytest.mark.parametrize("ask", [lambda m: m.within(TEMPLATE), lambda m: m.search("x", namespace=TEMPLATE)])
+    def test_the_template_itself_is_nobody(self, templated, ask):
+        with pytest.raises(InvalidInput, match=r"template itself.*within\(user_id=…\)"):
+            ask(templated)
+
     @pytest.mark.parametrize("label", ["{a}-{b}", "{a}{b}", "{", "{}", "{a b}", "a}", "{1}"])
     def test_a_label_holds_one_key_at_most(self, url, label):
         with pytest.raises(InvalidInput, match="label"):

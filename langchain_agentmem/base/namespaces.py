@@ -62,9 +62,8 @@ def path_of(namespace: Any) -> str:
         InvalidInput: It is not a tuple of usable labels.
     """
     if isinstance(namespace, str):
-        raise InvalidInput(
-            f"A namespace is a tuple of strings: write ({safe_repr(namespace)},) instead of {safe_repr(namespace)}."
-        )
+        meant = safe_repr(tuple(filter(None, namespace.split("/"))) or (namespace,))
+        raise InvalidInput(f"A namespace is a tuple of strings: write {meant} instead of {safe_repr(namespace)}.")
     if not isinstance(namespace, tuple | list):
         raise InvalidInput(f"A namespace is a tuple of strings, not {type(namespace).__name__}.")
     for label in namespace:
@@ -260,8 +259,8 @@ class Scopes(NamedTuple):
             return self.home(configurable)
         example = ", ".join(f'"{key}": "…"' for key in missing)
         raise InvalidInput(
-            f"The namespace {safe_repr(self.template)} needs {', '.join(missing)}: say it in the config, "
-            f'{{"configurable": {{{example}}}}}, or with memory.within({", ".join(f"{key}=…" for key in missing)}).'
+            f"The namespace {safe_repr(self.template)} needs {', '.join(missing)}: say it in the run's config, "
+            f'{{"configurable": {{{example}}}}}, and outside of runs with {self._narrowing}.'
         )
 
     @property
@@ -353,9 +352,16 @@ class Scopes(NamedTuple):
     def _inside(self, given: Any) -> Namespace:
         """A namespace that was named."""
         named, within = namespace_of(path_of(given)), self.within or ()
+        if named == self.template and self.keys:
+            raise InvalidInput(f"{safe_repr(named)} is the template itself: say whose memory with {self._narrowing}.")
         if named[: len(within)] != within:
             raise InvalidInput(f"The namespace {safe_repr(named)} is not within {safe_repr(within)}.")
         return named
+
+    @property
+    def _narrowing(self) -> str:
+        """How the template is filled by hand, for errors."""
+        return f"memory.within({', '.join(f'{key}=…' for key in self.keys)})"
 
     def keys_of(self, path: str) -> dict[str, str]:
         """The keys that lead to a stored namespace, for a config that names something in it.

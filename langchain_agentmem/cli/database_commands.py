@@ -75,13 +75,14 @@ def restore(
     )
 
 
-def export(*, file: File, database: Existing, as_json: AsJson = False) -> None:
-    """Write everything to a file of JSON lines.
+def export(*, file: File, database: Existing, namespace: Within = None, as_json: AsJson = False) -> None:
+    """Write everything, or all that is one person's, to a file of JSON lines.
 
     `import` and `restore` read it, on SQLite and PostgreSQL.
     """
     with interruptible("Nothing was written."), existing(database) as memory, progress_bar("writing") as bar:
-        report = memory.export(file, progress=bar.watch)
+        whose = memory if namespace is None else memory.within(namespace_named(namespace))
+        report = whose.export(file, progress=bar.watch)
     told = dataclasses.asdict(report)
     tell(f"{file} was written: {_counts(told)}.", {"path": file, **told}, as_json=as_json)
 

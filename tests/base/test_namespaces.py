@@ -1,5 +1,6 @@
 """A namespace sees only its own, and what lies below it."""
 
+import re
 import uuid
 
 import pytest
@@ -63,8 +64,9 @@ class TestPaths:
             path_of(wrong)
 
     def test_a_string_is_told_how_to_be_a_tuple(self):
-        with pytest.raises(InvalidInput, match=r"\('alice',\)"):
-            path_of("alice")
+        for written, meant in (("alice", "('alice',)"), ("users/ada", "('users', 'ada')"), ("/", "('/',)")):
+            with pytest.raises(InvalidInput, match=re.escape(f"write {meant} instead")):
+                path_of(written)
 
     def test_a_list_will_do(self):
         assert path_of(["a", "b"]) == path_of(("a", "b"))

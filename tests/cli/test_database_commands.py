@@ -155,6 +155,14 @@ class TestBackupAndRestore:
 
 
 class TestExportAndImport:
+    def test_of_one_person_it_has_what_is_theirs_and_nothing_else(self, agentmem, database, tmp_path):
+        file, target = str(tmp_path / "ada"), str(tmp_path / "target.db")
+        told = json.loads(fine(agentmem("export", file, "--namespace", "ada", "--database", database, "--json")))
+        assert (told["conversations"], told["entries"], told["threads"]) == (1, 30, 0)
+        fine(agentmem("import", file, "--database", target))
+        assert len(messages(target, ("ada", "private"))) == 30
+        assert messages(target, ("ben", "private")) == []
+
     def test_what_was_exported_is_added_to_what_is_there(self, agentmem, database, tmp_path):
         file, target = str(tmp_path / "export"), str(tmp_path / "target.db")
         with AgentMemory(target) as memory:
