@@ -342,6 +342,8 @@ def calls_of(memory: AgentMemory, text: str, folder: Path) -> dict[Any, Calls]:
             "aload": library.aload,
             "avalidate": library.avalidate,
             "apropose": lambda: library.apropose(text, exp_id="p"),
+            "aproposals": library.aproposals,
+            "adecide": lambda: library.adecide(next(iter(library.proposals())).file, "rejected", by="Ada"),
             "afeedback": lambda: library.afeedback("e", helped=True, note=text[:1000]),
             "areport": library.areport,
         },

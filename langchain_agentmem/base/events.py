@@ -543,12 +543,12 @@ class Progress(NamedTuple):
     Attributes:
         doing: What is done now, such as "copying".
         done: How much of it is done so far.
-        total: How much there is in all, as far as can be told before.
+        total: How much there is in all, as far as can be told before; None where nobody knows.
     """
 
     doing: str
     done: int
-    total: int
+    total: int | None
 
 
 Watch: TypeAlias = Callable[[Progress], object]

@@ -115,7 +115,7 @@ def moving(
                 else:
                     yield from _bring(memory, thing, tally, dry_run=dry_run)
                 if tell is not None:
-                    tell(Progress(thing.what, tally.done, reading.total or 0))
+                    tell(Progress(thing.what, tally.done, reading.total))
         return MovingReport(
             kind=kind,
             source=name,

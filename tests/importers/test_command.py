@@ -14,8 +14,8 @@ from .sources import SOURCES, chat_history, mem0, memgpt, saver
 
 INTERRUPTING = """
 import os, signal
-from langchain_agentmem.cli import database_commands as moving
-moving._Bar.moved = lambda self, at: os.kill(os.getpid(), signal.SIGINT)
+from langchain_agentmem.cli import console
+console.Bar.watch = lambda self, at: os.kill(os.getpid(), signal.SIGINT)
 """
 
 

@@ -81,7 +81,7 @@ class TestSavers:
             report = memory.import_from("langgraph-saver", url, progress=told.append)
         finally:
             clear(url)
-        assert [each.what for each in told] == ["the thread 'ada'", "the thread 'bob'"]
+        assert [each.doing for each in told] == ["the thread 'ada'", "the thread 'bob'"]
         assert told[-1].done == told[-1].total == report.added["checkpoints"]
 
     def test_a_database_without_checkpoints_is_refused(self, memory, tmp_path):

@@ -11,7 +11,7 @@ from langchain_agentmem import AgentMemory
 from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.storage import sqlite
 from langchain_agentmem.storage.engine import Opening
-from langchain_agentmem.upkeep import export, tenants
+from langchain_agentmem.upkeep import export, tenant_placing
 
 
 @pytest.fixture
@@ -111,5 +111,5 @@ def test_a_tenant_that_moves_tells_of_how_many_tables(new_database):
     with AgentMemory(url, schema="moving", shards=2) as memory:
         memory.conversation("talk", ("ada",)).add(role="user", content="a heron")
     watching = Watching()
-    tenants.move_tenant(url, "ada\x1f", own_schema="apart", progress=watching, opening=Opening(schema="moving"))
+    tenant_placing.move_tenant(url, "ada\x1f", own_schema="apart", progress=watching, opening=Opening(schema="moving"))
     assert watching.ended
