@@ -253,17 +253,17 @@ select m.key from line cross join memory m
 where m.branch_id = line.branch_id and m.kind = :kind and m.expires_at > cast(:first as bigint)
     and m.expires_at <= cast(:last as bigint)
 union
-select x.key from memory x
-where x.scope_id = :scope and x.kind = :kind and x.author_id <> :author and x.gone = 4611686018427387904 and (
-    (x.stamp > cast(:since as bigint) and x.stamp <= cast(:until as bigint))
-    or (x.expires_at > cast(:first as bigint) and x.expires_at <= cast(:last as bigint))
+select m.key from memory m
+where m.scope_id = :scope and m.kind = :kind and m.author_id <> :author and m.gone = 4611686018427387904 and (
+    (m.stamp > cast(:since as bigint) and m.stamp <= cast(:until as bigint))
+    or (m.expires_at > cast(:first as bigint) and m.expires_at <= cast(:last as bigint))
 )
 union
-select x.key from memory x
-where x.scope_id = :scope and x.kind = :kind and x.author_id <> :author and x.gone > 0 and x.gone < 4611686018427387904 and (
-    (x.stamp > cast(:since as bigint) and x.stamp <= cast(:until as bigint))
-    or (x.gone > cast(:since as bigint) and x.gone <= cast(:until as bigint))
-    or (x.expires_at > cast(:first as bigint) and x.expires_at <= cast(:last as bigint))
+select m.key from memory m
+where m.scope_id = :scope and m.kind = :kind and m.author_id <> :author and m.gone > 0 and m.gone < 4611686018427387904 and (
+    (m.stamp > cast(:since as bigint) and m.stamp <= cast(:until as bigint))
+    or (m.gone > cast(:since as bigint) and m.gone <= cast(:until as bigint))
+    or (m.expires_at > cast(:first as bigint) and m.expires_at <= cast(:last as bigint))
 );
 
 -- name: accounts
