@@ -196,7 +196,7 @@ class _Source(BaseCheckpointSaver[Any]):
                     raise InvalidInput(
                         f"The thread {safe_repr(thread)} holds objects of the class {classes[0]}, which would "
                         "come as plain data. If you trust what the database says, add: --allow "
-                        f"{' --allow '.join(classes)}"
+                        f"{' --allow '.join(classes)} (in Python: allow={classes})"
                     )
                 yield each
 
