@@ -16,8 +16,9 @@ PAGES = sorted(path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md"))
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 NOT_RUN = {"sql", "toml"}
 """What a reader does elsewhere: in a server, in a file of settings."""
-WITH_SOURCES = {"moving.md"}
-"""What needs the files of other programs: `tests/importers/test_guide.py` runs it among them."""
+RUN_ELSEWHERE = {"moving.md", "studio.md"}
+"""Pages whose code needs files of other programs (`tests/importers/test_guide.py`), or serves until it is interrupted
+(`tests/test_documents.py`)."""
 
 
 def steps_of(page: str) -> list[tuple[str, str]]:
@@ -37,7 +38,7 @@ def steps_of(page: str) -> list[tuple[str, str]]:
 RUN = [
     page
     for page in PAGES
-    if page not in WITH_SOURCES
+    if page not in RUN_ELSEWHERE
     and any(kind == "python" or line.startswith("agentmem") for kind, line in steps_of(page))
 ]
 
