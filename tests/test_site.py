@@ -14,11 +14,10 @@ from .forking import COMMAND, Forks
 DOCS = Path(__file__).parent.parent / "docs"
 PAGES = sorted(path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md"))
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-NOT_RUN = {"sql", "toml"}
-"""What a reader does elsewhere: in a server, in a file of settings."""
-RUN_ELSEWHERE = {"moving.md", "studio.md"}
-"""Pages whose code needs files of other programs (`tests/importers/test_guide.py`), or serves until it is interrupted
-(`tests/test_documents.py`)."""
+NOT_RUN = {"console", "json", "sql", "toml"}
+"""What a reader does elsewhere, in a server or in a file of settings, or what serves until it is ended."""
+WITH_SOURCES = {"moving.md"}
+"""What needs the files of other programs: `tests/importers/test_guide.py` runs it among them."""
 
 
 def steps_of(page: str) -> list[tuple[str, str]]:
@@ -38,7 +37,7 @@ def steps_of(page: str) -> list[tuple[str, str]]:
 RUN = [
     page
     for page in PAGES
-    if page not in RUN_ELSEWHERE
+    if page not in WITH_SOURCES
     and any(kind == "python" or line.startswith("agentmem") for kind, line in steps_of(page))
 ]
 

@@ -439,6 +439,8 @@ def configurable_of(config: Any) -> Mapping[str, Any]:
     if config is None:
         return {}
     found = config.get("configurable") if isinstance(config, Mapping) else config
+    if found is None and "thread_id" in config:
+        raise InvalidInput(f"The thread_id of a config stands within configurable: {EXAMPLE}.")
     if found is None:
         return {}
     if not isinstance(found, Mapping):

@@ -85,6 +85,9 @@ FirstDatabase = Annotated[
         "--database", metavar="PATH", envvar=DATABASE_VARIABLE, help="The database: a path or a postgresql:// URL."
     ),
 ]
+FirstArgument = Annotated[
+    str | None, typer.Argument(metavar="DATABASE", help="A path or a postgresql:// URL. Default: as --database.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Within = Annotated[
     str | None,

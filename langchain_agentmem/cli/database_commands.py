@@ -19,8 +19,11 @@ from langchain_agentmem.cli.console import (
     DATABASE_VARIABLE,
     AsJson,
     Existing,
+    FirstArgument,
+    FirstDatabase,
     Screen,
     Within,
+    database_given,
     existing,
     interruptible,
     judge,
@@ -119,7 +122,8 @@ Anywhere = Annotated[str, typer.Argument(metavar="DATABASE", help="A path or a p
 
 def migrate(
     *,
-    database: Anywhere,
+    database: FirstArgument = None,
+    named: FirstDatabase = None,
     schema: Schema = SCHEMA,
     shards: Annotated[
         int | None,
@@ -138,7 +142,7 @@ def migrate(
     with (
         interruptible("Nothing was changed."),
         progress_bar("bringing up to date"),
-        AgentMemory(database, schema=schema, **options) as memory,
+        AgentMemory(database_given(database or named), schema=schema, **options) as memory,
     ):
         path, newest = memory.database.engine.path, newest_migration(memory.database.engine.dialect)
     tell(f"{path} is up to date ({newest}).", {"path": path, "newest": newest}, as_json=as_json)
@@ -446,15 +450,8 @@ _SIGNS = {"ok": ("ok  ", ""), "note": ("note", "yellow"), "problem": ("BAD ", "r
 
 def doctor(
     *,
-    database: Annotated[
-        str | None,
-        typer.Option(
-            "--database",
-            metavar="PATH",
-            envvar=DATABASE_VARIABLE,
-            help="The database: a path or a postgresql:// URL. Default: only what is around every database.",
-        ),
-    ] = None,
+    database: FirstArgument = None,
+    named: FirstDatabase = None,
     schema: Schema = SCHEMA,
     quick: Annotated[bool, typer.Option("--quick", help="Do not verify the content, which reads all of it.")] = False,
     as_json: AsJson = False,
@@ -462,12 +459,13 @@ def doctor(
     """Find and explain trouble, with a remedy for each.
 
     It looks at versions, permissions, locks, room and damage; of a server also at connections, replicas, settings,
-    indexes, dead rows and slow statements. The exit code is 1 where something is to be mended.
+    indexes, dead rows and slow statements. Without a database it looks only at what is around every one. The exit
+    code is 1 where something is to be mended.
 
     JSON: an object with ok and findings. A finding has name, level ("ok", "note" or "problem"), text, remedy.
     """
     with interruptible("Nothing was changed."), progress_bar("looking") as bar:
-        findings = list(diagnose(database, schema=schema, deep=not quick, progress=bar.watch))
+        findings = list(diagnose(database or named, schema=schema, deep=not quick, progress=bar.watch))
     problems = sum(finding.level == "problem" for finding in findings)
     if as_json:
         print_json({"ok": not problems, "findings": findings})

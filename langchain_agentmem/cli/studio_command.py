@@ -12,6 +12,7 @@ import typer
 from langchain_agentmem.base.namespaces import namespace_named
 from langchain_agentmem.cli.console import (
     AsJson,
+    FirstArgument,
     FirstDatabase,
     Within,
     database_given,
@@ -25,9 +26,7 @@ from langchain_agentmem.errors import MissingExtra
 
 def studio(
     *,
-    database: Annotated[
-        str | None, typer.Argument(metavar="DATABASE", help="A path or a postgresql:// URL. Default: as --database.")
-    ] = None,
+    database: FirstArgument = None,
     named: FirstDatabase = None,
     port: Annotated[int, typer.Option(min=0, max=65_535, help="0 for any that is free.")] = 8642,
     host: Annotated[str, typer.Option(help="The address to listen at, by which it is known, too.")] = "127.0.0.1",
@@ -68,9 +67,7 @@ def studio(
 
 def report(
     *,
-    database: Annotated[
-        str | None, typer.Argument(metavar="DATABASE", help="A path or a postgresql:// URL. Default: as --database.")
-    ] = None,
+    database: FirstArgument = None,
     named: FirstDatabase = None,
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The page, HTML.")],
     thread: Annotated[str | None, typer.Option(metavar="ID", help="Only this thread or conversation.")] = None,

@@ -30,7 +30,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
@@ -187,7 +187,7 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         Raises:
             MessageError: A message is malformed, or its id is taken by other content.
         """
-        if not isinstance(messages, Iterable):
+        if not isinstance(messages, Iterable) or isinstance(messages, BaseMessage | Mapping | str):
             raise MessageError(f"Messages come as a list, not as {type(messages).__name__}.")
         yield from self._store_work([self._given(message) for message in messages])
 

@@ -113,6 +113,7 @@ def _verb(
     on_memory.__dict__["__signature__"] = signature.replace(parameters=[own, *others])
     on_memory.__doc__ = re.sub(r" *ground: The facts\.\n", "", work.__doc__ or "")
     on_memory.__qualname__ = f"KGMemory.{work.__name__}"
+    work.__qualname__ = on_memory.__qualname__.removesuffix("_work")  # by which Python tells of wrong arguments
     return both(on_memory)
 
 

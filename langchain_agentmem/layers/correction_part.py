@@ -2,7 +2,8 @@
 
 Of core memory, records and facts a correction holds what was there before and after. Of a message it holds the digests
 of its versions, which the log keeps: so what is removed from a conversation stays nowhere. Each names the threads and
-conversations from which came what it replaced, and is erased with any of them.
+conversations from which came what it replaced, however often it was corrected before, and is erased with any of them.
+Those of a fact go with a message that told it.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ MESSAGE = "message"
 KINDS = (CORE, RECORD, FACT, MESSAGE)
 """What can be corrected."""
 CORRECTIONS = "corrections"
+PERSON = "person"
+"""Where what is corrected comes from, see `Writer`."""
 PAGE = 100
 """Rows that go through memory together."""
 
@@ -202,26 +205,31 @@ def _rows_of(path: str) -> Steps[list[Row]]:
 
 
 def _erase(erasure: Erasure) -> Steps[None]:
-    """Delete corrections; with an id those of what came from there, and with a thread what was restored of it."""
+    """Delete corrections; with an id those of what came from there, and with a thread what they left there of it."""
     for held in (yield query.corrected_namespaces(low=erasure.low, high=erasure.high)):
         rows = yield from _rows_of(held["path"])
         gone = [row for row in rows if erasure.name is None or erasure.name in _sources_left(row)]
-        for row in gone:
-            if erasure.name is not None and erasure.threads and row["undoes"] is not None:
-                yield from _unrestore(row)
+        if erasure.name is not None and erasure.threads:
+            yield from _take_back(gone)
         if gone:
             yield query.delete_correction.many([{"id": row["id"]} for row in gone])
             yield query.delete_empty_namespaces(path=held["path"])
         erasure.removed["corrections"] += len(gone)
 
 
-def _unrestore(row: Row) -> Steps[None]:
-    """Have what an undoing wrote be gone where it is there still: it is what somebody else had said."""
-    after = read_plain(bytes(row["body"]))["after"]
-    if after is not None and "text" in after:
-        asked = {name: row[name] for name in ("path", "name", "kind", "key")}
+def _take_back(rows: Sequence[Row]) -> Steps[None]:
+    """Have what people restored, or left as it was, be gone where it is there still: somebody else had said it."""
+    said: set[tuple[str, str, str, str, str]] = set()
+    own = set(said)
+    for made in map(_sound, rows):
+        texts = [None if held is None else held.get("text") for held in (made.before, made.after)]
+        said |= {(made.path, made.name, made.kind, made.key, text) for text in texts if text is not None}
+        if made.undoes is None and texts[1] is not None and texts[0] != texts[1]:
+            own.add((made.path, made.name, made.kind, made.key, texts[1]))
+    for path, name, kind, key, text in sorted(said - own):
+        digest = queries.digest(memory_rows.body_of(text))
         yield from memory_rows.bury(
-            (yield query.memory_saying(**asked, hash=queries.digest(memory_rows.body_of(after["text"]))))
+            (yield query.memory_saying(path=path, name=name, kind=kind, key=key, hash=digest, source=PERSON))
         )
 
 

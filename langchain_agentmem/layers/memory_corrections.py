@@ -36,7 +36,7 @@ from langchain_agentmem.language_models.model_calls import In, Performer, Run, S
 from langchain_agentmem.layers import correction_part
 from langchain_agentmem.layers.archival_memory import next_version
 from langchain_agentmem.layers.core_memory import USUAL
-from langchain_agentmem.layers.correction_part import KINDS, MESSAGE, KeptCorrection
+from langchain_agentmem.layers.correction_part import KINDS, MESSAGE, PERSON, KeptCorrection
 from langchain_agentmem.layers.layer import redraft
 from langchain_agentmem.layers.layered_memory import LayeredMemory
 from langchain_agentmem.messages.message import decode_body, kept_fields
@@ -49,9 +49,6 @@ from langchain_agentmem.storage import Steps, queries
 from langchain_agentmem.storage.database import Database
 
 _KEY = "the key of what is corrected"
-PERSON = "person"
-"""Where what is corrected comes from, see `Writer`."""
-
 Values: TypeAlias = Mapping[str, Any]
 
 
@@ -530,19 +527,23 @@ class Corrections(Performer):
             old = (yield from memory_rows.named(change.view, kind, [key])).get(key)
             before = _row_of(kind, old)
             check(before)
+            path, name = path_of(layers.namespace), layers.name if thread is None else of_thread(thread)
+            last = yield from correction_part.of_one(path, kind, name, key, limit=1, offset=0)
+            # What a correction wrote may still have words of those from whom came what it replaced.
+            inherited = [each for made in last if made.after == before for each in made.sources]
             new, events = yield from edit(change, old)
             made = KeptCorrection(
-                path_of(layers.namespace),
+                path,
                 self._database.new_id(),
                 kind,
-                layers.name if thread is None else of_thread(thread),
+                name,
                 key,
                 who,
                 None if undone is None else undone.id,
                 change.now,
                 before,
                 _row_of(kind, new),
-                sorted({*_sources_of(old), *(undone.sources if undone else ()), *filter(None, [thread])}),
+                sorted({*_sources_of(old), *inherited, *(undone.sources if undone else ()), *filter(None, [thread])}),
                 events,
             )
             yield from _keep(made)

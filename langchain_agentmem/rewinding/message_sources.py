@@ -102,6 +102,7 @@ def _corrected(events: Sequence[Mapping[str, Any]], first: int) -> dict[str, Any
 def _forget(low: str, high: str, names: list[str], gone: Callable[[Mapping[str, Any]], bool]) -> Steps[int]:
     found = yield from _resting_on(low, high, names)
     unfounded = []
+    retold = set()
     for row in found:
         try:
             extra = memory_rows.extra_of(row)
@@ -111,9 +112,12 @@ def _forget(low: str, high: str, names: list[str], gone: Callable[[Mapping[str, 
         if left is None:
             unfounded.append(row)
         elif left != extra:
+            retold.add(row["key"])
             yield query.retell(id=row["id"], extra=json.dumps(left, separators=(",", ":")))
             lost = sources_of(extra) - sources_of(left)
             yield query.delete_sources.many([{"memory": row["id"], "source": name} for name in sorted(lost)])
+    retold |= {row["key"] for row in unfounded}
+    yield query.forget_corrected_facts.many([{"key": key, "low": low, "high": high} for key in sorted(retold)])
     hiding = yield from _hiding(unfounded)
     yield from memory_rows.bury([row for row in unfounded if _number(row) in hiding])
     yield from memory_rows.discard([row for row in unfounded if _number(row) not in hiding])

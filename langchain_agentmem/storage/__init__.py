@@ -132,6 +132,8 @@ def name_of(url: Any) -> str:
     if is_postgres(name):
         return name
     if (other := _URL.match(name)) is not None:
+        if other[1] == "sqlite":
+            raise InvalidInput(f"A SQLite database is named by its path, such as 'agent.db', not {safe_repr(name)}.")
         raise InvalidInput(
             f"{safe_repr(other[1])} databases are not supported: give a path or 'postgresql://user@host/database'."
         )

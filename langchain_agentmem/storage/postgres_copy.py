@@ -227,5 +227,5 @@ def _check(connection: psycopg.Connection[DictRow], name: str, *, force: bool) -
             ).fetchall()
             if row["filled"]:
                 raise Occupied(
-                    f"{safe_repr(name)} holds memories already. Name another database, or replace it (force)."
+                    f"{safe_repr(name)} holds memories already. Name another database, or say --force (force=True)."
                 )

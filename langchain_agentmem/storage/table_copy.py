@@ -359,7 +359,7 @@ class SqlitePlace:
         with contextlib.closing(SqliteEngine(self.name)) as engine, sqlite_reading(engine) as rows:
             if any(rows.count(table) for table in TABLES if table.name not in ALWAYS):
                 raise Occupied(
-                    f"{safe_repr(self.name)} holds memories already. Name another file, or replace it (force)."
+                    f"{safe_repr(self.name)} holds memories already. Name another file, or say --force (force=True)."
                 )
 
     def is_of(self, engine: Engine) -> bool:

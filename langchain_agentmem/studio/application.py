@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from functools import wraps
 from importlib import resources
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
@@ -101,8 +101,16 @@ def application(
         routes=[*ROUTES, Route("/static/{name}", _static)],
         exception_handlers={HTTPException: _refused, AgentMemoryError: _failed},
     )
-    app.state.studio = Studio(memory=memory, user=user or getpass.getuser(), experiences=experiences)
+    app.state.studio = Studio(memory=memory, user=_me() if user is None else user, experiences=experiences)
     return Guard(app, token=token, hosts=hosts)
+
+
+def _me() -> str:
+    """Who runs this process, where the system has a name for that."""
+    try:
+        return getpass.getuser()
+    except (ImportError, KeyError, OSError):  # as in a container
+        return "somebody"
 
 
 def studio_of(request: Request) -> Studio:
@@ -118,7 +126,7 @@ def address(request: Request, path: str, **asked: Any) -> str:
         for name, value in asked.items()
         if value is not None and value != ""
     }
-    return f"{request.scope.get('root_path', '')}{path}" + (f"?{urlencode(given)}" if given else "")
+    return quote(request.scope.get("root_path", "")) + path + (f"?{urlencode(given)}" if given else "")
 
 
 def namespace_asked(request: Request) -> tuple[str, ...] | None:
@@ -179,7 +187,7 @@ def page(request: Request, template: str, status: int = 200, **values: Any) -> R
     studio = studio_of(request)
     shown = TEMPLATES.get_template(template)
     given = {
-        "path": request.url.path.removeprefix(request.scope.get("root_path", "")),
+        "path": _path(request),
         "navigation": NAVIGATION,
         "version": __version__,
         "read_only": studio.read_only,
@@ -194,8 +202,13 @@ def page(request: Request, template: str, status: int = 200, **values: Any) -> R
 
 def _here(request: Request, changed: Mapping[str, Any]) -> str:
     """The address of the page that is shown, with other values."""
-    path = request.url.path.removeprefix(request.scope.get("root_path", ""))
-    return address(request, path, **{**request.query_params, **changed})
+    return address(request, quote(_path(request)), **{**request.query_params, **changed})
+
+
+def _path(request: Request) -> str:
+    """The path of the page that is shown, below that of Studio."""
+    path: str = request.scope["path"]
+    return path.removeprefix(request.scope.get("root_path", ""))
 
 
 def changing(path: str, handle: Callable[[Request, Mapping[str, str]], Awaitable[Response]]) -> Route:
@@ -209,7 +222,8 @@ def changing(path: str, handle: Callable[[Request, Mapping[str, str]], Awaitable
     @wraps(handle)
     async def checked(request: Request) -> Response:
         async with request.form(max_files=0) as form:
-            fields = {name: value for name, value in form.items() if isinstance(value, str)}
+            given = {name: value for name, value in form.items() if isinstance(value, str)}
+        fields = {name: value.encode("utf-8", "replace").decode() for name, value in given.items()}
         if not hmac.compare_digest(fields.pop(CSRF, "").encode(), request.scope[CSRF_OF_SCOPE].encode()):
             raise HTTPException(403, "This form is of another session. Open the page anew.")
         if studio_of(request).read_only:

@@ -17,10 +17,10 @@ import hmac
 import secrets
 from collections.abc import Collection, Mapping
 from hashlib import sha256
-from http.cookies import CookieError, SimpleCookie
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import quote, urlencode, urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders, QueryParams
+from starlette.requests import HTTPConnection
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -65,7 +65,7 @@ class Guard:
             await self._app(scope, receive, send)
             return
         headers = Headers(scope=scope)
-        known = self._session(headers)
+        known = self._session(scope)
         session = known or (secrets.token_urlsafe(32) if self._token is None or self._opens(scope) else None)
         answer: ASGIApp | None = self._refusal(scope, headers)
         if answer is None and session is None:
@@ -104,20 +104,16 @@ class Guard:
         right = hmac.compare_digest(given.encode(), (self._token or "").encode())
         return right and self._opened is None and scope["method"] == "GET"
 
-    def _session(self, headers: Headers) -> str | None:
-        try:
-            given = SimpleCookie(headers.get("cookie", "")).get(self._name)
-        except CookieError:
-            return None
-        if given is None or not given.value:
-            return None
-        if self._token is None or hmac.compare_digest(given.value.encode(), (self._opened or "").encode()):
-            return given.value
+    def _session(self, scope: Scope) -> str | None:
+        # Others that are served from this machine set cookies, too, and not as Python's `http.cookies` reads them.
+        given = HTTPConnection(scope).cookies.get(self._name)
+        if given and (self._token is None or hmac.compare_digest(given.encode(), (self._opened or "").encode())):
+            return given
         return None
 
     def _cookie(self, scope: Scope, session: str) -> str:
         secure = "; Secure" if scope["scheme"] == "https" else ""
-        return f"{self._name}={session}; Path={scope.get('root_path') or '/'}; HttpOnly; SameSite=Strict{secure}"
+        return f"{self._name}={session}; Path={quote(scope.get('root_path') or '/')}; HttpOnly; SameSite=Strict{secure}"
 
 
 def _digest(text: str) -> str:

@@ -67,11 +67,17 @@ class KeptAnswers:
         return self._collected(name, finding) if finding.done() else known
 
     def _collected(self, name: Hashable, finding: Future[Seen[Any]]) -> Seen[Any]:
-        if self._finding.get(name) is finding:
-            del self._finding[name]
+        if self._finding.get(name) is not finding:  # somebody else has collected it, or it is out of date
+            return finding.result()
+        del self._finding[name]
         found = finding.result()
         self._seen.pop(name, None)
         self._seen[name] = found
         while len(self._seen) > MOST:
             del self._seen[next(iter(self._seen))]
         return found
+
+    def forget(self) -> None:
+        """Find out everything anew, as after something was erased."""
+        self._seen.clear()
+        self._finding.clear()

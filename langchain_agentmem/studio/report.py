@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from html.parser import HTMLParser
 from http import HTTPStatus
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import SplitResult, unquote, urlencode, urlsplit
 from xml.etree.ElementTree import Element, TreeBuilder, tostring
@@ -162,7 +163,8 @@ class _Pages:
         """
         first = part = await self.part(path, name)
         for _ in range(MOST - 1):
-            following = next((each.get("href") for each in part.iter("a") if _text(each) in {OLDER, AFTER}), None)
+            links = chain.from_iterable(each.iter("a") for each in _found(part, "class", "paging"))
+            following = next((each.get("href") for each in links if _text(each) in {OLDER, AFTER}), None)
             if following is None:
                 break
             part = await self.part(following, name)

@@ -8,7 +8,7 @@ import socket
 import webbrowser
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import uvicorn
 
@@ -52,9 +52,10 @@ def serve(
         port = listening.getsockname()[1]
         token = secrets.token_urlsafe(32)
         where = f"http://{_written(host)}:{port}/"
-        hosts = (
-            {f"{_written(name)}:{port}" for name in (host, *_LOOPBACK)} if _is_loopback(host) else {f"{host}:{port}"}
-        )
+        hosts = {
+            _written(name) if port == _HTTP else f"{_written(name)}:{port}"
+            for name in (host, *(_LOOPBACK if _is_loopback(host) else ()))
+        }
         app = application(memory, user=user, experiences=experiences, token=token, hosts=hosts)
         config = uvicorn.Config(app, log_level="warning", access_log=False, server_header=False, lifespan="off")
         tell(f"{where}?token={token}")
@@ -70,13 +71,15 @@ _HTTP = 80
 
 
 def _listening(host: str, port: int) -> socket.socket:
-    if host in {"", "*"} or _is_unspecified(host):
-        raise InvalidInput("Name the one address that Studio is to listen at: it would be open to every network.")
     try:
         family, kind, protocol, _, where = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         made = socket.socket(family, kind, protocol)
     except (OSError, UnicodeError) as error:
         raise InvalidInput(f"{safe_repr(host)} is no address of this machine.") from error
+    address: Any = ipaddress.ip_address(where[0])
+    if (getattr(address, "ipv4_mapped", None) or address).is_unspecified:
+        made.close()
+        raise InvalidInput("Name the one address that Studio is to listen at: it would be open to every network.")
     try:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         made.bind(where)
@@ -85,13 +88,6 @@ def _listening(host: str, port: int) -> socket.socket:
         made.close()
         raise InvalidInput(f"Port {port} of {safe_repr(host)} is not free: choose another, or 0 for any.") from error
     return made
-
-
-def _is_unspecified(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_unspecified
-    except ValueError:
-        return False
 
 
 def _is_loopback(host: str) -> bool:

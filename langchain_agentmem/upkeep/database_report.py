@@ -486,7 +486,9 @@ EXTRAS = {
     "postgres": "psycopg",
     "agents": "langchain",
     "vectors": "numpy",
+    "static": "wordllama",
     "cli": "typer",
+    "studio": "jinja2",
     "import": "langgraph.checkpoint.sqlite",
     "graph": "networkx",
     "otel": "opentelemetry",
@@ -518,6 +520,7 @@ def diagnose(
     opening = Opening(schema=schema).checked()
     yield from _environment()
     if url is None:
+        yield Finding("database", "note", "None was named, so none was looked at.", "agentmem doctor DATABASE")
         return
     sound = True
     for finding in _place(url, schema):

@@ -74,10 +74,11 @@ def list_namespaces(namespace: Sequence[str]) -> Steps[list[NamespaceSummary]]:
         namespace: Which; empty for all.
     """
     low, high = range_of(namespace)
+    [here] = yield query.schema_here()
     rows = yield query.namespace_sizes(low=low, high=high)
     return [
         NamespaceSummary(
-            namespace=namespace_of(row["path"]), schema=row["schema"], **{name: int(row[name]) for name in _COUNTS}
+            namespace=namespace_of(row["path"]), schema=here["schema"], **{name: int(row[name]) for name in _COUNTS}
         )
         for row in rows
     ]

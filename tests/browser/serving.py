@@ -32,6 +32,7 @@ PAGES = {
     "experiences": "/experiences",
     "proposals": "/proposals",
     "audit": f"/audit?{WHOSE}",
+    "chain": f"/audit/chain?{WHOSE}&verify=1",
     "tenants": "/tenants",
     "corrections": "/corrections",
     "correct": f"/correct?kind=core&{WHOSE}&key=home",

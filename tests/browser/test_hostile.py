@@ -21,7 +21,8 @@ ELEMENTS = "<script>alert(1)</script><img src=x onerror=alert(2)><svg onload=ale
 HANDLER = '" onmouseover="alert(4)" autofocus onfocus=\'alert(5)\''
 LINK = "javascript:alert(6)"
 TURNED = "safe\u202etxt.exe\u2066\u200b"
-HOSTILE = f"{ELEMENTS} {HANDLER} {LINK} {TURNED} {{{{7*7}}}}"
+UNBROKEN = "W" * 200
+HOSTILE = f"{ELEMENTS} {HANDLER} {LINK} {TURNED} {{{{7*7}}}} {UNBROKEN}"
 NAME = "\"><img src=x onerror=alert(7)>'& \u202e"
 """What ids, labels and keys are."""
 UNSEEN = """() => [document.body.innerText, ...[...document.querySelectorAll("*")]
@@ -34,7 +35,7 @@ NAMESPACE = ("users", NAME.replace(".", ""))
 def fill(memory: AgentMemory, folder) -> None:
     def answer(state, config):
         memory.layers(config).write(core={NAME: HOSTILE})
-        memory.layers(config).archival.write(HOSTILE, tags=[NAME])
+        memory.layers(config).archival.write(HOSTILE, tags=[NAME, UNBROKEN])
         memory.layers(config).recall.append(NAME, HOSTILE)
         memory.facts(config).add_fact("user", NAME, LINK, ELEMENTS)
         memory.thread_store.put(("notes", NAME.replace(".", "")), NAME, {NAME: HOSTILE})
@@ -97,6 +98,7 @@ def test_they_stay_text_wherever_links_lead(visit, served):
             "found => found.map(each => each.outerHTML)",
         )
         assert made == [], where
+        assert page.evaluate("document.documentElement.scrollWidth") <= 1280, where  # nothing sticks out
         assert page.evaluate(UNSEEN) == [], where
         told += page.inner_text("body")
         waiting += found

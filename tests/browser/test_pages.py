@@ -31,6 +31,7 @@ def test_it_fits_a_telephone(visit, path):
     page = visit(path)
     page.set_viewport_size({"width": 390, "height": 800})
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert page.locator("header").first.bounding_box()["height"] < 200, "what the page is about is in sight"
 
 
 @every_page

@@ -55,6 +55,23 @@ class TestTheSlider:
         expect(page.get_by_text(re.compile("Checkpoint 69 of"))).to_be_visible()
         expect(page.get_by_role("slider")).to_be_focused()
 
+    def test_keys_that_follow_each_other_are_all_heard(self, visit):
+        page = visit(THREAD)
+        page.get_by_role("slider").focus()
+        for pause in (0, 0, 20, 300, 20, 0):
+            page.keyboard.press("ArrowLeft")
+            page.wait_for_timeout(pause)
+        expect(page.get_by_text(re.compile("Checkpoint 64 of"))).to_be_visible()
+        assert page.get_by_role("slider").input_value() == "64"
+
+    @pytest.mark.parametrize("name", ["Previous", "Memory", "step 30, loop"])
+    def test_who_follows_a_link_by_the_keyboard_stays_at_it(self, visit, name):
+        page = visit(THREAD)
+        page.get_by_role("link", name=name, exact=True).first.focus()
+        page.keyboard.press("Enter")
+        page.wait_for_url("**&*=*&*=*")
+        expect(page.get_by_role("link", name=name, exact=True).first).to_be_focused()
+
     def test_without_scripts_there_is_a_button(self, visit):
         page = visit(THREAD, java_script_enabled=False)
         page.get_by_role("link", name="First").click()

@@ -104,6 +104,12 @@ class TestTheCommand:
         run = agentmem("doctor")
         assert run.returncode == 0
         assert "fts5" in run.stdout
+        assert "None was named, so none was looked at" in run.stdout
+
+    def test_the_database_is_an_argument_or_an_option(self, agentmem, database):
+        for named in ([database], ["--database", database]):
+            assert "schema        up to date" in agentmem("doctor", "--quick", *named).stdout
+            assert "is up to date" in agentmem("migrate", *named).stdout
 
 
 class TestFiles:

@@ -67,7 +67,7 @@ class TestStudio:
         code, _, failed = agentmem("studio", str(tmp_path / "typo.db"))
         assert (code, "no database" in failed, list(tmp_path.iterdir())) == (2, True, [])
 
-    @pytest.mark.parametrize("host", ["0.0.0.0", "::", ""])
+    @pytest.mark.parametrize("host", ["0.0.0.0", "::", "0", "::ffff:0.0.0.0"])
     def test_it_is_open_to_no_network_by_accident(self, agentmem, database, host):
         code, _, failed = agentmem("studio", database, "--host", host)
         assert (code, "every network" in failed) == (2, True)

@@ -606,6 +606,44 @@ class TestUpkeep:
         assert core(memory) is None
         assert memory.verify().ok
 
+    def test_with_a_thread_goes_what_later_corrections_hold_of_it(self, memory, raw):
+        talk(memory, "one", "Lisbon")
+        made = memory.corrections.core("city", "Porto", by=BY, namespace=ADA)
+        memory.corrections.undo(made.id, by=BY, namespace=ADA)
+        made = memory.corrections.core("city", "Faro", by=BY, namespace=ADA)
+        memory.corrections.undo(made.id, by=BY, namespace=ADA)
+        memory.corrections.core("city", "Lisbon", importance=5, by=BY, namespace=ADA)
+        assert memory.erase(thread_id="one", namespace=ADA).corrections == 5
+        assert (memory.corrections.history(), core(memory)) == ([], None)
+        assert raw(memory, "select body from content") == []
+        assert memory.verify().ok
+
+    def test_with_a_thread_goes_no_word_of_a_person(self, memory):
+        talk(memory, "one", "Lisbon")
+        memory.corrections.core("city", "Porto", by=BY, namespace=ADA)
+        made = memory.corrections.core("city", "Faro", by=BY, namespace=ADA)
+        memory.corrections.undo(made.id, by=BY, namespace=ADA)
+        memory.erase(thread_id="one", namespace=ADA)
+        assert core(memory) == "Porto"
+        made = memory.corrections.core("city", "Rome", by=BY, namespace=ADA)
+        memory.layers(namespace=ADA).core.set("city", "Lisbon")
+        memory.erase(thread_id="one", namespace=ADA)
+        assert core(memory) == "Lisbon"
+
+    @pytest.mark.parametrize("way", ["remove", "clear", "erase"])
+    def test_those_of_a_fact_go_with_the_message_that_told_it(self, memory, way):
+        chat = memory.conversation("chat", ADA)
+        key = chat.add(role="user", content="I like tea")
+        fact = memory.facts(namespace=ADA).add_fact("user", "Ada", "likes", "tea", source=key)
+        memory.corrections.fact(fact, obj="coffee", by=BY, namespace=ADA)
+        if way == "remove":
+            chat.remove_by_id(key)
+        elif way == "clear":
+            chat.clear()
+        else:
+            memory.erase(conversation_id="chat", namespace=ADA)
+        assert memory.corrections.history() == []
+
     def test_a_thread_that_moves_into_a_namespace_takes_them_along(self, memory):
         key = memory.conversation("chat").add(role="user", content="Hi")
         made = memory.corrections.message("chat", key, content="Ho", by=BY)

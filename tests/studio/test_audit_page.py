@@ -120,6 +120,16 @@ def test_each_namespace_has_a_trail_of_its_own(memory, browse):
     assert prompts(browser.text_of("/audit?namespace=users")) == []
 
 
+def test_where_the_root_has_none_the_trail_with_most_is_shown(memory, browse):
+    AuditTrail(memory, ADA).add("Who is Ada?", "She is.")
+    browser = browse(memory)
+    browser.settled("/tenants")
+    text = browser.text_of("/audit")
+    assert prompts(text) == ["Who is Ada?"]
+    assert '<bdi class="name">users/ada</bdi></h1>' in text
+    assert prompts(browser.text_of("/audit?namespace=/")) == []
+
+
 @pytest.mark.parametrize("url", ["shards"], indirect=True)
 def test_with_shards_each_chain_is_verified_by_itself(memory, browse):
     AuditTrail(memory, ("ada",)).add("Who is Ada?", "She is.")

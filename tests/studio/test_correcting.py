@@ -161,6 +161,12 @@ class TestTwoEditors:
         browser.submit(where, form_on=where, version=version_on(answer.text), value="Faro, said the second")
         assert memory.layers(namespace=ADA).core.get("city") == {"city": "Faro, said the second"}
 
+    def test_nobody_deletes_what_they_did_not_see(self, memory, browser):
+        memory.layers(namespace=ADA).core.set("city", "Lisbon")
+        where = "/correct?kind=core&key=city&namespace=users/ada"
+        assert browser.submit(where, form_on=where, do="delete").status_code == 409
+        assert memory.layers(namespace=ADA).core.get() == {"city": "Lisbon"}
+
     def test_what_changed_since_is_not_undone_unless_somebody_insists(self, memory, browser):
         memory.layers(namespace=ADA).core.set("city", "Lisbon")
         made = memory.corrections.core("city", "Porto", by="ada", namespace=ADA)

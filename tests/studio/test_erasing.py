@@ -39,6 +39,13 @@ def test_a_rehearsal_shows_exactly_what_goes_then(memory, browser):
     assert len(memory.conversations(BEN)) == 2
 
 
+def test_no_page_counts_it_any_more(browser):
+    where = "/erase?namespace=users/ada"
+    assert "users/ada" in browser.settled("/tenants")
+    browser.submit(where, form_on=where, name="users/ada")
+    assert "users/ada" not in browser.settled("/tenants")
+
+
 def test_a_conversation_goes_alone(memory, browser):
     where = "?namespace=users/ada&conversation=chat"
     told = counts_on(browser.submit(f"/erase/rehearse{where}", form_on=f"/erase{where}").text)

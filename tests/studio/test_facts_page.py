@@ -141,6 +141,25 @@ class TestWhose:
             [link] = {each for each in Page(html).links if each.startswith("/fact?")}
             assert "Ada lives in Lisbon" in browser.text_of(link)
 
+    def test_where_the_root_has_none_the_first_namespace_that_has_some_is_shown(self, memory, browser):
+        def node(state, config):
+            memory.facts(config).add_fact("user", "Ada", "likes", "tea")
+            return {"n": 1}
+
+        memory.layers("main", ("notes",)).core.set("a", "b")
+        memory.layers("main", ("notes",)).core.set("c", "d")
+        graph = StateGraph(State).add_node("node", node).add_edge(START, "node").compile(memory.checkpointer)
+        graph.invoke({"n": 0}, {"configurable": {"thread_id": "t", "agentmem_namespace": NS}})
+        browser.settled("/tenants")
+        html = browser.text_of("/facts")
+        assert list(rows(html)) == ["Ada likes tea"]
+        assert 'value="users/ada"' in html
+        root = browser.text_of("/facts?namespace=/")
+        assert rows(root) == {}
+        assert "/facts?namespace=users%2Fada" in Page(root).links
+        memory.facts("main").add_fact("user", "Nobody", "likes", "tea")
+        assert list(rows(browser.text_of("/facts"))) == ["Nobody likes tea"]
+
     def test_in_a_memory_within_a_namespace_there_is_nothing_else(self, memory, facts, browse):
         inside = browse(memory.within(("users", "ben")))
         inside.text_of(f"/facts?{HERE}", 400)
@@ -237,3 +256,7 @@ def test_it_can_be_seen_where_nothing_can_be_written(tmp_path, browse):
         memory.facts("main").add_fact("user", "Ada", "likes", "tea")
     with AgentMemory(tmp_path / "a.db", read_only=True) as memory:
         assert rows(browse(memory).text_of("/facts")) == {"Ada likes tea": "holds"}
+
+
+def test_it_can_be_seen_at_the_end_of_time(browser):
+    browser.text_of("/facts?recorded=9999-12-31T23:59:59.999999")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import re
+from unittest.mock import MagicMock
 
 import pytest
 from starlette.applications import Starlette
@@ -13,6 +14,7 @@ from starlette.routing import Mount
 from starlette.testclient import TestClient
 
 from langchain_agentmem import AgentMemory
+from langchain_agentmem.studio import server
 from langchain_agentmem.studio.application import application, back, changing
 from langchain_agentmem.studio.guard import Guard
 
@@ -88,6 +90,12 @@ class TestTheToken:
             other.cookies.set(name, made_up)
             assert other.get("/").status_code == 403
 
+    def test_cookies_of_others_do_not_hide_it(self, studio):
+        client = client_of(studio)
+        cookie = client.get("/?token=secret").headers["set-cookie"].split(";")[0]
+        client.cookies.clear()
+        assert client.get("/", headers={"Cookie": f'theirs={{"a": "b, c"}}; {cookie}'}).status_code == 200
+
     def test_two_studios_of_one_machine_keep_their_sessions_apart(self, memory, studio):
         beside = application(memory, user="ada", token="other", hosts={HOST})
         client = client_of(studio)
@@ -108,6 +116,20 @@ class TestTheHost:
     def test_it_is_refused_before_the_token_is_spent(self, studio):
         assert client_of(studio).get("/?token=secret", headers={"Host": "evil.example"}).status_code == 421
         assert client_of(studio).get("/?token=secret").status_code == 303
+
+    @pytest.mark.parametrize(
+        ("host", "port", "known"),
+        [("localhost", 80, "localhost"), ("::1", 8642, "[::1]:8642"), ("fd00::1", 80, "[fd00::1]")],
+    )
+    def test_it_is_known_as_browsers_write_its_address(self, memory, monkeypatch, host, port, known):
+        served = []
+        listening = MagicMock()
+        listening.getsockname.return_value = (host, port)
+        monkeypatch.setattr(server, "_listening", lambda *_: listening)
+        monkeypatch.setattr(server.uvicorn.Server, "run", lambda self, sockets: served.append(self.config.app))
+        server.serve(memory, host=host, port=port, user="ada", tell=lambda _: None)
+        assert client_of(served[0]).get("/", headers={"Host": known}).status_code == 403
+        assert client_of(served[0]).get("/", headers={"Host": "evil.example"}).status_code == 421
 
 
 def changeable(memory, **options):
@@ -159,6 +181,11 @@ class TestChanges:
         other.get("/")
         assert other.post("/change", data={"csrf": self.csrf(client), "to": "x"}, headers=HERE).status_code == 403
 
+    def test_what_is_no_text_is_no_value_of_a_form(self, client):
+        body = b'--x\r\nContent-Disposition: form-data; name="csrf"\r\n\r\n+2AA-\r\n--x--\r\n'
+        kind = {"Content-Type": "multipart/form-data; boundary=x; charset=utf-7"}
+        assert client.post("/change", content=body, headers={**HERE, **kind}).status_code == 403
+
     def test_an_address_alone_changes_nothing(self, client):
         assert client.get("/change?to=x").status_code == 405
 
@@ -202,6 +229,12 @@ class TestMounted:
         assert "Path=/memory" in answer.headers["set-cookie"]
         assert client.get("/memory/static/style.css").status_code == 200
 
+    def test_the_path_may_have_any_characters(self, memory):
+        client = client_of(Starlette(routes=[Mount("/{who}", memory.studio(user="ada"))]))
+        answer = client.get("/%C3%A4%20b%3Fc/")
+        assert 'href="/%C3%A4%20b%3Fc/threads"' in answer.text
+        assert "Path=/%C3%A4%20b%3Fc;" in answer.headers["set-cookie"]
+
     def test_it_knows_who_somebody_elses_authentication_let_in(self, memory):
         studio = memory.studio(user=lambda scope: scope["user_name"])
 
@@ -223,6 +256,14 @@ class TestMounted:
 def test_a_page_that_is_not_there_says_so(memory):
     answer = client_of(application(memory, user="ada")).get("/nowhere")
     assert (answer.status_code, "<h1>" in answer.text) == (404, True)
+
+
+def test_who_runs_it_may_have_no_name(memory, monkeypatch):
+    def unknown():
+        raise KeyError("getpwuid(): uid not found")
+
+    monkeypatch.setattr("getpass.getuser", unknown)
+    assert "somebody" in client_of(application(memory)).get("/").text
 
 
 def test_the_guard_stands_around_everything(memory):

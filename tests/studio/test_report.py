@@ -120,11 +120,14 @@ class TestATenant:
         assert "Largest tenants" in told
         assert "being counted" not in told, "it waits for what takes long"
 
-    def test_a_list_is_told_to_its_end(self, of):
+    @pytest.mark.parametrize("newest", ["question number 120.", "Older", "After these"])
+    def test_a_list_is_told_to_its_end(self, of, newest):
         with AgentMemory() as memory:
             for number in range(120):
                 memory.conversation(f"talk {number}", ("many",)).add_user_message(f"question number {number}.")
+            memory.conversation("last", ("many",)).add_user_message(newest)
             told = of(memory, namespace=("many",)).told()
+        assert newest in told
         found = re.findall(r"question number (\d+)\.\s?talk", told)
         assert found == [str(number) for number in reversed(range(120))]
 

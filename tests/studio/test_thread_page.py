@@ -486,6 +486,14 @@ def len_of_words(text):
     return len(str(text).split())
 
 
+@pytest.mark.parametrize("asked", ["id=t", "namespace=/&id=t"])
+def test_a_thread_without_its_namespace_is_shown_as_what_it_is(memory, browse, asked):
+    ask(remembering(memory), "one", "h0")
+    assert f'of <bdi class="name">{"/".join(WHOSE)}</bdi>' in browse(memory).text_of(f"/thread?{asked}&show=memory")
+    memory.conversation("t").add_user_message("of the root")
+    assert "of the root" in browse(memory).text_of(f"/thread?{asked}")
+
+
 class TestPrompts:
     def test_show_what_was_put_there_and_why(self, memory, pages):
         memory.layers("main", WHOSE).archival.write("Ana's kettle is in the blue cupboard.")
@@ -504,6 +512,18 @@ class TestPrompts:
         assert "<progress" in html
         ask(graph, "Nothing at all", "h1")
         assert "blue cupboard" in pages(show="prompts", message="h0")
+
+    def test_say_what_a_message_said_that_was_found(self, memory, pages):
+        ask(remembering(memory), "The kettle is in the blue cupboard.", "h0")
+        inject = memory.inject()
+
+        def answer(state, config):
+            inject.invoke(state["messages"][-1:], config)
+            return {"messages": [AIMessage("There.", id="a1")]}
+
+        ask(compiled(memory, answer), "Where is the kettle?", "h1")
+        found = re.findall(r'<th scope="row">.*?</th>', pages(show="prompts", message="h1"), re.DOTALL)
+        assert [each for each in found if "message=h0" in each and "blue cupboard" in each]
 
     def test_of_which_nothing_is_known_say_so(self, memory, pages):
         ask(remembering(memory), "one", "h0")

@@ -4,5 +4,6 @@ select v.id from entry v
 join entry slot on slot.id = v.replaces
 where v.branch_id is distinct from slot.branch_id or v.key <> slot.key or slot.replaces is not null;
 
--- fragment: schema_here
-cast(current_schema() as text)
+-- name: schema_here
+-- The schema of a memory. It is asked for by itself, since a node of Citus knows another.
+select cast(current_schema() as text) as schema;

@@ -4,6 +4,6 @@ select v.id from entry v
 join entry slot on slot.id = v.replaces
 where v.branch_id is not slot.branch_id or v.key <> slot.key or slot.replaces is not null;
 
--- fragment: schema_here
+-- name: schema_here
 -- A file holds all of a memory.
-cast(null as text)
+select cast(null as text) as schema;

@@ -60,6 +60,11 @@ where namespace_id = (select id from namespace where path = '') and (name = :alo
 delete from correction
 where namespace_id = (select id from namespace where path = :path) and (name = :alone or kind = 'message' and name = :name);
 
+-- name: forget_corrected_facts
+-- Those of a fact that a message told which is gone.
+delete from correction
+where namespace_id in (select id from namespace where path >= :low and path < :high) and kind = 'fact' and key = :key;
+
 -- name: message_version
 -- What a version of a message says, by its digest; nothing once the message was removed.
 select t.body from namespace n
@@ -71,9 +76,9 @@ where n.path = :path and t.hash = :hash
 limit 1;
 
 -- name: memory_saying
--- The versions of something on a named branch that have a body.
+-- What somebody wrote of something on a named branch, by what it says.
 select m.id, m.document_id, t.hash, t.body, m.extra from namespace n
 join branch b on b.namespace_id = n.id and b.kind = 'layers' and b.name = :name
 join memory m on m.branch_id = b.id and m.kind = :kind and m.key = :key
 join content t on t.id = m.content_id
-where n.path = :path and t.hash = :hash;
+where n.path = :path and t.hash = :hash and m.source = :source;

@@ -11,11 +11,12 @@ with said (namespace_id, name) as materialized (
     join search_series s on s.id = d.series
     join search_scope c on c.id = s.scope_id
     where c.kind in ('message', 'thread_post')
-), known (kind, namespace_id, name, thread, branch, messages, created_at) as (
-    select cast('conversation' as text), namespace_id, name, id, cast(null as bigint), cast(0 as bigint), created_at
+), known as (
+    select cast('conversation' as text) as kind, namespace_id, name, id as thread, cast(null as bigint) as branch,
+        cast(0 as bigint) as messages, created_at
     from thread
     union all
-    select kind, namespace_id, name, cast(null as bigint), id, messages, created_at from branch
+    select kind, namespace_id, name, cast(null as bigint) as thread, id as branch, messages, created_at from branch
 ), listed as (
     select n.path, k.name, max(k.thread) as thread, max(k.branch) as branch, max(k.messages) as messages,
         max(k.created_at) as created_at
@@ -137,15 +138,13 @@ where line_id = :line and (cast(:ends as bigint) = 0 or name not in (
 ));
 
 -- name: namespace_sizes
--- What each namespace in a range of paths holds itself, and the schema in which it lies. A content that several of its things share counts once.
+-- What each namespace in a range of paths holds itself. A content that several of its things share counts once.
 with audited as materialized (
     select namespace_id, count(*) as entries, sum(length(body)) as bytes from audit
     where kind is not null
     group by namespace_id
 )
 select n.path,
--- include: schema_here
-    as schema,
     (select count(*) from (
         select t.name from thread t where t.namespace_id = n.id
         union

@@ -12,8 +12,8 @@ from starlette.routing import Route
 from langchain_agentmem.audit.audit_entry import KINDS, OPEN, STATUSES, AuditEntry
 from langchain_agentmem.audit.audit_trail import AuditTrail
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.studio.application import PAGE, namespace_asked, number_asked, page, pages_of, studio_of
-from langchain_agentmem.studio.pages.tenants import namespaces_kept
+from langchain_agentmem.studio.application import PAGE, back, namespace_asked, number_asked, page, pages_of, studio_of
+from langchain_agentmem.studio.pages.tenants import PATIENT, holders
 
 LONGEST = 2_000
 """Characters of a prompt or reply that a list shows; the entry itself shows all."""
@@ -22,7 +22,10 @@ JUNK = {"": False, "with": True, "only": "only"}
 
 
 async def entries(request: Request) -> Response:
-    """Entries, the newest first; or those that a search finds, the best first."""
+    """Entries, the newest first; or those that a search finds, the best first.
+
+    Where there are none, and nobody asked for anything, those of the namespace with most.
+    """
     trail, asked = _trail(request), request.query_params
     kind, junk, words = asked.get("kind") or None, asked.get("junk", ""), asked.get("q", "")
     conversation = asked.get("conversation") or None
@@ -38,6 +41,8 @@ async def entries(request: Request) -> Response:
         last = await trail.alast(PAGE + 1, conversation, before=asked.get("before") or None, **options)
         found = last[::-1][:PAGE]
         older = found[-1].id if len(last) > PAGE else None
+        if not found and not any(asked.values()) and (others := await holders(request, "audit", PATIENT)):
+            return back(request, "/audit", namespace=others[0].namespace)
     return page(
         request, "audit.html", view="entries", entries=found, older=older, kinds=KINDS, **await _shared(request, trail)
     )
@@ -79,14 +84,12 @@ def _trail(request: Request) -> AuditTrail:
 
 async def _shared(request: Request, trail: AuditTrail) -> dict[str, Any]:
     """What all views of the trail show."""
-    known = await namespaces_kept(request, patience=0)
-    others = [] if known is None else [each for each in known.value if each.audit]
     asked = request.query_params
     return {
         "asked": asked,
         "namespace": namespace_asked(request) or (),
         "head": await trail.ahead(),
-        "trails": sorted(others, key=lambda each: -each.audit)[:PAGE],
+        "trails": await holders(request, "audit"),
         "longest": LONGEST,
     }
 

@@ -243,7 +243,7 @@ async def _corrected(request: Request, subject: Subject, fields: Mapping[str, st
         InvalidInput: It cannot be.
         Outdated: It has another version than the form was made for.
     """
-    studio, version = studio_of(request), fields.get("version")
+    studio, version = studio_of(request), fields.get("version", "")
     corrections = studio.memory.corrections
     given: dict[str, Any] = {"by": studio.user_of(request), "expected": version}
     if fields.get("do") == "delete":

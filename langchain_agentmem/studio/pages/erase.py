@@ -70,7 +70,9 @@ async def do_erase(request: Request, fields: Mapping[str, str]) -> Response:
     doomed = doomed_by(request)
     if not hmac.compare_digest(fields.get("name", "").strip().encode(), doomed.name.strip().encode()):
         return await _rehearsed(request, doomed, 400, "This is not its name. Nothing was erased.")
-    erased = asdict(await studio_of(request).memory.aerase(**doomed._asdict()))
+    studio = studio_of(request)
+    erased = asdict(await studio.memory.aerase(**doomed._asdict()))
+    studio.kept.forget()
     return page(request, "erase.html", doomed=doomed, rehearsed=None, erased=_told(erased), problem=None)
 
 

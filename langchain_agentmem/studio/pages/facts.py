@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Iterable, Sequence
-from datetime import datetime, timedelta
+from datetime import MAXYEAR, datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
 from starlette.requests import Request
@@ -13,7 +13,17 @@ from starlette.routing import Route
 
 from langchain_agentmem.base.namespaces import Namespace, ThreadId, id_of
 from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.studio.application import PAGE, missing, namespace_asked, page, required, studio_of, time_asked
+from langchain_agentmem.studio.application import (
+    PAGE,
+    back,
+    missing,
+    namespace_asked,
+    page,
+    required,
+    studio_of,
+    time_asked,
+)
+from langchain_agentmem.studio.pages.tenants import PATIENT, holders
 
 if TYPE_CHECKING:
     from langchain_agentmem.agent_memory import AgentMemory
@@ -62,7 +72,10 @@ class DatedFact(NamedTuple):
 
 
 async def facts(request: Request) -> Response:
-    """What was learned last, of everything or of an entity, and what of it held at a time."""
+    """What was learned last, of everything or of an entity, and what of it held at a time.
+
+    Where nothing was, and nobody asked for anything, that of the first namespace with facts.
+    """
     place, asked = _place(request), request.query_params
     entity, before = asked.get("entity") or None, asked.get("before") or None
     valid, recorded = time_asked(request, "valid"), time_asked(request, "recorded")
@@ -71,10 +84,16 @@ async def facts(request: Request) -> Response:
         kept.alatest(PAGE + 1, entity=entity, recorded=recorded, before=before),
         place.memory.abranches(place.namespace),
     )
+    if not learned and not any(asked.values()):
+        for each in await holders(request, "memories", PATIENT):
+            if each.namespace and await place.memory.facts(MAIN, each.namespace).alatest(1):
+                return back(request, "/facts", namespace=each.namespace)
     shown = learned[:PAGE]
     clashes = await kept.acontradictions(list({fact.subject for fact in shown})) if recorded is None else []
     at = kept.now if valid is None else valid
     here = [each.name for each in branches if each.namespace == place.namespace]
+    known = [each.namespace for each in (*branches, *await holders(request, "memories"))]
+    depth = len(place.namespace)
     return page(
         request,
         "facts.html",
@@ -91,7 +110,7 @@ async def facts(request: Request) -> Response:
         before=before,
         older=shown[-1].id if len(learned) > PAGE else None,
         branches=sorted({MAIN, *here}, key=lambda name: (name != MAIN, name)),
-        below=list(dict.fromkeys(each.namespace for each in branches if each.namespace != place.namespace)),
+        below=[each for each in dict.fromkeys(known) if each[:depth] == place.namespace != each],
         sources=SOURCES,
     )
 
@@ -140,7 +159,7 @@ def _times(facts: Iterable[Fact], also: datetime | None) -> Sequence[datetime]:
 
 def _to_the_second(at: datetime | None) -> datetime | None:
     """A time as a field of a form has it, not before it, so that what was learned just then stays known."""
-    return at if at is None or not at.microsecond else at.replace(microsecond=0) + _SECOND
+    return at if at is None or not at.microsecond or at.year == MAXYEAR else at.replace(microsecond=0) + _SECOND
 
 
 ROUTES: Sequence[Route] = (Route("/facts", facts), Route("/fact", fact))

@@ -22,6 +22,9 @@ from langchain_agentmem.studio.application import (
 from langchain_agentmem.studio.kept_answers import PATIENCE, Seen
 from langchain_agentmem.upkeep.namespace_sizes import NamespaceSummary
 
+PATIENT = 2.0
+"""Seconds that a page waits for something without which it is empty."""
+
 
 @dataclass(kw_only=True, slots=True)
 class Tenant:
@@ -96,6 +99,19 @@ async def namespaces_kept(request: Request, patience: float = PATIENCE) -> Seen[
     """
     studio = studio_of(request)
     return await studio.kept.look("namespaces", studio.memory.namespaces, patience=patience)
+
+
+async def holders(request: Request, what: str, patience: float = 0) -> list[NamespaceSummary]:
+    """The namespaces that hold most of something, the first ones of them, as far as that is known.
+
+    Args:
+        request: What asks for it.
+        what: A count of `NamespaceSummary`.
+        patience: Seconds to wait for it. Default: not at all.
+    """
+    known = await namespaces_kept(request, patience)
+    held = [] if known is None else [each for each in known.value if getattr(each, what)]
+    return sorted(held, key=lambda each: -getattr(each, what))[:PAGE]
 
 
 async def tenants(request: Request) -> Response:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from starlette.requests import Request
@@ -20,6 +21,7 @@ from langchain_agentmem.errors import MessageError
 from langchain_agentmem.messages.message_marks import summary_in
 from langchain_agentmem.studio.application import (
     PAGE,
+    back,
     missing,
     namespace_asked,
     number_asked,
@@ -118,6 +120,12 @@ async def thread(request: Request) -> Response:
         saver.ahistory(config, ends=True, limit=PAGE),
         saver.aexcerpt(config, messages=FIRST, before=FIRST),
     )
+    whose = place.namespace if beginning is None else beginning.found.config["configurable"]["thread_id"].namespace
+    if whose != place.namespace:  # a thread of any namespace is found by its id alone where the root has none
+        found = await place.memory.athreads((), thread_id=place.name, sizes=False)
+        if place.namespace in {each.namespace for each in found.threads}:
+            return await _logged(request, _asked(request))
+        return back(request, "/thread", **{**request.query_params, "namespace": whose})
     return page(
         request,
         "thread.html",
@@ -427,17 +435,22 @@ async def _prompts(request: Request, place: Place) -> Shown:
     }
 
 
+async def _said(place: Place, key: str) -> str | None:
+    """What a message of the thread says; None for one of another thread, or one that was deleted."""
+    try:
+        [found] = await place.chat.aaround(key, before=0, after=0)
+    except MessageError:
+        return None
+    return found.text
+
+
 async def _texts(place: Place, notes: Sequence[PromptNote]) -> dict[tuple[str, str], str]:
     """What the things say that a prompt was shown of the memory of its thread, as far as they are still there."""
     texts = {("core", key): value for note in notes for key, value in note.values.items()}
-    if place.config is None:
-        return texts
-    layers, facts = place.memory.layers(place.config), place.memory.facts(place.config)
-    readers: Mapping[str, Callable[[str], Awaitable[Any]]] = {
-        "record": layers.archival.aget,
-        "event": layers.recall.aget,
-        "fact": facts.aget,
-    }
+    readers: dict[str, Callable[[str], Awaitable[Any]]] = {"message": partial(_said, place)}
+    if place.config is not None:
+        layers, facts = place.memory.layers(place.config), place.memory.facts(place.config)
+        readers |= {"record": layers.archival.aget, "event": layers.recall.aget, "fact": facts.aget}
     wanted = [
         (item.kind, item.id)
         for note in notes

@@ -12,3 +12,19 @@ function toMarked() {
 }
 document.addEventListener("DOMContentLoaded", toMarked);
 document.addEventListener("htmx:afterSettle", toMarked);
+
+// The slider is moved while an answer is on its way: that is no longer wanted, and what follows is asked for already.
+document.addEventListener("htmx:beforeSwap", ({ detail }) => {
+  const asked = detail.requestConfig.parameters.number;
+  if (asked !== undefined && asked !== document.getElementById("slider")?.value) {
+    detail.shouldSwap = false;
+  }
+});
+
+// A key that was pressed while the slider was exchanged, and nobody listened, is heard afterwards.
+document.addEventListener("htmx:afterSettle", () => {
+  const slider = document.getElementById("slider");
+  if (slider && slider.value !== slider.defaultValue) {
+    slider.dispatchEvent(new Event("change", { bubbles: true }));
+  }
+});

@@ -1,0 +1,209 @@
+"""What people get wrong: each gets an error that says what to do, or what was meant is done."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sqlite3
+from contextlib import closing
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage
+from langgraph.graph import START, MessagesState, StateGraph
+
+from langchain_agentmem import (
+    AgentMemory,
+    AgentMemoryError,
+    AgentMemorySaver,
+    AgentMemoryStore,
+    ManagedMemoryConfig,
+    Retention,
+)
+
+pytestmark = pytest.mark.sqlite_suffices
+
+REFUSED = {
+    # opening
+    'AgentMemory("agent.db", pool_sise=3)': "unexpected keyword argument 'pool_sise'",
+    "AgentMemory(7)": "A database is a path, ':memory:', 'postgresql://…' or a psycopg ConnectionPool, not 7",
+    'AgentMemory("")': "A database is a path",
+    'AgentMemory("folder")': "'folder' is a folder. Name a file in it",
+    'AgentMemory("missing/agent.db")': "Check that the folder",
+    'AgentMemory("others.db")': "another program's tables (users). Give langchain-agentmem a file of its own",
+    'AgentMemory("savers.db")': "agentmem import-from langgraph-saver savers.db",
+    'AgentMemory("notes.txt")': "'notes.txt' is a text, not a database",
+    'AgentMemory("new.db", read_only=True)': "There is no database 'new.db', and this opening makes none",
+    'AgentMemory("new.db", migrate=False)': "There is no database 'new.db', and this opening makes none",
+    'AgentMemory("sqlite:///agent.db")': "named by its path, such as 'agent.db'",
+    'AgentMemory("mysql://host/database")': "give a path or 'postgresql://user@host/database'",
+    'AgentMemory("postgresql+psycopg://host/database")': "give a path or 'postgresql://user@host/database'",
+    'AgentMemory("agent.db", shards=4)': "on SQLite, leave shards out",
+    'AgentMemory("agent.db", schema="mine")': "PostgreSQL's: SQLite has a file of its own",
+    'AgentMemory("agent.db", read_url="postgresql://host")': "a SQLite file has no replica",
+    'AgentMemory("agent.db", synchronous="OFF")': "'NORMAL' or 'FULL', not 'OFF'",
+    'AgentMemory("agent.db", timeout="60")': "a number of seconds, not '60'",
+    'AgentMemory("agent.db", hooks=print)': "hooks must be a list of functions",
+    'AgentMemoryStore(memory, index="static")': "a dictionary such as {'fields': ['text']}",
+    'AgentMemory("agent.db", retention=90)': "a Retention or None, not 90",
+    "Retention(max_age=90)": "a timedelta above zero, or None; not 90",
+    # whose memory
+    'AgentMemory("agent.db", namespace="users/{user_id}")': "A namespace is a tuple of strings: write (",
+    'AgentMemory("agent.db", namespace=("users", "{user_id"))': 'braces that hold no key, as "{user_id}" does',
+    'AgentMemory("agent.db", namespace=("users", "{}"))': 'braces that hold no key, as "{user_id}" does',
+    'users.search("tea")': 'config, {"configurable": {"user_id": "…"}}',
+    'users.conversation("monday").add_user_message("Hello.")': "with memory.within(user_id=…)",
+    'users.within(user="ada")': "has no key 'user'",
+    'memory.search("tea", namespace="ada")': "write ('ada',) instead of 'ada'",
+    'memory.conversation("monday", namespace="ada")': "write ('ada',) instead of 'ada'",
+    'memory.erase(namespace="ada")': "write ('ada',) instead of 'ada'",
+    # configs
+    "graph(memory).invoke(HELLO)": "thread_id",
+    'graph(users).invoke(HELLO, thread("t"))': "needs user_id: say it in",
+    'graph(users).invoke(HELLO, {"configurable": {"thread_id": "t", "user": "ada"}})': "needs user_id",
+    'graph(users).invoke(HELLO, {"configurable": {"thread_id": "t", "user_id": ""}})': "'' cannot be the user_id",
+    'memory.checkpointer.get_tuple({"configurable": {}})': 'needs config["configurable"]["thread_id"]',
+    'memory.layers({"configurable": {}}).core.get()': 'needs config["configurable"]["thread_id"]',
+    'memory.search("tea", config={"thread_id": "t"})': 'within configurable: {"configurable": {"thread_id": "…"}}',
+    'memory.checkpointer.get_tuple({"thread_id": "t"})': 'within configurable: {"configurable": {"thread_id": "…"}}',
+    'memory.search("tea", config="t")': 'a dictionary such as {"configurable": {"thread_id": "…"}}',
+    # after it was closed
+    '[memory.close(), memory.search("tea")]': "has been closed. Open it again",
+    '[memory.close(), memory.conversation("monday").messages]': "has been closed. Open it again",
+    '[memory.close(), asyncio.run(memory.asearch("tea"))]': "has been closed. Open it again",
+    # searching
+    'memory.search("tea", limit="3")': "a whole number from 0 to 10000, not '3'",
+    'memory.search("tea", kinds="message")': "a list of strings, not 'message'",
+    'memory.search("tea", kinds=["messages"])': "There is no kind 'messages'; there are audit, event,",
+    'memory.search("tea", order="newest")': '"score" or "time", not \'newest\'',
+    'memory.search("tea", before="2026-01-01")': "before is a datetime, not str",
+    "memory.search(7)": "A query is text, not int",
+    "memory.retriever(limits=3)": "takes no 'limits'; it takes namespace, limit,",
+    'memory.retriever(namespace="ada").invoke("tea")': "write ('ada',) instead of 'ada'",
+    # conversations
+    'memory.conversation("").messages': "ids are strings of 1 to 500 characters",
+    'memory.conversation("monday").add("Hello.")': "a Message, a LangChain message or a dict, not str",
+    'memory.conversation("monday").add(role="user", contents="Hello.")': "add() got an unexpected keyword",
+    'memory.conversation("monday").add_messages(HumanMessage("Hello."))': "come as a list, not as HumanMessage",
+    'memory.conversation("monday").add_messages("Hello.")': "come as a list, not as str",
+    'memory.conversation("monday").add_user_message(b"Hello.")': "not bytes",
+    'memory.conversation("monday").update("none", content="Hello.")': "holds no message with the id 'none'",
+    'memory.session("s").create_round()': "SessionMemory.create_round() missing 1 required positional argument",
+    'memory.create("conversation")': "there are conversation_history, kg, layers,",
+    # layers and facts
+    'memory.layers("ada").core.set("home", None)': "A value of core memory is text, not NoneType",
+    'memory.layers("ada").core.set("home", {"city": "Lisbon"})': "A value of core memory is text, not dict",
+    'memory.layers("ada").core.set("", "Lisbon")': "a text of 1 to 500 characters",
+    'memory.layers("ada").core.set("home", "Lisbon", ttl="1d")': "a number of seconds or a datetime, not '1d'",
+    'memory.layers("ada").core.set("home", "Lisbon", ttl=-5)': "give seconds from now, a later time, or None",
+    'memory.layers("ada").core.set("home", "Lisbon", importance=11)': "a whole number from 1 to 5, not 11",
+    'memory.layers("ada", scope="threads")': '"shared" or "thread", not \'threads\'',
+    'memory.facts("ada").add_fact("Ana", "lives in", "Lisbon")': "KGMemory.add_fact() missing 1 required",
+    'memory.facts("ada").add_fact("user", "Ana", "is", "in", valid_from="May")': "valid_from is a datetime, not str",
+    'memory.facts("ada").as_of("2024-01-01")': "valid is a datetime, not str",
+    'memory.facts("ada").update("none", obj="Porto")': "There is no fact or message 'none' here",
+    # models, prompts and tools
+    "memory.remember_facts(None)": "a model is needed: memory.remember_facts(model)",
+    'memory.compaction(config={"threshold_tokens": 100})': "config must be a ManagedMemoryConfig, not dict",
+    "ManagedMemoryConfig(treshold_tokens=100)": "unexpected keyword argument 'treshold_tokens'",
+    "ManagedMemoryConfig(threshold_tokens=-1)": "a whole number of 1 or more, not -1",
+    'memory.inject("ada", kind=["message"])': "unexpected keyword argument 'kind'",
+    'memory.inject("ada", budget=-1)': "a whole number of 0 or more, not -1",
+    'memory.tools(include=["mem_core"])': "There is no tool 'mem_core'; there are",
+    'memory.tools(include="mem_core_set")': "a list of names of tools, not 'mem_core_set'",
+    'memory.experiences("nowhere")': "There is no folder 'nowhere' with experiences. Make it, or name another",
+    'memory.audit.handler(redact="yes")': "True, False, or a function from text to text",
+    # the store
+    'memory.store.put("users", "ada", {"home": "Lisbon"})': "write ('users',) instead of 'users'",
+    'memory.store.put((), "ada", {"home": "Lisbon"})': "a namespace has a label",
+    'memory.store.put(("users",), "ada", "Lisbon")': "The value of an item is a dictionary, not str",
+    'memory.store.put(("users",), "ada", {"home": object()})': "Give text, numbers, lists and dictionaries instead",
+    'memory.store.put(("a.b",), "ada", {"home": "Lisbon"})': "cannot contain periods",
+    'memory.store.search(("users",), filter={"home": {"$like": "L"}})': "there are $eq, $ne, $gt, $gte, $lt, $lte",
+    # looking after it
+    "memory.erase()": "Say what to erase: namespace=, thread_id= or conversation_id=",
+    "memory.prune()": "Say what to prune: keep_checkpoints=, retention= or archive_before=",
+    'memory.backup("folder")': "'folder' cannot be written: it is a folder",
+    'memory.import_("notes.txt")': "Line 1 of 'notes.txt' is not JSON",
+    'memory.import_from("mem", "notes.txt")': "There is no kind 'mem' of sources; there are langgraph-saver,",
+    'memory.import_from("mem0", "nowhere.json")': "There is no file at 'nowhere.json'",
+    'AgentMemorySaver(sqlite3.connect(":memory:"))': "must be an AgentMemory, a path or a URL, not Connection",
+}
+"""What the error must say, by what a user writes."""
+
+DONE = [
+    "[memory.close(), memory.close()]",
+    'memory.search("") == memory.search("tea", limit=0) == []',
+    'memory.search("tea", before=datetime(2026, 1, 1)) == []',
+    'memory.layers("ada").core.get("nothing") == {}',
+    'memory.layers("ada").archival.get(memory.layers("ada").archival.write("Tea.", tags="drink")).tags == ("drink",)',
+    'memory.conversation("c").add({"role": "user", "content": "Hello."}) == memory.conversation("c").messages[0].id',
+    'memory.conversation(7).add_user_message("Hello.") or memory.conversation("7").messages[0].text == "Hello."',
+    'graph(memory).invoke(HELLO, {"thread_id": "t"}) and memory.checkpointer.get_tuple(thread("t"))',
+    'graph(memory).invoke(HELLO, thread(7)) and memory.checkpointer.get_tuple(thread("7"))',
+    'asyncio.run(in_a_loop(lambda: memory.conversation("c").add_user_message("Hello."))) is None',
+    'asyncio.run(in_a_loop(lambda: memory.search("tea"))) == []',
+    'asyncio.run(graph(memory).ainvoke(HELLO, thread("t")))["messages"][-1].text == "Hi."',
+    'AgentMemory(Path("agent.db")).close() is None',
+]
+"""What is odd, and does what was meant."""
+
+
+def graph(memory: AgentMemory):
+    def agent(_):
+        return {"messages": [AIMessage("Hi.")]}
+
+    return StateGraph(MessagesState).add_node(agent).add_edge(START, "agent").compile(checkpointer=memory.checkpointer)
+
+
+def thread(name):
+    return {"configurable": {"thread_id": name}}
+
+
+async def in_a_loop(call):
+    return call()
+
+
+GIVEN = {
+    given.__name__: given
+    for given in (
+        *(AgentMemory, AgentMemorySaver, AgentMemoryStore, HumanMessage, ManagedMemoryConfig, Path, Retention),
+        *(asyncio, datetime, graph, in_a_loop, sqlite3, thread),
+    )
+} | {"HELLO": {"messages": [("user", "Hello.")]}}
+
+
+@pytest.fixture
+def run(memory, new_database, tmp_path, monkeypatch):
+    """Runs what a user writes, in a folder where other things are as well."""
+    here = tmp_path / "here"
+    (here / "folder").mkdir(parents=True)
+    monkeypatch.chdir(here)
+    Path("notes.txt").write_text("Water the medlar tree.\n" * 50)
+    for name, tables in (("others.db", ["users"]), ("savers.db", ["checkpoints", "writes"])):
+        with closing(sqlite3.connect(name)) as other:
+            for table in tables:
+                other.execute(f"create table {table} (thread_id text, checkpoint_id text, checkpoint blob)")
+    with AgentMemory(new_database("sqlite"), namespace=("users", "{user_id}")) as users:
+        yield lambda code: eval(code, {**GIVEN, "memory": memory, "users": users})
+
+
+def test_there_are_sixty_of_them():
+    assert len(REFUSED) + len(DONE) >= 60
+
+
+class TestMistakes:
+    @pytest.mark.parametrize("code", REFUSED)
+    def test_the_error_says_what_to_do_and_nothing_is_left(self, run, memory, code):
+        before = sorted(Path.cwd().iterdir())
+        with pytest.raises((AgentMemoryError, TypeError, ValueError), match=re.escape(REFUSED[code])) as error:
+            run(code)
+        assert "_work" not in str(error.value)
+        assert sorted(Path.cwd().iterdir()) == before
+        if "close()" not in code:
+            assert memory.stats()["messages"] == memory.stats()["items"] == memory.stats()["core"] == 0
+
+    @pytest.mark.parametrize("code", DONE)
+    def test_what_was_meant_is_done(self, run, code):
+        assert run(code)
