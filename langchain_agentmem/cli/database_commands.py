@@ -76,9 +76,9 @@ def restore(
 
 
 def export(*, file: File, database: Existing, namespace: Within = None, as_json: AsJson = False) -> None:
-    """Write everything, or all that is one person's, to a file of JSON lines.
+    """Write everything to a file of JSON lines.
 
-    `import` and `restore` read it, on SQLite and PostgreSQL.
+    With a namespace, all that is one person's. `import` and `restore` read it, on SQLite and PostgreSQL.
     """
     with interruptible("Nothing was written."), existing(database) as memory, progress_bar("writing") as bar:
         whose = memory if namespace is None else memory.within(namespace_named(namespace))
