@@ -195,8 +195,8 @@ class _Source(BaseCheckpointSaver[Any]):
                     self._refused.clear()
                     raise InvalidInput(
                         f"The thread {safe_repr(thread)} holds objects of the class {classes[0]}, which would "
-                        "come as plain data. If you trust what the database says, add: --allow "
-                        f"{' --allow '.join(classes)} (in Python: allow={classes})"
+                        f"come as plain data. If you trust what the database says, give allow={classes}, "
+                        f"or to the command: --allow {' --allow '.join(classes)}"
                     )
                 yield each
 

@@ -58,6 +58,7 @@ class TestSavers:
         report = memory.import_from("langgraph-saver", path)
         assert report.added["checkpoints"] >= 6
         assert [each.what for each in report.left_out] == ["the thread 'ada'"]
+        assert "allow=['" in report.left_out[0].why
         assert "--allow" in report.left_out[0].why
 
     def test_a_memory_with_a_template_takes_them_as_it_said(self, url, tmp_path):
