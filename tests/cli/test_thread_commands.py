@@ -547,7 +547,7 @@ class TestEveryCommand:
 
     def test_a_terminal_is_shown_tables_and_colours_and_no_color_none(self, run, monkeypatch):
         monkeypatch.setenv("FORCE_COLOR", "1")
-        monkeypatch.setenv("COLUMNS", "160")
+        monkeypatch.setenv("COLUMNS", "300")
         monkeypatch.setenv("TERM", "xterm-256color")
         assert "─" in run("threads")["output"]
         coloured = run("diff", "main", "draft")["output"]

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 from datetime import UTC, datetime, timedelta, timezone
-from pathlib import Path
 
 import pytest
 
@@ -73,14 +71,3 @@ def test_a_file_that_is_none_is_refused(read, content, said):
 def test_a_file_that_is_not_there_is_refused(tmp_path):
     with pytest.raises(InvalidInput, match="cannot be read"):
         read_questions(tmp_path / "nothing.jsonl")
-
-
-class TestThePage:
-    PAGE = (Path(__file__).parents[2] / "docs" / "evaluation.md").read_text(encoding="utf-8")
-
-    def test_its_questions_can_be_read_and_its_program_runs(self, read, capsys):
-        [lines] = re.findall(r"^```json\n(.*?)^```$", self.PAGE, re.DOTALL | re.MULTILINE)
-        assert [len(each.evidence) for each in read(lines)] == [1, 2]
-        [program] = re.findall(r"^```python\n(.*?)^```$", self.PAGE, re.DOTALL | re.MULTILINE)
-        exec(program, {})
-        assert capsys.readouterr().out == "1.0 0\n"
