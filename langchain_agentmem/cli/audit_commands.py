@@ -73,7 +73,9 @@ def report(
             _report(trail, as_json=as_json)
             return
         entries = trail.last(last, conversation, include_junk=include_junk)
-        empty = NOTHING if entries or not last else f"{NOTHING}{elsewhere(memory, ['audit'], namespace_named(namespace))}"
+        empty = (
+            NOTHING if entries or not last else f"{NOTHING}{elsewhere(memory, ['audit'], namespace_named(namespace))}"
+        )
     print_list(entries, _print, _entry, empty, limit=last or 1, as_json=as_json)
 
 
