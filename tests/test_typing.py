@@ -222,7 +222,6 @@ class TestUsersCode:
         assert {(name, int(line)) for name, line in found} == marked(), done.stdout + done.stderr
 
     def test_is_told_right_from_wrong_by_pyright(self, installed):
-        pytest.importorskip("pyright")
         command = [sys.executable, "-m", "pyright", "--outputjson", "--pythonpath", str(installed)]
         command += ["right.py", "wrong.py"]
         done = subprocess.run(command, cwd=USERS, capture_output=True, text=True, check=False)

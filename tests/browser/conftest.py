@@ -23,7 +23,7 @@ Visit = Callable[..., Page]
 def chromium() -> Iterator[Browser]:
     """The browser."""
     if CHROMIUM is None:
-        pytest.skip("Chromium is not installed: apt-get install chromium")
+        pytest.fail("Chromium is not installed: apt-get install chromium")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         yield browser
