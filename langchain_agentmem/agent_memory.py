@@ -82,7 +82,7 @@ if TYPE_CHECKING:
     from langchain_agentmem.layers.layered_memory import LayeredMemory
     from langchain_agentmem.layers.memory_corrections import Corrections
     from langchain_agentmem.rewinding.branches import Standpoint
-    from langchain_agentmem.stores.agent_store import AgentMemoryStore, AgentMemoryThreadStore
+    from langchain_agentmem.stores.agent_store import AgentMemoryStore, AgentMemoryThreadStore, IndexGiven
     from langchain_agentmem.stores.byte_store import AgentMemoryByteStore
     from langchain_agentmem.stores.retriever import AgentMemoryRetriever, SearchOptions
 
@@ -158,7 +158,7 @@ class AgentMemory(Maintenance, Closing):
         strict: bool = False,
         retention: Retention | None = None,
         record: Sequence[str] = ("messages",),
-        index: Mapping[str, Any] | None = None,
+        index: IndexGiven | None = None,
         weights: Weights | None = None,
         synchronous: Literal["NORMAL", "FULL"] = "NORMAL",
         busy_timeout: float = 60.0,

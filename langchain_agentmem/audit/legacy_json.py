@@ -21,7 +21,7 @@ from langchain_agentmem.audit.audit_entry import OPEN, REFERENCE, TODO, AuditEnt
 from langchain_agentmem.audit.audit_rows import EntryDraft
 from langchain_agentmem.audit.audit_todos import todo_key
 from langchain_agentmem.base.clock import EPOCH
-from langchain_agentmem.base.files import path_of_file, whole_file
+from langchain_agentmem.base.files import is_database, path_of_file, whole_file
 from langchain_agentmem.base.namespaces import Namespace, id_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
@@ -105,6 +105,8 @@ def read_document(path: str | os.PathLike[str]) -> Loaded:
         data = source.read_bytes()
     except OSError as error:
         raise InvalidInput(f"{safe_repr(str(source))} cannot be read: {error}.") from error
+    if is_database(source):
+        raise InvalidInput(f"{safe_repr(str(source))} is a database, and no agent_memory.json.")
     reader = _Reader()
     reader.read(data)
     return Loaded(reader.entries, reader.lost, reader.notes, reader.broken or bool(reader.lost))

@@ -81,7 +81,9 @@ def texts_given(values: Any, what: str) -> list[str]:
         return [values]
     if isinstance(values, Mapping) or not isinstance(values, Sequence | set | frozenset):
         raise InvalidInput(f"{what} are a list of texts, not {type(values).__name__}.")
-    return [text_given(each, f"Each of {what}") for each in values]
+    if wrong := [each for each in values if not isinstance(each, str)]:
+        raise InvalidInput(f"{what} are texts, and {safe_repr(wrong[0])} is none.")
+    return list(values)
 
 
 def channels_given(record: Any) -> tuple[str, ...]:

@@ -86,7 +86,7 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[TextIO]:
             Path(name).unlink(missing_ok=True)
             raise
     except OSError as error:
-        raise InvalidInput(f"{safe_repr(str(target))} cannot be written: {error}.") from error
+        raise _unwritable(target, error) from error
 
 
 @contextlib.contextmanager
@@ -122,7 +122,14 @@ def whole_copy(path: str | os.PathLike[str]) -> Iterator[Path]:
             for suffix in ("", "-wal", "-shm", "-journal"):
                 Path(f"{name}{suffix}").unlink(missing_ok=True)
     except OSError as error:
-        raise InvalidInput(f"{safe_repr(str(target))} cannot be written: {error}.") from error
+        raise _unwritable(target, error) from error
+
+
+def _unwritable(target: Path, error: OSError) -> InvalidInput:
+    """The error for a file that cannot be written. It names no file that was to be there for a moment only."""
+    folder = target.parent
+    why = error.strerror or error if folder.is_dir() else f"there is no folder {safe_repr(str(folder))}. Make it first"
+    return InvalidInput(f"{safe_repr(str(target))} cannot be written: {why}.")
 
 
 def is_database(path: Path) -> bool:

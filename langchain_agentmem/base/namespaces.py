@@ -219,8 +219,12 @@ class Scopes(NamedTuple):
         if namespace is not None:
             return self._replace(within=self._inside(namespace))
         if unknown := set(keys) - set(self.keys):
+            missing = ", ".join(map(safe_repr, sorted(unknown)))
             raise InvalidInput(
-                f"The template {safe_repr(self.template)} has no key {', '.join(map(safe_repr, sorted(unknown)))}."
+                f"This memory was opened without a template, so it has no key {missing}: name the namespace itself, "
+                'within(("users", "ada")), or open it with namespace=("users", "{user_id}").'
+                if self.template is None
+                else f"The template {safe_repr(self.template)} has no key {missing}."
             )
         return self._replace(within=self._inside(self._filled({key: id_of(keys[key], key) for key in keys})))
 

@@ -6,7 +6,8 @@
 3    the database cannot be opened or read, or could not do its work
 130  Ctrl-C
 
-An error is one line of standard error. `agentmem --install-completion` has the shell complete commands and options.
+An error is one line of standard error, broken where a terminal is too narrow for it. `agentmem --install-completion`
+has the shell complete commands and options.
 Begin reading with `app.py`, which lists the commands; what they share is in `console.py`. They use the facade
 `AgentMemory` alone, wherever it can do what they want.
 """
@@ -15,7 +16,9 @@ from __future__ import annotations
 
 import io
 import logging
+import os
 import sys
+import textwrap
 from collections.abc import Callable
 from typing import NoReturn
 
@@ -23,6 +26,8 @@ from langchain_agentmem.errors import AgentMemoryError, MissingExtra, StorageErr
 
 TOLD_TO_PROGRAMMERS = ("langchain_agentmem.checkpoints.checkpoint_codec", "langgraph.checkpoint.serde.jsonplus")
 """Who logs which classes are not imported: what is shown here needs none."""
+_USUAL_WIDTH = 80
+"""Of a terminal that does not know its own."""
 REFUSED, UNREADABLE, INTERRUPTED = 2, 3, 130
 
 
@@ -54,5 +59,9 @@ def _app() -> Callable[[], object]:
 
 def _leave(message: str, code: int) -> NoReturn:
     # A name may have characters that a terminal would obey.
-    print("".join(each if each.isprintable() else repr(each)[1:-1] for each in message), file=sys.stderr)
+    said = "".join(each if each.isprintable() else repr(each)[1:-1] for each in message)
+    if sys.stderr.isatty():
+        width = os.get_terminal_size(sys.stderr.fileno()).columns or _USUAL_WIDTH
+        said = textwrap.fill(said, width, break_long_words=False, break_on_hyphens=False)
+    print(said, file=sys.stderr)
     sys.exit(code)

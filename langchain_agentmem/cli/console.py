@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from langgraph.checkpoint.base import CheckpointTuple
 
     from langchain_agentmem.checkpoints.saver_import import ImportReport
+    from langchain_agentmem.stores.agent_store import IndexGiven
 
 T = TypeVar("T")
 
@@ -113,7 +114,7 @@ def database_given(database: str | None) -> str:
     return database
 
 
-def existing(database: str, *, read_only: bool = False, index: Mapping[str, Any] | None = None) -> AgentMemory:
+def existing(database: str, *, read_only: bool = False, index: IndexGiven | None = None) -> AgentMemory:
     """Open a database that is there; a mistyped path must not become an empty one.
 
     Args:

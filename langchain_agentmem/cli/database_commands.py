@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import typer
 
@@ -378,7 +378,12 @@ def import_checkpoints(
 
 def import_from(
     *,
-    kind: Annotated[SourceKind, typer.Argument(metavar="KIND", help="What the source is of.")],
+    kind: Annotated[
+        SourceKind,
+        typer.Argument(
+            metavar="KIND", help=f"What the source is of: {', '.join(get_args(SourceKind))}.", show_choices=False
+        ),
+    ],
     source: Annotated[
         str, typer.Argument(metavar="SOURCE", help="A file, a folder of files, or a postgresql:// URL; only read.")
     ],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from itertools import count
@@ -34,6 +34,7 @@ from langchain_agentmem.errors import InvalidInput
 if TYPE_CHECKING:
     from langchain_agentmem.evaluation import Evaluation, Miss, RecallReport, Transcript
     from langchain_agentmem.search.memory_search import Recollection
+    from langchain_agentmem.stores.agent_store import IndexGiven
 
 SHOWN = 5
 """Misses that are printed."""
@@ -83,7 +84,7 @@ def evaluate(
     """
     from langchain_agentmem import evaluation  # noqa: PLC0415 - the other commands do without
 
-    vectors = None if index is None else {"embed": index}
+    vectors: IndexGiven | None = None if index is None else {"embed": index}
     kept = "Nothing was changed." if vectors is None else "Vectors that were made are kept."
     with interruptible(kept), progress_bar("reading") as bar:
         if form == "questions":
@@ -109,7 +110,7 @@ def evaluate(
 
 
 @contextmanager
-def _filled(transcripts: Sequence[Transcript], index: Mapping[str, Any] | None, bar: Bar) -> Iterator[AgentMemory]:
+def _filled(transcripts: Sequence[Transcript], index: IndexGiven | None, bar: Bar) -> Iterator[AgentMemory]:
     """A temporary database with these conversations."""
     from langchain_agentmem.evaluation import feed  # noqa: PLC0415
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -22,6 +22,9 @@ from langchain_agentmem.cli.console import (
     tell,
 )
 from langchain_agentmem.errors import MissingExtra
+
+if TYPE_CHECKING:
+    from langchain_agentmem.stores.agent_store import IndexGiven
 
 
 def studio(
@@ -51,7 +54,7 @@ def studio(
     JSON: an object with url.
     """
     serve = server()
-    vectors = None if index is None else {"embed": index}
+    vectors: IndexGiven | None = None if index is None else {"embed": index}
     with existing(database_given(database or named), read_only=read_only, index=vectors) as memory:
         library = None if experiences is None else memory.experiences(experiences)
         serve(

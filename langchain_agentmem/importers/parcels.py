@@ -373,6 +373,8 @@ def of_files(path: Path, endings: Sequence[str], read: FileReader, to: Destinati
     if not path.is_dir():
         return at_once(read(path, path.stem, to))
     files = sorted(each for each in path.rglob("*") if each.suffix.lower() in endings and each.is_file())
+    if not files:
+        raise InvalidInput(f"In {safe_repr(str(path))} and below it no file ends in {' or '.join(endings)}.")
 
     def things() -> Iterator[Thing]:
         for each in files:

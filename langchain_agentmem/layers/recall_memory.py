@@ -201,6 +201,8 @@ class RecallMemory(Layer):
             InvalidInput: An argument is wrong.
         """
         label = self._kind(kind)
+        if content is None:
+            raise InvalidInput('An event has a kind and a content: append("note", "Ana called."), for example.')
         text = self._ground.clean(text_given(content, "The content of an event"))
         time = self._ground.now() if at is None else time_given(at, "The time of an event")
         return RowDraft(EVENT, self._ground.database.new_id(), body_of(text), time, label=label, findable=True)

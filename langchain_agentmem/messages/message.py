@@ -364,6 +364,9 @@ class Message:
         try:
             return cls(**fields)
         except TypeError as error:
+            names = [each.name for each in dataclasses.fields(cls)]
+            if unknown := [name for name in fields if name not in names]:
+                raise MessageError(f"A message has no {safe_repr(unknown[0])}; it has {', '.join(names)}.") from error
             raise MessageError(f"This does not describe a message: {error}") from error
 
     def to_llm_dict(self, *, include_id: bool = False, part_of: PartOf = image_part) -> dict[str, Any]:

@@ -57,7 +57,7 @@ import contextlib
 import os
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import partial, wraps
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack
+from typing import Any, Concatenate, Literal, ParamSpec, Self, TypeAlias, TypeVar, Unpack
 
 from langchain_core.embeddings import Embeddings
 from langgraph.store.base import (
@@ -131,21 +131,22 @@ def _checked(
     return call, acall
 
 
-def _check_item(namespace: Any, key: Any, **_: Any) -> None:
+# What is missing here, or too much, LangGraph's method says by its own name.
+def _check_item(namespace: Any = (), key: Any = "", *_: Any, **__: Any) -> None:
     path_of_items(namespace)
     _check_key(key)
 
 
-def _check_put(namespace: Any, key: Any, *_: Any, **__: Any) -> None:
+def _check_put(namespace: Any = (), key: Any = "", *_: Any, **__: Any) -> None:
     check_writable(namespace)
     _check_key(key)
 
 
-def _check_search(namespace_prefix: Any, /, **_: Any) -> None:
+def _check_search(namespace_prefix: Any = (), /, *_: Any, **__: Any) -> None:
     path_of_items(namespace_prefix)
 
 
-def _check_listing(*, prefix: Any = None, suffix: Any = None, **_: Any) -> None:
+def _check_listing(*_: Any, prefix: Any = None, suffix: Any = None, **__: Any) -> None:
     for path in (prefix, suffix):
         path_of_items(path or ())
 
@@ -156,6 +157,21 @@ def _check_key(key: Any) -> None:
         str(key)
     except Exception as error:
         raise InvalidInput(f"{safe_repr(key)} cannot be the key of an item: it cannot be written as text.") from error
+
+
+class IndexOptions(IndexConfig, total=False):
+    """LangGraph's `IndexConfig`, and what is ours beside it; see `AgentMemoryStore`.
+
+    Attributes:
+        text_fields: The same as "fields".
+        score: "cosine" for the scores to be plain cosines. Default: how well words and vectors fit together.
+    """
+
+    text_fields: list[str]
+    score: Literal["cosine"]
+
+
+IndexGiven: TypeAlias = IndexConfig | IndexOptions
 
 
 class ItemStore(Performer, BaseStore):
@@ -180,7 +196,7 @@ class ItemStore(Performer, BaseStore):
     supports_ttl = True
     _part: str
 
-    def __init__(self, memory: MemoryLike, index: IndexConfig | None, ttl: TTLConfig | None) -> None:
+    def __init__(self, memory: MemoryLike, index: IndexGiven | None, ttl: TTLConfig | None) -> None:
         self.index_config, self._fields = _index(index)
         self.embeddings = _embeddings(self.index_config)
         self._cosine = _by_cosine(self.index_config)
@@ -337,6 +353,8 @@ def _ttl(ttl: Any) -> TTLConfig | None:
         return None
     if not isinstance(ttl, Mapping):
         raise InvalidInput(f"ttl must be a dictionary such as {{'default_ttl': 60}}, not {safe_repr(ttl)}.")
+    if unknown := [each for each in ttl if each not in TTLConfig.__annotations__]:
+        raise InvalidInput(f"ttl takes {', '.join(TTLConfig.__annotations__)}, and no {safe_repr(unknown[0])}.")
     ttl_of(ttl.get("default_ttl"))
     ttl_of(ttl.get("sweep_interval_minutes"))
     return TTLConfig(**ttl)  # type: ignore[typeddict-item]
@@ -375,7 +393,7 @@ class AgentMemoryStore(Closing, ItemStore):
 
     _part = "store"
 
-    def __init__(self, memory: MemoryLike, *, index: IndexConfig | None = None, ttl: TTLConfig | None = None) -> None:
+    def __init__(self, memory: MemoryLike, *, index: IndexGiven | None = None, ttl: TTLConfig | None = None) -> None:
         super().__init__(memory, index, ttl)
         self._sweeper: Sweeper | None = None
         self._owned = False
@@ -385,7 +403,7 @@ class AgentMemoryStore(Closing, ItemStore):
         cls,
         conn_string: str | os.PathLike[str],
         *,
-        index: IndexConfig | None = None,
+        index: IndexGiven | None = None,
         ttl: TTLConfig | None = None,
         **options: Unpack[OpeningOptions],
     ) -> Self:
@@ -528,7 +546,7 @@ class AgentMemoryThreadStore(ItemStore):
         self,
         memory: MemoryLike,
         *,
-        index: IndexConfig | None = None,
+        index: IndexGiven | None = None,
         ttl: TTLConfig | None = None,
         config: ThreadLike | None = None,
     ) -> None:

@@ -95,6 +95,8 @@ def application(
         token: What opens a session, once, as `?token=…` of any page. Default: nothing is asked for.
         hosts: The names, with ports, that it is known by. Default: any.
     """
+    if not (user is None or isinstance(user, str) or callable(user)):
+        raise InvalidInput(f"user must be a name, or a function that tells it from a scope, not {safe_repr(user)}.")
     from langchain_agentmem.studio.pages import ROUTES  # noqa: PLC0415 - pages need what this module defines
 
     app = Starlette(

@@ -128,7 +128,9 @@ def ran(home: Path, commands: Mapping[str, Sequence[str]], **environment: str) -
     return parted(run.stdout, commands)
 
 
-def on_a_terminal(home: Path, commands: Mapping[str, Sequence[str]], **environment: str) -> dict[str, str]:
+def on_a_terminal(
+    home: Path, commands: Mapping[str, Sequence[str]], code: int = 0, **environment: str
+) -> dict[str, str]:
     """What each command showed on a terminal of 80 columns."""
     program = f"COMMANDS = {commands!r}\n{SHOWN_ONE_AFTER_THE_OTHER}"
     own, terminal = os.openpty()
@@ -147,13 +149,13 @@ def on_a_terminal(home: Path, commands: Mapping[str, Sequence[str]], **environme
         while read := watching.read(65_536):
             shown += read
     assert run.wait() == 0, shown.decode()
-    return parted(shown.decode(), commands)
+    return parted(shown.decode(), commands, code)
 
 
-def parted(printed: str, commands: Mapping[str, Sequence[str]]) -> dict[str, str]:
+def parted(printed: str, commands: Mapping[str, Sequence[str]], left: int = 0) -> dict[str, str]:
     parts = re.findall(r"<<([\w ]+)>>\r?\n(.*?)<<left (\d+)>>", printed, re.DOTALL)
     assert [name for name, _, _ in parts] == [*commands]
-    assert {name: said for name, said, code in parts if code != "0"} == {}
+    assert {name: said for name, said, code in parts if int(code) != left} == {}
     return {name: said for name, said, _ in parts}
 
 
@@ -179,6 +181,18 @@ class TestAtEightyColumns:
         lines = [re.sub(HEARD, "", line) for line in lines]
         assert any(line.strip() for line in lines)
         assert [line for line in lines if len(line) > WIDE and len(line.split()) > 1] == []
+
+    def test_no_line_of_any_help_is_wider(self, home):
+        helps = {f"help of {name.replace('-', ' ')}": [*name.split(), "--help"] for name in EVERY}
+        lines = [line for said in on_a_terminal(home, helps).values() for line in said.splitlines()]
+        assert [line for line in lines if len(re.sub(HEARD, "", line)) > WIDE] == []
+
+    def test_an_error_is_broken_between_words(self, home):
+        asked = {"a text": ["stats", "--database", "questions.jsonl"]}
+        [said] = on_a_terminal(home, asked, code=3).values()
+        assert len(said.splitlines()) > 1
+        assert max(map(len, said.splitlines())) <= WIDE
+        assert "agentmem import-from --help" in " ".join(said.split())
 
     @pytest.mark.parametrize("name", [name for name in COMMANDS if name not in ONCE])
     def test_every_heading_and_id_that_a_file_would_get_is_whole(self, shown, plain, name):

@@ -16,6 +16,7 @@ from langchain_core.tools import tool
 from langgraph.graph import START, StateGraph
 from langgraph.prebuilt import ToolRuntime
 from langgraph.runtime import Runtime
+from langgraph.store.base import IndexConfig
 
 from langchain_agentmem import (
     AgentMemory,
@@ -95,6 +96,13 @@ def parts(memory: AgentMemory, config: RunnableConfig, path: Path) -> None:
     ConversationMemory(memory, "monday")
     KGMemory("postgresql://host/name", "ada", model=answered)
     LayeredMemory(memory.database, "ada")
+
+
+def indexes(theirs: IndexConfig, path: Path) -> None:
+    AgentMemory(path, index=theirs)
+    AgentMemory(path, index={"embed": "static", "fields": ["text"], "score": "cosine"})
+    AgentMemoryStore(path, index={"embed": "static", "text_fields": ["text"]}, ttl={"default_ttl": 60})
+    AgentMemoryStore.from_conn_string("agent.db", index=theirs)
 
 
 def nodes(state: CompactionState, runtime: Runtime[None]) -> CompactionState:

@@ -9,6 +9,7 @@ from langchain_agentmem import (
     AgentMemory,
     AgentMemoryRetriever,
     AgentMemorySaver,
+    AgentMemoryStore,
     ConversationMemory,
     ExperienceLibrary,
     ExperienceSelector,
@@ -31,6 +32,10 @@ def counted(messages: list[BaseMessage]) -> int:
 def parts(memory: AgentMemory) -> None:
     AgentMemory("agent.db", pool_sise=3)  # wrong: there is no such option
     AgentMemory(7)  # wrong: no path
+    AgentMemory("agent.db", index={"embedding": "static"})  # wrong: it is called embed
+    AgentMemory("agent.db", index={"embed": "static", "score": "dot"})  # wrong: "cosine", or nothing
+    AgentMemoryStore("agent.db", index={"field": ["text"]})  # wrong: it is called fields
+    AgentMemoryStore("agent.db", ttl={"default": 60})  # wrong: it is called default_ttl
     AgentMemory("agent.db", synchronous="OFF")  # wrong: "NORMAL" or "FULL"
     AgentMemorySaver.from_conn_string("agent.db", pool_sise=3)  # wrong: there is no such option
     memory.compaction(model=7)  # wrong: no model
