@@ -1,45 +1,52 @@
-"""The pages of the documentation: their code runs, their pictures are what is drawn, their links lead somewhere."""
+"""README and the pages of the documentation: their code runs and prints what they show, their links lead somewhere."""
 
 from __future__ import annotations
 
+import itertools
+import json
 import re
 import runpy
 import shlex
+import tomllib
 from pathlib import Path
 
 import pytest
 
+from langchain_agentmem.importers.moving import KINDS
+
 from .forking import COMMAND, Forks
+from .importers.sources import SOURCES
+from .pages import NAMES, ROOT, Step, anchors_of, is_shown, links_of, steps_of
 
-DOCS = Path(__file__).parent.parent / "docs"
-PAGES = sorted(path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md"))
-BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-NOT_RUN = {"console", "json", "sql", "toml"}
-"""What a reader does elsewhere, in a server or in a file of settings, or what serves until it is ended."""
-WITH_SOURCES = {"moving.md"}
-"""What needs the files of other programs: `tests/importers/test_guide.py` runs it among them."""
-
-
-def steps_of(page: str) -> list[tuple[str, str]]:
-    """What a reader of a page runs, in order: programs, which go on with what the one before made, and commands."""
-    steps: list[tuple[str, str]] = []
-    for language, text in BLOCK.findall((DOCS / page).read_text(encoding="utf-8")):
-        if language == "python" and steps and steps[-1][0] == "python":
-            steps[-1] = ("python", f"{steps[-1][1]}\n{text}")
-        elif language == "python":
-            steps.append(("python", text))
-        elif language not in NOT_RUN:
-            assert language == "sh", f"{page} has a block of {language}"
-            steps += [("sh", line) for line in text.splitlines() if line and not line.startswith("#")]
-    return steps
+DOCS = ROOT / "docs"
+MARK = "<the next block>"
+NOT_RUN = {
+    "pip install ": "It asks a package index; `tests/test_wheel.py` has what is shipped, and .ci/run installs each extra.",
+    "python3 -m venv ": "It makes an environment; .ci/run makes one, and runs the second command of README in it.",
+    "mkdocs serve": "It serves until it is ended; .ci/run builds the site, where a warning is an error.",
+    "agentmem import-from langgraph-saver postgresql:": "A server of the reader's: `importers/test_langgraph_sources.py`.",
+    "create role ada_user": "Roles are the whole server's: `tests/storage/test_shards.py` makes these, and takes them away.",
+    "create role memory_owner": "The same: `tests/storage/test_options.py`.",
+    "select citus_schema_distribute": "It takes Citus: `tests/distributed/on_citus.py`.",
+    "pg_ctl ": "A standby: `tests/distributed/test_failover.py`.",
+    "pg_dump ": "Programs of a server: `tests/distributed/test_backups.py`.",
+    "pg_restore ": "The same.",
+    "pg_basebackup ": "The same.",
+    "cp -a ": "The same.",
+}
+"""How what is not run begins, each with the reason, and what runs it instead."""
 
 
-RUN = [
-    page
-    for page in PAGES
-    if page not in WITH_SOURCES
-    and any(kind == "python" or line.startswith("agentmem") for kind, line in steps_of(page))
-]
+def is_run(step: Step) -> bool:
+    return not step.text.startswith(tuple(NOT_RUN))
+
+
+def materials(page: str, folder: Path) -> None:
+    """Put into a folder what a page takes for granted that its reader has: the files of other programs."""
+    if page == "docs/moving.md":
+        for name, (_, make) in SOURCES.items():
+            if name != "langmem":  # the same file as that of the store
+                make(folder)
 
 
 @pytest.fixture(scope="module")
@@ -49,19 +56,93 @@ def forks(tmp_path_factory):
         yield forks
 
 
-@pytest.mark.parametrize("page", RUN)
-def test_the_code_of_a_page_runs(page, forks, tmp_path):
-    here = f"import os; os.chdir({str(tmp_path)!r})\n"
-    for kind, text in steps_of(page):
+class Reader:
+    """Somebody who does what a page says, in a folder of their own."""
+
+    def __init__(self, forks: Forks, folder: Path) -> None:
+        self._forks, self._here = forks, f"import os; os.chdir({str(folder)!r})\n"
+
+    def do(self, kind: str, steps: list[Step]) -> None:
+        """Take steps of one kind that follow each other; a program goes on with what those before have made."""
         if kind == "python":
-            run = forks.run(here + text)
-            assert "print(" not in text or run.stdout.strip()
-        elif text.startswith("agentmem "):
-            run = forks.run(here + COMMAND, *shlex.split(text)[1:])
+            self._run_programs(steps)
+            return
+        for step in steps:
+            if kind == "command":
+                self._run_command(step)
+            else:
+                assert kind == "json", f"Nothing runs this, and NOT_RUN has no reason: {step.text}"
+                check_settings(json.loads(step.text))
+
+    def _run_programs(self, steps: list[Step]) -> None:
+        run = self._forks.run(self._here + f"\nprint({MARK!r})\n".join(step.text for step in steps))
+        assert run.returncode == 0, f"{steps[0].text}\n{run.stderr}"
+        for step, printed in zip(steps, run.stdout.split(f"{MARK}\n"), strict=True):
+            assert printed.strip() or not re.search(r"^ *print\(", step.text, re.MULTILINE)
+            assert step.output is None or is_shown(step.output, printed), f"{step.text}\nprints\n{printed}"
+
+    def _run_command(self, step: Step) -> None:
+        name, *arguments = shlex.split(step.text.removeprefix("python -m langchain_"), comments=True)
+        assert name == "agentmem", f"Nothing runs this, and NOT_RUN has no reason: {step.text}"
+        if {"studio", "--studio"} & {*arguments}:  # it serves until it is ended
+            free = ("--port", "0") if "studio" in arguments else ()
+            options = [each for each in arguments if each != "--open"]
+            run = self._forks.run_killed(self._here + COMMAND, *options, *free, lines=1, after=0)
+            assert "http://127.0.0.1:" in run.stdout, run.stderr
+            return
+        run = self._forks.run(self._here + COMMAND, *arguments)
+        if step.output is None:
+            assert run.returncode == 0, f"{step.text}\n{run.stdout}{run.stderr}"
         else:
-            assert text.startswith("pip install "), text
-            continue
-        assert run.returncode == 0, f"{text}\n{run.stderr}"
+            printed = run.stdout + run.stderr
+            assert is_shown(step.output, printed), f"{step.text}\nprints\n{printed}"
+
+
+def check_settings(settings: dict) -> None:
+    """Settings are those of a client of MCP, and name a command of ours, which its own tests give these arguments."""
+    scripts = tomllib.loads((ROOT / "integrations" / "mcp" / "pyproject.toml").read_text())["project"]["scripts"]
+    assert [*settings] == ["mcpServers"]
+    for server in settings["mcpServers"].values():
+        assert server.keys() == {"command", "args"}
+        assert server["command"] in scripts
+
+
+@pytest.mark.parametrize("page", NAMES)
+def test_what_a_page_says_runs_and_prints_what_it_shows(page, forks, tmp_path):
+    materials(page, tmp_path)
+    reader = Reader(forks, tmp_path)
+    for kind, steps in itertools.groupby(filter(is_run, steps_of(page)), key=lambda step: step.kind):
+        reader.do(kind, [*steps])
+
+
+@pytest.mark.parametrize("beginning", NOT_RUN)
+def test_what_is_not_run_is_there(beginning):
+    assert [page for page in NAMES for step in steps_of(page) if step.text.startswith(beginning)] != []
+
+
+@pytest.mark.parametrize(
+    ("shown", "printed", "same"),
+    [
+        ("a heron", "a heron\n", True),
+        ("a   heron", "a heron   \n", True),
+        ("a …", "a heron\n", True),
+        ("a …", "a heron\nand more\n", False),
+        ("a\n…\nc", "a\nb\nb\nc\n", True),
+        ("a\n…", "a\n", True),
+        ("a\n…", "b\na\n", False),
+        ("a", "a\nb\n", False),
+        ("", "a\n", False),
+        ("a.c", "abc\n", False),
+        ("12 of …", "13 of 14\n", False),
+    ],
+)
+def test_what_is_shown_is_what_is_printed(shown, printed, same):
+    assert is_shown(shown, printed) == same
+
+
+def test_every_kind_of_source_has_a_command():
+    commands = [shlex.split(step.text) for step in steps_of("docs/moving.md") if step.kind == "command"]
+    assert {command[2] for command in commands if command[:2] == ["agentmem", "import-from"]} == set(KINDS)
 
 
 def test_the_pictures_are_what_the_command_draws(tmp_path):
@@ -71,13 +152,13 @@ def test_the_pictures_are_what_the_command_draws(tmp_path):
         assert drawn.read_text(encoding="utf-8") == (DOCS / "images" / drawn.name).read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_every_link_leads_to_a_page(page):
-    text = re.sub(r"```.*?```", "", (DOCS / page).read_text(encoding="utf-8"), flags=re.DOTALL)
-    for target in re.findall(r"\]\((?!https?:)([^)#\s]+)", text):
-        assert ((DOCS / page).parent / target).resolve().exists(), target
+@pytest.mark.parametrize("page", NAMES)
+def test_every_link_leads_to_a_page_and_a_heading_of_it(page):
+    for link, path, anchor in links_of(page):
+        assert path.exists(), link
+        assert not anchor or anchor in anchors_of(path), link
 
 
 def test_every_page_is_reached_from_the_contents():
-    contents = (DOCS.parent / "mkdocs.yml").read_text(encoding="utf-8")
-    assert [page for page in PAGES if page not in contents] == []
+    contents = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    assert [page for page in NAMES[1:] if page.removeprefix("docs/") not in contents] == []
