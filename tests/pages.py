@@ -1,4 +1,4 @@
-"""What a reader of the documentation runs: its blocks of code, in order, each with what the page shows of its output."""
+"""What a reader of the documentation runs: its blocks of code, in order, each with the output that the page shows."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def blocks_of(page: str, language: str) -> list[str]:
 def steps_of(page: str) -> list[Step]:
     """What the blocks of a page hold, in order.
 
-    A `sh` block has a command on each line. In a `console` block these begin with `$ `, and what follows is printed by them;
-    a `text` block is what the program above it prints.
+    A `sh` block has a command on each line. In a `console` block these begin with `$ `, and what follows is printed by
+    them; a `text` block is what the program above it prints.
     """
     steps: list[Step] = []
     for token in _tokens(page):
