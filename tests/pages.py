@@ -70,6 +70,12 @@ def steps_of(page: str) -> list[Step]:
     return steps
 
 
+def named_in(page: str) -> Iterator[str]:
+    """What a page says in the middle of a sentence as code."""
+    for token in _tokens(page):
+        yield from (child.content for child in token.children or () if child.type == "code_inline")
+
+
 def is_shown(shown: str, printed: str) -> bool:
     """Whether a page shows what was printed: `…` is anything within a line, and alone on a line any number of lines."""
     pattern = ""

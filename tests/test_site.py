@@ -10,19 +10,24 @@ import shlex
 import tomllib
 from pathlib import Path
 
+import click
 import pytest
+import typer
 
+from langchain_agentmem import AgentMemory
+from langchain_agentmem.cli.app import app
 from langchain_agentmem.importers.moving import KINDS
 
 from .forking import COMMAND, Forks
 from .importers.sources import SOURCES
-from .pages import NAMES, ROOT, Step, anchors_of, is_shown, links_of, steps_of
+from .pages import NAMES, ROOT, Step, anchors_of, is_shown, links_of, named_in, steps_of
 
 DOCS = ROOT / "docs"
 MARK = "<the next block>"
 NOT_RUN = {
     r"pip install ": "It asks a package index; `tests/test_wheel.py` has what is shipped, .ci/run installs it.",
     r"python3 -m venv ": "It makes an environment; .ci/run makes one, and runs the second command of README in it.",
+    r"python -m langchain_agentmem demo --studio": "It serves: `tests/cli/test_demo.py`.",
     r"agentmem import-from \S+ postgresql://": "A server of theirs: `importers/test_langgraph_sources.py` has one.",
     r"create role ada_user": "Roles are of the whole server: `tests/storage/test_shards.py` makes these.",
     r"create role memory_owner": "The same: `tests/storage/test_options.py`.",
@@ -38,7 +43,9 @@ def is_run(step: Step) -> bool:
 
 
 def materials(page: str, folder: Path) -> None:
-    """Put into a folder what a page takes for granted that its reader has: the files of other programs."""
+    """Put into a folder what a page takes for granted that its reader has: a memory, the files of other programs."""
+    if page == "docs/studio.md":
+        AgentMemory(folder / "agent.db").close()
     if page == "docs/moving.md":
         for name, (_, make) in SOURCES.items():
             if name != "langmem":  # the same file as that of the store
@@ -78,13 +85,12 @@ class Reader:
             assert step.output is None or is_shown(step.output, printed), f"{step.text}\nprints\n{printed}"
 
     def _run_command(self, step: Step) -> None:
-        name, *arguments = shlex.split(step.text.removeprefix("python -m langchain_"), comments=True)
+        name, *arguments = shlex.split(step.text, comments=True)
         assert name == "agentmem", f"Nothing runs this, and NOT_RUN has no reason: {step.text}"
-        if {"studio", "--studio"} & {*arguments}:  # it serves until it is ended
-            free = ("--port", "0") if "studio" in arguments else ()
+        if arguments[0] == "studio":  # it serves until it is ended
             options = [each for each in arguments if each != "--open"]
-            run = self._forks.run_killed(self._here + COMMAND, *options, *free, lines=1, after=0)
-            assert "http://127.0.0.1:" in run.stdout, run.stderr
+            run = self._forks.run_killed(self._here + COMMAND, *options, "--port", "0", lines=1, after=0)
+            assert "http://127.0.0.1:" in run.stdout
             return
         run = self._forks.run(self._here + COMMAND, *arguments)
         printed = run.stdout + run.stderr
@@ -152,6 +158,27 @@ def test_every_link_leads_to_a_page_and_a_heading_of_it(page):
     for link, path, anchor in links_of(page):
         assert path.exists(), link
         assert not anchor or anchor in anchors_of(path), link
+
+
+def command_of(words: list[str]) -> click.Command:
+    """The command that these words begin with: `agentmem threads move CHAT` is `agentmem threads move`."""
+    command: click.Command = typer.main.get_command(app)
+    for word in words:
+        if not isinstance(command, click.Group) or word.startswith("-"):
+            break
+        assert word in command.commands, f"There is no command {word!r}."
+        command = command.commands[word]
+    return command
+
+
+@pytest.mark.parametrize("page", NAMES)
+def test_every_command_option_and_method_that_a_page_names_is_there(page):
+    for said in named_in(page):
+        assert all(hasattr(AgentMemory, name) for name in re.findall(r"\bmemory\.(\w+)", said)), said
+        if said.startswith("agentmem "):
+            parameters = command_of(said.split()[1:]).params
+            known = {"--help", *(name for each in parameters for name in (*each.opts, *each.secondary_opts))}
+            assert {*re.findall(r"(?<![^\s\[])--[a-z-]+", said)} <= known, said
 
 
 def test_every_page_is_reached_from_the_contents():
