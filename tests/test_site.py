@@ -10,9 +10,9 @@ import shlex
 import tomllib
 from pathlib import Path
 
-import click
 import pytest
-import typer
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.cli.app import app
@@ -160,11 +160,11 @@ def test_every_link_leads_to_a_page_and_a_heading_of_it(page):
         assert not anchor or anchor in anchors_of(path), link
 
 
-def command_of(words: list[str]) -> click.Command:
+def command_of(words: list[str]) -> TyperCommand | TyperGroup:
     """The command that these words begin with: `agentmem threads move CHAT` is `agentmem threads move`."""
-    command: click.Command = typer.main.get_command(app)
+    command = get_command(app)
     for word in words:
-        if not isinstance(command, click.Group) or word.startswith("-"):
+        if not isinstance(command, TyperGroup) or word.startswith("-"):
             break
         assert word in command.commands, f"There is no command {word!r}."
         command = command.commands[word]
