@@ -108,6 +108,7 @@ def check_settings(settings: dict) -> None:
         assert server["command"] in scripts
 
 
+@pytest.mark.timeout(900)  # some pages have thirty commands
 @pytest.mark.parametrize("page", NAMES)
 def test_what_a_page_says_runs_and_prints_what_it_shows(page, forks, tmp_path):
     materials(page, tmp_path)
