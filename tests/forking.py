@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Self
 
 FORKS = """
-import gc, importlib, json, os, signal, sys
+import gc, importlib, json, os, signal, sys, types
 
 for name in sys.argv[1:]:
     importlib.import_module(name)
@@ -39,7 +39,8 @@ for number, (path, flags) in enumerate(
 ):
     os.dup2(os.open(path, flags), number)
 sys.argv = order["arguments"]
-exec(compile(order["program"], "<program>", "exec"), {"__name__": "__main__"})
+main = sys.modules["__main__"] = types.ModuleType("__main__")  # where a program's classes are looked for
+exec(compile(order["program"], "<program>", "exec"), main.__dict__)
 """
 
 COMMAND = "import runpy; runpy.run_module('langchain_agentmem', run_name='__main__', alter_sys=True)"

@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import re
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import psycopg
 import psycopg_pool
@@ -22,6 +20,7 @@ from tests import everything
 from tests.checkpoints.graphs import at, chat_graph
 from tests.emptying import direct
 from tests.forking import COMMAND
+from tests.pages import blocks_of
 
 pytestmark = pytest.mark.bare
 
@@ -301,8 +300,7 @@ def engine_of(url):
     open_engine(url).close()
 
 
-PAGE = (Path(__file__).parents[2] / "docs" / "postgresql.md").read_text(encoding="utf-8")
-ROLES = re.findall(r"```sql\n(.*?)```", PAGE, re.DOTALL)[-1]
+ROLES = blocks_of("docs/postgresql.md", "sql")[-1]
 
 
 class TestRoles:

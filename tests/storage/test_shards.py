@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import re
 import threading
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import chain
-from pathlib import Path
 
 import psycopg
 import pytest
@@ -30,13 +28,13 @@ from langchain_agentmem.upkeep.tenant_placing import move_tenant
 from tests import everything
 from tests.checkpoints.graphs import at, chat_graph
 from tests.forking import COMMAND
+from tests.pages import blocks_of
 from tests.word_embeddings import WordEmbeddings
 
 pytestmark = pytest.mark.bare
 
 COUNT = 3
-PAGE = (Path(__file__).parents[2] / "docs" / "postgresql.md").read_text(encoding="utf-8")
-WALL = re.findall(r"```sql\n(.*?)```", PAGE, re.DOTALL)[0]
+WALL = blocks_of("docs/postgresql.md", "sql")[0]
 """How a role is walled in, as the page has it."""
 LINK = audit_entry.following
 

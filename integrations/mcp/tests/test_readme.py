@@ -1,4 +1,4 @@
-"""What the README shows works as it stands there."""
+"""What the README and the guide show works as it stands there."""
 
 from __future__ import annotations
 
@@ -7,16 +7,18 @@ import re
 import shlex
 from pathlib import Path
 
+import pytest
 from langchain_agentmem_mcp import tokens_of
 from langchain_agentmem_mcp.command import _parser
 
 from .served import COMMAND
 
 README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+GUIDE = (Path(__file__).parents[3] / "docs" / "guides" / "several_agents.md").read_text(encoding="utf-8")
 
 
-def blocks(language):
-    return re.findall(rf"^```{language}\n(.*?)^```", README, re.DOTALL | re.MULTILINE)
+def blocks(language, page=README):
+    return re.findall(rf"^```{language}\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
 
 
 def test_the_code_runs(tmp_path, monkeypatch, capsys):
@@ -26,12 +28,13 @@ def test_the_code_runs(tmp_path, monkeypatch, capsys):
     assert capsys.readouterr().out == "My sister Ana lives in Lisbon.\n"
 
 
-def test_a_client_that_is_configured_like_this_starts_the_command():
-    [block] = blocks("json")
+@pytest.mark.parametrize(("page", "namespace"), [(README, "me"), (GUIDE, "teams/trip")])
+def test_a_client_that_is_configured_like_this_starts_the_command(page, namespace):
+    [block] = blocks("json", page)
     given = json.loads(block)["mcpServers"]["memory"]
     assert given["command"] == Path(COMMAND).name
     options = _parser().parse_args(given["args"])
-    assert (options.database, options.namespace, options.http) == ("/home/me/agent.db", "me", None)
+    assert (options.database, options.namespace, options.http) == ("/home/me/agent.db", namespace, None)
 
 
 async def test_the_commands_can_be_given_and_the_tools_are_those_there_are(client):
