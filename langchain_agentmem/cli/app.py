@@ -19,6 +19,7 @@ from langchain_agentmem.cli.audit_commands import audit
 from langchain_agentmem.cli.console import (
     EPILOG,
     AsJson,
+    Commands,
     Existing,
     Screen,
     Words,
@@ -56,7 +57,7 @@ from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.search.memory_search import Recollection
 from langchain_agentmem.search.timeline import Order
 
-app = typer.Typer(
+app = Commands(
     name="agentmem",
     help="One database for everything an agent remembers.",
     epilog=EPILOG,
