@@ -875,7 +875,8 @@ class AgentMemorySaver(Performer, Closing, BaseCheckpointSaver[str]):
         scopes = self.database.scopes
 
         def steps() -> Steps[tuple[Thread, checkpoint_log.Planned, Shelved]]:
-            if not at.path and scopes.keys and (yield from thread_lines.find(at)) is None:
+            doubtful = scopes.keys if not at.path else "{" in at.path
+            if doubtful and (yield from thread_lines.find(at)) is None:
                 scopes.check_new(*at)
             return (yield from make())
 

@@ -478,7 +478,7 @@ class Maintenance(Performer):
         """
         self._check_whole("adopt")
         given = {"thread_id": thread_id, "namespace": namespace}
-        name, path = id_of(thread_id, "thread"), path_of(namespace)
+        name, path = id_of(thread_id, "thread"), path_of(self.database.scopes.checked(namespace))
         if not path:
             raise InvalidInput("A thread of the root is there already: name another namespace.")
         home = yield Do(partial(self.database.home_of, "", name))
