@@ -44,7 +44,7 @@ from langchain_agentmem.conversations.thread_session import is_of_thread
 from langchain_agentmem.errors import InvalidInput, MissingExtra
 from langchain_agentmem.language_models.model_calls import Do, ModelLike, Work, both
 from langchain_agentmem.messages.role_rounds import Retention
-from langchain_agentmem.search.memory_search import Recollection
+from langchain_agentmem.search.memory_search import MemoryKind, Recollection
 from langchain_agentmem.search.ranking import Weights
 from langchain_agentmem.search.timeline import Order
 from langchain_agentmem.storage import Opening
@@ -713,7 +713,7 @@ class AgentMemory(Maintenance, Closing):
         *,
         namespace: Sequence[str] | None = None,
         limit: int = 10,
-        kinds: Sequence[str] | None = None,
+        kinds: Sequence[MemoryKind] | None = None,
         conversation_id: str | None = None,
         roles: Sequence[str] | None = None,
         before: datetime | None = None,
@@ -769,7 +769,7 @@ class AgentMemory(Maintenance, Closing):
         *,
         namespace: Sequence[str] | None = None,
         limit: int = 10,
-        kinds: Sequence[str] | None = None,
+        kinds: Sequence[MemoryKind] | None = None,
         conversation_id: str | None = None,
         roles: Sequence[str] | None = None,
         before: datetime | None = None,

@@ -39,7 +39,7 @@ from langchain_agentmem.base.namespaces import CONFIG_KEY, id_of, named, namespa
 from langchain_agentmem.base.safe_repr import counted, one_line, printable, safe_repr
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.search import search_index
-from langchain_agentmem.search.memory_search import Recollection, Why
+from langchain_agentmem.search.memory_search import MemoryKind, Recollection, Why
 from langchain_agentmem.storage import is_postgres, name_of
 from langchain_agentmem.storage.engine import AS_MADE
 from langchain_agentmem.storage.part import all_parts
@@ -232,7 +232,7 @@ def time_named(text: str) -> datetime:
 
 
 def elsewhere(
-    memory: AgentMemory, kinds: Sequence[str] | None, here: tuple[str, ...] = (), *, whose: str | None = None
+    memory: AgentMemory, kinds: Sequence[MemoryKind] | None, here: tuple[str, ...] = (), *, whose: str | None = None
 ) -> str:
     """For who found nothing: where there is something, by the options that lead there; "" where there is nothing.
 
