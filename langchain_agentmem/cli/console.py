@@ -604,10 +604,11 @@ class Bar:
         """How far something has come."""
         self.show(*at)
 
-    def imported(self, report: ImportReport) -> None:
-        """How many checkpoints were imported; how many there will be is not known."""
+    def imported(self, total: int | None, report: ImportReport) -> None:
+        """How many checkpoints were imported, of how many; None where only some threads are."""
         done = report.checkpoints + report.known
-        self.show(f"{done:,} checkpoints, {done / (time.perf_counter() - self._begun):,.0f}/s")
+        rate = f"{done / (time.perf_counter() - self._begun):,.0f}/s"
+        self.show(f"{rate}, checkpoints" if total else f"{done:,} checkpoints, {rate}", done, total)
 
     def show(self, doing: str, done: int = 0, total: int | None = None) -> None:
         """What is done, how much of it, and how much there is; None where nobody knows."""

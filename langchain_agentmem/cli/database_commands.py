@@ -6,6 +6,7 @@ import dataclasses
 import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -37,6 +38,7 @@ from langchain_agentmem.importers import SourceKind
 from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.storage import is_postgres, name_of
 from langchain_agentmem.storage.engine import AS_MADE, SCHEMA, Opening, newest_migration
+from langchain_agentmem.storage.foreign_tables import foreign_tables
 from langchain_agentmem.upkeep import tenant_placing
 from langchain_agentmem.upkeep.database_report import Finding, Stats, diagnose
 
@@ -366,9 +368,12 @@ def import_checkpoints(
         interruptible(kept),
         open_source(source, allow=allow or ()) as saver,
         AgentMemory(database, shards=AS_MADE) as memory,
-        progress_bar() as bar,
+        foreign_tables(Path(source) if not is_postgres(source) else source) as tables,
+        progress_bar("counting") as bar,
     ):
-        report = memory.checkpointer.import_checkpoints(saver, thread_ids=thread, progress=bar.imported)
+        total = tables.count("checkpoints") if thread is None else None
+        watch = partial(bar.imported, total)
+        report = memory.checkpointer.import_checkpoints(saver, thread_ids=thread, progress=watch)
     tell(
         f"{counted(report.checkpoints, 'checkpoints')} of {counted(report.threads, 'threads')} were copied; "
         f"{report.known:,} were there already.",

@@ -499,7 +499,7 @@ class TestImportingCheckpoints:
         assert run.returncode == 0
         count = sum(map(len, before.values()))
         assert json.loads(said)["checkpoints"] == count
-        assert f"{count} checkpoints" in shown.decode()
+        assert f"checkpoints {count} of {count}" in shown.decode()
         assert "/s" in shown.decode()
 
 
