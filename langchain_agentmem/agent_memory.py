@@ -23,7 +23,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
 from uuid import UUID
 
-from langchain_agentmem.base.argument_checks import channels_given
+from langchain_agentmem.base.argument_checks import channels_given, check_flag
 from langchain_agentmem.base.clock import Clock, NewId, new_uuid, utc_now
 from langchain_agentmem.base.concurrency import aside
 from langchain_agentmem.base.events import Hook, Watch
@@ -44,7 +44,7 @@ from langchain_agentmem.conversations.thread_session import is_of_thread
 from langchain_agentmem.errors import InvalidInput, MissingExtra
 from langchain_agentmem.language_models.model_calls import Do, ModelLike, Work, both
 from langchain_agentmem.messages.role_rounds import Retention
-from langchain_agentmem.search.memory_search import Recollection
+from langchain_agentmem.search.memory_search import MemoryKind, Recollection
 from langchain_agentmem.search.ranking import Weights
 from langchain_agentmem.search.timeline import Order
 from langchain_agentmem.storage import Opening
@@ -174,11 +174,17 @@ class AgentMemory(Maintenance, Closing):
         new_id: NewId = new_uuid,
     ) -> None:
         self.retention = checked_retention(retention)
+        check_flag("strict", strict)
+        check_flag("trace_checkpoints", trace_checkpoints)
         self.strict = strict
         self.record = channels_given(record)
         self.weights = checked_weights(weights)
         scopes = scopes_given(namespace, bare_threads=bare_threads, on_thread_delete=on_thread_delete)
         depth = tenant_depth if scopes.template is None else len(scopes.template)
+        if index is not None:
+            from langchain_agentmem.stores.agent_store import index_given  # noqa: PLC0415 - it loads LangGraph
+
+            index = index_given(index)
         self.database = Database(
             url,
             hooks=hooks,
@@ -194,7 +200,7 @@ class AgentMemory(Maintenance, Closing):
         self._index: Any = index
         if index is not None:
             try:
-                self.store.setup()  # the one that knows how to read the configuration
+                self.store.setup()  # which has everything get its vectors
             except BaseException:
                 self.database.close()
                 raise
@@ -707,7 +713,7 @@ class AgentMemory(Maintenance, Closing):
         *,
         namespace: Sequence[str] | None = None,
         limit: int = 10,
-        kinds: Sequence[str] | None = None,
+        kinds: Sequence[MemoryKind] | None = None,
         conversation_id: str | None = None,
         roles: Sequence[str] | None = None,
         before: datetime | None = None,
@@ -763,7 +769,7 @@ class AgentMemory(Maintenance, Closing):
         *,
         namespace: Sequence[str] | None = None,
         limit: int = 10,
-        kinds: Sequence[str] | None = None,
+        kinds: Sequence[MemoryKind] | None = None,
         conversation_id: str | None = None,
         roles: Sequence[str] | None = None,
         before: datetime | None = None,

@@ -15,6 +15,7 @@ from langgraph.graph import START, MessagesState, StateGraph
 
 from langchain_agentmem import (
     AgentMemory,
+    AgentMemoryByteStore,
     AgentMemoryError,
     AgentMemorySaver,
     AgentMemoryStore,
@@ -48,7 +49,22 @@ REFUSED = {
     'AgentMemoryStore(memory, index="static")': "a dictionary such as {'fields': ['text']}",
     'AgentMemory("agent.db", retention=90)': "a Retention or None, not 90",
     "Retention(max_age=90)": "a timedelta above zero, or None; not 90",
+    'AgentMemory("new.db", index="static")': "a dictionary such as {'fields': ['text']}",
+    'AgentMemory("new.db", index={"embed": 7})': "must be Embeddings, a function, 'provider:model' or 'static'",
+    'AgentMemory("new.db", index={"embed": "nobody:model", "dims": 3})': "cannot be made of 'nobody:model'",
+    'AgentMemory("new.db", index={"field": ["text"]})': "index takes embed, dims, fields, text_fields, score, and no",
+    'AgentMemory("new.db", strict="no")': "strict must be True or False, not 'no'",
+    'AgentMemorySaver("new.db", record=7)': "record is a list of names of channels",
+    'AgentMemorySaver.from_conn_string("new.db", retention=7)': "retention must be a Retention, not 7",
+    'AgentMemoryStore.from_conn_string("new.db", ttl=7)': "ttl must be a dictionary such as",
+    'AgentMemoryByteStore("new.db", namespace="ada")': "write ('ada',) instead of 'ada'",
     # whose memory
+    "memory.within(WAITING)": "has a key that nothing fills: write whose it is, or use AgentMemory(url, namespace=",
+    'memory.conversation("monday", WAITING).add_user_message("Hello.")': "has a key that nothing fills",
+    'memory.search("tea", namespace=WAITING)': "has a key that nothing fills",
+    'memory.import_from("mem0", "notes.txt", namespace=WAITING)': "has a key that nothing fills",
+    'graph(memory).invoke(HELLO, {"configurable": {"thread_id": "t", "agentmem_namespace": WAITING}})': "has a key",
+    'users.conversation("monday", (*WAITING, "notes")).add_user_message("Hello.")': "or use memory.within(user_id=…)",
     'AgentMemory("agent.db", namespace="users/{user_id}")': "A namespace is a tuple of strings: write (",
     'AgentMemory("agent.db", namespace=("users", "{user_id"))': 'braces that hold no key, as "{user_id}" does',
     'AgentMemory("agent.db", namespace=("users", "{}"))': 'braces that hold no key, as "{user_id}" does',
@@ -134,6 +150,8 @@ REFUSED = {
     "memory.studio(user=7)": "user must be a name, or a function",
     'memory.backup("missing/agent.db")': "there is no folder 'missing'. Make it first",
     'memory.export("missing/agent.jsonl")': "there is no folder 'missing'. Make it first",
+    'memory.backup("notes.txt")': "'notes.txt' is there already. Write elsewhere, or replace it with --force",
+    'memory.export("notes.txt")': "'notes.txt' is no export, and would be replaced. Write elsewhere, or remove it",
     'memory.backup("folder")': "'folder' cannot be written: it is a folder",
     'memory.import_("notes.txt")': "Line 1 of 'notes.txt' is not JSON",
     'memory.import_from("mem", "notes.txt")': "There is no kind 'mem' of sources; there are langgraph-saver,",
@@ -158,6 +176,7 @@ DONE = [
     'asyncio.run(in_a_loop(lambda: memory.search("tea"))) == []',
     'asyncio.run(graph(memory).ainvoke(HELLO, thread("t")))["messages"][-1].text == "Hi."',
     'AgentMemory(Path("agent.db")).close() is None',
+    "memory.erase(namespace=WAITING, dry_run=True) and memory.threads(WAITING).total == 0",
 ]
 """What is odd, and does what was meant."""
 
@@ -180,10 +199,19 @@ async def in_a_loop(call):
 GIVEN = {
     given.__name__: given
     for given in (
-        *(AgentMemory, AgentMemorySaver, AgentMemoryStore, HumanMessage, ManagedMemoryConfig, Path, Retention),
+        *(
+            AgentMemory,
+            AgentMemoryByteStore,
+            AgentMemorySaver,
+            AgentMemoryStore,
+            HumanMessage,
+            ManagedMemoryConfig,
+            Path,
+            Retention,
+        ),
         *(asyncio, datetime, graph, in_a_loop, sqlite3, thread),
     )
-} | {"HELLO": {"messages": [("user", "Hello.")]}}
+} | {"HELLO": {"messages": [("user", "Hello.")]}, "WAITING": ("users", "{user_id}")}
 
 
 @pytest.fixture

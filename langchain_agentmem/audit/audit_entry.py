@@ -37,8 +37,10 @@ REFERENCE: Final = "reference"
 DIGEST: Final = "digest"
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
-OPEN, DONE = "open", "done"
-STATUSES = (OPEN, DONE)
+Status: TypeAlias = Literal["open", "done"]
+OPEN: Literal["open"] = "open"
+DONE: Literal["done"] = "done"
+STATUSES: tuple[Status, ...] = (OPEN, DONE)
 """What a todo can be."""
 
 _FIELDS: tuple[tuple[tuple[str, ...], tuple[type, ...], str], ...] = (

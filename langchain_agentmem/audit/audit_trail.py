@@ -61,6 +61,7 @@ from langchain_agentmem.audit.audit_entry import (
     ChainReport,
     Head,
     Kind,
+    Status,
 )
 from langchain_agentmem.audit.audit_rows import EntryDraft
 from langchain_agentmem.audit.audit_store import WithJunk
@@ -301,7 +302,7 @@ class AuditTrail(Performer):
         n: int = 5,
         conversation_id: str | None = None,
         *,
-        kinds: Sequence[str] | None = None,
+        kinds: Sequence[Kind] | None = None,
         include_junk: WithJunk = False,
         before: str | None = None,
         messages: bool = True,
@@ -345,13 +346,13 @@ class AuditTrail(Performer):
     get, aget = both(_get_work)
 
     def entries(
-        self, conversation_id: str | None = None, *, kinds: Sequence[str] | None = None, include_junk: WithJunk = True
+        self, conversation_id: str | None = None, *, kinds: Sequence[Kind] | None = None, include_junk: WithJunk = True
     ) -> Iterator[AuditEntry]:
         """Every entry, from the oldest to the newest, a page at a time; arguments as for `last`."""
         return self._walk(self._pages(conversation_id, kinds, include_junk=include_junk))
 
     def aentries(
-        self, conversation_id: str | None = None, *, kinds: Sequence[str] | None = None, include_junk: WithJunk = True
+        self, conversation_id: str | None = None, *, kinds: Sequence[Kind] | None = None, include_junk: WithJunk = True
     ) -> AsyncIterator[AuditEntry]:
         """`entries`, awaited."""
         return self._awalk(self._pages(conversation_id, kinds, include_junk=include_junk))
@@ -380,7 +381,7 @@ class AuditTrail(Performer):
 
     # -- todos --------------------------------------------------------------------------------------------------
 
-    def _todos_work(self, status: str = OPEN) -> Work[list[AuditEntry]]:
+    def _todos_work(self, status: Status = OPEN) -> Work[list[AuditEntry]]:
         """The todos that are "open", or "done", the oldest first."""
         if not isinstance(status, str) or status not in STATUSES:
             raise InvalidInput(f"A todo is 'open' or 'done', not {safe_repr(status)}.")

@@ -58,6 +58,18 @@ def made_private(path: Path) -> None:
         path.chmod(_PRIVATE)  # the umask may have taken some of it
 
 
+def check_free(path: Path, *, force: bool) -> None:
+    """Check that no file is replaced unasked.
+
+    Raises:
+        InvalidInput: One is there.
+    """
+    if path.is_file() and not force:
+        raise InvalidInput(
+            f"{safe_repr(str(path))} is there already. Write elsewhere, or replace it with --force (force=True)."
+        )
+
+
 @contextlib.contextmanager
 def whole_file(path: str | os.PathLike[str]) -> Iterator[TextIO]:
     """A text file to write, which takes its name only when the block ends well.

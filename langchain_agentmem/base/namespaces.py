@@ -217,7 +217,7 @@ class Scopes(NamedTuple):
         if (namespace is None) == (not keys):
             raise InvalidInput('Name one namespace: within(("users", "ada")), or a template\'s key, user_id="ada".')
         if namespace is not None:
-            return self._replace(within=self._inside(namespace))
+            return self._replace(within=self._inside(self.checked(namespace)))
         if unknown := set(keys) - set(self.keys):
             missing = ", ".join(map(safe_repr, sorted(unknown)))
             raise InvalidInput(
@@ -234,14 +234,15 @@ class Scopes(NamedTuple):
         Args:
             given: What the caller said; None or an empty tuple for nothing.
             config: The run's config, where the caller has it. Default: that of the run this is called in.
-            bare: Whether nothing needs to be named outside of runs: then every namespace is meant, as the root.
+            bare: Whether nothing needs to be named outside of runs: then every namespace is meant, as the root. And one
+                whose label is a key in braces, which an earlier version could have made, is found and erased as well.
 
         Raises:
-            InvalidInput: It is not a tuple of usable labels, lies out of what this may lead to, the config lacks a key
-                of the template, or names another namespace than the template.
+            InvalidInput: It is not a tuple of usable labels, lies out of what this may lead to, has a key that nothing
+                fills, the config lacks a key of the template, or names another namespace than the template.
         """
         if given is not None and not (isinstance(given, tuple | list) and not given):
-            return self._inside(given)
+            return self._inside(given if bare else self.checked(given))
         if self.within is not None:
             said = self.said(config)
             if said is not None and said != self.within:
@@ -338,6 +339,8 @@ class Scopes(NamedTuple):
         Raises:
             InvalidInput: It may not.
         """
+        if self.template is None:
+            self.checked(namespace_of(path))
         if not path and self.keys:
             raise InvalidInput(
                 f"There is no thread {safe_repr(name)} yet, and a new one needs {', '.join(self.keys)} in the config."
@@ -352,6 +355,14 @@ class Scopes(NamedTuple):
         """The template, filled."""
         filled = tuple(_KEY.sub(lambda key: values[key[1]], label) for label in self.template or ())
         return namespace_of(path_of(filled))
+
+    def checked(self, given: Any) -> Namespace:
+        """A namespace of whose labels none waits to be filled: taken as it is, it would be one for all users."""
+        named = namespace_of(path_of(given))
+        if named != self.template and any(map(_KEY.search, named)):
+            fills = self._narrowing if self.keys else "AgentMemory(url, namespace=…), whose runs and within(…) fill it"
+            raise InvalidInput(f"{safe_repr(named)} has a key that nothing fills: write whose it is, or use {fills}.")
+        return named
 
     def _inside(self, given: Any) -> Namespace:
         """A namespace that was named."""

@@ -102,7 +102,7 @@ from langchain_agentmem.rewinding import sealing
 from langchain_agentmem.rewinding import thread_memory as memories
 from langchain_agentmem.rewinding.graph_runs import runs_of
 from langchain_agentmem.storage import Operation, Steps
-from langchain_agentmem.storage.database import Database, MemoryLike, database_of
+from langchain_agentmem.storage.database import Database, MemoryLike, Unopened, database_of
 from langchain_agentmem.storage.engine import Opening, OpeningOptions
 from langchain_agentmem.storage.part import Said
 from langchain_agentmem.threads import checkpoint_log, thread_lines
@@ -204,8 +204,6 @@ class AgentMemorySaver(Performer, Closing, BaseCheckpointSaver[str]):
         if strict and serde is not None:
             raise InvalidInput("Give strict=True or a serde, not both: a serializer says itself what it imports.")
         super().__init__(serde=serde or serializer(strict=strict or getattr(memory, "strict", False)))
-        self.database: Database = database_of(memory)
-        self._database = self.database
         self.retention = retention if retention is not None else getattr(memory, "retention", None)
         if not isinstance(self.retention, Retention | None):
             raise InvalidInput(f"retention must be a Retention, not {safe_repr(self.retention)}.")
@@ -216,6 +214,8 @@ class AgentMemorySaver(Performer, Closing, BaseCheckpointSaver[str]):
             raise InvalidInput(
                 "Messages are recorded in plain text, under LangGraph's own serializer only: give record=(), or none."
             )
+        self.database: Database = database_of(memory)
+        self._database = self.database
         self._followers = tuple(followers)
         self._coding = Coding(self.database.measures, self.database.scopes)
         self.database.remembering.add(self._coding)
@@ -247,12 +247,8 @@ class AgentMemorySaver(Performer, Closing, BaseCheckpointSaver[str]):
         Returns:
             The saver, to be used with `with` or `async with`, or closed by hand.
         """
-        database = Database(conn_string, opening=Opening(**options))
-        try:
-            saver = cls(database, serde=serde, strict=strict, retention=retention, record=record)
-        except BaseException:
-            database.close()
-            raise
+        unopened = Unopened(conn_string, Opening(**options))
+        saver = cls(unopened, serde=serde, strict=strict, retention=retention, record=record)
         saver._owned = True
         return saver
 
@@ -879,7 +875,8 @@ class AgentMemorySaver(Performer, Closing, BaseCheckpointSaver[str]):
         scopes = self.database.scopes
 
         def steps() -> Steps[tuple[Thread, checkpoint_log.Planned, Shelved]]:
-            if not at.path and scopes.keys and (yield from thread_lines.find(at)) is None:
+            doubtful = scopes.keys if not at.path else "{" in at.path
+            if doubtful and (yield from thread_lines.find(at)) is None:
                 scopes.check_new(*at)
             return (yield from make())
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -19,6 +19,7 @@ from langchain_agentmem.cli.audit_commands import audit
 from langchain_agentmem.cli.console import (
     EPILOG,
     AsJson,
+    Commands,
     Existing,
     Screen,
     Words,
@@ -56,7 +57,7 @@ from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.search.memory_search import Recollection
 from langchain_agentmem.search.timeline import Order
 
-app = typer.Typer(
+app = Commands(
     name="agentmem",
     help="One database for everything an agent remembers.",
     epilog=EPILOG,
@@ -179,12 +180,13 @@ def search(
     JSON: a list of objects with kind, id, text, score, namespace, conversation_id, created_at, why, also, replaced_by;
     why with terms and signals, what each added to the score.
     """
+    kinds: Any = kind or None  # the search checks them
     with existing(database) as memory:
         found = memory.search(
             " ".join(query),
             namespace=namespace_named(namespace),
             limit=limit,
-            kinds=kind or None,
+            kinds=kinds,
             conversation_id=conversation,
             roles=role or None,
             before=before,
@@ -194,7 +196,7 @@ def search(
         )
         empty = "Nothing was found."
         if not found and namespace is None and not everything:
-            there = elsewhere(memory, kind)
+            there = elsewhere(memory, kinds)
             empty = f"Nothing was found in the root namespace.{there}{' Or say --everything.' if there else ''}"
     numbers = itertools.count(1)
 

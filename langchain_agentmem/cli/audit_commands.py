@@ -14,8 +14,10 @@ from langchain_agentmem.base.namespaces import named, namespace_named
 from langchain_agentmem.base.safe_repr import counted, safe_repr
 from langchain_agentmem.cli.console import (
     AsJson,
+    Commands,
     Existing,
     FirstDatabase,
+    GroupOnDatabase,
     Most,
     Screen,
     database_given,
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
     from langchain_agentmem.audit.audit_entry import AuditEntry
     from langchain_agentmem.audit.audit_trail import AuditTrail
 
-audit = typer.Typer(name="audit", help="Every prompt and reply.", rich_markup_mode=None)
+audit = Commands(cls=GroupOnDatabase, name="audit", help="Every prompt and reply.", rich_markup_mode=None)
 
 Namespace = Annotated[str | None, typer.Option("--namespace", metavar="A/B", help="The namespace. Default: the root.")]
 Conversation = Annotated[str | None, typer.Option(metavar="ID", help="Only this conversation. Default: all.")]
@@ -71,6 +73,9 @@ def report(
         trail = _trail_in(memory, namespace)
         if last is None:
             _report(trail, as_json=as_json)
+            here = namespace_named(namespace)
+            if not as_json and here and not trail.last(1, include_junk=True):
+                Screen().line(f"{NOTHING}{elsewhere(memory, ['audit'], here)}")
             return
         entries = trail.last(last, conversation, include_junk=include_junk)
         empty = (

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import os
 import re
 import shlex
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
+from difflib import get_close_matches
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 from urllib.parse import unquote
@@ -27,16 +29,17 @@ from rich.measure import Measurement
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
+from typer.core import TyperCommand, TyperGroup
 
 from langchain_agentmem.agent_memory import AgentMemory
 from langchain_agentmem.base.clock import time_written
 from langchain_agentmem.base.events import Progress as HowFar
-from langchain_agentmem.base.files import file_of
+from langchain_agentmem.base.files import file_of, is_database
 from langchain_agentmem.base.namespaces import CONFIG_KEY, id_of, named, namespace_named, namespace_of, path_of
 from langchain_agentmem.base.safe_repr import counted, one_line, printable, safe_repr
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.search import search_index
-from langchain_agentmem.search.memory_search import Recollection, Why
+from langchain_agentmem.search.memory_search import MemoryKind, Recollection, Why
 from langchain_agentmem.storage import is_postgres, name_of
 from langchain_agentmem.storage.engine import AS_MADE
 from langchain_agentmem.storage.part import all_parts
@@ -74,21 +77,11 @@ Exit codes:
 130  interrupted
 """
 
-Existing = Annotated[
-    str,
-    typer.Option(
-        "--database", metavar="PATH", envvar=DATABASE_VARIABLE, help="The database: a path or a postgresql:// URL."
-    ),
-]
-FirstDatabase = Annotated[
-    str | None,
-    typer.Option(
-        "--database", metavar="PATH", envvar=DATABASE_VARIABLE, help="The database: a path or a postgresql:// URL."
-    ),
-]
-FirstArgument = Annotated[
-    str | None, typer.Argument(metavar="DATABASE", help="A path or a postgresql:// URL. Default: as --database.")
-]
+_DATABASE = {"metavar": "PATH", "envvar": DATABASE_VARIABLE}
+_NAMED = "The database: a path or a postgresql:// URL; it may also come first, without --database"
+Existing = Annotated[str, typer.Option("--database", help=f"{_NAMED}.", **_DATABASE)]
+Made = Annotated[str, typer.Option("--database", help=f"{_NAMED}. Made if it is not there.", **_DATABASE)]
+FirstDatabase = Annotated[str | None, typer.Option("--database", help=f"{_NAMED}.", **_DATABASE)]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Within = Annotated[
     str | None,
@@ -104,14 +97,103 @@ Most = Annotated[
 
 
 def database_given(database: str | None) -> str:
-    """The database that a command names which has subcommands.
+    """The database that a command names which can do without in some cases.
 
     Raises:
-        InvalidInput: Neither does.
+        InvalidInput: It names none.
     """
     if database is None:
-        raise InvalidInput(f"Which database? Name it with --database PATH, or in {DATABASE_VARIABLE}.")
+        raise InvalidInput(f"Which database? Name it first, with --database PATH, or in {DATABASE_VARIABLE}.")
     return database
+
+
+class OnDatabase(TyperCommand):
+    """A command with an option --database, whose value may also be its first argument.
+
+    It is the database where the command takes fewer arguments. Where a first word may as well be another one, such as
+    one of a query, it is the database if it is a URL, or the name of a SQLite file that is there.
+    """
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """As for every command, with the database where it belongs."""
+        try:
+            return super().parse_args(ctx, _with_database(self, ctx, args))
+        except typer.BadParameter as error:
+            if error.param is not None and error.param.name == "database":
+                database_given(None)
+            raise
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """What its usage consists of."""
+        return _with_place(self, super().collect_usage_pieces(ctx))
+
+
+class GroupOnDatabase(TyperGroup):
+    """Commands that share a first argument, the database; without a command, it does something itself."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """As for every group, with the database where it belongs."""
+        return super().parse_args(ctx, _with_database(self, ctx, args))
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """What its usage consists of."""
+        return _with_place(self, super().collect_usage_pieces(ctx))
+
+
+class Commands(typer.Typer):
+    """Commands that may be given a database first."""
+
+    def command(self, name: str | None = None, **options: Any) -> Callable[[Any], Any]:
+        """Register a command."""
+        return super().command(name, cls=OnDatabase, **options)
+
+
+def _with_place(command: TyperCommand | TyperGroup, pieces: list[str]) -> list[str]:
+    return [*pieces[:1], "[DATABASE]", *pieces[1:]] if _options(command)[1] else pieces
+
+
+def _options(command: TyperCommand | TyperGroup) -> tuple[list[Any], bool]:
+    """The options of a command, and whether one of them names its database."""
+    options = [each for each in command.params if each.param_type_name == "option"]
+    return options, any(each.name == "database" for each in options)
+
+
+def _with_database(command: TyperCommand | TyperGroup, ctx: Any, args: list[str]) -> list[str]:
+    """The arguments of a command, where the one that names its database is the value of --database."""
+    options, has_database = _options(command)
+    if not has_database:
+        return args
+    parser = TyperCommand(None, params=options).make_parser(ctx)
+    parser.allow_interspersed_args = isinstance(command, TyperCommand)
+    given, words, _ = parser.parse_args([*args])
+    parser.allow_interspersed_args = False  # now it stops at the first word
+    at = len(args) - len(parser.parse_args([*args])[1])
+    if given.get("database"):
+        return args
+    around = ctx.parent.params.get("database") if ctx.parent is not None else None
+    if words and _is_database(command, words, named=bool(around or os.environ.get(DATABASE_VARIABLE))):
+        return ["--database", words[0], *args[:at], *args[at + 1 :]]
+    return ["--database", around, *args] if around else args
+
+
+def _is_database(command: TyperCommand | TyperGroup, words: Sequence[str], *, named: bool) -> bool:
+    """Whether the first of these words is the database; `named` says whether one is named elsewhere."""
+    first = words[0]
+    if isinstance(command, TyperGroup):
+        return first not in command.commands and (names_database(first) or any(each in first for each in "./"))
+    takes = [each for each in command.params if each.param_type_name == "argument"]
+    most = math.inf if any(each.nargs < 0 for each in takes) else sum(each.nargs for each in takes)
+    spare = len(words) - sum(each.required for each in takes)
+    return len(words) > most or (names_database(first) and (spare > 0 or not named))
+
+
+def names_database(word: str) -> bool:
+    """Whether a word can only mean a database: a PostgreSQL URL, or the name of a SQLite file that is there."""
+    if "://" in word and is_postgres(word):
+        return True
+    with suppress(OSError, ValueError):  # many words cannot be the name of a file
+        return file_of(word).is_file() and is_database(file_of(word))
+    return False
 
 
 def existing(database: str, *, read_only: bool = False, index: IndexGiven | None = None) -> AgentMemory:
@@ -151,7 +233,7 @@ def time_named(text: str) -> datetime:
 
 
 def elsewhere(
-    memory: AgentMemory, kinds: Sequence[str] | None, here: tuple[str, ...] = (), *, whose: str | None = None
+    memory: AgentMemory, kinds: Sequence[MemoryKind] | None, here: tuple[str, ...] = (), *, whose: str | None = None
 ) -> str:
     """For who found nothing: where there is something, by the options that lead there; "" where there is nothing.
 
@@ -174,6 +256,26 @@ def elsewhere(
                 options += ["--namespace", named(where)]
             places[shlex.join(options)] = None
     return f" Elsewhere there is something: {some([*places])}." if places else ""
+
+
+def other_places(memory: AgentMemory, namespace: str | None, name: str | None = None) -> str:
+    """For who named a namespace that holds nothing: which ones hold something; "" where none does.
+
+    Args:
+        memory: Where.
+        namespace: The namespace as it was written. Those that are written nearly so come first.
+        name: The thread or conversation that was looked for there. Default: anything.
+    """
+    if namespace is None and name is None:
+        return ""
+    found = memory.namespaces() if name is None else memory.threads(thread_id=name, sizes=False).threads
+    where = namespace_named(namespace)
+    if name is None and any(each.namespace[: len(where)] == where for each in found):
+        return ""
+    places = [named(each.namespace) if each.namespace else "the root" for each in found]
+    near = get_close_matches(namespace or "", places, _PLACES)
+    places = [*dict.fromkeys([*near, *places])]
+    return f" Elsewhere there is something: {some(places)}." if places else ""
 
 
 def some(places: Sequence[str]) -> str:
@@ -503,10 +605,11 @@ class Bar:
         """How far something has come."""
         self.show(*at)
 
-    def imported(self, report: ImportReport) -> None:
-        """How many checkpoints were imported; how many there will be is not known."""
+    def imported(self, total: int | None, report: ImportReport) -> None:
+        """How many checkpoints were imported, of how many; None where only some threads are."""
         done = report.checkpoints + report.known
-        self.show(f"{done:,} checkpoints, {done / (time.perf_counter() - self._begun):,.0f}/s")
+        rate = f"{done / (time.perf_counter() - self._begun):,.0f}/s"
+        self.show(f"{rate}, checkpoints" if total else f"{done:,} checkpoints, {rate}", done, total)
 
     def show(self, doing: str, done: int = 0, total: int | None = None) -> None:
         """What is done, how much of it, and how much there is; None where nobody knows."""

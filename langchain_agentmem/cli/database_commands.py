@@ -6,6 +6,7 @@ import dataclasses
 import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, get_args
 
@@ -16,17 +17,16 @@ from langchain_agentmem.base.files import file_of
 from langchain_agentmem.base.namespaces import named, namespace_named
 from langchain_agentmem.base.safe_repr import counted, printable, safe_repr
 from langchain_agentmem.cli.console import (
-    DATABASE_VARIABLE,
     AsJson,
     Existing,
-    FirstArgument,
     FirstDatabase,
+    Made,
     Screen,
     Within,
-    database_given,
     existing,
     interruptible,
     judge,
+    other_places,
     print_json,
     progress_bar,
     tell,
@@ -38,6 +38,7 @@ from langchain_agentmem.importers import SourceKind
 from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.storage import is_postgres, name_of
 from langchain_agentmem.storage.engine import AS_MADE, SCHEMA, Opening, newest_migration
+from langchain_agentmem.storage.foreign_tables import foreign_tables
 from langchain_agentmem.upkeep import tenant_placing
 from langchain_agentmem.upkeep.database_report import Finding, Stats, diagnose
 
@@ -47,13 +48,19 @@ Schema = Annotated[str, typer.Option("--schema", help="PostgreSQL's schema in wh
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Tell only what would be done.")]
 
 
-def backup(*, file: File, database: Existing, as_json: AsJson = False) -> None:
+def backup(
+    *,
+    file: File,
+    database: Existing,
+    force: Annotated[bool, typer.Option("--force", help="Replace the file if it is there.")] = False,
+    as_json: AsJson = False,
+) -> None:
     """Write a consistent copy while others go on.
 
     Of SQLite it is a database, of PostgreSQL an export. `restore` makes a database of either.
     """
     with interruptible("Nothing was written."), existing(database) as memory, progress_bar("copying") as bar:
-        path = memory.backup(file, progress=bar.watch)
+        path = memory.backup(file, force=force, progress=bar.watch)
     size = path.stat().st_size
     tell(f"{path} was written: {counted(size, 'bytes')}.", {"path": str(path), "bytes": size}, as_json=as_json)
 
@@ -83,22 +90,15 @@ def export(*, file: File, database: Existing, namespace: Within = None, as_json:
     with interruptible("Nothing was written."), existing(database) as memory, progress_bar("writing") as bar:
         whose = memory if namespace is None else memory.within(namespace_named(namespace))
         report = whose.export(file, progress=bar.watch)
-    told = dataclasses.asdict(report)
-    tell(f"{file} was written: {_counts(told)}.", {"path": file, **told}, as_json=as_json)
+        told = dataclasses.asdict(report)
+        others = "" if any(told.values()) else other_places(memory, namespace)
+    tell(f"{file} was written: {_counts(told)}.{others}", {"path": file, **told}, as_json=as_json)
 
 
 def import_(
     *,
     file: File,
-    database: Annotated[
-        str,
-        typer.Option(
-            "--database",
-            metavar="PATH",
-            envvar="AGENTMEM_DATABASE",
-            help="The database: a path or a postgresql:// URL; made if it is not there.",
-        ),
-    ],
+    database: Made,
     as_json: AsJson = False,
 ) -> None:
     """Add what an export holds, all of it or nothing.
@@ -117,13 +117,9 @@ def import_(
     tell(f"{file} was imported. New: {_counts(told)}.", {"path": file, **told}, as_json=as_json)
 
 
-Anywhere = Annotated[str, typer.Argument(metavar="DATABASE", help="A path or a postgresql:// URL.")]
-
-
 def migrate(
     *,
-    database: FirstArgument = None,
-    named: FirstDatabase = None,
+    database: Made,
     schema: Schema = SCHEMA,
     shards: Annotated[
         int | None,
@@ -142,7 +138,7 @@ def migrate(
     with (
         interruptible("Nothing was changed."),
         progress_bar("bringing up to date"),
-        AgentMemory(database_given(database or named), schema=schema, **options) as memory,
+        AgentMemory(database, schema=schema, **options) as memory,
     ):
         path, newest = memory.database.engine.path, newest_migration(memory.database.engine.dialect)
     tell(f"{path} is up to date ({newest}).", {"path": path, "newest": newest}, as_json=as_json)
@@ -150,7 +146,7 @@ def migrate(
 
 def move_tenant(
     *,
-    database: Anywhere,
+    database: Existing,
     tenant: Annotated[
         str,
         typer.Argument(
@@ -192,7 +188,7 @@ def move_tenant(
 
 def copy(
     *,
-    source: Annotated[str, typer.Argument(metavar="SOURCE", help="The database: a path or a postgresql:// URL.")],
+    database: Existing,
     target: Annotated[
         str,
         typer.Argument(metavar="TARGET", help="Where to: a path or a postgresql:// URL, where nothing is stored."),
@@ -206,7 +202,7 @@ def copy(
     goes on where it was when it is run again; run again when it is complete, it says so.
     """
     kept = "What was copied is kept beside the target: run it again to go on."
-    with interruptible(kept), existing(source) as memory, progress_bar() as bar:
+    with interruptible(kept), existing(database) as memory, progress_bar() as bar:
         report = memory.copy(target, force=force, progress=bar.watch)
     rows = sum(report.rows.values())
     moment = f"{report.taken_at:%Y-%m-%d %H:%M:%S} UTC"
@@ -264,8 +260,13 @@ def erase(
     with interruptible("Whatever was not erased yet is as it was; erase again."), existing(database) as memory:
         with progress_bar("counting"):
             found = dataclasses.asdict(memory.erase(**given, dry_run=True))
+            others = "" if any(found.values()) else other_places(memory, namespace, thread or conversation)
         if dry_run:
-            told = f"{_counts(found)} would be erased." if any(found.values()) else f"There is nothing to erase{where}."
+            told = (
+                f"{_counts(found)} would be erased."
+                if any(found.values())
+                else f"There is nothing to erase{where}.{others}"
+            )
             tell(printable(told), {**found, "dry_run": True}, as_json=as_json)
             return
         if not yes and any(found.values()):
@@ -279,7 +280,7 @@ def erase(
         # Where nothing is left, an erasure that was interrupted may still have to rewrite the storage.
         with progress_bar("erasing") as bar:
             erased = dataclasses.asdict(memory.erase(**given, progress=bar.watch))
-    told = f"{_counts(erased)} were erased." if any(erased.values()) else f"There was nothing to erase{where}."
+    told = f"{_counts(erased)} were erased." if any(erased.values()) else f"There was nothing to erase{where}.{others}"
     tell(printable(told), {**erased, "dry_run": False}, as_json=as_json)
 
 
@@ -328,11 +329,13 @@ def prune(
             dry_run=dry_run,
             progress=bar.watch,
         )
+        nothing = not report.threads and not report.conversations
+        others = other_places(memory, namespace) if nothing else ""
     would = "would be " if dry_run else ""
     tell(
         f"{counted(report.checkpoints, 'checkpoints')} of {counted(report.threads, 'threads')} and "
         f"{counted(report.messages, 'messages')} of {counted(report.conversations, 'conversations')} {would}removed, "
-        f"{counted(report.archived, 'entries')} {would}compressed by {counted(report.saved_bytes, 'bytes')}.",
+        f"{counted(report.archived, 'entries')} {would}compressed by {counted(report.saved_bytes, 'bytes')}.{others}",
         report,
         as_json=as_json,
     )
@@ -365,9 +368,12 @@ def import_checkpoints(
         interruptible(kept),
         open_source(source, allow=allow or ()) as saver,
         AgentMemory(database, shards=AS_MADE) as memory,
-        progress_bar() as bar,
+        foreign_tables(Path(source) if not is_postgres(source) else source) as tables,
+        progress_bar("counting") as bar,
     ):
-        report = memory.checkpointer.import_checkpoints(saver, thread_ids=thread, progress=bar.imported)
+        total = tables.count("checkpoints") if thread is None else None
+        watch = partial(bar.imported, total)
+        report = memory.checkpointer.import_checkpoints(saver, thread_ids=thread, progress=watch)
     tell(
         f"{counted(report.checkpoints, 'checkpoints')} of {counted(report.threads, 'threads')} were copied; "
         f"{report.known:,} were there already.",
@@ -387,15 +393,7 @@ def import_from(
     source: Annotated[
         str, typer.Argument(metavar="SOURCE", help="A file, a folder of files, or a postgresql:// URL; only read.")
     ],
-    database: Annotated[
-        str,
-        typer.Option(
-            "--database",
-            metavar="PATH",
-            envvar=DATABASE_VARIABLE,
-            help="Where to: a path or a postgresql:// URL; made if it is not there.",
-        ),
-    ],
+    database: Made,
     namespace: Annotated[
         str | None, typer.Option("--namespace", metavar="A/B", help="Below which everything goes. Default: the root.")
     ] = None,
@@ -455,8 +453,7 @@ _SIGNS = {"ok": ("ok  ", ""), "note": ("note", "yellow"), "problem": ("BAD ", "r
 
 def doctor(
     *,
-    database: FirstArgument = None,
-    named: FirstDatabase = None,
+    database: FirstDatabase = None,
     schema: Schema = SCHEMA,
     quick: Annotated[bool, typer.Option("--quick", help="Do not verify the content, which reads all of it.")] = False,
     as_json: AsJson = False,
@@ -470,7 +467,7 @@ def doctor(
     JSON: an object with ok and findings. A finding has name, level ("ok", "note" or "problem"), text, remedy.
     """
     with interruptible("Nothing was changed."), progress_bar("looking") as bar:
-        findings = list(diagnose(database or named, schema=schema, deep=not quick, progress=bar.watch))
+        findings = list(diagnose(database, schema=schema, deep=not quick, progress=bar.watch))
     problems = sum(finding.level == "problem" for finding in findings)
     if as_json:
         print_json({"ok": not problems, "findings": findings})

@@ -14,6 +14,7 @@ from langchain_agentmem.base.safe_repr import counted
 from langchain_agentmem.cli.console import (
     MAIN,
     AsJson,
+    Commands,
     Existing,
     Most,
     Screen,
@@ -134,7 +135,7 @@ def _print(screen: Screen, fact: Fact) -> None:
         screen.line(f"   told by {fact.role}: {', '.join(fact.sources)}", "dim")
 
 
-experiences = typer.Typer(
+experiences = Commands(
     name="experiences",
     help="Handcrafted experiences: what to do, and when.",
     no_args_is_help=True,

@@ -12,10 +12,8 @@ import typer
 from langchain_agentmem.base.namespaces import namespace_named
 from langchain_agentmem.cli.console import (
     AsJson,
-    FirstArgument,
-    FirstDatabase,
+    Existing,
     Within,
-    database_given,
     existing,
     interruptible,
     one_thread,
@@ -29,8 +27,7 @@ if TYPE_CHECKING:
 
 def studio(
     *,
-    database: FirstArgument = None,
-    named: FirstDatabase = None,
+    database: Existing,
     port: Annotated[int, typer.Option(min=0, max=65_535, help="0 for any that is free.")] = 8642,
     host: Annotated[str, typer.Option(help="The address to listen at, by which it is known, too.")] = "127.0.0.1",
     read_only: Annotated[bool, typer.Option("--read-only", help="Open the database so that nothing changes.")] = False,
@@ -55,7 +52,7 @@ def studio(
     """
     serve = server()
     vectors: IndexGiven | None = None if index is None else {"embed": index}
-    with existing(database_given(database or named), read_only=read_only, index=vectors) as memory:
+    with existing(database, read_only=read_only, index=vectors) as memory:
         library = None if experiences is None else memory.experiences(experiences)
         serve(
             memory,
@@ -70,8 +67,7 @@ def studio(
 
 def report(
     *,
-    database: FirstArgument = None,
-    named: FirstDatabase = None,
+    database: Existing,
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The page, HTML.")],
     thread: Annotated[str | None, typer.Option(metavar="ID", help="Only this thread or conversation.")] = None,
     namespace: Within = None,
@@ -87,8 +83,7 @@ def report(
     JSON: an object with path.
     """
     write_report = _of_studio("report").write_report
-    given = database_given(database or named)
-    with interruptible("Nothing was written."), existing(given, read_only=True) as memory:
+    with interruptible("Nothing was written."), existing(database, read_only=True) as memory:
         where = None if namespace is None else namespace_named(namespace)
         if thread is not None:
             where = one_thread(memory, thread, namespace).namespace

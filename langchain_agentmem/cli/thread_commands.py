@@ -15,8 +15,10 @@ from langchain_agentmem.base.safe_repr import counted, printable, safe_repr, siz
 from langchain_agentmem.cli.console import (
     LIMIT,
     AsJson,
+    Commands,
     Existing,
     FirstDatabase,
+    GroupOnDatabase,
     Most,
     Screen,
     Whose,
@@ -60,7 +62,7 @@ if TYPE_CHECKING:
 _NUMBERS = ("checkpoints", "forks", "messages", "size")
 
 
-threads = typer.Typer(name="threads", rich_markup_mode=None)
+threads = Commands(cls=GroupOnDatabase, name="threads", rich_markup_mode=None)
 
 
 @threads.callback(invoke_without_command=True)

@@ -42,6 +42,7 @@ from langchain_agentmem.errors import AgentMemoryError
 from langchain_agentmem.language_models.model_calls import In, Run, Shown, Work, aperform, perform
 from langchain_agentmem.language_models.summarization import Turn, parts_of, turn_of
 from langchain_agentmem.language_models.tokens import TokenCounter, clipped
+from langchain_agentmem.language_models.tool_arguments import faults
 from langchain_agentmem.messages.history_shape import calls_of
 from langchain_agentmem.messages.langchain_messages import to_langchain
 from langchain_agentmem.messages.message import RECALLING, Message, decode_body
@@ -442,5 +443,4 @@ def _first_of(text: str, terms: Iterable[str]) -> int:
 
 
 def _misused(error: Any) -> str:
-    wrong = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
-    return f"The tool was not used, since its arguments are wrong: {wrong}."
+    return f"The tool was not used, since its arguments are wrong: {faults(error.errors())}."

@@ -63,7 +63,7 @@ from langchain_agentmem.experiences import experience_part
 from langchain_agentmem.experiences.experience import PREFIX, Experience, Folder, Problem, write_new
 from langchain_agentmem.experiences.experience_part import Feedback, Tally
 from langchain_agentmem.experiences.experience_proposals import ProposalSource, experience_tools, proposing
-from langchain_agentmem.experiences.experience_review import Proposal, deciding, listing
+from langchain_agentmem.experiences.experience_review import Proposal, ProposalState, deciding, listing
 from langchain_agentmem.experiences.experience_selector import ExperienceSelector, SelectorOptions
 from langchain_agentmem.language_models.model_calls import (
     Do,
@@ -290,7 +290,7 @@ class ExperienceLibrary(Performer):
 
     proposals, aproposals = both(_proposals_work)
 
-    def _decide_work(self, file: str, state: str, *, by: str, text: str | None = None) -> Work[Path]:
+    def _decide_work(self, file: str, state: ProposalState, *, by: str, text: str | None = None) -> Work[Path]:
         """Put a proposal to use, reject it, or take that back. Its first lines say who did, and when.
 
         Args:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from langchain_agentmem.base.argument_checks import name_given, text_given
 from langchain_agentmem.base.clock import moment
@@ -24,6 +24,7 @@ from langchain_agentmem.language_models.model_calls import Do, Shown, Work
 if TYPE_CHECKING:
     from langchain_agentmem.experiences.experience_library import ExperienceLibrary
 
+ProposalState: TypeAlias = Literal["proposed", "approved", "rejected"]
 WAITS, APPROVED, REJECTED = "proposed", "approved", "rejected"
 """What a proposal can be."""
 _PREFIXES = {WAITS: PROPOSED, APPROVED: PREFIX, REJECTED: "rejected_exp_"}

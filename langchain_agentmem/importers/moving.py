@@ -100,7 +100,11 @@ def moving(
     tell = listener_given(progress, "progress")
     scopes = memory.database.scopes
     to = Destination(
-        kind, scopes.resolve(namespace, bare=True), scopes, memory.database.now(), tuple(texts_given(allow, "allow"))
+        kind,
+        scopes.resolve(scopes.checked(namespace or ()), bare=True),
+        scopes,
+        memory.database.now(),
+        tuple(texts_given(allow, "allow")),
     )
     name = without_passwords(os.fspath(source)) if isinstance(source, str | os.PathLike) else safe_repr(source)
 

@@ -32,6 +32,7 @@ from langchain_agentmem.language_models.tokens import SECTIONS, BudgetLike, Toke
 from langchain_agentmem.layers.layered_memory import LayeredMemory
 from langchain_agentmem.messages.message_marks import Role
 from langchain_agentmem.messages.prompt_forms import Brought, Form, Insertion, Keys, check_keys, form_of, woven
+from langchain_agentmem.search.memory_search import MemoryKind
 from langchain_agentmem.storage.database import MemoryLike
 from langchain_agentmem.tracing import within
 
@@ -41,7 +42,7 @@ class InjectionOptions(TypedDict, total=False):
 
     namespace: Sequence[str] | None
     query: Callable[[Any], str] | None
-    kinds: Sequence[str] | None
+    kinds: Sequence[MemoryKind] | None
     limit: int
     budget: BudgetLike | None
     role: Role
@@ -107,7 +108,7 @@ class MemoryInjection(Runnable[Any, Any]):
         *,
         namespace: Sequence[str] | None = None,
         query: Callable[[Any], str] | None = None,
-        kinds: Sequence[str] | None = None,
+        kinds: Sequence[MemoryKind] | None = None,
         limit: int = 8,
         budget: BudgetLike | None = None,
         role: Role = "user",

@@ -23,6 +23,7 @@ from langchain_agentmem.language_models.tokens import SECTIONS, BudgetLike, Toke
 from langchain_agentmem.layers.layered_memory import LayeredMemory
 from langchain_agentmem.messages.message_marks import Role
 from langchain_agentmem.messages.prompt_forms import BREAKPOINT, Brought, with_block, with_breakpoints, woven
+from langchain_agentmem.search.memory_search import MemoryKind
 from langchain_agentmem.storage.database import MemoryLike
 
 try:
@@ -76,7 +77,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         *,
         namespace: Sequence[str] | None = None,
         query: Callable[[Any], str] | None = None,
-        kinds: Sequence[str] | None = None,
+        kinds: Sequence[MemoryKind] | None = None,
         limit: int = 8,
         budget: BudgetLike | None = None,
         role: Role = "user",

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from langchain_agentmem.base.argument_checks import name_given
 from langchain_agentmem.base.clock import is_time
@@ -25,6 +25,7 @@ from langchain_agentmem.storage.part import Erasure, Import, Part, Record, Write
 from langchain_agentmem.storage.steps import Row
 
 MESSAGE = "message"
+CorrectedKind: TypeAlias = Literal["core", "record", "fact", "message"]
 KINDS = (CORE, RECORD, FACT, MESSAGE)
 """What can be corrected."""
 CORRECTIONS = "corrections"

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from itertools import chain
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 from langchain_agentmem.base.argument_checks import check_flag, limit_given, name_given
 from langchain_agentmem.base.clock import moment
@@ -36,7 +36,7 @@ from langchain_agentmem.language_models.model_calls import In, Performer, Run, S
 from langchain_agentmem.layers import correction_part
 from langchain_agentmem.layers.archival_memory import next_version
 from langchain_agentmem.layers.core_memory import USUAL
-from langchain_agentmem.layers.correction_part import KINDS, MESSAGE, PERSON, KeptCorrection
+from langchain_agentmem.layers.correction_part import KINDS, MESSAGE, PERSON, CorrectedKind, KeptCorrection
 from langchain_agentmem.layers.layer import redraft
 from langchain_agentmem.layers.layered_memory import LayeredMemory
 from langchain_agentmem.messages.message import decode_body, kept_fields
@@ -306,7 +306,7 @@ class Corrections(Performer):
 
     def _delete_work(
         self,
-        kind: str,
+        kind: Literal["core", "record", "fact"],
         key: str,
         *,
         by: str,
@@ -397,7 +397,7 @@ class Corrections(Performer):
 
     def _present_work(
         self,
-        kind: str,
+        kind: CorrectedKind,
         key: str,
         *,
         namespace: Sequence[str] | None = None,
@@ -445,7 +445,7 @@ class Corrections(Performer):
 
     def _history_work(
         self,
-        kind: str | None = None,
+        kind: CorrectedKind | None = None,
         key: str | None = None,
         *,
         namespace: Sequence[str] | None = None,

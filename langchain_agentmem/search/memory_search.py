@@ -14,7 +14,7 @@ from bisect import bisect
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 from langchain_agentmem.base.namespaces import path_of
 from langchain_agentmem.search import analysis, ranking
@@ -47,6 +47,9 @@ MORE = 5
 """So many times the hits that were asked for are read, where reading them may change their order."""
 _DAY = 86_400_000_000
 _SCOPE_BITS = PLACE_BITS + SERIES_BITS
+
+MemoryKind: TypeAlias = Literal["message", "fact", "item", "event", "record", "audit"]
+"""What a search finds, as a user calls it."""
 
 RELATED_KINDS = frozenset({"message", "event", "thread_post"})
 """The kinds whose documents are neighbours of each other; items that were stored one after the other are not."""

@@ -19,6 +19,7 @@ import os
 import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, Protocol, TypeAlias, TypeVar, cast
 
 from langchain_agentmem.base import concurrency
@@ -245,6 +246,23 @@ class HasDatabase(Protocol):
         ...
 
 
+class Unopened:
+    """A database for one part alone, which it opens when it has checked everything else.
+
+    Args:
+        url: What `Database` takes.
+        opening: How it is opened.
+    """
+
+    def __init__(self, url: Any, opening: Opening) -> None:
+        self._open = partial(Database, url, opening=opening)
+
+    @cached_property
+    def database(self) -> Database:
+        """It, open."""
+        return self._open()
+
+
 MemoryLike: TypeAlias = "HasDatabase | Database | str | os.PathLike[str]"
 """What a part can be built from: an `AgentMemory` or another part; or the path or URL of a database."""
 
@@ -299,9 +317,7 @@ class Database:
         self.hooks = Hooks(hooks)
         self.clock = clock
         self.new_id = new_id
-        self.tracing = Tracing(
-            self.hooks, measures=self.measures, content=trace_content, checkpoints=bool(trace_checkpoints)
-        )
+        self.tracing = Tracing(self.hooks, measures=self.measures, content=trace_content, checkpoints=trace_checkpoints)
         self.engine: Engine
         self._shards, opening = _sharded(url, opening)
         if self._shards is None:

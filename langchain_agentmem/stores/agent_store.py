@@ -80,7 +80,7 @@ from langchain_agentmem.search.embedding import embed_with, embedder_of
 from langchain_agentmem.search.memory_search import inquiry
 from langchain_agentmem.search.vectors import Near
 from langchain_agentmem.storage import Steps
-from langchain_agentmem.storage.database import Database, MemoryLike, database_of
+from langchain_agentmem.storage.database import Database, MemoryLike, Unopened, database_of
 from langchain_agentmem.storage.engine import Opening, OpeningOptions
 from langchain_agentmem.stores import item_rows
 from langchain_agentmem.stores.item_rows import PAGE, StoredItem, ttl_of
@@ -303,12 +303,30 @@ class ItemStore(Performer, BaseStore):
             batch.embed(near, cosine=self._cosine)
 
 
+_KEYS = ("embed", "dims", "fields", "text_fields", "score", "distance_type", "ann_index_config")
+"""Of an index. The last are of LangGraph's store on PostgreSQL, and mean nothing here."""
+
+
+def index_given(index: Any) -> IndexConfig | None:
+    """LangGraph's `IndexConfig`, checked, with the embeddings themselves as "embed".
+
+    Raises:
+        InvalidInput: It cannot be one.
+    """
+    config, _ = _index(index)
+    _by_cosine(config)
+    embeddings = _embeddings(config)
+    return config if config is None or embeddings is None else {**config, "embed": embeddings}
+
+
 def _index(index: Any) -> tuple[IndexConfig | None, Fields | None]:
     """The configuration of the index, and the fields that it names."""
     if index is None:
         return None, None
     if not isinstance(index, Mapping):
         raise InvalidInput(f"index must be a dictionary such as {{'fields': ['text']}}, not {safe_repr(index)}.")
+    if unknown := [each for each in index if each not in _KEYS]:
+        raise InvalidInput(f"index takes {', '.join(_KEYS[:5])}, and no {safe_repr(unknown[0])}.")
     dims = index.get("dims")
     if dims is not None and (isinstance(dims, bool) or not isinstance(dims, int) or dims < 1):
         raise InvalidInput(f"index['dims'] must be a positive whole number, not {safe_repr(dims)}.")
@@ -330,7 +348,10 @@ def _embeddings(index: IndexConfig | None) -> Embeddings | None:
     if index is None or index.get("dims") is None:
         raise InvalidInput("index['embed'] needs index['dims'], the numbers of a vector.")
     if embed != static_embeddings.NAME:
-        return ensure_embeddings(embed)
+        try:
+            return ensure_embeddings(embed)
+        except (ImportError, ValueError) as error:  # of a name: there is no such provider, or it is not installed
+            raise InvalidInput(f"index['embed'] cannot be made of {safe_repr(embed)}: {error}") from error
     if index["dims"] != static_embeddings.DIMENSIONS:
         raise InvalidInput(
             f"The static embeddings have {static_embeddings.DIMENSIONS} dimensions, not {index['dims']}: leave "
@@ -418,12 +439,7 @@ class AgentMemoryStore(Closing, ItemStore):
         Returns:
             The store, to be used with `with` or `async with`, or closed by hand.
         """
-        database = Database(conn_string, opening=Opening(**options))
-        try:
-            opened = cls(database, index=index, ttl=ttl)
-        except BaseException:
-            database.close()
-            raise
+        opened = cls(Unopened(conn_string, Opening(**options)), index=index, ttl=ttl)
         opened._owned = True
         return opened
 

@@ -316,6 +316,8 @@ class AgentMemoryByteStore(Performer, BaseStore[str, bytes]):
         memory: MemoryLike = ":memory:",
         namespace: Sequence[str] | None = None,
     ) -> None:
+        if namespace is not None:
+            path_of(namespace)  # a wrong one makes no database
         database = database_of(memory)
         self._path = path_of(database.scopes.resolve(namespace))
         self._database: Database = database.at(self._path)

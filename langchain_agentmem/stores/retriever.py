@@ -54,7 +54,7 @@ from langchain_agentmem.base.namespaces import config_given
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.messages.message import Message
-from langchain_agentmem.search.memory_search import Recollection
+from langchain_agentmem.search.memory_search import MemoryKind, Recollection
 from langchain_agentmem.search.ranking import Weights
 from langchain_agentmem.search.timeline import Order
 from langchain_agentmem.storage.database import Database, HasDatabase
@@ -83,7 +83,7 @@ class SearchOptions(TypedDict, total=False):
     namespace: Sequence[str] | None
     limit: int
     k: int
-    kinds: Sequence[str] | None
+    kinds: Sequence[MemoryKind] | None
     conversation_id: str | None
     roles: Sequence[str] | None
     before: datetime | None

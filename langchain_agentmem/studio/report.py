@@ -20,9 +20,8 @@ from markupsafe import Markup
 from starlette.types import ASGIApp, Message
 
 from langchain_agentmem import __version__
-from langchain_agentmem.base.files import path_of_file, whole_file
+from langchain_agentmem.base.files import check_free, path_of_file, whole_file
 from langchain_agentmem.base.namespaces import named, namespace_of, path_of
-from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.studio.application import STATIC, TEMPLATES, application
 
@@ -84,8 +83,7 @@ def write_report(
         InvalidInput: There is no such thread, or the file is there, or it cannot be written.
     """
     target = path_of_file(path)
-    if target.exists() and not replace:
-        raise InvalidInput(f"{safe_repr(str(target))} is there. Write elsewhere, or say --force to replace it.")
+    check_free(target, force=replace)
     text = asyncio.run(report(memory, namespace=namespace, thread_id=thread_id))
     with whole_file(target) as file:
         file.write(text)

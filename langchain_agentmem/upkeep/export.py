@@ -15,7 +15,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -24,7 +24,7 @@ from tempfile import TemporaryFile
 from typing import Any, TextIO, TypeAlias
 
 from langchain_agentmem.base.events import Progress, Watch
-from langchain_agentmem.base.files import path_of_file, whole_file
+from langchain_agentmem.base.files import is_database, path_of_file, whole_file
 from langchain_agentmem.base.namespaces import Namespace, path_of, range_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
@@ -34,6 +34,8 @@ from langchain_agentmem.storage.database import Database
 from langchain_agentmem.storage.part import Import, Part, Record, all_parts
 
 FORMAT = "langchain-agentmem/export"
+_HEAD = 100
+"""Bytes of a file that tell whether it is an export."""
 VERSION = 1
 TOGETHER = 500
 """Records that one holds, of those that have no namespace."""
@@ -95,6 +97,22 @@ class _Counting:
         self._done += 1
         if self.progress is not None and self._done % _TOLD == 0:
             self.progress(Progress("writing", min(self._done, self._total), self._total))
+
+
+def check_replaceable(path: str | os.PathLike[str]) -> None:
+    """Check that no file is replaced by an export but an older one.
+
+    Raises:
+        InvalidInput: Another is there.
+    """
+    target = path_of_file(path)
+    with suppress(OSError):  # what nobody may read is said by whoever writes there
+        if target.is_file() and not is_database(target) and target.stat().st_size:
+            with target.open("rb") as file:
+                if FORMAT.encode() not in file.read(_HEAD):
+                    raise InvalidInput(
+                        f"{safe_repr(str(target))} is no export, and would be replaced. Write elsewhere, or remove it."
+                    )
 
 
 def export(

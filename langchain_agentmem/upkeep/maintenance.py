@@ -23,7 +23,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
-from langchain_agentmem.base.argument_checks import check_whole
+from langchain_agentmem.base.argument_checks import check_flag, check_whole
 from langchain_agentmem.base.clock import time_given
 from langchain_agentmem.base.concurrency import awaited
 from langchain_agentmem.base.events import (
@@ -35,7 +35,7 @@ from langchain_agentmem.base.events import (
     Watch,
     listener_given,
 )
-from langchain_agentmem.base.files import path_of_file
+from langchain_agentmem.base.files import check_free, path_of_file
 from langchain_agentmem.base.namespaces import Namespace, id_of, namespace_of, path_of, range_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations import message_log, prompt_notes
@@ -311,25 +311,30 @@ class Maintenance(Performer):
 
     # -- copies --------------------------------------------------------------------------------------------------
 
-    def _backup_work(self, path: str | os.PathLike[str], *, progress: Watch | None = None) -> Work[Path]:
+    def _backup_work(
+        self, path: str | os.PathLike[str], *, force: bool = False, progress: Watch | None = None
+    ) -> Work[Path]:
         """Write a consistent copy, while others go on reading and writing.
 
         Of a SQLite database the copy is a database that `AgentMemory` opens. PostgreSQL has no such file, so there
         the copy is an export, which `import_` reads; for the server's own form use pg_dump.
 
         Args:
-            path: Where to. A file that is there is replaced, when the new one is whole.
+            path: Where to.
+            force: Whether a file that is there is replaced, when the new one is whole. Default: it is an error.
             progress: Is told how far it has come.
 
         Returns:
             The path.
 
         Raises:
-            InvalidInput: The file cannot be written, or the memory has shards.
+            InvalidInput: The file is there or cannot be written, or the memory has shards.
         """
         self._check_whole("backup")
         self._check_one_schema("backup")
         target, told = path_of_file(path), listener_given(progress, "progress")
+        check_flag("force", force)
+        yield Do(partial(check_free, target, force=force))
 
         def work() -> Work[dict[str, Any]]:
             if (yield from self._blocking("care.copy", partial(self.database.engine.backup, target, told))):
@@ -389,14 +394,15 @@ class Maintenance(Performer):
         A memory within a namespace writes what is there. What was measured of this database (`stats`) stays with it.
 
         Args:
-            path: Where to. A file that is there is replaced, when the new one is whole.
+            path: Where to. An older export that is there is replaced, when the new one is whole.
             progress: Is told how many of the records were written.
 
         Raises:
-            InvalidInput: The file cannot be written.
+            InvalidInput: The file cannot be written, or something else is there.
             StorageError: Something is damaged; `verify` tells more. No file was written.
         """
         within, told = self._below(None), listener_given(progress, "progress")
+        yield Do(partial(export.check_replaceable, path))
         databases = yield from self._all_below(within)
         if len(databases) > 1:
             work = export.exporting(databases, path, within, told)
@@ -472,7 +478,7 @@ class Maintenance(Performer):
         """
         self._check_whole("adopt")
         given = {"thread_id": thread_id, "namespace": namespace}
-        name, path = id_of(thread_id, "thread"), path_of(namespace)
+        name, path = id_of(thread_id, "thread"), path_of(self.database.scopes.checked(namespace))
         if not path:
             raise InvalidInput("A thread of the root is there already: name another namespace.")
         home = yield Do(partial(self.database.home_of, "", name))

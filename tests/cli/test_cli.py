@@ -499,8 +499,49 @@ class TestImportingCheckpoints:
         assert run.returncode == 0
         count = sum(map(len, before.values()))
         assert json.loads(said)["checkpoints"] == count
-        assert f"{count} checkpoints" in shown.decode()
+        assert f"checkpoints {count} of {count}" in shown.decode()
         assert "/s" in shown.decode()
+
+
+class TestTheFirstArgument:
+    """It names the database wherever it can mean nothing else."""
+
+    @pytest.mark.parametrize(
+        "words",
+        [
+            *("verify", "stats", "threads", "audit", "audit todos", "branches", "facts", "doctor --quick"),
+            *("show DB one --namespace ada", "search DB heron --everything", "search --everything DB heron"),
+            *("audit --database DB todos", "audit DB verify", "facts DB heron", "prune --keep-messages 99 DB"),
+            *("export DB FILE", "copy DB FILE", "erase --thread nobody DB", "threads --limit 1"),
+        ],
+    )
+    def test_is_the_database(self, database, tmp_path, words):
+        arguments = [{"DB": database, "FILE": str(tmp_path / "new")}.get(each, each) for each in words.split()]
+        run = agentmem(*arguments, *([] if "DB" in words else [database]))
+        assert (run.returncode, run.stderr) == (0, "")
+
+    def test_is_not_one_where_it_is_a_word_or_a_database_is_named(self, database, tmp_path):
+        other = str(tmp_path / "other.db")
+        with AgentMemory(other) as memory:
+            memory.conversation("two").add_user_message(f"{database} is where herons are")
+        assert "two" in agentmem("search", database, "--database", other).stdout
+        assert "two" in agentmem("search", database, AGENTMEM_DATABASE=other).stdout
+        assert "one" in agentmem("search", database, "roof", "--everything", AGENTMEM_DATABASE=other).stdout
+        assert agentmem("verify", database, "--database", other).returncode == 2
+
+    @pytest.mark.parametrize("words", ["verify", "show one", "search heron", "migrate", "threads", "copy new.db"])
+    def test_without_one_it_says_how_to_name_it(self, words):
+        line = refused(agentmem(*words.split()))
+        assert line == "Which database? Name it first, with --database PATH, or in AGENTMEM_DATABASE."
+
+    @pytest.mark.parametrize("words", ["verify no.db", "show no.db one", "threads no.db", "backup no.db copy.db"])
+    def test_a_mistyped_one_is_told(self, words):
+        assert refused(agentmem(*words.split())) == "There is no database at 'no.db'."
+
+    def test_a_mistyped_command_is_told(self):
+        run = agentmem("threads", "mvoe")
+        assert (run.returncode, "No such command 'mvoe'" in run.stderr) == (2, True)
+        assert "[DATABASE]" in agentmem("search", "--help").stdout
 
 
 class TestErrors:

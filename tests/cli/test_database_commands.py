@@ -284,6 +284,13 @@ class TestErasing:
             == "There was nothing to erase.\n"
         )
 
+    def test_who_names_what_holds_nothing_is_told_where_there_is_something(self, agentmem, database, tmp_path):
+        there = "Elsewhere there is something: ada/private"
+        for command in (("erase", "--yes"), ("prune", "--keep-messages", "9"), ("export", str(tmp_path / "new"))):
+            assert there in fine(agentmem(*command, "--database", database, "--namespace", "ada/privat"))
+        assert there in fine(agentmem("erase", database, "--conversation", "one", "--dry-run"))
+        assert there not in fine(agentmem("prune", database, "--namespace", "ada", "--keep-messages", "99"))
+
     def test_something_has_to_be_named(self, agentmem, database):
         assert "--namespace, --thread or --conversation" in refused(agentmem("erase", "--database", database, "--yes"))
 

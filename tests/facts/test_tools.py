@@ -293,7 +293,7 @@ class TestInAGraph:
         state = await graph.ainvoke(given, AT) if awaited else graph.invoke(given, AT)
         added, wrong, moved, history, search = results(state)
         assert added.startswith("The fact is kept, ")
-        assert "predicate: Field required" in wrong
+        assert "predicate: it is missing" in wrong
         assert "it ended: 'Maya lives in Porto'" in moved
         assert [each["valid_to"] for each in json.loads(history)["history"]] == [on("2024-03-01"), None]
         assert {each["text"] for each in json.loads(search)["found"]} == {"Maya lives in Porto", "Maya lives in Lisbon"}

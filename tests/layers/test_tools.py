@@ -130,7 +130,7 @@ class TestMistakes:
     @pytest.mark.parametrize(
         ("name", "arguments", "said"),
         [
-            ("mem_core_set", {"key": "a"}, "value: Field required"),
+            ("mem_core_set", {"key": "a"}, "value: it is missing"),
             ("mem_core_set", {"key": "a", "value": "x", "importance": 7}, "importance: "),
             ("mem_core_set", {"key": "a", "value": "x", "ttl": "soon"}, "ttl: "),
             ("mem_core_set", {"key": "a", "value": "x", "ttl": 1e12}, "ttl must end in the future and before"),
@@ -231,6 +231,6 @@ class TestInAGraph:
         state = await graph.ainvoke(given, CONFIG) if awaited else graph.invoke(given, CONFIG)
         told = results(state)
         assert told[0] == "The note 'user_name' is kept."
-        assert "value: Field required" in told[1]
+        assert "value: it is missing" in told[1]
         assert json.loads(told[2]) == {"core": {"user_name": "Ada"}}
         assert state["messages"][-1].text == "You are Ada."

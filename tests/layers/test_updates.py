@@ -269,7 +269,7 @@ class TestProblems:
             ({"mem_core_set": {"a": {"value": "x", "importance": 9}}}, "importance: "),
             ({"mem_core_set": 5}, "mem_core_set: "),
             ({"mem_recall_append": {"content": "x", "knd": "k"}}, "knd: there is no such argument"),
-            ({"mem_recall_append": {"kind": "k"}}, "content: Field required"),
+            ({"mem_recall_append": {"kind": "k"}}, "content: it is missing"),
             ({"mem_recall_append": {"content": ""}}, "content: "),
             ({"mem_archival_update": {"id": "1"}}, "give the new content, the new tags, or both"),
             ({"mem_recall_evict": {}}, "say which events: ids, kind, or oldest"),

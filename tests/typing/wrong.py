@@ -74,6 +74,12 @@ def made_by_type(memory: AgentMemory, config: RunnableConfig) -> None:
 def searches(memory: AgentMemory) -> None:
     memory.search("tea", order="newest")  # wrong: "score" or "time"
     memory.search("tea", kinds=7)  # wrong: a list of kinds
+    memory.search("tea", kinds=["messages"])  # wrong: "message"
+    memory.retriever(kinds=("facts",))  # wrong: "fact"
+    memory.inject(kinds=["recall"])  # wrong: "event"
+    memory.audit.last(kinds=["todos"])  # wrong: "todo"
+    memory.audit.todos("closed")  # wrong: "open" or "done"
+    memory.corrections.history("archival", "id")  # wrong: "record"
     memory.retriever(limits=3)  # wrong: it is called limit
     memory.retriever(before="2026-01-01")  # wrong: a datetime
     AgentMemoryRetriever(limit=3)  # wrong: of which memory
@@ -125,6 +131,7 @@ def experiences(library: ExperienceLibrary) -> None:
     library.selector(max_selected="3")  # wrong: a number
     library.propose(7)  # wrong: nothing to learn from
     library.add("Be kind.")  # wrong: an Experience
+    library.decide("file.yaml", "accepted", by="ada")  # wrong: "approved"
     ExperienceSelector.from_config({}, library)  # wrong: for which role
     ExperienceSelector.from_config({}, library, role="Planner", alon=True)  # wrong: it is called alone
 

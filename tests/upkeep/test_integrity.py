@@ -415,11 +415,18 @@ class TestBackup:
                         assert copy.verify().problems == ()
                         assert len(copy.conversation("c")) % 2 == 0
 
-    def test_a_file_that_is_there_is_replaced_whatever_it_was(self, memory, tmp_path):
+    def test_a_file_that_is_there_is_replaced_only_by_force(self, memory, tmp_path):
         fill(memory)
         path = tmp_path / "copy"
         path.write_text("something else " * 1000)
-        memory.backup(path)
+        for write in (memory.backup, memory.export):
+            with pytest.raises(InvalidInput, match="Write elsewhere, or re"):
+                write(path)
+        assert path.read_text() == "something else " * 1000
+        memory.backup(path, force=True)
+        exported = tmp_path / "export"
+        memory.export(exported)
+        memory.export(exported)  # replaces an older one
         if memory.database.engine.dialect == "sqlite":
             with AgentMemory(path) as copy:
                 assert told(copy) == told(memory)
@@ -430,7 +437,7 @@ class TestBackup:
             fill(memory)
             other.conversation("c").add_user_message("not folded into the file yet")
             with pytest.raises(InvalidInput, match="in use"):
-                memory.backup(tmp_path / "b.db")
+                memory.backup(tmp_path / "b.db", force=True)
             assert len(other.conversation("c")) == 1
 
     @pytest.mark.parametrize("where", ["nowhere/copy", "."])
@@ -443,7 +450,7 @@ class TestBackup:
         with AgentMemory(tmp_path / "a.db") as memory:
             fill(memory)
             with pytest.raises(InvalidInput, match="itself"):
-                memory.backup(tmp_path / "a.db")
+                memory.backup(tmp_path / "a.db", force=True)
             assert memory.verify().ok
 
     def test_a_database_in_memory_can_be_kept(self, tmp_path):

@@ -10,12 +10,13 @@ from typing import Annotated, Any
 from mcp import MCPError
 from mcp.server.auth.settings import AuthSettings
 from mcp.server.mcpserver import MCPServer, ResourceSecurity
-from mcp.server.mcpserver.exceptions import ResourceNotFoundError
+from mcp.server.mcpserver.exceptions import ResourceNotFoundError, ToolError
 from mcp.server.mcpserver.tools import Tool
 from mcp.types import INVALID_PARAMS, ToolAnnotations
-from pydantic import AnyHttpUrl, Field, create_model
+from pydantic import AnyHttpUrl, Field, ValidationError, create_model
 
-from langchain_agentmem import AgentMemory, InvalidInput
+from langchain_agentmem import AgentMemory, InvalidInput, harmless
+from langchain_agentmem.language_models.tool_arguments import faults
 from langchain_agentmem_mcp.access import Access
 from langchain_agentmem_mcp.tools import LONGEST, Tools, answering
 
@@ -87,10 +88,22 @@ def create_server(
     return server
 
 
+class _Tool(Tool):
+    """A tool that says of wrong arguments what to give, in place of the SDK's report."""
+
+    async def run(self, arguments: dict[str, Any], context: Any, convert_result: bool = False) -> Any:  # noqa: FBT001, FBT002
+        try:
+            self.fn_metadata.validate_arguments(arguments)
+        except ValidationError as error:
+            wrong = faults(error.errors(), self.fn_metadata.arg_model.model_fields)
+            raise ToolError(harmless(f"{self.name} was not done, since its arguments are wrong: {wrong}.")) from error
+        return await super().run(arguments, context, convert_result)
+
+
 def _tool(tools: Tools, name: str) -> Tool:
     do = getattr(tools, name)
     destructive, idempotent = WRITES.get(name, (False, True))
-    tool = Tool.from_function(
+    tool = _Tool.from_function(
         do,
         title=name.replace("_", " ").capitalize(),
         description=" ".join((inspect.getdoc(do) or "").split()),

@@ -37,14 +37,14 @@ class Subject(NamedTuple):
     """What is to be corrected, as an address names it.
 
     Attributes:
-        kind: "core", "record", "fact" or "message".
+        kind: "core", "record", "fact" or "message", or whatever an address says; `Corrections` checks it.
         key: The key, or the id.
         namespace: Whose it is.
         branch: The branch; of a message the conversation.
         thread: The thread, where it is that thread's alone.
     """
 
-    kind: str
+    kind: Any
     key: str
     namespace: tuple[str, ...]
     branch: str

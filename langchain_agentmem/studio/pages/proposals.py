@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -62,8 +62,9 @@ async def decide(request: Request, fields: Mapping[str, str]) -> Response:
     mine = {file: written or there.text}
     if fields.get("version") != _version_of(there.text):
         return await _shown(request, 409, "Somebody has changed this meanwhile. Read it again.", mine)
+    state: Any = fields.get("do", "")  # the library checks it
     try:
-        await library.adecide(file, fields.get("do", ""), by=studio_of(request).user_of(request), text=written)
+        await library.adecide(file, state, by=studio_of(request).user_of(request), text=written)
     except InvalidInput as error:
         return await _shown(request, 400, str(error), mine)
     return back(request, "/proposals")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -67,7 +67,8 @@ class FoundHit(NamedTuple):
 async def search(request: Request) -> Response:
     """The form, and what was found."""
     asked, memory = request.query_params, studio_of(request).memory
-    query, namespace, kind = asked.get("q", ""), namespace_asked(request), asked.get("kind") or None
+    query, namespace = asked.get("q", ""), namespace_asked(request)
+    kind: Any = asked.get("kind") or None  # the search checks it
     by, limit = asked.get("by") or VECTORS, min(number_asked(request, "limit", USUAL), PAGE)
     order = next((each for each in ORDERS if each == (asked.get("order") or "score")), None)
     since, until = time_asked(request, "since"), time_asked(request, "until")
