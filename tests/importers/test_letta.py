@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sqlite3
+from contextlib import closing
 from datetime import UTC, datetime
 
 import psycopg
@@ -31,7 +33,7 @@ class TestAgentFiles:
             ("tool", "Herons fish in the morning."),
             ("ai", "At the pond."),
         ]
-        asked, called, answered, spoke = memory.conversation("watcher", at).messages
+        _, called, answered, spoke = memory.conversation("watcher", at).messages
         assert called.tool_calls[0]["args"] == {"query": "heron"}
         assert answered.tool_call_id == called.tool_calls[0]["id"]
         assert spoke.content[0] == {"type": "reasoning", "reasoning": "Now I know."}
@@ -118,9 +120,7 @@ class TestTheServer:
 
     def test_passages_of_before_there_were_archives_come_too(self, memory, tmp_path):
         path = letta_server(tmp_path)
-        import sqlite3  # noqa: PLC0415
-
-        with sqlite3.connect(path) as connection:
+        with closing(sqlite3.connect(path)) as connection, connection:
             connection.execute("create table agent_passages (id text, text text, agent_id text, created_at text)")
             connection.execute("insert into agent_passages values ('p', 'Old.', 'agent-b', '2024-01-01 00:00:00')")
         memory.import_from("letta", path)
@@ -128,11 +128,7 @@ class TestTheServer:
 
     def test_it_is_read_on_postgresql(self, memory, new_database):
         url = direct(new_database("postgres"))
-        script = (
-            LETTA_TABLES.replace("datetime", "timestamptz")
-            .replace("blob", "bytea")
-            .replace("'archive-1', '2025-08-28 01:00:00', 0", "'archive-1', '2025-08-28 01:00:00', false")
-        )
+        script = LETTA_TABLES.replace("datetime", "timestamptz").replace("blob", "bytea")
         names = ("agents", "block", "blocks_agents", "messages", "archival_passages", "archives_agents")
         with psycopg.connect(url, autocommit=True) as connection:
             connection.execute(script)
