@@ -217,8 +217,8 @@ def adopt(name: str, path: str, *, tail: int) -> Steps[None]:
     if not thread and not conversation:
         homes = [namespace_of(row["path"]) for row in (yield query.find_threads(name=name, ns=""))]
         there = (
-            f" One is in {', '.join(map(named, homes))}, and stays there, since the threads of a namespace share what they "
-            "remember. One that was imported to the wrong place is imported anew, with a namespace such as "
+            f" One is in {', '.join(map(named, homes))}, and stays there, since the threads of a namespace share what "
+            "they remember. One that was imported to the wrong place is imported anew, with a namespace such as "
             "users/{user_id}, and erased here."
         )
         raise InvalidInput(f"There is no thread or conversation {safe_repr(name)} in the root.{there * bool(homes)}")

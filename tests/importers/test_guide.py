@@ -29,6 +29,7 @@ def run(tmp_path, forks):
     for name, (_, make) in SOURCES.items():
         if name != "langmem":
             make(tmp_path)
+    (tmp_path / "owners.json").write_text('{"ada": "u-1", "bob": "u-2"}')
     return lambda program, *arguments: forks.run(f"import os\nos.chdir({str(tmp_path)!r})\n{program}", *arguments)
 
 
@@ -38,7 +39,7 @@ def test_a_command_brings_something(command, run):
     done = run(COMMAND, *arguments)
     assert program == "agentmem"
     assert done.returncode in (0, 1), done.stderr
-    assert re.match(r"(Left out: .*\n)*\d+ \w+(, \d+ \w+)* (came|would come)\.", done.stdout)
+    assert re.match(r"(Left out: .*\n)*\d+ \w+( of \d+ \w+)?(, \d+ \w+)* (came|would come)\.", done.stdout)
 
 
 @pytest.mark.parametrize("code", blocks("python"))
