@@ -40,6 +40,7 @@ from langchain_agentmem.importers.parcels import (
     in_pages,
     is_sqlite,
     json_of_file,
+    json_plain,
     memories,
     of_files,
     parcel_of,
@@ -212,8 +213,8 @@ def _passages(agent: _Agent, rows: Iterable[Row]) -> Iterator[Thing]:
         try:
             text = redact(text_given(row["text"], "A passage"))
             key = id_of(names.given(row.get("id"), text), "record")
-            more = redact_value(row.get("metadata_") or row.get("metadata") or {})
-            tags = [redact(str(each)) for each in row.get("tags") or ()]
+            more = redact_value(json_plain(row.get("metadata_") or row.get("metadata")))
+            tags = [redact(str(each)) for each in json_plain(row.get("tags")) or ()]
             made = time_of(row.get("created_at"), agent.home.now)
             drafts[key] = record(key, text, tags, made, **({"letta": more} if more else {}))
         except MALFORMED as error:
@@ -282,14 +283,24 @@ def _messages(row: Row, spoken: set[str]) -> list[dict[str, Any]] | None:
     calls = list(row.get("tool_calls") or ())
     if role not in ("assistant", "approval") or (role == "approval" and not calls):
         return None
-    if len(calls) == 1 and calls[0]["function"]["name"] == _SPEAKS:
+    if (said := _spoken(calls)) is not None:
         spoken.add(calls[0]["id"])
         thoughts = [{"type": "reasoning", "reasoning": text}] if text else []
         thoughts += [each for each in parts if each["type"] == "reasoning"]
-        said = json.loads(calls[0]["function"]["arguments"])["message"]
-        return [{"role": "assistant", "content": [*thoughts, {"type": "text", "text": text_given(said, "A message")}]}]
+        return [{"role": "assistant", "content": [*thoughts, {"type": "text", "text": said}]}]
     content = text if all(each["type"] == "text" for each in parts) else parts
     return [{"role": "assistant", "content": content, "tool_calls": calls, **name}]
+
+
+def _spoken(calls: Sequence[Row]) -> str | None:
+    """What an agent says to people by its only call; None where it does not."""
+    if len(calls) != 1 or calls[0]["function"]["name"] != _SPEAKS:
+        return None
+    try:
+        said = json.loads(calls[0]["function"]["arguments"])["message"]
+    except (LookupError, TypeError, ValueError):  # cut by the model's limit: the call stays as it is
+        return None
+    return said if isinstance(said, str) else None
 
 
 def _content(row: Row) -> tuple[str, list[dict[str, Any]]]:

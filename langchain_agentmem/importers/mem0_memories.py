@@ -8,7 +8,6 @@ newest messages that it keeps of each session.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
@@ -43,6 +42,7 @@ from langchain_agentmem.importers.parcels import (
     in_pages,
     is_sqlite,
     json_of_file,
+    json_plain,
     memories,
     parcel_of,
     path_given,
@@ -128,11 +128,7 @@ def _memory(given: Mapping[str, Any], to: Destination) -> RowDraft:
         raise InvalidInput("it has expired.")
     made = time_of(given.get("created_at"), to.now)
     expires_at = None if end is None else time_of(end, to.now)
-    return record(key, text, tags, made, expires_at=expires_at, **({"mem0": _plain(details)} if details else {}))
-
-
-def _plain(value: Any) -> Any:
-    return json.loads(json.dumps(value, default=str))
+    return record(key, text, tags, made, expires_at=expires_at, **({"mem0": json_plain(details)} if details else {}))
 
 
 def _relation(given: Mapping[str, Any], to: Destination) -> Parcel:

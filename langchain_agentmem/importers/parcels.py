@@ -509,6 +509,11 @@ def json_of_file(path: Path) -> Any:
         raise InvalidInput(f"{safe_repr(str(path))} is no JSON that can be read: {error}.") from error
 
 
+def json_plain(value: Any) -> Any:
+    """A value as JSON can hold it; what it has no word for is a text."""
+    return json.loads(json.dumps(value, default=str))
+
+
 def time_of_file(path: Path) -> int:
     """When a file changed last, in microseconds since 1970."""
     return micros(datetime.fromtimestamp(path.stat().st_mtime, UTC))

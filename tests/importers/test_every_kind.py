@@ -171,7 +171,6 @@ class TestOwners:
             ({"owners": {"ada": 1}, "namespace": ("users", "{user_id}")}, "owners says of ids"),
             ({"owners": "owners.json", "namespace": ("users", "{user_id}")}, "owners says of ids"),
             ({"namespace": ("{a}-{b}",)}, "several keys"),
-            ({"only": "ada"}, "only"),
         ],
     )
     def test_what_cannot_be_is_told(self, memory, tmp_path, given, said):

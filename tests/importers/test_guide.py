@@ -39,7 +39,9 @@ def test_a_command_brings_something(command, run):
     done = run(COMMAND, *arguments)
     assert program == "agentmem"
     assert done.returncode in (0, 1), done.stderr
-    assert re.match(r"(Left out: .*\n)*\d+ \w+( of \d+ \w+)?(, \d+ \w+)* (came|would come)\.", done.stdout)
+    assert re.match(
+        r"(Left out: .*\n)*\d+ \w+( of \d+ \w+)?(, \d+ \w+( of \d+ \w+)?)* (came|would come)\.", done.stdout
+    )
 
 
 @pytest.mark.parametrize("code", blocks("python"))

@@ -89,6 +89,16 @@ class TestAgentFiles:
         assert (looked.content[0]["reasoning"], len(looked.tool_calls)) == ("Hm.", 2)
         assert [(each.tool_call_id, each.text) for each in answers] == [("a", "saw a"), ("b", "saw b")]
 
+    def test_a_call_that_was_cut_stays_a_call(self, memory, tmp_path):
+        path = letta(tmp_path)
+        path.write_text(
+            path.read_text().replace(json.dumps('{"message": "At the pond."}'), json.dumps('{"message": "At'))
+        )
+        memory.import_from("letta", path)
+        *_, called, answered = memory.conversation("watcher", ("watcher",)).messages
+        assert called.invalid_tool_calls[0]["name"] == "send_message"
+        assert answered.tool_call_id == "call-send_message"
+
     def test_an_agent_goes_to_its_user(self, memory, tmp_path):
         users = ("users", "{user_id}")
         memory.import_from("letta", letta(tmp_path), namespace=users, owners={"watcher": "ada"})

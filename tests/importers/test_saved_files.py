@@ -51,7 +51,7 @@ class TestTaskWeaver:
         told = memory.import_from("taskweaver", project, experiences=shelf, dry_run=True)
         assert not shelf.exists()
         report = memory.import_from("taskweaver", project, experiences=shelf)
-        assert report.added == told.added == {"messages": 6, "experiences": 2}
+        assert report.added == told.added == {"messages": 9, "experiences": 2}
         [first] = memory.experiences(shelf).load()
         assert (first.exp_id, first.when, first.what) == ("1", "files", "look first")
         [second] = memory.experiences(shelf).load("plots")
