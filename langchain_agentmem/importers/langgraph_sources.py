@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, groupby
@@ -123,8 +123,9 @@ def _threads(saver: BaseCheckpointSaver[Any], counts: Mapping[Any, int], to: Des
     def things() -> Iterator[Thing]:
         for thread, count in counts.items():
             what, build = f"the thread {safe_repr(thread)}", partial(_thread, saver, str(thread), count)
-            told = (each.metadata for each in _checkpoints(saver, str(thread)))
-            yield from owned(to, thread, what, count, build, told=told, holds=CHECKPOINTS)
+            with closing(_told(saver, str(thread))) as told:  # before the thread is listed again to be copied
+                found = [*owned(to, thread, what, count, build, told=told, holds=CHECKPOINTS)]
+            yield from found
 
     return SourceReading(things(), sum(counts.values()))
 
@@ -132,6 +133,15 @@ def _threads(saver: BaseCheckpointSaver[Any], counts: Mapping[Any, int], to: Des
 def _thread(saver: BaseCheckpointSaver[Any], thread: str, count: int, home: Destination) -> ThreadParcel:
     what = f"the thread {safe_repr(thread)}"
     return ThreadParcel(holds=CHECKPOINTS, what=what, count=count, saver=saver, thread=thread, namespace=home.namespace)
+
+
+def _told(saver: BaseCheckpointSaver[Any], thread: str) -> Generator[Mapping[str, Any]]:
+    """What is known of each checkpoint of a thread, the newest first. While it is listed, a saver may hold a lock."""
+    found = _checkpoints(saver, thread)
+    with ExitStack() as stack:
+        stack.callback(getattr(found, "close", bool))
+        for each in found:
+            yield each.metadata
 
 
 def _checkpoints(saver: BaseCheckpointSaver[Any], thread: str) -> Iterator[CheckpointTuple]:

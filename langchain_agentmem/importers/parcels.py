@@ -491,6 +491,8 @@ def text_of_file(path: Path) -> str:
     """
     try:
         return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f"{safe_repr(str(path))} is not UTF-8 (byte {error.start:,}): save it as UTF-8.") from error
     except (OSError, ValueError) as error:
         raise InvalidInput(f"{safe_repr(str(path))} cannot be read: {error}.") from error
 

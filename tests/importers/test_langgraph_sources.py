@@ -70,8 +70,11 @@ class TestSavers:
             assert memory.checkpointer.get_tuple(config) is not None
             assert memory.import_from("langgraph-saver", path, dry_run=True).added == told.added
 
-    def test_each_thread_goes_to_the_user_that_its_checkpoints_name(self, url, tmp_path):
-        theirs = InMemorySaver()
+    @pytest.mark.parametrize(
+        "make", [InMemorySaver, lambda: SqliteSaver(sqlite3.connect(":memory:", check_same_thread=False))]
+    )
+    def test_each_thread_goes_to_the_user_that_its_checkpoints_name(self, url, make):
+        theirs = make()
         for thread, user in (("a", "ada"), ("b", "bob"), ("c", None)):
             config = {"configurable": {"thread_id": thread, **({"user_id": user} if user else {})}}
             chat_graph(theirs).invoke({"messages": [HumanMessage(f"I am {thread}.")]}, config)
