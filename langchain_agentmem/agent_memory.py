@@ -813,6 +813,9 @@ class AgentMemory(Maintenance, Closing):
         source: str | os.PathLike[str] | BaseCheckpointSaver[Any] | BaseStore,
         *,
         namespace: Sequence[str] | None = None,
+        only: Sequence[str] = (),
+        owners: Mapping[str, str] | None = None,
+        experiences: str | os.PathLike[str] | None = None,
         dry_run: bool = False,
         allow: Sequence[str] = (),
         progress: Watch | None = None,
@@ -826,12 +829,19 @@ class AgentMemory(Maintenance, Closing):
         Args:
             kind: "langgraph-saver" and "langgraph-store": those of other packages; "langmem": its items in such a
                 store; "chat-history": tables of `SQLChatMessageHistory`, files of `FileChatMessageHistory`; "mem0":
-                what its `get_all` gives as JSON, or its "history.db"; "memgpt": a SQLite file with core, recall and
-                archival memory; "taskweaver": sessions as YAML or JSON; "marsys": what its `save_to_file` wrote;
-                "opus": an agent_memory.json.
+                what its `get_all` gives as JSON, or its "history.db"; "letta": agent files (.af) of its server, or the
+                server's database; "memgpt": a SQLite file with core, recall and archival memory; "taskweaver": sessions
+                and experiences as YAML or JSON; "marsys": what its `save_to_file` wrote; "opus": an agent_memory.json.
             source: A path, a folder of files, or a "postgresql://…" URL; of LangGraph also a saver or store.
-            namespace: Below which everything goes; users of mem0 and items of stores have namespaces below it. Default:
-                the running config's, else the root.
+            namespace: Below which everything goes; users of mem0, agents of Letta and items of stores have namespaces
+                below it. With keys in braces, such as ("users", "{user_id}"), each thread or conversation goes to its
+                owner: keys are filled from the metadata of LangGraph's checkpoints and from `owners`, "{thread_id}" and
+                "{session_id}" with its own id. Default: the running config's, else the root.
+            only: Ids of threads, sessions, users or agents: nothing else comes. Default: everything.
+            owners: Whose the threads and conversations are, by their ids: what fills the key of the namespace. Default:
+                what the source says.
+            experiences: The folder to which TaskWeaver's experiences are written, made if need be; it is what
+                `experiences()` takes. Default: they are left out.
             dry_run: Whether to tell only what would come. Default: it comes.
             allow: Classes whose objects may be imported with LangGraph's checkpoints, as "module.Class".
             progress: Is told how far it is, after each of these.
@@ -846,7 +856,8 @@ class AgentMemory(Maintenance, Closing):
         yield Do(partial(import_module, "langchain_agentmem.importers.moving"))  # too slow for a loop
         from langchain_agentmem.importers.moving import moving  # noqa: PLC0415 - who needs it pays
 
-        options: dict[str, Any] = {"namespace": namespace, "dry_run": dry_run, "allow": allow, "progress": progress}
+        options: dict[str, Any] = {"namespace": namespace, "only": only, "owners": owners, "experiences": experiences}
+        options |= {"dry_run": dry_run, "allow": allow, "progress": progress}
         return (yield from moving(self, kind, source, **options))
 
     import_from, aimport_from = both(_import_from_work)

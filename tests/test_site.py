@@ -50,6 +50,7 @@ def materials(page: str, folder: Path) -> None:
         for name, (_, make) in SOURCES.items():
             if name != "langmem":  # the same file as that of the store
                 make(folder)
+        (folder / "owners.json").write_text('{"ada": "u-1", "bob": "u-2"}')
 
 
 @pytest.fixture(scope="module")

@@ -226,7 +226,7 @@ class Scopes(NamedTuple):
                 if self.template is None
                 else f"The template {safe_repr(self.template)} has no key {missing}."
             )
-        return self._replace(within=self._inside(self._filled({key: id_of(keys[key], key) for key in keys})))
+        return self._replace(within=self._inside(self.filled({key: id_of(keys[key], key) for key in keys})))
 
     def resolve(self, given: Any, config: Any = None, *, bare: bool = False) -> Namespace:
         """The namespace that a call means: the given one, else that of its run.
@@ -302,7 +302,7 @@ class Scopes(NamedTuple):
             # What a saver returned carries the name beside the keys; alone it counts where an id alone would do.
             alone = self.bare_threads or self.within is not None
             return namespace_of(path) if alone and path is not None else None if told else of_thread or None
-        filled = self._filled({key: value or "" for key, value in values.items()})
+        filled = self.filled({key: value or "" for key, value in values.items()})
         if path is not None and path_of(filled) != path:
             raise InvalidInput(
                 f"The config names the namespace {safe_repr(named)}, and its keys lead to {safe_repr(filled)}."
@@ -351,8 +351,8 @@ class Scopes(NamedTuple):
         """The keys of the template."""
         return [key for label in self.template or () for key in _KEY.findall(label)]
 
-    def _filled(self, values: Mapping[str, str]) -> Namespace:
-        """The template, filled."""
+    def filled(self, values: Mapping[str, str]) -> Namespace:
+        """The template, filled with values of its keys."""
         filled = tuple(_KEY.sub(lambda key: values[key[1]], label) for label in self.template or ())
         return namespace_of(path_of(filled))
 

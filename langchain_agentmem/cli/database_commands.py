@@ -395,7 +395,23 @@ def import_from(
     ],
     database: Made,
     namespace: Annotated[
-        str | None, typer.Option("--namespace", metavar="A/B", help="Below which everything goes. Default: the root.")
+        str | None,
+        typer.Option(
+            "--namespace",
+            metavar="A/B",
+            help="Below which everything goes; users/{user_id} gives each thread to its owner. Default: the root.",
+        ),
+    ] = None,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(metavar="ID", help="Bring only this thread, session, user or agent; may be repeated."),
+    ] = None,
+    owners: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Whose threads and sessions are, by their ids: a JSON object."),
+    ] = None,
+    experiences: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Of TaskWeaver: where its experiences go.")
     ] = None,
     allow: Annotated[
         list[str] | None,
@@ -411,9 +427,11 @@ def import_from(
     What is here already stays, so it may be run again. What is left out is told, with the reason, and the exit code is
     1 then.
 
-    JSON: an object with kind, source, dry_run, added and known (numbers by what they count), left_out (objects with
-    what, why, count), left.
+    JSON: an object with kind, source, dry_run, added, known, added_to and left_by (numbers by what they count),
+    left_out (objects with what, why, count, holds), left.
     """
+    from langchain_agentmem.importers.parcels import json_of_file  # noqa: PLC0415 - it loads every feature
+
     fresh = dry_run and not is_postgres(name_of(database)) and not file_of(database).is_file()
     kept = "Nothing was written." if dry_run else "What was brought is kept: run it again to go on."
     with (
@@ -425,6 +443,9 @@ def import_from(
             kind,
             source,
             namespace=namespace_named(namespace),
+            only=only or (),
+            owners=None if owners is None else json_of_file(owners),
+            experiences=experiences,
             dry_run=dry_run,
             allow=allow or (),
             progress=bar.watch,
@@ -434,13 +455,27 @@ def import_from(
     else:
         screen = Screen()
         for each in report.left_out:
-            screen.line(f"Left out: {each.what}: {each.why}", "yellow")
+            size = f" ({counted(each.count, each.holds)})" if each.count > 1 else ""
+            screen.line(f"Left out: {each.what}{size}: {each.why}", "yellow")
         screen.more(len(report.left_out), len(report.left_out) + report.left - sum(e.count for e in report.left_out))
-        new = ", ".join(counted(count, what) for what, count in report.added.items() if count) or "Nothing"
+        new, left = _amounts(report.added, report.added_to), _amounts(report.left_by, report.left_by)
         comes = "would come" if dry_run else "came"
-        screen.line(f"{new} {comes}. Here already: {sum(report.known.values()):,}. Left out: {report.left:,}.")
+        known = _amounts(report.known, {})
+        screen.line(f"{new or 'Nothing'} {comes}. Here already: {known or '0'}. Left out: {left or '0'}.")
     if report.left:
         raise typer.Exit(1)
+
+
+def _amounts(told: Mapping[str, int], wholes: Mapping[str, int]) -> str:
+    """How much something is, by what it is: "12 checkpoints of 2 threads"."""
+    from langchain_agentmem.importers.moving import WHOLES  # noqa: PLC0415 - it loads LangGraph
+
+    amounts = []
+    for name, count in told.items():
+        if count and name not in WHOLES.values():
+            whole = WHOLES.get(name, "")
+            amounts.append(counted(count, name) + (f" of {counted(wholes[whole], whole)}" if whole in wholes else ""))
+    return ", ".join(amounts)
 
 
 def _counts(told: Mapping[str, int]) -> str:

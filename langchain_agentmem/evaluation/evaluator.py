@@ -16,7 +16,13 @@ from langchain_agentmem.base.namespaces import named
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput, MissingExtra
 from langchain_agentmem.evaluation.plain_search import BASELINES, Make, Passage, finding, vectors_alone
-from langchain_agentmem.evaluation.recall_report import EvaluationQuestion, QuestionOutcome, RecallReport, recall_of
+from langchain_agentmem.evaluation.recall_report import (
+    WHOLE,
+    EvaluationQuestion,
+    QuestionOutcome,
+    RecallReport,
+    recall_of,
+)
 from langchain_agentmem.search.database_search import Search
 from langchain_agentmem.search.embedding import embedder_of
 from langchain_agentmem.search.memory_search import Range, Recollection, Walls, again, inquiry, once, ranges_of
@@ -262,7 +268,9 @@ def _reason(question: EvaluationQuestion, there: Sequence[Passage], place: int |
 
 
 def _ids(found: Recollection) -> tuple[str, ...]:
-    return (found.id, *(name for _, name in found.also))
+    """What evidence may call it: its id, those of what says the same, and its conversation."""
+    named = (found.id, *(name for _, name in found.also))
+    return named if found.conversation_id is None else (*named, f"{WHOLE}{found.conversation_id}")
 
 
 def _speaker(value: Any) -> str | None:

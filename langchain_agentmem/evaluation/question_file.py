@@ -22,9 +22,9 @@ def read_questions(path: str | os.PathLike[str]) -> list[EvaluationQuestion]:
         {"question": "And last week?", "evidence": ["m12"], "namespace": ["users", "ana"], "category": "time",
          "at": "2026-03-02T18:30+01:00"}
 
-    (each on one line). "evidence" has the ids of messages, facts, records, events or items; a namespace may be written
-    as "users/ana", too; a time without a zone is in UTC. Other keys are not looked at. `EvaluationQuestion` says what
-    each means.
+    (each on one line). "evidence" has the ids of messages, facts, records, events or items, or "conversation:ID", of
+    which any message counts; a namespace may be written as "users/ana", too; a time without a zone is in UTC. Other
+    keys are not looked at. `EvaluationQuestion` says what each means.
 
     Args:
         path: The file, in UTF-8.

@@ -13,6 +13,8 @@ from typing import TypeAlias
 
 from langchain_agentmem.base.namespaces import Namespace
 
+WHOLE = "conversation:"
+"""How evidence begins that is found with any message of a conversation."""
 RESAMPLED = 1_000
 """Samples of the questions from which an interval is told."""
 
@@ -23,7 +25,8 @@ class EvaluationQuestion:
 
     Attributes:
         text: The question.
-        evidence: The ids of the messages, facts, records, events or items that hold the answer.
+        evidence: The ids of the messages, facts, records, events or items that hold the answer; "conversation:ID" is
+            found with any message of that conversation.
         namespace: Where to look: there and in all below it, `()` is the root alone. Default: everywhere.
         category: What kind of question it is. Default: none.
         at: When it is asked: only what was said before counts, and "last week" is reckoned from then. Default: now.

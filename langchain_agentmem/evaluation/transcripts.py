@@ -19,8 +19,9 @@ That of BEAM ("beam"), of which each batch is a session; its first message says 
                    "messages": [{"id": 0, "role": "user", "content": "…", "time_anchor": "March-15-2024"}]}],
       "questions": [{"type": "abstention", "question": "…", "evidence": [0]}]}]
 
-Those of LongMemEval ("longmemeval"), where each question has a history of its own and is asked at its own time; the
-evidence are the turns that are marked, and a session that a history has twice counts once:
+Those of LongMemEval ("longmemeval"), where each question has a history of its own and is asked at its own time. The
+evidence are the turns that are marked; where none is, the sessions that are named. A session that a history has twice
+counts once. A question of which the id ends in "_abs" has no evidence, since the history does not hold the answer:
 
     [{"question_id": "…", "question_type": "…", "question": "…", "question_date": "2023/05/20 (Sat) 02:21",
       "answer_session_ids": ["…"], "haystack_session_ids": ["…"], "haystack_dates": ["2023/05/01 (Mon) 10:00"],
@@ -55,7 +56,7 @@ from langchain_agentmem.agent_memory import AgentMemory
 from langchain_agentmem.base.files import path_of_file
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.evaluation.recall_report import EvaluationQuestion
+from langchain_agentmem.evaluation.recall_report import WHOLE, EvaluationQuestion
 
 _SESSION = re.compile(r"session_(\d+)")
 _TURN = re.compile(r"D:?\s*(\d+):(\d+)")
@@ -216,23 +217,25 @@ def _of_longmemeval(sample: Mapping[str, Any]) -> Transcript:
     histories: dict[str, Sequence[Any]] = {}
     for name, *history in zip(*columns, strict=True):
         histories.setdefault(name, history)
-    sessions, evidence = [], set[str]()
+    sessions, evidence, named = [], set[str](), frozenset(sample["answer_session_ids"])
     for name, (date, said) in histories.items():
         turns = tuple(
             RecordedTurn(id=f"{name}_{place}", speaker=turn["role"], text=turn["content"])
             for place, turn in enumerate(said, 1)
         )
         sessions.append(RecordedSession(id=name, time=_day(date), turns=turns))
-        if name in sample["answer_session_ids"]:
+        if name in named:
             evidence |= {turn.id for turn, each in zip(turns, said, strict=True) if each.get("has_answer")}
     name = sample["question_id"]
     question = EvaluationQuestion(
         text=sample["question"],
-        # The history does not hold the answer to a question of which the id ends so.
-        evidence=frozenset(() if name.endswith("_abs") else evidence),
+        evidence=frozenset(
+            () if name.endswith("_abs") else evidence or (f"{WHOLE}{each}" for each in named & histories.keys())
+        ),
         namespace=(name,),
-        category=sample["question_type"],
+        category="abstention" if name.endswith("_abs") else sample["question_type"],
         at=_day(sample["question_date"]),
+        answer=None if sample.get("answer") is None else str(sample["answer"]),
     )
     return Transcript(name=name, sessions=tuple(sessions), questions=(question,))
 

@@ -18,6 +18,7 @@ SourceKind: TypeAlias = Literal[
     "langmem",
     "chat-history",
     "mem0",
+    "letta",
     "memgpt",
     "taskweaver",
     "marsys",

@@ -33,7 +33,7 @@ from langchain_agentmem.importers.parcels import (
     is_sqlite,
     json_of_file,
     of_files,
-    parcel_of,
+    owned,
     path_or_url,
     time_of,
     time_of_file,
@@ -69,9 +69,8 @@ def _in_tables(tables: ForeignTables, names: Sequence[str], to: Destination) -> 
         # Messages without an id are known by their row, so that a table is read the same however it grows.
         for session, group in groupby(tables.rows(name, "session_id", "id"), itemgetter("session_id")):
             rows = list(group)
-            yield parcel_of(
-                f"the conversation {safe_repr(session)}", len(rows), partial(_of_rows, name, session, rows, to)
-            )
+            build = partial(_of_rows, name, session, rows)
+            yield from owned(to, session, f"the conversation {safe_repr(session)}", len(rows), build)
 
 
 def _of_rows(table: str, session: Any, rows: Sequence[Mapping[str, Any]], to: Destination) -> Parcel:
@@ -88,7 +87,8 @@ def _in_file(path: Path, name: str, to: Destination) -> Iterator[Thing]:
     messages = json_of_file(path)
     if not isinstance(messages, list):
         raise InvalidInput(f"{safe_repr(str(path))} holds no list of messages, as FileChatMessageHistory writes it.")
-    yield parcel_of(f"the file {safe_repr(path.name)}", len(messages), partial(_of_list, path, name, messages, to))
+    build = partial(_of_list, path, name, messages)
+    yield from owned(to, name, f"the file {safe_repr(path.name)}", len(messages), build)
 
 
 def _of_list(path: Path, name: str, messages: Sequence[Any], to: Destination) -> Parcel:

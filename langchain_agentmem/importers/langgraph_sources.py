@@ -7,14 +7,15 @@ methods. What langmem keeps are items of such a store, in a form of its own.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from collections import Counter
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, groupby
 from typing import TYPE_CHECKING, Any
 
-from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 from langgraph.store.base import BaseStore
 
 from langchain_agentmem.base.safe_repr import safe_repr
@@ -33,6 +34,7 @@ from langchain_agentmem.importers.parcels import (
     Thing,
     WrittenParcel,
     in_pages,
+    owned,
     path_or_url,
     time_of,
     where,
@@ -57,16 +59,16 @@ _Wanted = Callable[[Any], str | None]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ThreadParcel(Parcel):
-    """Threads of a saver, each checkpoint of which is written by itself.
+    """A thread of a saver, each checkpoint of which is written by itself.
 
     Attributes:
         saver: The saver.
-        thread: The thread; None for all.
-        namespace: Where they go.
+        thread: The thread.
+        namespace: Where it goes.
     """
 
     saver: BaseCheckpointSaver[Any]
-    thread: str | None
+    thread: str
     namespace: tuple[str, ...]
 
     def stored(self, memory: AgentMemory, *, dry_run: bool) -> Work[ParcelCount]:
@@ -75,14 +77,12 @@ class ThreadParcel(Parcel):
         if dry_run:
             counted: ParcelCount = yield Do(partial(whole, self.what, partial(self._counted, ours)))
             return counted
-        threads = None if self.thread is None else [self.thread]
-        copy = partial(ours.import_checkpoints, self.saver, thread_ids=threads)
+        copy = partial(ours.import_checkpoints, self.saver, thread_ids=[self.thread])
         done: ImportReport = yield Do(partial(whole, self.what, copy))
         return ParcelCount(done.checkpoints, done.known)
 
     def _counted(self, ours: AgentMemorySaver) -> ParcelCount:
-        config: Any = None if self.thread is None else {"configurable": {"thread_id": self.thread}}
-        new = [ours.adopt(each, dry_run=True) for each in self.saver.list(config)]
+        new = [ours.adopt(each, dry_run=True) for each in _checkpoints(self.saver, self.thread)]
         return ParcelCount(new.count(True), new.count(False))
 
 
@@ -95,24 +95,57 @@ def read_saver(source: Any, to: Destination, stack: ExitStack) -> SourceReading:
         stack: Closes the source.
 
     Raises:
-        InvalidInput: There is no such source.
+        InvalidInput: There is no such source, or it cannot be read.
         MissingExtra: The saver's package is not installed.
     """
     if isinstance(source, BaseCheckpointSaver):
-        return SourceReading(iter([_threads(source, None, 1, to)]))
+        return _threads(source, _counted(source), to)
     given = path_or_url(source)
     with foreign_tables(given) as tables:
         if "checkpoints" not in tables.columns:
             raise InvalidInput(f"{tables.name} has no table of checkpoints, as LangGraph's savers have.")
-        names, total = tables.values("checkpoints", "thread_id"), tables.count("checkpoints")
-    saver = stack.enter_context(open_source(str(given), allow=to.allow))
-    share, rest = divmod(total, len(names) or 1)
-    return SourceReading((_threads(saver, str(each), share + (n < rest), to) for n, each in enumerate(names)), total)
+        counts = tables.counts("checkpoints", "thread_id")
+    return _threads(stack.enter_context(open_source(str(given), allow=to.allow)), counts, to)
 
 
-def _threads(saver: BaseCheckpointSaver[Any], thread: str | None, count: int, to: Destination) -> ThreadParcel:
-    what = "all threads" if thread is None else f"the thread {safe_repr(thread)}"
-    return ThreadParcel(holds=CHECKPOINTS, what=what, count=count, saver=saver, thread=thread, namespace=to.namespace)
+def _counted(saver: BaseCheckpointSaver[Any]) -> Counter[str]:
+    """How many checkpoints a saver has of each thread."""
+    try:
+        return Counter(str(each.config["configurable"]["thread_id"]) for each in saver.list(None))
+    except Exception as error:  # it is theirs, whatever it is
+        raise InvalidInput(
+            f"{safe_repr(saver)} cannot be read ({type(error).__name__}: {error}). One that can only be awaited goes "
+            "to memory.checkpointer.aimport_checkpoints."
+        ) from error
+
+
+def _threads(saver: BaseCheckpointSaver[Any], counts: Mapping[Any, int], to: Destination) -> SourceReading:
+    def things() -> Iterator[Thing]:
+        for thread, count in counts.items():
+            what, build = f"the thread {safe_repr(thread)}", partial(_thread, saver, str(thread), count)
+            with closing(_told(saver, str(thread))) as told:  # before the thread is listed again to be copied
+                found = [*owned(to, thread, what, count, build, told=told, holds=CHECKPOINTS)]
+            yield from found
+
+    return SourceReading(things(), sum(counts.values()))
+
+
+def _thread(saver: BaseCheckpointSaver[Any], thread: str, count: int, home: Destination) -> ThreadParcel:
+    what = f"the thread {safe_repr(thread)}"
+    return ThreadParcel(holds=CHECKPOINTS, what=what, count=count, saver=saver, thread=thread, namespace=home.namespace)
+
+
+def _told(saver: BaseCheckpointSaver[Any], thread: str) -> Generator[Mapping[str, Any]]:
+    """What is known of each checkpoint of a thread, the newest first. While it is listed, a saver may hold a lock."""
+    found = _checkpoints(saver, thread)
+    with ExitStack() as stack:
+        stack.callback(getattr(found, "close", bool))
+        for each in found:
+            yield each.metadata
+
+
+def _checkpoints(saver: BaseCheckpointSaver[Any], thread: str) -> Iterator[CheckpointTuple]:
+    return saver.list({"configurable": {"thread_id": thread}})
 
 
 def read_store(source: Any, to: Destination, stack: ExitStack) -> SourceReading:
@@ -173,19 +206,19 @@ def _page_of(store: BaseStore, offset: int) -> Sequence[Any]:
 
 def _items(rows: Iterator[_Row], to: Destination, refused: _Wanted) -> Iterator[Thing]:
     for namespace, group in groupby(rows, lambda row: list(row["namespace"])):
-        for page in in_pages(group):
+        for page in in_pages(group if to.chosen.has(*namespace) else ()):
             drafts: dict[ItemPlace, ItemDraft] = {}
             for row in page:
                 what = f"the item {safe_repr(row['key'])} in {where(to, *namespace)}"
                 try:
                     at, draft, problem = _drafted(row, namespace, to, refused)
                 except MALFORMED as error:
-                    yield LeftOut(what, why(error))
+                    yield LeftOut(what, why(error), holds=ITEMS)
                 else:
                     if problem is None:
                         drafts[at] = draft
                     else:
-                        yield LeftOut(what, problem)
+                        yield LeftOut(what, problem, holds=ITEMS)
             if drafts:
                 yield _items_parcel(drafts, f"items in {where(to, *namespace)}")
 

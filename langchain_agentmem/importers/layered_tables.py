@@ -175,7 +175,9 @@ def _trees(tables: ForeignTables, form: _Form, to: Destination) -> Iterator[Thin
     reached = {id(each) for root in roots for each in _all(root)}
     for branch in found.values():
         if id(branch) not in reached:
-            yield LeftOut(f"the branch {safe_repr(branch.key)}", "it is among its own parents.", len(branch.rows) or 1)
+            yield LeftOut(
+                f"the branch {safe_repr(branch.key)}", "it is among its own parents.", len(branch.rows) or 1, MEMORIES
+            )
     for root in roots:
         at = BranchAt(to.path(), root.name, to.scopes)
         what = f"the branch {safe_repr(root.name)} and its forks"
@@ -219,13 +221,13 @@ def _remembered(tables: ForeignTables, form: _Form, found: Mapping[str, _Branch]
             what = f"{table} {safe_repr(row.get('id', row.get('key')))}"
             branch = found.get(str(row["branch_id"]))
             if branch is None:
-                yield LeftOut(what, f"there is no branch {safe_repr(row['branch_id'])}.")
+                yield LeftOut(what, f"there is no branch {safe_repr(row['branch_id'])}.", holds=MEMORIES)
                 continue
             more = meta.get((row["branch_id"], row.get("key")), {})
             try:
                 branch.rows.append(drafted({**more, **row}, form, names[branch.key], to))
             except MALFORMED as error:
-                yield LeftOut(what, why(error))
+                yield LeftOut(what, why(error), holds=MEMORIES)
 
 
 def _core(row: Mapping[str, Any], form: _Form, names: Names, to: Destination) -> _Dated:

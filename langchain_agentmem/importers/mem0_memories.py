@@ -8,7 +8,6 @@ newest messages that it keeps of each session.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
@@ -30,6 +29,8 @@ from langchain_agentmem.facts.fact_store import Book, FactStatement
 from langchain_agentmem.importers.parcels import (
     FACTS,
     MALFORMED,
+    MEMORIES,
+    MESSAGES,
     Destination,
     LeftOut,
     Names,
@@ -41,6 +42,7 @@ from langchain_agentmem.importers.parcels import (
     in_pages,
     is_sqlite,
     json_of_file,
+    json_plain,
     memories,
     parcel_of,
     path_given,
@@ -56,7 +58,7 @@ from langchain_agentmem.rewinding.memory_rows import RowDraft
 from langchain_agentmem.storage import Steps
 from langchain_agentmem.storage.foreign_tables import ForeignTables, foreign_tables
 
-HISTORY, MESSAGES = "history", "messages"
+HISTORY, SAID = "history", "messages"
 _HISTORY = frozenset({"memory_id", "new_memory", "event"})
 _TAGS = {"agent_id": "agent", "run_id": "run", "app_id": "app"}
 _KNOWN = frozenset({"id", "memory", "user_id", "categories", "created_at", "expiration_date", *_TAGS})
@@ -78,8 +80,8 @@ def read_mem0(source: Any, to: Destination, stack: ExitStack) -> SourceReading:
         tables = stack.enter_context(foreign_tables(path))
         if not tables.columns.get(HISTORY, frozenset()) >= _HISTORY:
             raise InvalidInput(f"{tables.name} has no table of mem0's history.")
-        messages = tables.count(MESSAGES) if MESSAGES in tables.columns else 0
-        return SourceReading(_of_history(tables, to), len(tables.values(HISTORY, "memory_id")) + messages)
+        messages = tables.count(SAID) if SAID in tables.columns else 0
+        return SourceReading(_of_history(tables, to), len(tables.counts(HISTORY, "memory_id")) + messages)
     given = json_of_file(path)
     lists = given if isinstance(given, Mapping) else {"results": given}
     found, relations = lists.get("results", lists.get("memories")), lists.get("relations") or ()
@@ -92,19 +94,23 @@ def _of_export(found: Sequence[Any], relations: Sequence[Any], to: Destination) 
     drafts: dict[str | None, dict[str, RowDraft]] = {}
     for each in found:
         try:
+            if not to.chosen.has(each.get("user_id")):
+                continue
             draft, theirs = _memory(each, to), drafts.setdefault(each.get("user_id"), {})
         except MALFORMED as error:
-            yield LeftOut(f"the memory {safe_repr(each, 200)}", why(error))
+            yield LeftOut(f"the memory {safe_repr(each, 200)}", why(error), holds=MEMORIES)
         else:
             if draft.key in theirs:
-                yield LeftOut(f"the memory {safe_repr(draft.key)}", "it is listed twice.")
+                yield LeftOut(f"the memory {safe_repr(draft.key)}", "it is listed twice.", holds=MEMORIES)
             theirs[draft.key] = draft
     for user, theirs in drafts.items():
         labels = () if user is None else (user,)
         for page in in_pages(theirs.values()):
-            yield parcel_of(f"memories of the user {safe_repr(user)}", len(page), partial(_page, to, page, labels))
+            what = f"memories of the user {safe_repr(user)}"
+            yield parcel_of(what, len(page), partial(_page, to, page, labels), MEMORIES)
     for number, each in enumerate(relations, 1):
-        yield parcel_of(f"the relation {number}", 1, partial(_relation, each, to))
+        if not to.chosen or (isinstance(each, Mapping) and to.chosen.has(each.get("user_id"))):
+            yield parcel_of(f"the relation {number}", 1, partial(_relation, each, to), FACTS)
 
 
 def _page(to: Destination, page: Sequence[RowDraft], labels: tuple[str, ...]) -> Parcel:
@@ -122,11 +128,7 @@ def _memory(given: Mapping[str, Any], to: Destination) -> RowDraft:
         raise InvalidInput("it has expired.")
     made = time_of(given.get("created_at"), to.now)
     expires_at = None if end is None else time_of(end, to.now)
-    return record(key, text, tags, made, expires_at=expires_at, **({"mem0": _plain(details)} if details else {}))
-
-
-def _plain(value: Any) -> Any:
-    return json.loads(json.dumps(value, default=str))
+    return record(key, text, tags, made, expires_at=expires_at, **({"mem0": json_plain(details)} if details else {}))
 
 
 def _relation(given: Mapping[str, Any], to: Destination) -> Parcel:
@@ -164,14 +166,17 @@ def _of_history(tables: ForeignTables, to: Destination) -> Iterator[Thing]:
         drafts = []
         for key, rows in page:
             try:
-                drafts.append(_last(key, rows, to))
+                if to.chosen.has(key):
+                    drafts.append(_last(key, rows, to))
             except MALFORMED as error:
-                yield LeftOut(f"the memory {safe_repr(key)}", why(error))
+                yield LeftOut(f"the memory {safe_repr(key)}", why(error), holds=MEMORIES)
         if drafts:
             yield memories(to, f"memories in {where(to)}", drafts)
-    if MESSAGES in tables.columns:
-        for scope, rows in _grouped(tables, MESSAGES, "session_scope"):
-            yield parcel_of(f"the session {safe_repr(scope)}", len(rows), partial(_session, scope, rows, to))
+    if SAID in tables.columns:
+        for scope, rows in _grouped(tables, SAID, "session_scope"):
+            if to.chosen.has(scope, _user_of(scope)):
+                what = f"the session {safe_repr(scope)}"
+                yield parcel_of(what, len(rows), partial(_session, scope, rows, to), MESSAGES)
 
 
 def _grouped(tables: ForeignTables, table: str, column: str) -> Iterator[tuple[Any, list[dict[str, Any]]]]:
@@ -199,5 +204,9 @@ def _session(scope: str, rows: Sequence[Mapping[str, Any]], to: Destination) -> 
         key = names.given(row["id"], row["content"])
         given = {"role": row["role"], "content": row["content"], "name": row["name"], "message_id": key}
         entries.append(entry_of(message_of(given, new_id=new_uuid)[0], time_of(row["created_at"], to.now)))
-    whose = dict(part.partition("=")[::2] for part in scope.split("&"))
-    return conversation(to, scope, entries, *([unquote(whose["user_id"])] if whose.get("user_id") else []))
+    return conversation(to, scope, entries, *filter(None, [_user_of(scope)]))
+
+
+def _user_of(scope: Any) -> str:
+    """The user that the scope of a session names; empty where it names none."""
+    return unquote(dict(part.partition("=")[::2] for part in str(scope).split("&")).get("user_id", ""))

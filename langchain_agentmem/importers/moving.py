@@ -12,14 +12,28 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_agentmem.base.argument_checks import texts_given
 from langchain_agentmem.base.events import Progress, Watch, listener_given
+from langchain_agentmem.base.files import path_of_file
+from langchain_agentmem.base.namespaces import Namespace, Scopes, path_of, scopes_given
 from langchain_agentmem.base.safe_repr import safe_repr, without_passwords
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.importers import SourceKind
 from langchain_agentmem.importers.chat_histories import read_histories
 from langchain_agentmem.importers.langgraph_sources import read_langmem, read_saver, read_store
 from langchain_agentmem.importers.layered_tables import read_memgpt
+from langchain_agentmem.importers.letta_agents import read_letta
 from langchain_agentmem.importers.mem0_memories import read_mem0
-from langchain_agentmem.importers.parcels import Destination, LeftOut, Parcel, Reader, SourceReading, whole, why
+from langchain_agentmem.importers.parcels import (
+    CHECKPOINTS,
+    MESSAGES,
+    Chosen,
+    Destination,
+    LeftOut,
+    Parcel,
+    Reader,
+    SourceReading,
+    whole,
+    why,
+)
 from langchain_agentmem.importers.saved_files import read_marsys, read_opus, read_taskweaver
 from langchain_agentmem.language_models.model_calls import Do, Shown, Work
 
@@ -32,12 +46,17 @@ KINDS: Mapping[SourceKind, Reader] = {
     "langmem": read_langmem,
     "chat-history": read_histories,
     "mem0": read_mem0,
+    "letta": read_letta,
     "memgpt": read_memgpt,
     "taskweaver": read_taskweaver,
     "marsys": read_marsys,
     "opus": read_opus,
 }
 """What reads each kind of source."""
+OWNED = ("langgraph-saver", "chat-history", "letta", "taskweaver", "marsys")
+"""Kinds whose threads and conversations may each go to a namespace of their own."""
+WHOLES = {CHECKPOINTS: "threads", MESSAGES: "conversations"}
+"""What so many things of a kind make up, in which people count."""
 MOST_TOLD = 1_000
 """How much of what was left out is told one by one."""
 
@@ -50,10 +69,13 @@ class MovingReport:
         kind: The kind of the source.
         source: What names it, without passwords.
         dry_run: Whether nothing was written, and this is what would come.
-        added: How much is new, by what it is: "messages", "items", "memories", "facts", "entries", "checkpoints".
+        added: How much is new, by what it is: "messages", "items", "memories", "facts", "entries", "checkpoints",
+            "experiences".
         known: How much was here already, by the same.
+        added_to: In how many "threads" and "conversations" something is new.
         left_out: What was left out and why, at most 1,000.
         left: How many things were left out in all.
+        left_by: How many these are, by what they are, and how many "threads" and "conversations" were left out.
     """
 
     kind: str
@@ -61,8 +83,10 @@ class MovingReport:
     dry_run: bool
     added: Mapping[str, int]
     known: Mapping[str, int]
+    added_to: Mapping[str, int]
     left_out: tuple[LeftOut, ...]
     left: int
+    left_by: Mapping[str, int]
 
 
 class _Tally:
@@ -71,11 +95,16 @@ class _Tally:
     def __init__(self) -> None:
         self.added: Counter[str] = Counter()
         self.known: Counter[str] = Counter()
+        self.added_to: Counter[str] = Counter()
         self.left_out: list[LeftOut] = []
+        self.left_by: Counter[str] = Counter()
         self.left = 0
 
     def leave(self, thing: LeftOut) -> None:
         self.left += thing.count
+        self.left_by[thing.holds] += thing.count
+        if thing.holds in WHOLES:
+            self.left_by[WHOLES[thing.holds]] += 1
         if len(self.left_out) < MOST_TOLD:
             self.left_out.append(thing)
 
@@ -90,6 +119,9 @@ def moving(
     source: Any,
     *,
     namespace: Sequence[str] | None,
+    only: Sequence[str],
+    owners: Mapping[str, str] | None,
+    experiences: str | os.PathLike[str] | None,
     dry_run: bool,
     allow: Sequence[str],
     progress: Watch | None,
@@ -98,13 +130,21 @@ def moving(
     if not isinstance(kind, str) or kind not in KINDS:
         raise InvalidInput(f"There is no kind {safe_repr(kind)} of sources; there are {', '.join(KINDS)}.")
     tell = listener_given(progress, "progress")
-    scopes = memory.database.scopes
+    scopes, chosen = memory.database.scopes, Chosen(texts_given(only, "only"))
+    home = _home(kind, namespace, scopes)
+    if chosen and kind == "memgpt":
+        raise InvalidInput(
+            "What is of the kind memgpt comes whole, without only: its branches show each other's memory."
+        )
     to = Destination(
         kind,
-        scopes.resolve(scopes.checked(namespace or ()), bare=True),
+        home,
         scopes,
         memory.database.now(),
         tuple(texts_given(allow, "allow")),
+        chosen,
+        _owners_given(owners, Scopes(template=home).keys),
+        None if experiences is None else path_of_file(experiences),
     )
     name = without_passwords(os.fspath(source)) if isinstance(source, str | os.PathLike) else safe_repr(source)
 
@@ -119,15 +159,19 @@ def moving(
                 else:
                     yield from _bring(memory, thing, tally, dry_run=dry_run)
                 if tell is not None:
-                    tell(Progress(thing.what, tally.done, reading.total))
+                    tell(Progress(thing.what, tally.done, None if chosen else reading.total))
+        for each in sorted(chosen.unmet):
+            tally.leave(LeftOut(safe_repr(each), "the source has nothing of this id."))
         return MovingReport(
             kind=kind,
             source=name,
             dry_run=dry_run,
             added=dict(+tally.added),
             known=dict(+tally.known),
+            added_to=dict(tally.added_to),
             left_out=tuple(tally.left_out),
             left=tally.left,
+            left_by=dict(+tally.left_by),
         )
 
     inputs = {"kind": kind, "source": name, "namespace": list(to.namespace), "dry_run": dry_run}
@@ -139,10 +183,48 @@ def _bring(memory: AgentMemory, parcel: Parcel, tally: _Tally, *, dry_run: bool)
     try:
         stored = yield from parcel.stored(memory, dry_run=dry_run)
     except InvalidInput as error:
-        tally.leave(LeftOut(parcel.what, why(error), parcel.count))
+        tally.leave(LeftOut(parcel.what, why(error), parcel.count, parcel.holds))
     else:
         tally.added[parcel.holds] += stored.added
         tally.known[parcel.holds] += stored.known
+        if stored.added and parcel.holds in WHOLES:
+            tally.added_to[WHOLES[parcel.holds]] += 1
+
+
+def _home(kind: SourceKind, namespace: Any, scopes: Scopes) -> Namespace:
+    """Where everything goes; with keys in it, what their values say.
+
+    Raises:
+        InvalidInput: It is no namespace, may not have keys, or is one in which no thread of a user is looked for.
+    """
+    if not namespace:
+        return scopes.resolve(namespace, bare=True)
+    path_of(namespace)
+    if keys := Scopes(template=tuple(namespace)).keys:
+        if kind not in OWNED:
+            raise InvalidInput(
+                f"A namespace with {', '.join(keys)} in braces is for threads and conversations, of the kinds "
+                f"{', '.join(OWNED)}: of {kind} name the one below which everything goes, such as users."
+            )
+        return scopes_given(namespace).template or ()
+    home = scopes.resolve(namespace)
+    if kind in OWNED and scopes.keys and home == (scopes.template or ())[: len(home)]:
+        raise InvalidInput(
+            f"In {safe_repr(home)} no thread is looked for, since each has an owner in this memory: write namespace="
+            f"{safe_repr(scopes.template)}, and each goes to its own. Where the source does not tell its owner, give "
+            "owners={thread: owner}."
+        )
+    return home
+
+
+def _owners_given(owners: Any, keys: Sequence[str]) -> Mapping[str, str]:
+    if owners is None:
+        return {}
+    if not isinstance(owners, Mapping) or not {type(each) for pair in owners.items() for each in pair} <= {str}:
+        raise InvalidInput(f"owners says of ids whose they are, as {{'monday': 'ada'}}, not {safe_repr(owners, 200)}.")
+    if len(keys) != 1:
+        raise InvalidInput('owners fills the one key of a namespace: name one such as ("users", "{user_id}").')
+    return owners
 
 
 def _shown(report: MovingReport) -> dict[str, Any]:

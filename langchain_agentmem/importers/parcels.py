@@ -6,13 +6,14 @@ import json
 import re
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 from langchain_agentmem.base.clock import is_time, micros, time_given
@@ -37,8 +38,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-MESSAGES, ITEMS, MEMORIES, FACTS, ENTRIES, CHECKPOINTS = (
-    "messages", "items", "memories", "facts", "entries", "checkpoints",
+MESSAGES, ITEMS, MEMORIES, FACTS, ENTRIES, CHECKPOINTS, EXPERIENCES = (
+    "messages", "items", "memories", "facts", "entries", "checkpoints", "experiences",
 )  # fmt: skip
 """What a parcel holds."""
 PAGE = 500
@@ -50,15 +51,40 @@ _SQLALCHEMY_SQLITE = re.compile(r"\Asqlite(\+\w+)?:///")
 _SQLALCHEMY_POSTGRES = re.compile(r"\A(postgres(?:ql)?)\+\w+://")
 
 
+class Chosen:
+    """What is to come: everything, or what has one of some ids.
+
+    Attributes:
+        unmet: Those of the ids that nothing had so far.
+    """
+
+    def __init__(self, ids: Iterable[str] = ()) -> None:
+        self._ids = frozenset(ids)
+        self.unmet = set(self._ids)
+
+    def __bool__(self) -> bool:
+        return bool(self._ids)
+
+    def has(self, *ids: Any) -> bool:
+        """Whether something comes that has these ids."""
+        met = self._ids.intersection(map(str, ids))
+        self.unmet -= met
+        return bool(met) or not self._ids
+
+
 class Destination(NamedTuple):
     """Where things go.
 
     Attributes:
         kind: The kind of the source, by which what is remembered says where it comes from.
-        namespace: Below which everything goes.
+        namespace: Below which everything goes; with keys in braces, as in ("users", "{user_id}"), each conversation
+            goes to its owner.
         scopes: Which namespaces share their memory.
         now: The time, in microseconds since 1970: of what has no time of its own.
         allow: Classes whose objects may be imported.
+        chosen: What is to come.
+        owners: Whose conversations are, by their ids, where the namespace has a key.
+        experiences: The folder to which experiences go. Default: they are left out.
     """
 
     kind: str
@@ -66,6 +92,45 @@ class Destination(NamedTuple):
     scopes: Scopes
     now: int
     allow: Sequence[str] = ()
+    chosen: Chosen = Chosen()
+    owners: Mapping[str, str] = MappingProxyType({})
+    experiences: Path | None = None
+
+    @property
+    def keys(self) -> list[str]:
+        """The keys of the namespace that are to be filled."""
+        return Scopes(template=self.namespace).keys
+
+    def of(self, name: Any, told: Iterable[Mapping[str, Any]] = ()) -> Destination | None:
+        """Where a conversation goes: to its owner, if the namespace has keys.
+
+        Args:
+            name: Its id, which stands for the keys "thread_id" and "session_id", too.
+            told: What the source says of it, asked only until every key has a value.
+
+        Returns:
+            The place; None where the conversation is not to come.
+
+        Raises:
+            InvalidInput: It is to come, and nothing says whose it is, or its owner's namespace cannot be one.
+        """
+        if not self.keys:
+            return self if self.chosen.has(name) else None
+        values = {"thread_id": name, "session_id": name}
+        if str(name) in self.owners:
+            values |= dict.fromkeys(self.keys, self.owners[str(name)])
+        for each in chain([{}], told):
+            values = {**{key: each[key] for key in self.keys if each.get(key) is not None}, **values}
+            if not (missing := [key for key in self.keys if key not in values]):
+                break
+        if not self.chosen.has(name, *(values[key] for key in self.keys if key in values)):
+            return None
+        if missing:
+            raise InvalidInput(
+                f"nothing says whose it is: it has no {', '.join(missing)}. Name its owner with owners=…."
+            )
+        filled = Scopes(template=self.namespace).filled({key: id_of(values[key], key) for key in self.keys})
+        return self._replace(namespace=self.scopes.resolve(filled))
 
     def path(self, *labels: str) -> str:
         """The path of a namespace below.
@@ -84,11 +149,13 @@ class LeftOut:
         what: What it is.
         why: Why.
         count: How many things it is.
+        holds: What these are: MESSAGES, ITEMS and so on, or "things".
     """
 
     what: str
     why: str
     count: int = 1
+    holds: str = "things"
 
 
 class ParcelCount(NamedTuple):
@@ -178,18 +245,49 @@ Reader: TypeAlias = Callable[[Any, Destination, ExitStack], SourceReading]
 """Opens a source, which the stack closes."""
 
 
-def parcel_of(what: str, count: int, build: Callable[[], Parcel]) -> Thing:
+def parcel_of(what: str, count: int, build: Callable[[], Parcel], holds: str) -> Thing:
     """A parcel, or that it is left out, since it is malformed.
 
     Args:
         what: What it is.
         count: How many things it holds.
         build: Makes it.
+        holds: What these are.
     """
     try:
         return build()
     except MALFORMED as error:
-        return LeftOut(what, why(error), count)
+        return LeftOut(what, why(error), count, holds)
+
+
+def owned(
+    to: Destination,
+    name: Any,
+    what: str,
+    count: int,
+    build: Callable[[Destination], Parcel],
+    *,
+    told: Iterable[Mapping[str, Any]] = (),
+    holds: str = MESSAGES,
+) -> Iterator[Thing]:
+    """A conversation, as a parcel that goes to its owner, or that it is left out; nothing if it is not to come.
+
+    Args:
+        to: Where everything goes.
+        name: Its id.
+        what: What it is.
+        count: How many things it holds.
+        build: Makes the parcel of where it goes.
+        told: What the source says of its owner, see `Destination.of`.
+        holds: What these things are.
+    """
+    try:
+        home = to.of(name, told)
+    except MALFORMED as error:
+        yield LeftOut(what, why(error), count, holds)
+    else:
+        if home is not None:
+            yield parcel_of(what, count, partial(build, home), holds)
 
 
 def why(error: BaseException) -> str:
@@ -395,6 +493,8 @@ def text_of_file(path: Path) -> str:
     """
     try:
         return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f"{safe_repr(str(path))} is not UTF-8 (byte {error.start:,}): save it as UTF-8.") from error
     except (OSError, ValueError) as error:
         raise InvalidInput(f"{safe_repr(str(path))} cannot be read: {error}.") from error
 
@@ -411,6 +511,11 @@ def json_of_file(path: Path) -> Any:
         if isinstance(error, InvalidInput):
             raise
         raise InvalidInput(f"{safe_repr(str(path))} is no JSON that can be read: {error}.") from error
+
+
+def json_plain(value: Any) -> Any:
+    """A value as JSON can hold it; what it has no word for is a text."""
+    return json.loads(json.dumps(value, default=str))
 
 
 def time_of_file(path: Path) -> int:

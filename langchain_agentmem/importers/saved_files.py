@@ -1,6 +1,7 @@
-"""Files of single programs: sessions of TaskWeaver, memories that MARSYS saved, OPUS' agent_memory.json.
+"""Files of single programs: what TaskWeaver keeps, memories that MARSYS saved, OPUS' agent_memory.json.
 
-TaskWeaver writes a session as YAML or JSON: rounds, their posts, their attachments; the ids tell the times. MARSYS'
+TaskWeaver writes a session as YAML or JSON: rounds, their posts, their attachments; the ids tell the times. Beside them
+are experiences, which go to a folder that `AgentMemory.experiences` reads. MARSYS'
 `save_to_file` writes the messages without ids and times, facts as sentences. OPUS keeps prompts and replies.
 """
 
@@ -9,11 +10,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
@@ -29,13 +30,16 @@ from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations.log_entries import entry_of, message_of, post_entry, round_entry
 from langchain_agentmem.conversations.message_log import LogEntry
 from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.experiences.experience import Experience, read_experience
 from langchain_agentmem.importers.parcels import (
     ENTRIES,
+    EXPERIENCES,
     PAGE,
     Destination,
     LeftOut,
     Names,
     Parcel,
+    ParcelCount,
     SourceReading,
     Thing,
     WrittenParcel,
@@ -44,16 +48,20 @@ from langchain_agentmem.importers.parcels import (
     json_of_file,
     memories,
     of_files,
-    parcel_of,
+    owned,
     path_given,
     text_of_file,
     time_of,
     time_of_file,
     where,
 )
+from langchain_agentmem.language_models.model_calls import Do, Work
 from langchain_agentmem.layers.archival_memory import record
 from langchain_agentmem.messages.role_rounds import Attachment, Conversation
 from langchain_agentmem.storage import Steps
+
+if TYPE_CHECKING:
+    from langchain_agentmem.agent_memory import AgentMemory
 
 _TIME = re.compile(r"-(\d{8}-\d{6})-")
 _MOST_VALUES = 5_000_000
@@ -64,7 +72,7 @@ _MOST_VALUES = 5_000_000
 
 
 def read_taskweaver(source: Any, to: Destination, stack: ExitStack) -> SourceReading:
-    """Sessions of TaskWeaver.
+    """Sessions and experiences of TaskWeaver.
 
     Args:
         source: A YAML or JSON file, or a folder in which, and below which, such files are.
@@ -75,22 +83,91 @@ def read_taskweaver(source: Any, to: Destination, stack: ExitStack) -> SourceRea
         InvalidInput: There is no such file, or it is no session.
     """
     del stack
-    return of_files(path_given(source), (".yaml", ".yml", ".json"), _session, to)
+    return of_files(path_given(source), (".yaml", ".yml", ".json"), partial(_session, {}), to)
 
 
-def _session(path: Path, name: str, to: Destination) -> Iterator[Thing]:
+def _session(shelves: dict[Path, _Shelf], path: Path, name: str, to: Destination) -> Iterator[Thing]:
     given = json_of_file(path) if path.suffix.lower() == ".json" else _yaml_of_file(path)
-    if isinstance(given, Mapping) and ("exp_id" in given or "experience_text" in given):
-        raise InvalidInput("it is an experience: memory.experiences(FOLDER) reads these where they are.")
+    if isinstance(given, Mapping) and "rounds" not in given and ("exp_id" in given or "experience_text" in given):
+        yield from _experience(shelves, path, name, to)
+        return
     if not isinstance(given, Mapping) or not isinstance(given.get("rounds"), list):
         raise InvalidInput(f"{safe_repr(str(path))} is no session of TaskWeaver: it has no rounds.")
     dropped = _with_ids(given, Names())
     session = Conversation.from_dict(given)
-    own = given.get("id")
-    yield conversation(to, own if isinstance(own, str) and own else name, _entries(session, time_of_file(path)))
-    if dropped:
+    own, entries = given.get("id"), _entries(session, time_of_file(path))
+    key = own if isinstance(own, str) and own else name
+    found = [*owned(to, key, f"the session {safe_repr(key)}", len(entries), partial(_as_session, key, entries))]
+    yield from found
+    if dropped and found:
         why_dropped = f"TaskWeaver has no such types any more: {', '.join(sorted(set(dropped)))}."
         yield LeftOut(f"attachments in {safe_repr(path.name)}", why_dropped, len(dropped))
+
+
+def _as_session(name: str, entries: Sequence[LogEntry], to: Destination) -> Parcel:
+    return conversation(to, name, entries)
+
+
+def _experience(shelves: dict[Path, _Shelf], path: Path, name: str, to: Destination) -> Iterator[Thing]:
+    read, _ = read_experience(path.read_bytes())
+    if isinstance(read, str):
+        raise InvalidInput(read)
+    if not to.chosen.has(read.exp_id, name):
+        return
+    what = f"the experience {safe_repr(read.exp_id)}"
+    if to.experiences is None:
+        yield LeftOut(what, "name the folder that experiences go to: experiences=…, --experiences.", holds=EXPERIENCES)
+        return
+    folders = name.split("/")[:-1]
+    below = folders[folders.index("experience") + 1 :] if "experience" in folders else folders
+    directory = to.experiences.joinpath(*below)
+    shelf = shelves.setdefault(directory, _Shelf(directory))
+    yield ExperienceParcel(holds=EXPERIENCES, what=what, count=1, experience=read, shelf=shelf)
+
+
+class _Shelf:
+    """A folder to which experiences are written."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._rehearsed: set[str] = set()
+
+    def take(self, memory: AgentMemory, experience: Experience, *, dry_run: bool) -> ParcelCount:
+        """Write an experience, unless the folder has one of its id."""
+        if not dry_run:
+            try:
+                self._directory.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise InvalidInput(
+                    f"Experiences cannot be written to {safe_repr(str(self._directory))}: {error}."
+                ) from error
+        library = memory.experiences(self._directory) if self._directory.is_dir() else None
+        there = self._rehearsed | {each.exp_id for each in (library.load() if library else ())}
+        if experience.exp_id in there:
+            return ParcelCount(0, 1)
+        if dry_run:
+            self._rehearsed.add(experience.exp_id)
+        elif library:
+            library.add(experience)
+        return ParcelCount(1, 0)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ExperienceParcel(Parcel):
+    """An experience, which becomes a file.
+
+    Attributes:
+        experience: The experience.
+        shelf: The folder it goes to.
+    """
+
+    experience: Experience
+    shelf: _Shelf
+
+    def stored(self, memory: AgentMemory, *, dry_run: bool) -> Work[ParcelCount]:
+        """See `Parcel.stored`."""
+        done: ParcelCount = yield Do(partial(self.shelf.take, memory, self.experience, dry_run=dry_run))
+        return done
 
 
 def _yaml_of_file(path: Path) -> Any:
@@ -174,8 +251,10 @@ def _saved(path: Path, name: str, to: Destination) -> Iterator[Thing]:
     saved_at = time_of(given.get("timestamp"), time_of_file(path))
     messages = given["messages"]
     build = _facts if given.get("memory_type") == "kg" else _conversation
-    yield parcel_of(f"the file {safe_repr(path.name)}", len(messages), partial(build, name, messages, saved_at, to))
-    if given.get("additional_state"):
+    made = partial(build, name, messages, saved_at)
+    found = [*owned(to, name, f"the file {safe_repr(path.name)}", len(messages), made)]
+    yield from found
+    if found and given.get("additional_state"):
         yield LeftOut(f"the additional state in {safe_repr(path.name)}", "it is the state of an agent, and no memory.")
 
 
@@ -215,7 +294,8 @@ def read_opus(source: Any, to: Destination, stack: ExitStack) -> SourceReading:
     path = path_given(source)
     loaded = read_document(path)
     path_ = to.path()
-    said = [each for each in loaded.entries if each.prompt or each.reply]
+    here = [each for each in loaded.entries if to.chosen.has(each.conversation_id)]
+    said = [each for each in here if each.prompt or each.reply]
     drafts = drafts_of(said, namespace_of(path_), moment(to.now), _judged)
 
     def things() -> Iterator[Thing]:
@@ -223,10 +303,10 @@ def read_opus(source: Any, to: Destination, stack: ExitStack) -> SourceReading:
             make = partial(_added, path_, page)
             what = f"entries from {number * PAGE + 1:,} on, in {where(to)}"
             yield WrittenParcel(holds=ENTRIES, what=what, count=len(page), path=path_, make=make)
-        if empty := len(loaded.entries) - len(said):
-            yield LeftOut("entries", "they have neither prompt nor reply.", empty)
+        if empty := len(here) - len(said):
+            yield LeftOut("entries", "they have neither prompt nor reply.", empty, ENTRIES)
         for each in loaded.lost:
-            yield LeftOut("an entry", each)
+            yield LeftOut("an entry", each, holds=ENTRIES)
 
     return SourceReading(things(), len(loaded.entries) + len(loaded.lost))
 

@@ -50,6 +50,7 @@ _FORMS = (
     _Form("langgraph-saver", "LangGraph checkpoints", frozenset({"thread_id", "checkpoint_id"}), "checkpoints"),
     _Form("langgraph-store", "a LangGraph store", frozenset({"prefix", "key", "value"}), "store"),
     _Form("mem0", "mem0's history", frozenset({"memory_id", "new_memory"}), "history"),
+    _Form("letta", "the agents of a Letta server", frozenset({"id", "name", "message_ids"}), "agents"),
     _Form("memgpt", "a MemGPT-style memory", frozenset({"branch_id", "key", "value"})),
     _Form("chat-history", "chat histories of LangChain", frozenset({"session_id", "message"})),
 )
@@ -108,10 +109,10 @@ class ForeignTables:
         by = ", ".join(_quoted(each) for each in order if each in self.columns[table])
         return self._read(f"select * from {_quoted(table)}" + (f" order by {by}" if by else ""))  # noqa: S608
 
-    def values(self, table: str, column: str) -> list[Any]:
-        """The different values of a column of a table, in their order."""
-        told = self._read(f"select distinct {_quoted(column)} as value from {_quoted(table)} order by 1")  # noqa: S608
-        return [row["value"] for row in told]
+    def counts(self, table: str, column: str) -> dict[Any, int]:
+        """How many rows have each value of a column of a table, in the order of the values."""
+        counted = f"select {_quoted(column)} as value, count(*) as count from {_quoted(table)} group by 1 order by 1"  # noqa: S608
+        return {row["value"]: int(row["count"]) for row in self._read(counted)}
 
     def count(self, table: str) -> int:
         """How many rows a table has."""

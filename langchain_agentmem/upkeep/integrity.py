@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from langchain_agentmem.base.events import Progress, Watch
-from langchain_agentmem.base.namespaces import id_of, of_thread, path_of, range_of
+from langchain_agentmem.base.namespaces import id_of, named, namespace_of, of_thread, path_of, range_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations import message_log
 from langchain_agentmem.conversations.message_log import Address
@@ -215,5 +215,11 @@ def adopt(name: str, path: str, *, tail: int) -> Steps[None]:
     conversation = yield from message_log.move(Address("", name), path, tail=tail)
     yield query.adopt_corrections(path=path, name=name, alone=of_thread(name))
     if not thread and not conversation:
-        raise InvalidInput(f"There is no thread or conversation {safe_repr(name)} in the root.")
+        homes = [namespace_of(row["path"]) for row in (yield query.find_threads(name=name, ns=""))]
+        there = (
+            f" One is in {', '.join(map(named, homes))}, and stays there, since the threads of a namespace share what "
+            "they remember. One that was imported to the wrong place is imported anew, with a namespace such as "
+            "users/{user_id}, and erased here."
+        )
+        raise InvalidInput(f"There is no thread or conversation {safe_repr(name)} in the root.{there * bool(homes)}")
     yield from memory_rows.close("")

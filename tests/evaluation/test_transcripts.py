@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from langchain_agentmem import InvalidInput
-from langchain_agentmem.evaluation import feed, read_transcripts
+from langchain_agentmem.evaluation import evaluate, feed, read_transcripts
 
 pytestmark = pytest.mark.sqlite_suffices
 
@@ -107,6 +107,37 @@ class TestReading:
         assert question.evidence == {"answer_garden_1_1", "answer_garden_2_1"}
         assert (question.at, question.namespace) == (datetime(2023, 5, 1, 10, 0, tzinfo=UTC), ("q1",))
         assert unanswerable.questions[0].evidence == set()
+
+    def test_of_longmemeval_the_official_form_is_read_with_its_quirks(self, read, memory):
+        said = [
+            {"role": "user", "content": "I keep 3 hives."},
+            {"role": "assistant", "content": ""},
+            {"role": "user", "content": "Now I keep 4 hives.", "has_answer": True},
+            {"role": "assistant", "content": "Well done.", "has_answer": False},
+        ]
+        asked = {
+            "question_id": "6aeb4375",
+            "question_type": "knowledge-update",
+            "question": "How many hives do I keep?",
+            "answer": 4,
+            "question_date": "2023/05/30 (Tue) 23:40",
+            "haystack_dates": ["2023/05/21 (Sun) 06:04", "2023/05/20 (Sat) 02:21", "2023/05/22 (Mon) 10:00"],
+            "haystack_session_ids": ["answer_1a8a66a6_1", "sharegpt_yywfIrx_0", "ultrachat_403752"],
+            "haystack_sessions": [said, [{"role": "user", "content": "My bees.", "has_answer": True}], []],
+            "answer_session_ids": ["answer_1a8a66a6_1"],
+        }
+        unmarked = [{key: value for key, value in each.items() if key != "has_answer"} for each in said]
+        absent = {**asked, "question_id": "6aeb4375_abs", "answer_session_ids": ["answer_1a8a66a6_1", "answer_gone"]}
+        bare = {**absent, "question_id": "7b", "haystack_sessions": [unmarked, unmarked[:1], []]}
+        histories = read([asked, absent, bare], "longmemeval")
+        marked, nowhere, named = (each.questions[0] for each in histories)
+        assert (marked.evidence, marked.answer, marked.category) == ({"answer_1a8a66a6_1_3"}, "4", "knowledge-update")
+        assert (nowhere.evidence, nowhere.category) == (set(), "abstention")
+        assert named.evidence == {"conversation:answer_1a8a66a6_1"}
+        feed(memory, histories)
+        found = evaluate(memory, [marked, nowhere, named], cuts=(1, 5), baselines=True)
+        assert found.unanswerable == 1
+        assert {each.recall(5) for title, each in found.reports.items() if "vectors" not in title} == {1}
 
     def test_a_session_that_a_history_has_twice_counts_once_where_it_came_first(self, read):
         [sample, *_] = json.loads(LONGMEMEVAL.read_text())

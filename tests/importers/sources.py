@@ -170,6 +170,100 @@ def taskweaver(folder):
     return project
 
 
+def _letta_said(number, role, content, **more):
+    content = content and [{"type": "text", "text": content if isinstance(content, str) else json.dumps(content)}]
+    return {
+        "id": f"message-{number}",
+        "role": role,
+        "content": content,
+        "name": None,
+        "tool_calls": None,
+        "tool_call_id": None,
+        "tool_returns": [],
+        "created_at": f"2025-08-28T00:57:{number:02}.890070+00:00",
+        **more,
+    }
+
+
+def _letta_call(name, **arguments):
+    return [{"id": f"call-{name}", "type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}]
+
+
+_TIME = "2025-08-28 12:57:44 AM UTC+0000"
+LETTA_SAID = [
+    _letta_said(0, "system", "<base_instructions>\nYou are Letta."),
+    _letta_said(1, "user", {"type": "login", "last_login": "Never", "time": _TIME}),
+    _letta_said(2, "user", {"type": "user_message", "message": "Where are herons?", "time": _TIME}),
+    _letta_said(
+        3, "assistant", "I look into my memory.", tool_calls=_letta_call("archival_memory_search", query="heron")
+    ),
+    _letta_said(
+        4,
+        "tool",
+        {"status": "OK", "message": "Herons fish in the morning.", "time": _TIME},
+        tool_call_id="call-archival_memory_search",
+    ),
+    _letta_said(5, "assistant", "Now I know.", tool_calls=_letta_call("send_message", message="At the pond.")),
+    _letta_said(6, "tool", {"status": "OK", "message": None, "time": _TIME}, tool_call_id="call-send_message"),
+]
+LETTA_BLOCKS = [
+    {"id": "block-0", "label": "human", "value": "Her name is Ada.", "limit": 20000, "read_only": False},
+    {"id": "block-1", "label": "persona", "value": "I watch birds.", "limit": 20000, "read_only": False},
+]
+
+
+def letta(folder):
+    """An agent file, as the server exports it today."""
+    agent = {"id": "agent-0", "name": "watcher", "memory_blocks": [], "block_ids": ["block-0", "block-1"]}
+    agent |= {"messages": LETTA_SAID, "in_context_message_ids": ["message-0"], "system": "<base_instructions>"}
+    lists = {name: [] for name in ("groups", "files", "sources", "tools", "mcp_servers")}
+    document = {"agents": [agent], "blocks": LETTA_BLOCKS, **lists, "created_at": "2025-08-28T00:58:01.695247+00:00"}
+    path = folder / "watcher.af"
+    path.write_text(json.dumps(document, indent=2))
+    return path
+
+
+LETTA_TABLES = """
+create table agents (id text primary key, name text, message_ids json, system text, created_at datetime,
+    is_deleted boolean not null default false);
+create table block (id text primary key, label text not null, value text not null, "limit" integer, metadata_ json,
+    created_at datetime, updated_at datetime, is_deleted boolean not null default false);
+create table blocks_agents (agent_id text, block_id text, block_label text);
+create table messages (id text primary key, role text not null, text text, content json, name text, tool_calls json,
+    tool_call_id text, tool_returns json, conversation_id text, sequence_id integer not null, agent_id text,
+    created_at datetime, is_deleted boolean not null default false);
+create table archival_passages (id text primary key, text text not null, metadata_ json, tags json, embedding blob,
+    archive_id text, created_at datetime, is_deleted boolean not null default false);
+create table archives_agents (agent_id text, archive_id text, created_at datetime, is_owner boolean);
+insert into agents values ('agent-a', 'watcher', '[]', '', '2025-08-28 00:57:00', false),
+    ('agent-b', 'watcher', '[]', '', '2025-08-29 00:57:00', false), ('agent-c', 'gone', '[]', '', '2025-08-29', true);
+insert into archives_agents values ('agent-a', 'archive-1', '2025-08-28', true);
+insert into archival_passages values
+    ('passage-1', 'Herons fish in the morning.', '{"by": "Ada"}', '["bird"]', null, 'archive-1', '2025-08-28', false),
+    ('passage-2', 'The pond is dry.', '{}', '[]', null, 'archive-1', '2025-08-28 01:00:00', true);
+insert into messages values ('message-b', 'user', 'Any news?', null, null, '[]', null, null, 'conv-1', 99, 'agent-b',
+    '2025-08-29 01:00:00', false);
+"""
+
+
+def letta_server(folder):
+    path = database(folder / "letta.db", LETTA_TABLES)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        for each in LETTA_BLOCKS:
+            row = (each["id"], each["label"], each["value"])
+            connection.execute("insert into block (id, label, value) values (?, ?, ?)", row)
+            connection.execute("insert into blocks_agents values ('agent-a', ?, ?)", row[:2])
+        for number, each in enumerate(LETTA_SAID):
+            kept = {name: json.dumps(each[name]) for name in ("content", "tool_calls", "tool_returns")}
+            row = {**each, **kept, "id": f"message-00000000-0000-0000-0000-{number:012}", "n": number}
+            connection.execute(
+                "insert into messages values (:id, :role, null, :content, :name, :tool_calls, :tool_call_id, "
+                ":tool_returns, null, :n, 'agent-a', :created_at, false)",
+                row,
+            )
+    return path
+
+
 def marsys(folder):
     call = {"id": "call-1", "type": "function", "function": {"name": "look", "arguments": '{"at": "pond"}'}}
     messages = [
@@ -211,6 +305,8 @@ SOURCES = {
     "chat-history in files": ("chat-history", chat_files),
     "mem0": ("mem0", mem0),
     "mem0 history": ("mem0", mem0_history),
+    "letta": ("letta", letta),
+    "letta server": ("letta", letta_server),
     "memgpt": ("memgpt", memgpt),
     "memgpt as built": ("memgpt", ai_scientist),
     "taskweaver": ("taskweaver", taskweaver),

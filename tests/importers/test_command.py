@@ -27,9 +27,12 @@ def agentmem(forks):
 class TestTheCommand:
     def test_it_says_what_came(self, agentmem, tmp_path):
         run = agentmem("import-from", "chat-history", chat_history(tmp_path), "--database", tmp_path / "new.db")
-        assert (run.returncode, run.stdout) == (0, "12 messages came. Here already: 0. Left out: 0.\n")
+        assert (run.returncode, run.stdout) == (
+            0,
+            "12 messages of 2 conversations came. Here already: 0. Left out: 0.\n",
+        )
         again = agentmem("import-from", "chat-history", tmp_path / "chat.db", "--database", tmp_path / "new.db")
-        assert again.stdout == "Nothing came. Here already: 12. Left out: 0.\n"
+        assert again.stdout == "Nothing came. Here already: 12 messages. Left out: 0.\n"
 
     def test_a_dry_run_makes_no_database(self, agentmem, tmp_path):
         target = tmp_path / "new.db"
@@ -51,8 +54,10 @@ class TestTheCommand:
             "dry_run": False,
             "added": {"memories": 9},
             "known": {},
-            "left_out": [{"what": "core_memory 5", "why": "it has expired.", "count": 1}],
+            "added_to": {},
+            "left_out": [{"what": "core_memory 5", "why": "it has expired.", "count": 1, "holds": "memories"}],
             "left": 1,
+            "left_by": {"memories": 1},
         }
         with AgentMemory(tmp_path / "new.db") as memory:
             assert memory.layers(namespace=("a", "b")).core.get("name") == {"name": "Ada"}
@@ -60,9 +65,27 @@ class TestTheCommand:
     def test_a_saver_comes_as_by_the_command_of_its_own(self, agentmem, tmp_path):
         source = saver(tmp_path)
         first = agentmem("import-from", "langgraph-saver", source, "--database", tmp_path / "new.db")
-        assert first.stdout == "12 checkpoints came. Here already: 0. Left out: 0.\n"
+        assert first.stdout == "12 checkpoints of 2 threads came. Here already: 0. Left out: 0.\n"
         other = agentmem("import-checkpoints", source, tmp_path / "new.db")
         assert "12 were there already" in other.stdout
+
+    def test_what_is_left_out_of_a_saver_is_told_in_threads_too(self, agentmem, tmp_path):
+        source, target = saver(tmp_path), tmp_path / "new.db"
+        run = agentmem("import-from", "langgraph-saver", source, "--database", target, "--namespace", "users/{user_id}")
+        assert run.stdout.endswith("Nothing came. Here already: 0. Left out: 12 checkpoints of 2 threads.\n")
+        assert "Left out: the thread 'ada' (6 checkpoints): nothing says whose it is: it has no user_id." in run.stdout
+
+    def test_owners_and_what_is_chosen_are_named(self, agentmem, tmp_path):
+        owners = tmp_path / "owners.json"
+        owners.write_text('{"ada": "u-1", "bob": "u-2"}')
+        given = ("--namespace", "users/{user_id}", "--owners", owners, "--only", "u-1", "--only", "eve")
+        run = agentmem("import-from", "langgraph-saver", saver(tmp_path), "--database", tmp_path / "new.db", *given)
+        assert run.stdout == (
+            "Left out: 'eve': the source has nothing of this id.\n"
+            "6 checkpoints of 1 thread came. Here already: 0. Left out: 1 thing.\n"
+        )
+        with AgentMemory(tmp_path / "new.db", namespace=("users", "{user_id}")) as memory:
+            assert [each.namespace for each in memory.threads().threads] == [("users", "u-1")]
 
     def test_an_unknown_kind_and_a_missing_source_are_errors_of_use(self, agentmem, tmp_path):
         kind = agentmem("import-from", "mem1", "x", "--database", tmp_path / "new.db")

@@ -9,6 +9,8 @@ import pytest
 from langchain_agentmem import AgentMemory, InvalidInput
 from langchain_agentmem.base.events import MessagesStored
 
+from .sources import SOURCES
+
 HERE = ("users",)
 
 
@@ -112,6 +114,72 @@ class TestEveryKind:
         found = memory.search("Lisbon herons tea", namespace=HERE, kinds=["record", "event"], limit=50)
         assert {each.source for each in found} <= {"import"}
         assert {each.actor for each in found} <= {kind}
+
+
+CHOSEN = {
+    "langgraph-saver": "ada",
+    "langgraph-store": "ada",
+    "langmem": "ada",
+    "chat-history": "ada",
+    "chat-history in files": "bob/monday",
+    "mem0": "bob",
+    "mem0 history": "ada",
+    "letta": "watcher",
+    "letta server": "agent-b",
+    "taskweaver": "example",
+    "marsys": "watcher",
+    "opus": "a",
+}
+"""What is there of one name in each source, but for those that come whole."""
+
+
+@pytest.mark.sqlite_suffices
+class TestChoosing:
+    @pytest.mark.parametrize("name", CHOSEN)
+    def test_only_what_is_named_comes_and_the_rest_with_the_next(self, memory, tmp_path, name):
+        kind, make = SOURCES[name]
+        path = make(tmp_path)
+        whole = memory.import_from(kind, path, dry_run=True)
+        nothing = memory.import_from(kind, path, only=["nobody"])
+        told = memory.import_from(kind, path, only=[CHOSEN[name]], dry_run=True)
+        some = memory.import_from(kind, path, only=[CHOSEN[name]])
+        rest = memory.import_from(kind, path)
+        assert not any(nothing.added.values())
+        assert nothing.left_out[-1].what == "'nobody'"
+        assert 0 < sum(some.added.values()) == sum(told.added.values()) <= sum(whole.added.values())
+        assert sum(rest.known.values()) == sum(some.added.values())
+        assert sum(rest.added.values()) == sum(whole.added.values()) - sum(some.added.values())
+
+    def test_branches_come_whole(self, memory, tmp_path):
+        with pytest.raises(InvalidInput, match="comes whole"):
+            memory.import_from("memgpt", SOURCES["memgpt"][1](tmp_path), only=["child"])
+
+
+@pytest.mark.sqlite_suffices
+class TestOwners:
+    def test_sessions_go_to_their_owners_or_to_one_of_their_own_name(self, memory, tmp_path):
+        path = SOURCES["chat-history"][1](tmp_path)
+        memory.import_from("chat-history", path, namespace=("users", "{session_id}"))
+        memory.import_from("chat-history", path, namespace=("of", "{who}"), owners={"ada": "u-1"})
+        there = {(each.namespace, each.conversation_id) for each in memory.conversations()}
+        assert there == {(("users", "ada"), "ada"), (("users", "bob"), "bob"), (("of", "u-1"), "ada")}
+
+    @pytest.mark.parametrize(
+        ("given", "said"),
+        [
+            ({"owners": {"ada": "u-1"}}, "owners fills the one key"),
+            ({"owners": {"ada": 1}, "namespace": ("users", "{user_id}")}, "owners says of ids"),
+            ({"owners": "owners.json", "namespace": ("users", "{user_id}")}, "owners says of ids"),
+            ({"namespace": ("{a}-{b}",)}, "several keys"),
+        ],
+    )
+    def test_what_cannot_be_is_told(self, memory, tmp_path, given, said):
+        with pytest.raises(InvalidInput, match=said):
+            memory.import_from("chat-history", SOURCES["chat-history"][1](tmp_path), **given)
+
+    def test_of_what_has_namespaces_of_its_own_no_owner_is_told(self, memory, tmp_path):
+        with pytest.raises(InvalidInput, match="name the one below which"):
+            memory.import_from("mem0", SOURCES["mem0"][1](tmp_path), namespace=("users", "{user_id}"))
 
 
 @pytest.mark.sqlite_suffices

@@ -70,6 +70,53 @@ class TestSavers:
             assert memory.checkpointer.get_tuple(config) is not None
             assert memory.import_from("langgraph-saver", path, dry_run=True).added == told.added
 
+    @pytest.mark.parametrize(
+        "make", [InMemorySaver, lambda: SqliteSaver(sqlite3.connect(":memory:", check_same_thread=False))]
+    )
+    def test_each_thread_goes_to_the_user_that_its_checkpoints_name(self, url, make):
+        theirs = make()
+        for thread, user in (("a", "ada"), ("b", "bob"), ("c", None)):
+            config = {"configurable": {"thread_id": thread, **({"user_id": user} if user else {})}}
+            chat_graph(theirs).invoke({"messages": [HumanMessage(f"I am {thread}.")]}, config)
+        users = ("users", "{user_id}")
+        with AgentMemory(url, namespace=users) as memory:
+            told = memory.import_from("langgraph-saver", theirs, namespace=users, dry_run=True)
+            report = memory.import_from("langgraph-saver", theirs, namespace=users)
+            assert (told.added, told.left_out) == (report.added, report.left_out)
+            assert report.added_to == {"threads": 2}
+            assert report.left_by["threads"] == 1
+            assert "it has no user_id" in report.left_out[0].why
+            config = {"configurable": {"thread_id": "a", "user_id": "ada"}}
+            assert (
+                len(
+                    chat_graph(memory.checkpointer).invoke({"messages": [HumanMessage("And now?")]}, config)["messages"]
+                )
+                > 2
+            )
+            memory.import_from("langgraph-saver", theirs, namespace=users, owners={"c": "eve"}, only=["c"])
+            assert memory.within(user_id="eve").conversation("c").messages[0].text == "I am c."
+            assert (
+                memory.within(user_id="bob").import_from("langgraph-saver", theirs, namespace=users).left_by["threads"]
+                == 2
+            )
+
+    def test_a_namespace_in_which_no_thread_is_looked_for_is_refused(self, url, tmp_path):
+        path = saver(tmp_path)
+        with AgentMemory(url, namespace=("users", "{user_id}")) as memory:
+            with pytest.raises(InvalidInput, match=r"write namespace=\('users', '\{user_id\}'\)"):
+                memory.import_from("langgraph-saver", path, namespace=("users",))
+            report = memory.import_from("langgraph-saver", path, namespace=("users", "{thread_id}"))
+            assert report.added_to == {"threads": 2}
+            assert memory.within(user_id="ada").conversation("ada").messages
+
+    def test_a_saver_that_can_only_be_awaited_is_told_what_to_do(self, memory):
+        class Awaited(InMemorySaver):
+            def list(self, *arguments, **options):
+                raise NotImplementedError
+
+        with pytest.raises(InvalidInput, match="aimport_checkpoints"):
+            memory.import_from("langgraph-saver", Awaited())
+
     def test_threads_of_postgresql_come_one_by_one(self, memory, new_database):
         url = direct(new_database("postgres"))
         clear(url)

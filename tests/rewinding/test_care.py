@@ -492,6 +492,8 @@ class TestAdopting:
         assert (said_in(older, (), "t", "copy", "other"), said_in(older, NS, "other")) == before
         older.checkpointer.delete_thread("t")
         older.adopt("copy", NS)
+        with pytest.raises(InvalidInput, match=r"imported anew, with a namespace such as users/\{user_id\}"):
+            older.adopt("copy", ("other",))
         assert said_in(older, NS, "copy")[0] == before[0][0][1:2]
         assert older.verify().problems == ()
 

@@ -1,0 +1,339 @@
+"""Letta: agents that its server exported to files (.af), and the database of the server itself.
+
+An agent's memory goes to the namespace of its name: its blocks become core memory, its passages records of archival
+memory, and its messages a conversation of its name. Files of today list agents and blocks apart; older ones hold one
+agent with its "core_memory". Neither has passages: those that its API lists, saved as NAME.json, come as those of the
+agent NAME. The messages are those that people and the agent exchanged: what Letta packed around them is taken off, and
+`send_message` is what the agent said. Prompts that Letta compiles, heartbeats and logins are left out.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from functools import partial
+from itertools import chain, groupby
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from langchain_agentmem.base.argument_checks import name_given, text_given
+from langchain_agentmem.base.clock import new_uuid
+from langchain_agentmem.base.namespaces import id_of
+from langchain_agentmem.base.redaction import redact, redact_value
+from langchain_agentmem.base.safe_repr import safe_repr
+from langchain_agentmem.conversations.log_entries import entry_of, message_of
+from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.importers.parcels import (
+    MALFORMED,
+    MEMORIES,
+    MESSAGES,
+    Destination,
+    LeftOut,
+    Names,
+    Parcel,
+    SourceReading,
+    Thing,
+    conversation,
+    in_pages,
+    is_sqlite,
+    json_of_file,
+    json_plain,
+    memories,
+    of_files,
+    parcel_of,
+    path_or_url,
+    time_of,
+    time_of_file,
+    where,
+    why,
+)
+from langchain_agentmem.layers.archival_memory import record
+from langchain_agentmem.layers.core_memory import USUAL
+from langchain_agentmem.rewinding.memory_rows import CORE, RowDraft, body_of
+from langchain_agentmem.storage.foreign_tables import ForeignTables, foreign_tables
+
+AGENTS, BLOCKS, BLOCKS_OF, SAID = "agents", "block", "blocks_agents", "messages"
+PASSAGES, PASSAGES_BEFORE, ARCHIVES_OF = "archival_passages", "agent_passages", "archives_agents"
+_WANTED = {AGENTS: {"id", "name"}, BLOCKS: {"id", "label", "value"}, SAID: {"id", "role", "agent_id"}}
+_OWN_ID = re.compile(r"message-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_SPEAKS = "send_message"
+"""The tool by which agents of the older kinds speak."""
+
+Row = Mapping[str, Any]
+
+
+class _Agent(NamedTuple):
+    """An agent: its id, its name, and where its memory goes."""
+
+    key: str
+    name: str
+    home: Destination
+
+
+def read_letta(source: Any, to: Destination, stack: ExitStack) -> SourceReading:
+    """Agents of Letta, see above.
+
+    Args:
+        source: An agent file, a folder of such files, or the server's database, in SQLite or PostgreSQL.
+        to: Where they go.
+        stack: Closes the source.
+
+    Raises:
+        InvalidInput: It is none of these.
+    """
+    given = path_or_url(source)
+    if isinstance(given, Path) and not is_sqlite(given):
+        return of_files(given, (".af", ".json"), _in_file, to)
+    tables = stack.enter_context(foreign_tables(given))
+    if not all(wanted <= tables.columns.get(name, frozenset()) for name, wanted in _WANTED.items()):
+        raise InvalidInput(f"{tables.name} has no tables of agents, blocks and messages, as Letta's server has.")
+    return SourceReading(_in_tables(tables, to))
+
+
+def _agent(row: Row, names: Names, to: Destination) -> _Agent | None:
+    """An agent; None if it is not to come."""
+    key, name = str(row.get("id") or row.get("name")), names.given(row.get("name") or row.get("id"), row)
+    if to.keys:
+        home = to.of(name, [{"agent": name, "agent_id": key}])
+    else:
+        home = to._replace(namespace=(*to.namespace, name)) if to.chosen.has(name, key) else None
+    return None if home is None else _Agent(key, name, home)
+
+
+# -- files ---------------------------------------------------------------------------------------------------------
+
+
+def _in_file(path: Path, name: str, to: Destination) -> Iterator[Thing]:
+    given, at = json_of_file(path), time_of_file(path)
+    if isinstance(given, list) and given and all(isinstance(each, Mapping) and "text" in each for each in given):
+        if (agent := _agent({"name": name}, Names(), to)) is not None:
+            yield from _passages(agent, given)
+        return
+    if not isinstance(given, Mapping):
+        raise InvalidInput(f"{safe_repr(str(path))} is no agent file of Letta, nor a list of passages.")
+    if isinstance(given.get("core_memory"), list):
+        agents, blocks = [{**given, "memory_blocks": given["core_memory"]}], {}
+    elif isinstance(given.get("agents"), list) and isinstance(given.get("blocks"), list):
+        agents, blocks = given["agents"], {each["id"]: each for each in given["blocks"]}
+    else:
+        raise InvalidInput(f"{safe_repr(str(path))} is no agent file of Letta: it has neither agents nor core_memory.")
+    at, names = time_of(given.get("created_at"), at), Names()
+    for row in agents:
+        try:
+            agent = _agent(row, names, to)
+        except MALFORMED as error:
+            yield LeftOut(f"the agent {safe_repr(row, 200)}", why(error))
+            continue
+        if agent is not None:
+            mine = [blocks[each] for each in row.get("block_ids") or () if each in blocks]
+            yield from _core(agent, [*mine, *(row.get("memory_blocks") or ())], at)
+            yield from _conversation(agent, agent.name, row.get("messages") or ())
+    if files := given.get("files"):
+        yield LeftOut(f"files in {safe_repr(name)}", "they are documents, and no memory.", len(files), "files")
+
+
+# -- tables --------------------------------------------------------------------------------------------------------
+
+
+def _in_tables(tables: ForeignTables, to: Destination) -> Iterator[Thing]:
+    found: dict[str, _Agent] = {}
+    names = Names()
+    for row in _rows(tables, AGENTS, "created_at", "id"):
+        try:
+            if (agent := _agent(row, names, to)) is not None:
+                found[agent.key] = agent
+        except MALFORMED as error:
+            yield LeftOut(f"the agent {safe_repr(row.get('name'))}", why(error))
+    each_one = {key: [agent] for key, agent in found.items()}
+    blocks = {each["id"]: each for each in _rows(tables, BLOCKS)}
+    for agent, rows in _by_agent(tables, BLOCKS_OF, each_one, "agent_id"):
+        yield from _core(agent, [blocks[each["block_id"]] for each in rows if each["block_id"] in blocks], to.now)
+    order = ("agent_id", "conversation_id", "sequence_id", "created_at", "id")
+    for (key, name), group in groupby(_rows(tables, SAID, *order), lambda row: (row["agent_id"], row.get(order[1]))):
+        if (writer := found.get(key)) is not None:
+            yield from _conversation(writer, name or writer.name, list(group))
+    archives: dict[str, list[_Agent]] = defaultdict(list)
+    for agent, rows in _by_agent(tables, ARCHIVES_OF, each_one, "agent_id"):
+        for each in rows:
+            archives[each["archive_id"]].append(agent)
+    kept = _by_agent(tables, PASSAGES, archives, "archive_id")
+    for agent, rows in chain(kept, _by_agent(tables, PASSAGES_BEFORE, each_one, "agent_id")):
+        yield from _passages(agent, rows)
+
+
+def _by_agent(
+    tables: ForeignTables, table: str, agents: Mapping[str, Sequence[_Agent]], column: str
+) -> Iterator[tuple[_Agent, list[Row]]]:
+    """The rows of a table by the agents that a column of it leads to."""
+    for key, group in groupby(_rows(tables, table, column, "created_at", "id"), lambda row: row[column]):
+        rows = list(group)
+        for agent in agents.get(key, ()):
+            yield agent, rows
+
+
+def _rows(tables: ForeignTables, table: str, *order: str) -> Iterator[Row]:
+    """The rows of a table that were not deleted, their columns of JSON as values; none where there is no such table."""
+    for row in tables.rows(table, *order) if table in tables.columns else ():
+        if not row.get("is_deleted"):
+            yield {name: _value(name, value) for name, value in row.items() if name != "embedding"}
+
+
+def _value(name: str, value: Any) -> Any:
+    written = name in ("content", "tool_calls", "tool_returns", "tags", "metadata_") and isinstance(value, str)
+    try:
+        return json.loads(value) if written else value
+    except ValueError:
+        return value
+
+
+# -- what an agent remembers ---------------------------------------------------------------------------------------
+
+
+def _core(agent: _Agent, blocks: Iterable[Row], at: int) -> Iterator[Thing]:
+    drafts: dict[str, RowDraft] = {}
+    for block in blocks:
+        try:
+            label, value = name_given(block["label"], "a key"), block["value"]
+            if value:
+                [(key, kept)] = redact_value({label: text_given(value, "A value")}).items()
+                made = time_of(block.get("updated_at") or block.get("created_at"), at)
+                drafts[key] = RowDraft(CORE, key, body_of(kept), made, importance=USUAL)
+        except MALFORMED as error:
+            yield LeftOut(f"a block of the agent {safe_repr(agent.name)}", why(error), holds=MEMORIES)
+    yield from _remembered(agent, [*drafts.values()])
+
+
+def _passages(agent: _Agent, rows: Iterable[Row]) -> Iterator[Thing]:
+    drafts: dict[str, RowDraft] = {}
+    names = Names()
+    for row in rows:
+        try:
+            text = redact(text_given(row["text"], "A passage"))
+            key = id_of(names.given(row.get("id"), text), "record")
+            more = redact_value(json_plain(row.get("metadata_") or row.get("metadata")))
+            tags = [redact(str(each)) for each in json_plain(row.get("tags")) or ()]
+            made = time_of(row.get("created_at"), agent.home.now)
+            drafts[key] = record(key, text, tags, made, **({"letta": more} if more else {}))
+        except MALFORMED as error:
+            yield LeftOut(f"a passage of the agent {safe_repr(agent.name)}", why(error), holds=MEMORIES)
+    yield from _remembered(agent, [*drafts.values()])
+
+
+def _remembered(agent: _Agent, drafts: Sequence[RowDraft]) -> Iterator[Thing]:
+    for page in in_pages(drafts):
+        what = f"memories in {where(agent.home)}"
+        yield parcel_of(what, len(page), partial(memories, agent.home, what, page), MEMORIES)
+
+
+def _conversation(agent: _Agent, name: str, rows: Sequence[Row]) -> Iterator[Thing]:
+    what = f"the conversation {safe_repr(name)}"
+    try:
+        said, own = _said(rows, agent.home)
+    except MALFORMED as error:
+        yield LeftOut(what, why(error), len(rows), MESSAGES)
+        return
+    if said:
+        yield parcel_of(what, len(said), partial(_entries, agent.home, name, said), MESSAGES)
+    if own:
+        reason = "Letta compiles them, or tells its agent with them that time has passed."
+        yield LeftOut(f"prompts and events in {what}", reason, own, "events")
+
+
+def _entries(home: Destination, name: str, said: Sequence[tuple[int, Row]]) -> Parcel:
+    return conversation(home, name, [entry_of(message_of(each, new_id=new_uuid)[0], at) for at, each in said])
+
+
+def _said(rows: Sequence[Row], to: Destination) -> tuple[list[tuple[int, Row]], int]:
+    """What was said, as messages with their times; and how much was only said by Letta itself."""
+    found: list[tuple[int, Row]] = []
+    spoken: set[str] = set()
+    names, own = Names(), 0
+    for at, _, row in sorted((time_of(each.get("created_at"), to.now), n, each) for n, each in enumerate(rows)):
+        given = row.get("id")
+        key = given if isinstance(given, str) and _OWN_ID.fullmatch(given) else None
+        made = _messages(row, spoken)
+        own += made is None
+        found += [(at, {**each, "message_id": names.given(key, at, each)}) for each in made or ()]
+    return found, own
+
+
+def _messages(row: Row, spoken: set[str]) -> list[dict[str, Any]] | None:
+    """The messages that a row stands for; None if only Letta says it.
+
+    Args:
+        row: The row.
+        spoken: The calls by which the agent spoke so far, which need no answer.
+    """
+    role, text, parts = row["role"], *_content(row)
+    name = {"name": row["name"]} if row.get("name") else {}
+    if role == "tool":
+        returns = [each for each in row.get("tool_returns") or () if each.get("tool_call_id")]
+        ids = [row["tool_call_id"]] if row.get("tool_call_id") else [each["tool_call_id"] for each in returns]
+        told = {each["tool_call_id"]: each.get("func_response") or each.get("tool_return") for each in returns}
+        answers = {key: _unpacked(text or told.get(key) or "")[0] for key in ids if key not in spoken}
+        return [{"role": "tool", "tool_call_id": key, "content": answer, **name} for key, answer in answers.items()]
+    if role == "user":
+        text, by_letta = _unpacked(text)
+        others = [each for each in parts if each["type"] != "text"]
+        content = [*([{"type": "text", "text": text}] if text else []), *others] if others else text
+        return None if by_letta else [{"role": "user", "content": content, **name}]
+    calls = list(row.get("tool_calls") or ())
+    if role not in ("assistant", "approval") or (role == "approval" and not calls):
+        return None
+    if (said := _spoken(calls)) is not None:
+        spoken.add(calls[0]["id"])
+        thoughts = [{"type": "reasoning", "reasoning": text}] if text else []
+        thoughts += [each for each in parts if each["type"] == "reasoning"]
+        return [{"role": "assistant", "content": [*thoughts, {"type": "text", "text": said}]}]
+    content = text if all(each["type"] == "text" for each in parts) else parts
+    return [{"role": "assistant", "content": content, "tool_calls": calls, **name}]
+
+
+def _spoken(calls: Sequence[Row]) -> str | None:
+    """What an agent says to people by its only call; None where it does not."""
+    if len(calls) != 1 or calls[0]["function"]["name"] != _SPEAKS:
+        return None
+    try:
+        said = json.loads(calls[0]["function"]["arguments"])["message"]
+    except (LookupError, TypeError, ValueError):  # cut by the model's limit: the call stays as it is
+        return None
+    return said if isinstance(said, str) else None
+
+
+def _content(row: Row) -> tuple[str, list[dict[str, Any]]]:
+    """The text of a row, and its parts in LangChain's form."""
+    content = row.get("content") or row.get("text") or []
+    parts: list[dict[str, Any] | None] = []
+    given: Any = [{"type": "text", "text": content}] if isinstance(content, str) else content
+    for each in given:
+        kind = each["type"]
+        if kind == "text":
+            parts.append({"type": "text", "text": text_given(each["text"], "A text")} if each["text"] else None)
+        elif kind == "reasoning":
+            parts.append({"type": "reasoning", "reasoning": each["reasoning"]})
+        elif kind == "summarized_reasoning":
+            parts.append({"type": "reasoning", "reasoning": "\n".join(one["text"] for one in each["summary"])})
+        elif kind == "image":
+            shown = each["source"]
+            data = {"base64": shown.get("data"), "mime_type": shown.get("media_type")}
+            parts.append({"type": "image", **({"url": shown["url"]} if "url" in shown else data)})
+    kept = [each for each in parts if each]
+    return "\n".join(each["text"] for each in kept if each["type"] == "text"), kept
+
+
+def _unpacked(text: str) -> tuple[str, bool]:
+    """What stands in what Letta packs around a text; and whether only Letta says it."""
+    try:
+        packed = json.loads(text)
+    except (ValueError, RecursionError):
+        return text, False
+    if not isinstance(packed, Mapping) or "time" not in packed:
+        return text, False
+    message = packed.get("message")
+    by_letta = packed.get("type", "user_message") != "user_message"
+    if message is None:
+        return text, by_letta
+    return message if isinstance(message, str) else json.dumps(message, ensure_ascii=False), by_letta
