@@ -62,7 +62,7 @@ REFUSED = {
     "memory.within(WAITING)": "has a key that nothing fills: write whose it is, or use AgentMemory(url, namespace=",
     'memory.conversation("monday", WAITING).add_user_message("Hello.")': "has a key that nothing fills",
     'memory.search("tea", namespace=WAITING)': "has a key that nothing fills",
-    'memory.import_from("mem0", "notes.txt", namespace=WAITING)': "has a key that nothing fills",
+    'memory.import_from("mem0", "notes.txt", namespace=WAITING)': "in braces is for threads and conversations",
     'graph(memory).invoke(HELLO, {"configurable": {"thread_id": "t", "agentmem_namespace": WAITING}})': "has a key",
     'users.conversation("monday", (*WAITING, "notes")).add_user_message("Hello.")': "or use memory.within(user_id=…)",
     'AgentMemory("agent.db", namespace="users/{user_id}")': "A namespace is a tuple of strings: write (",

@@ -422,7 +422,7 @@ class TestWithin:
 
 LABELS = [
     "ada", "Ada", "ADA", "ad", "adab", "ada ", " ada", "ada.", "ada/", "ada\\", "ada:", "ada|", "ada%", "ada_", "ada*",
-    "ada?", "*", "%", "_", "?", ".", "..", "/", "{user_id}", "{}", "a-da", "a,da", "('users', 'ada')", '["ada"]', "'",
+    "ada?", "*", "%", "_", "?", ".", "..", "/", "{user id}", "{}", "a-da", "a,da", "('users', 'ada')", '["ada"]', "'",
     '"', "''; --", "$1", ":low", "%s", "\u00e9", "e\u0301", "\u0430da", "\uff41da", "ada\u200b", "ada\u00a0",
     "ada\ufeff", "\u00df", "ss", "\ufb00", "ff", "\u0130", "i\u0307", "\u0131", "I", "\U0001f600", "ada\U0010fffe",
     "null", "None", "0", "00", "users", "main", "root", "langgraph", "a" * 200, "a" * 199,
