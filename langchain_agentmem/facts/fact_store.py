@@ -23,7 +23,9 @@ from langchain_agentmem.facts import fact_events
 from langchain_agentmem.facts.fact import RAW_PREDICATE, Fact, Source, entity_key, maybe_moment, predicate_key, sentence
 from langchain_agentmem.facts.fact_events import Event, FactEnding, Rules, State
 from langchain_agentmem.messages.message import SOURCES, Message, decode_body
+from langchain_agentmem.base.origins import Origin
 from langchain_agentmem.rewinding import memory_rows
+from langchain_agentmem.rewinding.derivation import origins_of_event, told_by
 from langchain_agentmem.rewinding.memory_access import LISTED, Change
 from langchain_agentmem.rewinding.memory_access import listed as counted
 from langchain_agentmem.rewinding.memory_rows import FACT, FORMER, SAID, TEXT, Kept, RowDraft, View
@@ -437,6 +439,8 @@ class Book:
         }
         more = {"id": said.message, "in": said.conversation, "given": said.start is not None or None, "sure": said.sure}
         event |= {name: value for name, value in more.items() if value is not None}
+        if said.message is None:
+            event |= self._rests()
         same = [
             key
             for key, known in states.items()
@@ -559,7 +563,16 @@ class Book:
         """Add an event to what was told of a fact."""
         told = kept.extra["told"]
         event = {"n": self._number(_next_number(kept.extra)), "at": self.change.now, **event}
+        if event["do"] == SET:  # its words may be those of others, who may have to be forgotten
+            own = kept.extra.get("own")
+            others = [] if own is None else [each for each in told if each["n"] not in own]
+            event |= self._rests(*(origin for each in others for origin in origins_of_event(each)))
         self.restate(kept, {**kept.extra, "told": [*told, event]})
+
+    def _rests(self, *others: Origin) -> dict[str, Any]:
+        """What an event rests on that is told here without a message."""
+        source, actor, _ = self.change.writer
+        return told_by([*self.change.rests, *others], source, actor, self.change.thread)
 
     def _number(self, following: int) -> int:
         """The number of a new event. In a scope other lines give numbers too, so it is taken from the clock."""

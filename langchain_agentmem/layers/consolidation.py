@@ -24,6 +24,7 @@ from langchain_agentmem.layers.core_memory import CoreMemory, everything, leavin
 from langchain_agentmem.layers.layer import Ground, LayersConfig
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.branches import BranchAt
+from langchain_agentmem.rewinding.derivation import moved
 from langchain_agentmem.rewinding.memory_access import Change, as_step, changing, looking
 from langchain_agentmem.rewinding.memory_rows import EVENT, RECORD, Kept, View
 from langchain_agentmem.storage import Steps, query
@@ -224,6 +225,7 @@ def _replace(
 ) -> ConsolidationReport:
     """Put records in the place of events."""
     records: list[str] = []
+    told = {} if change.writer.source is None else {"source": change.writer.source, "actor": change.writer.actor}
     for bundle, text in texts:
         key = ground.database.new_id()
         records.append(key)
@@ -231,7 +233,8 @@ def _replace(
         tags = [CONSOLIDATED, *marks, f"kind:{bundle.kind}", f"event_count:{len(bundle.events)}"]
         words = "\n".join([text, *(each.text for each in bundle.events), *tags])
         events = [[each.key, each.created_at, each.text] for each in bundle.events]
-        change.drafts.append(record(key, text, tags, change.now, words=words, events=events))
+        made = record(key, text, tags, change.now, words=words, events=events)
+        change.drafts.append(moved(made, *bundle.events)._replace(**told))
         for each in bundle.events:
             change.remove(EVENT, each.key)
     return ConsolidationReport(events=sum(len(bundle.events) for bundle, _ in texts), records=tuple(records))

@@ -458,7 +458,13 @@ set until = :position,
         else gone
     end
 where branch_id = :branch and kind = :kind and key = :key and until = 4611686018427387904
-returning id;
+returning id, extra;
+
+-- name: former_versions
+-- A branch's own versions of a key that have ended, the newest first.
+select id from memory
+where branch_id = :branch and kind = :kind and key = :key and until < 4611686018427387904
+order by position desc, id desc;
 
 -- name: releasable
 -- Those of some rows that nobody can see any more, with what they hold.
