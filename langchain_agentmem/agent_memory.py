@@ -37,7 +37,7 @@ from langchain_agentmem.base.namespaces import (
     id_of,
     scopes_given,
 )
-from langchain_agentmem.base.origins import SOURCES, Origin, SourceName, origins_given
+from langchain_agentmem.base.origins import SOURCES, Origin, SourceName, Trust, origins_given
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations.conversation_memory import ConversationMemory
 from langchain_agentmem.conversations.persistence import checked_retention
@@ -751,6 +751,7 @@ class AgentMemory(Maintenance, Closing):
         everything: bool = False,
         abandoned: bool = False,
         order: Order = "score",
+        trust: Trust | None = None,
         config: RunnableConfig | None = None,
         weights: Weights | None = None,
     ) -> list[Recollection]:
@@ -774,6 +775,9 @@ class AgentMemory(Maintenance, Closing):
             order: "score", or "time" for the evidence of a topic as it came. Then what says hardly more than another
                 result is found with that, and of a change both sides, where the limit leaves room for them: the earlier
                 one says by what it was replaced, as far as words can tell.
+            trust: Only what is trusted so far: "user", "person", "model", "tool", "import" or "unknown", each with all
+                before it; or which of these are trusted, where another order is wanted. What rests on something is
+                trusted as little as that. Default: all.
             config: The run on whose behalf to look. Default: the one this is called in. Of its thread's own memory it
                 finds what is remembered there now, and not what was rewound.
             weights: How much each signal counts. Default: those of this memory.
@@ -785,7 +789,7 @@ class AgentMemory(Maintenance, Closing):
             InvalidInput: An argument is wrong.
         """
         asked = SearchRequest(
-            query, namespace, limit, kinds, conversation_id, roles, before, after, everything, abandoned, order
+            query, namespace, limit, kinds, conversation_id, roles, before, after, everything, abandoned, order, trust
         )
         with self._searching(asked, config) as step:
             given = sought(self.database, asked, config, self.weights if weights is None else weights)
@@ -807,12 +811,13 @@ class AgentMemory(Maintenance, Closing):
         everything: bool = False,
         abandoned: bool = False,
         order: Order = "score",
+        trust: Trust | None = None,
         config: RunnableConfig | None = None,
         weights: Weights | None = None,
     ) -> list[Recollection]:
         """`search`, awaited."""
         asked = SearchRequest(
-            query, namespace, limit, kinds, conversation_id, roles, before, after, everything, abandoned, order
+            query, namespace, limit, kinds, conversation_id, roles, before, after, everything, abandoned, order, trust
         )
         async with self._searching(asked, config) as step:
             weighed = self.weights if weights is None else weights

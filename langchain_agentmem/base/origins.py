@@ -15,8 +15,8 @@ from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 
 SourceName: TypeAlias = Literal["user", "person", "model", "tool", "import"]
-"""Who something comes from: whoever talks to the agent, a person who looks after its memory, a model, a tool, or another
-program's memory."""
+"""Who something comes from: whoever talks to the agent, a person who looks after its memory, a model, a tool, or the
+memory of another program."""
 TrustLevel: TypeAlias = Literal["user", "person", "model", "tool", "import", "unknown"]
 """The same as a level of trust, the most trusted first; what nobody said the source of is "unknown"."""
 Trust: TypeAlias = "TrustLevel | Collection[str]"
@@ -144,6 +144,23 @@ def is_trusted(source: str | None, rests_on: Iterable[str], trusted: frozenset[s
         return True
     kinds = {each.partition(":")[0] for each in rests_on} & set(SOURCES)
     return trusted.issuperset({source or UNKNOWN, *kinds})
+
+
+def in_words(source: str | None, actor: str | None, rests_on: Iterable[str]) -> str:
+    """Where something comes from, as whoever reads it is told: the least trusted of its sources; "" where none is.
+
+    Args:
+        source: Where it comes from.
+        actor: Who that is.
+        rests_on: What it rests on, as texts.
+    """
+    named = [each.partition(":")[::2] for each in rests_on]
+    known = [(source, actor or ""), *named]
+    found = [(SOURCES.index(kind), kind, name) for kind, name in known if kind in SOURCES]
+    if not found:
+        return ""
+    _, kind, name = max(found)
+    return f"{kind} {name}".strip()
 
 
 def origins_of(told: Iterable[Any] | None) -> list[Origin]:

@@ -17,18 +17,18 @@ from typing import Any, Literal, NamedTuple
 
 from langchain_agentmem.base.argument_checks import ALL
 from langchain_agentmem.base.clock import LATEST, NewId, moment
+from langchain_agentmem.base.origins import Origin
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import MessageError
 from langchain_agentmem.facts import fact_events
 from langchain_agentmem.facts.fact import RAW_PREDICATE, Fact, Source, entity_key, maybe_moment, predicate_key, sentence
 from langchain_agentmem.facts.fact_events import Event, FactEnding, Rules, State
 from langchain_agentmem.messages.message import SOURCES, Message, decode_body
-from langchain_agentmem.base.origins import Origin
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.derivation import origins_of_event, told_by
 from langchain_agentmem.rewinding.memory_access import LISTED, Change
 from langchain_agentmem.rewinding.memory_access import listed as counted
-from langchain_agentmem.rewinding.memory_rows import FACT, FORMER, SAID, TEXT, Kept, RowDraft, View
+from langchain_agentmem.rewinding.memory_rows import FACT, FORMER, RESTS, SAID, TEXT, Kept, RowDraft, View
 from langchain_agentmem.rewinding.message_sources import SET, UNDO, without
 from langchain_agentmem.storage import Steps, query
 from langchain_agentmem.storage.steps import Row
@@ -293,7 +293,10 @@ def fact_of(key: str, known: State, ending: FactEnding, agreed: Rules) -> Fact:
 
 def _source(event: Event) -> Source:
     message, conversation, at = event.get("id"), event.get("in"), moment(event["at"])
-    return Source(message_id=message, conversation_id=conversation, role=event["role"], recorded_at=at)
+    rests_on = tuple(map(str, memory_rows.origins_in({RESTS: event.get(RESTS)})))
+    return Source(
+        message_id=message, conversation_id=conversation, role=event["role"], recorded_at=at, rests_on=rests_on
+    )
 
 
 def raw_fact(kept: Kept) -> Fact:

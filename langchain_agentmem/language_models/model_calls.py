@@ -207,6 +207,10 @@ class Writer(NamedTuple):
         """What is remembered now rests on."""
         return turn_in(running_config()) if self.rests_on is None else self.rests_on
 
+    def sources(self) -> tuple[Origin, ...]:
+        """The same with who remembers it, where that is noted nowhere else."""
+        return self.origins() if self.source is None else (*self.origins(), Origin(self.source, self.actor))
+
 
 NOBODY = Writer()
 """Nobody says where it comes from."""

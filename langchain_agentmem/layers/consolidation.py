@@ -225,7 +225,7 @@ def _replace(
 ) -> ConsolidationReport:
     """Put records in the place of events."""
     records: list[str] = []
-    told = {} if change.writer.source is None else {"source": change.writer.source, "actor": change.writer.actor}
+    source, actor, _ = change.writer
     for bundle, text in texts:
         key = ground.database.new_id()
         records.append(key)
@@ -234,7 +234,8 @@ def _replace(
         words = "\n".join([text, *(each.text for each in bundle.events), *tags])
         events = [[each.key, each.created_at, each.text] for each in bundle.events]
         made = record(key, text, tags, change.now, words=words, events=events)
-        change.drafts.append(moved(made, *bundle.events)._replace(**told))
+        made = moved(made, *bundle.events)
+        change.drafts.append(made if source is None else made._replace(source=source, actor=actor))
         for each in bundle.events:
             change.remove(EVENT, each.key)
     return ConsolidationReport(events=sum(len(bundle.events) for bundle, _ in texts), records=tuple(records))

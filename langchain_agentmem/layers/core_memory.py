@@ -209,7 +209,9 @@ class CoreMemory(Layer):
             too_large = yield from self._add_to(change, [Setting(wanted, value, importance, old.expires_at)])
             if too_large is not None:
                 raise InvalidInput(NO_ROOM)
-            change.drafts[:] = [moved(each, old) if (each.kind, each.key) == (CORE, wanted) else each for each in change.drafts]
+            change.drafts[:] = [
+                moved(each, old) if (each.kind, each.key) == (CORE, wanted) else each for each in change.drafts
+            ]
             change.remove(RECORD, old.key)
             return True
 

@@ -15,7 +15,7 @@ from langchain_agentmem.base.origins import Origin
 from langchain_agentmem.language_models.model_calls import NOBODY, In, Run, Shown, Work, Writer, writer
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.branches import BranchAt, Standpoint, family
-from langchain_agentmem.rewinding.derivation import all_behind, resting
+from langchain_agentmem.rewinding.derivation import REVOCABLE, all_behind, resting
 from langchain_agentmem.rewinding.memory_rows import OnBranch, RowDraft, View
 from langchain_agentmem.search.search_index import Series
 from langchain_agentmem.storage import Steps, query
@@ -249,7 +249,8 @@ def changed(
     drafts = change.drafts
     if source is not None:
         drafts = [each if each.moved else each._replace(source=source, actor=actor) for each in drafts]
-    drafts = [each if each.moved else resting(each, change.rests) for each in drafts]
+    rests = change.rests if source not in REVOCABLE else (*change.rests, Origin(source, actor))
+    drafts = [each if each.moved else resting(each, rests) for each in drafts]
     if isinstance(place, OnBranch):
         expired = yield query.expired_memory(branch=place.branch, at=now, limit=SWEPT)
         # What is written anew needs no sweeping; where it is swept as well, the later draft counts.

@@ -426,12 +426,7 @@ def sources_of(extra: Mapping[str, Any] | None) -> set[str]:
 
 def origins_in(extra: Mapping[str, Any]) -> list[Origin]:
     """What a row says that it rests on, beside the messages that tell of it, or what any event of it does."""
-    return [
-        origin
-        for told in (extra, *extra.get("told", ()))
-        if RESTS in told
-        for origin in origins_of(told[RESTS])
-    ]
+    return [origin for told in (extra, *extra.get("told", ())) if RESTS in told for origin in origins_of(told[RESTS])]
 
 
 def message_source(message_id: str) -> str:
@@ -450,7 +445,9 @@ def release(ids: Iterable[int]) -> Steps[list[int]]:
     Returns:
         Which were deleted.
     """
-    rows = yield query.releasable(ids=as_json(list(ids)))
+    if not (ids := list(ids)):
+        return []
+    rows = yield query.releasable(ids=as_json(ids))
     yield from discard(rows)
     return [row["id"] for row in rows]
 
@@ -462,9 +459,11 @@ def discard(rows: Sequence[Row]) -> Steps[None]:
         rows: With "id", "document_id", "hash", "body" and "extra".
     """
     if rows:
+        former = yield from _formers(rows)
         yield from _unindex(rows)
         yield query.delete_memory.many([{"id": row["id"]} for row in rows])
         yield from _collect(rows)
+        yield from release(former)
 
 
 def bury(rows: Sequence[Row], *, gone: bool = False) -> Steps[None]:
@@ -475,10 +474,20 @@ def bury(rows: Sequence[Row], *, gone: bool = False) -> Steps[None]:
         gone: Whether they hide nothing from others any more. Default: they do.
     """
     if rows:
+        former = yield from _formers(rows)
         yield from _unindex(rows)
         yield query.bury_memory.many([{"id": row["id"], "gone": int(gone)} for row in rows])
         yield query.delete_every_source.many([{"memory": row["id"]} for row in rows])
         yield from _collect(rows)
+        yield from release(former)
+
+
+def _formers(rows: Sequence[Row]) -> Steps[list[int]]:
+    """Versions that were kept only since those that are about to go could be revoked."""
+    ids = [row["id"] for row in rows if row["extra"] and f'"{RESTS}":' in row["extra"]]
+    if not ids:
+        return []
+    return [row["id"] for row in (yield query.kept_for(ids=as_json(ids)))]
 
 
 def close(path: str) -> Steps[None]:

@@ -584,11 +584,11 @@ class Maintenance(Performer):
         """Take back what was derived from a source, to any depth, and the messages that it said.
 
         A version that rests on the source is taken out of every history: what it replaced lasts in its place, as far as
-        that is kept, on forks and at past checkpoints too, so that rewinding does not bring it back. A record, an event,
-        a value of core memory and an item go if anything that they rest on does; a fact stays as long as somebody else
-        tells of it. Summaries and compactions that stand for a message that goes are made anew when they are next
-        wanted, and corrections of what goes are gone. All of it is one transaction; on a memory with shards one in each.
-        It cannot be undone: look at `dry_run` first.
+        that is kept, on forks and at past checkpoints too, so that rewinding does not bring it back. A record, an
+        event, a value of core memory and an item go if anything that they rest on does; a fact stays as long as
+        somebody else tells of it. Summaries and compactions that stand for a message that goes are made anew when they
+        are next wanted, and corrections of what goes are gone. All of it is one transaction; on a memory with shards
+        one in each. It cannot be undone: look at `dry_run` first.
 
         What a graph's state holds stays there, as checkpoints are not rewritten: remove the messages that the report
         names from the state, and end the runs that go on, which may write again what they know.

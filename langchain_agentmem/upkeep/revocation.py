@@ -20,6 +20,7 @@ from langchain_agentmem.conversations import message_log, prompt_notes
 from langchain_agentmem.conversations.message_log import Address
 from langchain_agentmem.facts import fact_store
 from langchain_agentmem.facts.fact import sentence
+from langchain_agentmem.layers import correction_part
 from langchain_agentmem.messages import message as messages
 from langchain_agentmem.rewinding import memory_rows, message_sources
 from langchain_agentmem.rewinding.derivation import RESTING, origins_of_event
@@ -134,10 +135,13 @@ def revoke(source: Source, *, tail: int) -> Steps[RevokeReport]:
     for at, key in removed:  # what rests on them is known by now
         yield from message_log.disown(at, key)
         yield from message_log.remove(at, [key])
+    corrected = yield from correction_part.resting_on(source.low, source.high, taking.covers)
+    yield query.delete_correction.many([{"id": number} for number in corrected])
+    taking.corrections += len(corrected)
     gone = {(each.namespace, each.kind, each.id) for each in taking.taken.values()}
     for namespace, kind, key in sorted(gone):
-        corrected = yield query.forget_corrections_of(path=path_of(namespace), kind=kind, key=key)
-        taking.corrections += len(corrected)
+        others = yield query.forget_corrections_of(path=path_of(namespace), kind=kind, key=key)
+        taking.corrections += len(others)
     if any(kind == CORE for _, kind, _ in gone):  # prompts show core memory as they began with it
         yield query.erase_shown_core(low=source.low, high=source.high)
         yield from prompt_notes.erase_elsewhere(source.low, source.high, "")
@@ -228,9 +232,7 @@ def _left(taking: _Taking, row: Row, *, itself: bool) -> dict[str, Any] | None:
             return None
         if itself and taking.source.origin.kind not in SOURCES:
             return None
-        return message_sources.without(
-            extra, lambda event: taking.covers(origins_of_event(event)), corrections=True
-        )
+        return message_sources.without(extra, lambda event: taking.covers(origins_of_event(event)), corrections=True)
     except (AttributeError, KeyError, TypeError, ValueError):  # nobody can read it, and it is not to stay for that
         return None
 
