@@ -483,10 +483,9 @@ def _record(record: Record) -> FoundPassage:
 
 
 def _with_origin(about: str, found: Any) -> str:
-    """A label with where something comes from, where it does not say so: of messages it names the speaker."""
+    """A label with where something comes from, where it is known and not what users say."""
     origin = origin_of(found)
-    said = origin.partition(" ")[0] in (("", "user", "model") if isinstance(found, Recollection) else ("", "user"))
-    return about if said else f"{about}, {origin}"
+    return about if origin.partition(" ")[0] in ("", "user") else f"{about}, {origin}"
 
 
 def _says(found: Recollection) -> bool:
@@ -500,8 +499,9 @@ def _hit(found: Recollection) -> FoundPassage:
     if isinstance(found.value, Fact):
         return _fact(found.value, found.kind)._replace(score=found.score, why=found.why, row=found.row)
     if isinstance(found.value, Message):
-        speaker = str(found.value.name or found.value.role)
-    about = _with_origin(f"{speaker}, {found.created_at:%Y-%m-%d}", found)
+        speaker = origin_of(found) if found.source == "tool" else str(found.value.name or found.value.role)
+    about = f"{speaker}, {found.created_at:%Y-%m-%d}"
+    about = about if isinstance(found.value, Message) else _with_origin(about, found)
     about += f", {_REPLACED}" if found.replaced_by else ""
     return FoundPassage(
         found.id, found.text, found.created_at, about, (), found.kind, found.score, found.why, row=found.row

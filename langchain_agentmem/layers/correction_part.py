@@ -228,12 +228,22 @@ def _erase(erasure: Erasure) -> Steps[None]:
     for held in (yield query.corrected_namespaces(low=erasure.low, high=erasure.high)):
         rows = yield from rows_of(held["path"])
         gone = [row for row in rows if erasure.name is None or erasure.name in _sources_left(row)]
-        if erasure.name is not None and erasure.threads:
-            yield from _take_back(gone)
-        if gone:
-            yield query.delete_correction.many([{"id": row["id"]} for row in gone])
-            yield query.delete_empty_namespaces(path=held["path"])
+        yield from _drop(held["path"], gone, take_back=erasure.name is not None and erasure.threads)
         erasure.removed["corrections"] += len(gone)
+
+
+def _forget(path: str, name: str) -> Steps[None]:
+    """Delete the corrections that hold words of a thread of which nothing is kept, and what people restored of it."""
+    rows = yield from rows_of(path)
+    yield from _drop(path, [row for row in rows if name in _sources_left(row)], take_back=True)
+
+
+def _drop(path: str, rows: Sequence[Row], *, take_back: bool) -> Steps[None]:
+    if take_back:
+        yield from _take_back(rows)
+    if rows:
+        yield query.delete_correction.many([{"id": row["id"]} for row in rows])
+        yield query.delete_empty_namespaces(path=path)
 
 
 def _take_back(rows: Sequence[Row]) -> Steps[None]:
@@ -307,6 +317,7 @@ PART = Part(
     tables={CORRECTIONS: ("correction",)},
     verify={CORRECTIONS: _verify},
     erase=_erase,
+    forget=_forget,
     records={CORRECTIONS: {"correction"}},
     dump=_dump,
     load=_load,

@@ -342,6 +342,9 @@ def delete(
             [author] = yield query.author_of_thread(thread=row["id"])
             if author["id"] is not None:
                 yield query.unmark(author=author["id"], branch=0)
+            for part in all_parts().all if scopes is not None else ():
+                if part.forget is not None:
+                    yield from part.forget(row["path"], row["name"])
     left = yield from _held_by([(row["id"], row["shelf_id"]) for row in threads])
     deleted = yield from thread_lines.delete(low, high, name)
     for row in threads:
