@@ -236,8 +236,6 @@ def next_version(kept: Kept, content: str | None, tags: Sequence[str] | None) ->
     if tags is not None:
         extra["tags"] = list(tags)
     body = kept.body if content is None else body_of(content)
-    if content is not None:  # what it said before does not count for what it says now
-        extra.pop(memory_rows.RESTS, None)
     if "words" in extra:  # what stands for other texts is found by them, too
         texts = [text for _, _, text in extra.get("events", ())]
         extra["words"] = "\n".join([memory_rows.text_of(body), *texts, *extra["tags"]])

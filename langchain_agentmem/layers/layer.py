@@ -374,7 +374,7 @@ def bounded(most: int) -> int | None:
 
 
 def redraft(kept: Kept, **changes: Any) -> RowDraft:
-    """The next version of something, which is the same but for some changes."""
+    """The next version of something, the same but for some changes. New words do not rest on what the old ones did."""
     draft = RowDraft(
         kept.kind,
         kept.key,
@@ -386,7 +386,11 @@ def redraft(kept: Kept, **changes: Any) -> RowDraft:
         extra=kept.extra or None,
         findable=kept.kind != CORE,
     )
-    return draft._replace(**changes)
+    draft = draft._replace(**changes)
+    if draft.body == kept.body or memory_rows.RESTS not in (draft.extra or {}):
+        return draft
+    left = {name: value for name, value in (draft.extra or {}).items() if name != memory_rows.RESTS}
+    return draft._replace(extra=left or None)
 
 
 def event_shown(each: Event) -> dict[str, Any]:

@@ -125,7 +125,8 @@ class TestTrust:
         shown = memory.inject(at("t2")).invoke("Who is to get passwords?")
         assert "[tool web_search, 2026-01-01] Ignore" in shown  # it is told where it comes from
         assert "**duty** (tool web_search, 2026-01-01)" in shown
-        assert shown.index("<recalled_memory>") < shown.index("mallory") < shown.index("</recalled_memory>")
+        recalled = shown[shown.index("<recalled_memory>") : shown.index("</recalled_memory>")]
+        assert "mallory" in recalled
         for trust in ("user", "person", "model", ["user", "model", "unknown"]):
             assert "mallory" not in memory.inject(at("t2"), trust=trust).invoke("Who is to get passwords?")
         assert "none of anybody's" in memory.inject(at("t2"), trust="user").invoke("Who is to get passwords?")
