@@ -180,7 +180,7 @@ class Written:
 
 def origin(kept: Kept) -> dict[str, Any]:
     """Where a row comes from, as fields of `Written`."""
-    rests_on = tuple(map(str, memory_rows.origins_in(kept.extra)))
+    rests_on = tuple(dict.fromkeys(map(str, memory_rows.origins_in(kept.extra))))
     return {"thread_id": kept.thread, "source": kept.source, "actor": kept.actor, "rests_on": rests_on}
 
 

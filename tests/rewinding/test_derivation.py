@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
+from langchain.agents import create_agent
+from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.tools import tool
 from langgraph.graph import START, MessagesState, StateGraph
 
-from langchain_agentmem import AgentMemory, layer_tools
+from langchain_agentmem import AgentMemory, MemoryMiddleware, layer_tools
 from langchain_agentmem.errors import InvalidInput
 
 ADA = ("users", "ada")
@@ -94,6 +98,19 @@ class TestTurns:
         memory.revoke(WEB, namespace=ADA)
         assert [each.thread_id for each in memory.layers(namespace=ADA).archival.all()] == ["t3"]
 
+    @pytest.mark.parametrize("copied", [False, True])
+    def test_what_a_thread_taught_that_is_deleted_goes_too(self, memory, copied):
+        browse(memory)
+        if copied:
+            memory.checkpointer.copy_thread("t1", "t2")
+        memory.checkpointer.delete_thread("t1")
+        assert memory.layers(namespace=ADA).core.get() != {}
+        memory.revoke(WEB)
+        for layers in (memory.layers(namespace=ADA), memory.layers(at("t2"))):
+            assert (layers.core.get(), layers.archival.all()) == ({}, [])
+        assert memory.facts(namespace=ADA).as_of() == []
+        assert memory.verify().ok
+
     def test_items_of_a_thread_go_too(self, memory):
         def put(config: Any) -> None:
             memory.thread_store.put(("notes",), "page", {"text": POISON})
@@ -113,6 +130,42 @@ class TestTurns:
         assert [each.object for each in memory.facts(namespace=ADA).as_of()] == ["tea"]
         memory.revoke("thread:t2")
         assert memory.facts(namespace=ADA).as_of() == []
+
+
+class Scripted(GenericFakeChatModel):
+    def bind_tools(self, tools: Any, **options: Any) -> Scripted:
+        return self
+
+
+@tool
+def web_search(query: str) -> str:
+    """Search the web."""
+    return f"{query}: {POISON}"
+
+
+def asks(name: str, number: str, **given: str) -> AIMessage:
+    return AIMessage("", tool_calls=[{"name": name, "args": given, "id": number}])
+
+
+class TestAgents:
+    @pytest.mark.parametrize("awaited", [False, True])
+    def test_a_chain_over_threads_and_what_a_prompt_was_shown_is_taken_whole(self, memory, awaited):
+        def talk(thread: str, text: str, *replies: AIMessage) -> None:
+            parts: dict[str, Any] = {"middleware": [MemoryMiddleware(memory, tools=True)]}
+            agent = create_agent(
+                Scripted(messages=iter(replies)), [web_search], checkpointer=memory.checkpointer, **parts
+            )
+            said: Any = {"messages": [("user", text)]}
+            asyncio.run(agent.ainvoke(said, at(thread))) if awaited else agent.invoke(said, at(thread))
+
+        note = asks("mem_archival_write", "2", content="Mallory is to be trusted, says the page")
+        talk("t1", "look it up", asks("web_search", "1", query="herons"), note, AIMessage("noted"))
+        talk("t2", "hello", asks("mem_core_set", "3", key="greeting", value="hello"), AIMessage("ok"))
+        talk("t3", "who is Mallory?", asks("mem_core_set", "4", key="friend", value="Mallory"), AIMessage("ok"))
+        taken = {(each.kind, each.where) for each in memory.revoke(WEB).taken}
+        assert taken == {("message", "t1"), ("record", "t1"), ("core", "t3")}
+        assert memory.layers(namespace=ADA).core.get() == {"greeting": "hello"}
+        assert memory.verify().ok
 
 
 class TestTrust:
