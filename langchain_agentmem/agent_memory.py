@@ -37,7 +37,7 @@ from langchain_agentmem.base.namespaces import (
     id_of,
     scopes_given,
 )
-from langchain_agentmem.base.origins import SOURCES, Origin, SourceName, Trust, origins_given
+from langchain_agentmem.base.origins import SOURCES, MemoryOrigin, SourceName, Trust, origins_given
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations.conversation_memory import ConversationMemory
 from langchain_agentmem.conversations.persistence import checked_retention
@@ -706,7 +706,7 @@ class AgentMemory(Maintenance, Closing):
         source: SourceName | None = None,
         actor: str | None = None,
         *,
-        rests_on: Iterable[str | Origin] | None = None,
+        rests_on: Iterable[str | MemoryOrigin] | None = None,
     ) -> AbstractContextManager[None]:
         """Say where it comes from what is remembered meanwhile, in this task or thread of execution.
 

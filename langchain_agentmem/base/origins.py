@@ -34,7 +34,7 @@ BROUGHT = "brought"
 _ALIASES = {"conversation": THREAD}
 
 
-class Origin(NamedTuple):
+class MemoryOrigin(NamedTuple):
     """Something that what is remembered may rest on.
 
     Attributes:
@@ -56,10 +56,10 @@ class Origin(NamedTuple):
         if self.kind in SOURCES and self.name is not None:
             noted.append(f"rests {self.kind}")
         if self.thread is not None:
-            noted.append(f"rests {Origin(THREAD, self.thread)}")
+            noted.append(f"rests {MemoryOrigin(THREAD, self.thread)}")
         return noted
 
-    def covers(self, other: Origin) -> bool:
+    def covers(self, other: MemoryOrigin) -> bool:
         """Whether another is this, or of this.
 
         Args:
@@ -71,11 +71,11 @@ class Origin(NamedTuple):
         return same and (self.thread is None or other.thread in (None, self.thread))
 
 
-def origin_given(given: Any, thread: str | None = None) -> Origin:
+def origin_given(given: Any, thread: str | None = None) -> MemoryOrigin:
     """What somebody means by a source.
 
     Args:
-        given: An `Origin`, or a text such as "message:m1", "thread:t1", "tool:web_search", "import", "record:…".
+        given: An `MemoryOrigin`, or a text such as "message:m1", "thread:t1", "tool:web_search", "import", "record:…".
         thread: Of a message its conversation or thread. Default: any.
 
     Raises:
@@ -83,8 +83,8 @@ def origin_given(given: Any, thread: str | None = None) -> Origin:
     """
     if isinstance(given, str):
         kind, colon, name = given.partition(":")
-        given = Origin(kind, name if colon else None, thread if kind == MESSAGE else None)
-    if not isinstance(given, Origin):
+        given = MemoryOrigin(kind, name if colon else None, thread if kind == MESSAGE else None)
+    if not isinstance(given, MemoryOrigin):
         raise InvalidInput(f'A source is a text such as "message:m1" or "tool:web_search", not {safe_repr(given)}.')
     kind = _ALIASES.get(given.kind, given.kind)
     if kind not in (*SOURCES, *THINGS) or (given.name is None and kind in THINGS):
@@ -95,10 +95,10 @@ def origin_given(given: Any, thread: str | None = None) -> Origin:
     for part in (given.name, given.thread):
         if part is not None:
             name_given(part, "the name of a source")
-    return Origin(kind, given.name, given.thread)
+    return MemoryOrigin(kind, given.name, given.thread)
 
 
-def origins_given(given: Iterable[Any], what: str = "rests_on") -> tuple[Origin, ...]:
+def origins_given(given: Iterable[Any], what: str = "rests_on") -> tuple[MemoryOrigin, ...]:
     """What something is said to rest on.
 
     Args:
@@ -108,7 +108,7 @@ def origins_given(given: Iterable[Any], what: str = "rests_on") -> tuple[Origin,
     Raises:
         InvalidInput: One is none, or it is no list of them.
     """
-    if isinstance(given, str | Origin) or not isinstance(given, Iterable):
+    if isinstance(given, str | MemoryOrigin) or not isinstance(given, Iterable):
         raise InvalidInput(f"{what} must be a list of sources, not {safe_repr(given)}.")
     return tuple(dict.fromkeys(map(origin_given, given)))
 
@@ -163,16 +163,16 @@ def in_words(source: str | None, actor: str | None, rests_on: Iterable[str]) -> 
     return f"{kind} {name}".strip()
 
 
-def origins_of(told: Iterable[Any] | None) -> list[Origin]:
+def origins_of(told: Iterable[Any] | None) -> list[MemoryOrigin]:
     """Origins as JSON has them.
 
     Args:
         told: Lists of up to three texts each.
     """
-    return [Origin(*each) for each in told or ()]
+    return [MemoryOrigin(*each) for each in told or ()]
 
 
-def as_plain(origins: Iterable[Origin]) -> list[list[str | None]]:
+def as_plain(origins: Iterable[MemoryOrigin]) -> list[list[str | None]]:
     """Origins for JSON, each once, in a fixed order."""
     cut = {tuple(each[: 3 if each.thread is not None else 2 if each.name is not None else 1]) for each in origins}
     return sorted(([*each] for each in cut), key=lambda each: [part or "" for part in each])

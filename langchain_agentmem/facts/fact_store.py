@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple
 
 from langchain_agentmem.base.argument_checks import ALL
 from langchain_agentmem.base.clock import LATEST, NewId, moment
-from langchain_agentmem.base.origins import Origin
+from langchain_agentmem.base.origins import MemoryOrigin
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import MessageError
 from langchain_agentmem.facts import fact_events
@@ -572,7 +572,7 @@ class Book:
             event |= self._rests(*(origin for each in others for origin in origins_of_event(each)))
         self.restate(kept, {**kept.extra, "told": [*told, event]})
 
-    def _rests(self, *others: Origin) -> dict[str, Any]:
+    def _rests(self, *others: MemoryOrigin) -> dict[str, Any]:
         """What an event rests on that is told here without a message."""
         source, actor, _ = self.change.writer
         return told_by([*self.change.rests, *others], source, actor, self.change.thread)

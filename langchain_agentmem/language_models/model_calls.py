@@ -33,7 +33,7 @@ from langchain_core.runnables.config import RunnableConfig, run_in_executor
 from langchain_agentmem.base import concurrency
 from langchain_agentmem.base.concurrency import aside, led
 from langchain_agentmem.base.namespaces import running_config
-from langchain_agentmem.base.origins import Origin
+from langchain_agentmem.base.origins import MemoryOrigin
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput, MemoryClosed, MissingExtra, leaves_the_node
 from langchain_agentmem.language_models.present_turn import turn_in
@@ -201,15 +201,15 @@ class Writer(NamedTuple):
 
     source: str | None = None
     actor: str | None = None
-    rests_on: tuple[Origin, ...] | None = None
+    rests_on: tuple[MemoryOrigin, ...] | None = None
 
-    def origins(self) -> tuple[Origin, ...]:
+    def origins(self) -> tuple[MemoryOrigin, ...]:
         """What is remembered now rests on."""
         return turn_in(running_config()) if self.rests_on is None else self.rests_on
 
-    def sources(self) -> tuple[Origin, ...]:
+    def sources(self) -> tuple[MemoryOrigin, ...]:
         """The same with who remembers it, where that is noted nowhere else."""
-        return self.origins() if self.source is None else (*self.origins(), Origin(self.source, self.actor))
+        return self.origins() if self.source is None else (*self.origins(), MemoryOrigin(self.source, self.actor))
 
 
 NOBODY = Writer()
@@ -224,7 +224,7 @@ def writer() -> Writer:
 
 @contextmanager
 def written_by(
-    source: str | None, actor: str | None = None, rests_on: tuple[Origin, ...] | None = None
+    source: str | None, actor: str | None = None, rests_on: tuple[MemoryOrigin, ...] | None = None
 ) -> Iterator[None]:
     """Have what is remembered meanwhile come from somewhere; the arguments are those of `Writer`.
 

@@ -14,7 +14,7 @@ from typing import Any
 from langchain_core.messages import BaseMessage, ToolMessage
 
 from langchain_agentmem.base.namespaces import id_of
-from langchain_agentmem.base.origins import BROUGHT, MESSAGE, Origin
+from langchain_agentmem.base.origins import BROUGHT, MESSAGE, MemoryOrigin
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.messages.history_shape import is_said_by_user
 from langchain_agentmem.messages.message_marks import is_injected
@@ -38,7 +38,7 @@ _TOOLS = ("mem_", "fact_", "recall_dropped", "expand", "consolidate")
 """How the names of these tools begin."""
 
 
-def turn_in(config: Mapping[str, Any] | None) -> tuple[Origin, ...]:
+def turn_in(config: Mapping[str, Any] | None) -> tuple[MemoryOrigin, ...]:
     """What a run has said since the user spoke last; nothing outside of a graph's task, and without messages.
 
     Args:
@@ -55,27 +55,27 @@ def turn_in(config: Mapping[str, Any] | None) -> tuple[Origin, ...]:
     return ()
 
 
-def _of_turn(said: Sequence[BaseMessage], thread: str) -> Iterator[Origin]:
+def _of_turn(said: Sequence[BaseMessage], thread: str) -> Iterator[MemoryOrigin]:
     for message in [*reversed(said)][:LONGEST]:
         if is_injected(message):
             continue
         if message.id is not None:
-            yield Origin(MESSAGE, message.id, thread)
+            yield MemoryOrigin(MESSAGE, message.id, thread)
         if isinstance(message, ToolMessage):
             name = message.name
             if name is not None and name.startswith(_TOOLS):
                 yield from _looked_up(message, thread)
             elif name is not None:
-                yield Origin("tool", name)
+                yield MemoryOrigin("tool", name)
             else:
-                yield Origin("tool")
+                yield MemoryOrigin("tool")
         if is_said_by_user(message):
             if message.id is not None:
-                yield Origin(BROUGHT, message.id, thread)
+                yield MemoryOrigin(BROUGHT, message.id, thread)
             return
 
 
-def _looked_up(message: ToolMessage, thread: str) -> Iterator[Origin]:
+def _looked_up(message: ToolMessage, thread: str) -> Iterator[MemoryOrigin]:
     """What a tool of the memory told the agent."""
     try:
         told = json.loads(str(message.text))
@@ -84,11 +84,11 @@ def _looked_up(message: ToolMessage, thread: str) -> Iterator[Origin]:
     if not isinstance(told, Mapping):
         return
     if isinstance(told.get("id"), str):
-        yield Origin("record", told["id"])
+        yield MemoryOrigin("record", told["id"])
     if isinstance(told.get("core"), Mapping):
-        yield from (Origin("core", key) for key in told["core"])
+        yield from (MemoryOrigin("core", key) for key in told["core"])
     for name, kind in _LISTS.items():
         for each in told.get(name, ()):
             if isinstance(each, Mapping) and isinstance(each.get("id"), str):
                 of_message = kind == MESSAGE or "said_by" in each
-                yield Origin(MESSAGE, each["id"], thread) if of_message else Origin(kind, each["id"])
+                yield MemoryOrigin(MESSAGE, each["id"], thread) if of_message else MemoryOrigin(kind, each["id"])

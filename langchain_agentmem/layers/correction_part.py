@@ -16,7 +16,7 @@ from langchain_agentmem.base.argument_checks import name_given
 from langchain_agentmem.base.clock import is_time
 from langchain_agentmem.base.encoding import read_plain, write_plain
 from langchain_agentmem.base.namespaces import id_of, namespace_of, of_thread, path_of, range_of
-from langchain_agentmem.base.origins import Origin
+from langchain_agentmem.base.origins import MemoryOrigin
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput
 from langchain_agentmem.rewinding import memory_rows
@@ -205,7 +205,7 @@ def rows_of(path: str) -> Steps[list[Row]]:
     return rows
 
 
-def resting_on(low: str, high: str, covers: Callable[[Iterable[Origin]], bool]) -> Steps[list[int]]:
+def resting_on(low: str, high: str, covers: Callable[[Iterable[MemoryOrigin]], bool]) -> Steps[list[int]]:
     """The rows of corrections of values and records that were, or became, what rests on something that is revoked.
 
     Args:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from langchain_agentmem.base.encoding import read_plain
-from langchain_agentmem.base.origins import BROUGHT, MESSAGE, SOURCES, THREAD, Origin, as_plain
+from langchain_agentmem.base.origins import BROUGHT, MESSAGE, SOURCES, THREAD, MemoryOrigin, as_plain
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.memory_rows import CORE, EVENT, FACT, RECORD, RESTS, SAID, Kept, RowDraft, View
 from langchain_agentmem.storage import Steps, query
@@ -23,7 +23,7 @@ _LISTED = ("archival", "recall")
 """The parts of what a prompt was shown for a question."""
 
 
-def all_behind(view: View, path: str, origins: Iterable[Origin]) -> Steps[tuple[Origin, ...]]:
+def all_behind(view: View, path: str, origins: Iterable[MemoryOrigin]) -> Steps[tuple[MemoryOrigin, ...]]:
     """Some origins, with all that they rest on.
 
     Args:
@@ -31,7 +31,7 @@ def all_behind(view: View, path: str, origins: Iterable[Origin]) -> Steps[tuple[
         path: The path of its namespace.
         origins: They.
     """
-    found: dict[Origin, None] = {}
+    found: dict[MemoryOrigin, None] = {}
     for each in origins:
         if each.kind == BROUGHT:
             found.update(dict.fromkeys((yield from _brought(path, each))))
@@ -44,14 +44,14 @@ def all_behind(view: View, path: str, origins: Iterable[Origin]) -> Steps[tuple[
     return tuple(found)
 
 
-def behind(kept: Kept) -> list[Origin]:
+def behind(kept: Kept) -> list[MemoryOrigin]:
     """What something is, as an origin of others, and all that it rests on.
 
     A fact that several messages tell of is not named by these: it stays as long as one of them does.
     """
-    found = [Origin(kept.kind, kept.key)]
+    found = [MemoryOrigin(kept.kind, kept.key)]
     if kept.source in SOURCES and kept.kind != FACT:
-        found.append(Origin(kept.source, kept.actor))
+        found.append(MemoryOrigin(kept.source, kept.actor))
     if kept.kind != FACT:
         return [*found, *memory_rows.origins_in({RESTS: kept.extra.get(RESTS)})]
     said = [event for event in kept.extra["told"] if event["do"] == SAID]
@@ -72,15 +72,15 @@ def moved(draft: RowDraft, *there: Kept) -> RowDraft:
     return made._replace(source=source, actor=actor, moved=True)
 
 
-def origins_of_event(event: Mapping[str, Any]) -> list[Origin]:
+def origins_of_event(event: Mapping[str, Any]) -> list[MemoryOrigin]:
     """What an event of a fact rests on."""
     found = memory_rows.origins_in({RESTS: event.get(RESTS)})
     if event.get("id") is not None:
-        found.append(Origin(MESSAGE, event["id"], event.get("in")))
+        found.append(MemoryOrigin(MESSAGE, event["id"], event.get("in")))
     return found
 
 
-def resting(draft: RowDraft, origins: Iterable[Origin]) -> RowDraft:
+def resting(draft: RowDraft, origins: Iterable[MemoryOrigin]) -> RowDraft:
     """A version that rests on something, beside what it says itself.
 
     Args:
@@ -92,11 +92,11 @@ def resting(draft: RowDraft, origins: Iterable[Origin]) -> RowDraft:
         return draft
     extra = dict(draft.extra or {})
     there = memory_rows.origins_in({RESTS: extra.get(RESTS)})
-    own = Origin(draft.kind, draft.key)
+    own = MemoryOrigin(draft.kind, draft.key)
     return draft._replace(extra={**extra, RESTS: as_plain({*there, *origins} - {own})})
 
 
-def told_by(rests: Iterable[Origin], source: str | None, actor: str | None, thread: str | None) -> dict[str, Any]:
+def told_by(rests: Iterable[MemoryOrigin], source: str | None, actor: str | None, thread: str | None) -> dict[str, Any]:
     """What an event of a fact says that it rests on, where no message tells of it.
 
     Args:
@@ -107,17 +107,17 @@ def told_by(rests: Iterable[Origin], source: str | None, actor: str | None, thre
     """
     found = [*rests]
     if source in SOURCES:
-        found.append(Origin(source, actor))
+        found.append(MemoryOrigin(source, actor))
     if thread is not None:
-        found.append(Origin(THREAD, thread))
+        found.append(MemoryOrigin(THREAD, thread))
     return {RESTS: as_plain(found)} if found else {}
 
 
-def _brought(path: str, question: Origin) -> Steps[list[Origin]]:
+def _brought(path: str, question: MemoryOrigin) -> Steps[list[MemoryOrigin]]:
     """What a prompt was shown for a question, as its notes tell."""
     keys = memory_rows.as_json([question.name])
     notes = yield query.prompt_notes(path=path, name=question.thread, reader=None, keys=keys)
     items = [item for note in notes if note["part"] in _LISTED for item in read_plain(bytes(note["body"]))["items"]]
     known = {*RESTING, FACT, MESSAGE}
     # Of a message the thread is not noted.
-    return [Origin(item[0], item[1]) for item in items if item[0] in known]
+    return [MemoryOrigin(item[0], item[1]) for item in items if item[0] in known]

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
 from langchain_agentmem.base.namespaces import namespace_of
-from langchain_agentmem.base.origins import Origin
+from langchain_agentmem.base.origins import MemoryOrigin
 from langchain_agentmem.language_models.model_calls import NOBODY, In, Run, Shown, Work, Writer, writer
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.branches import BranchAt, Standpoint, family
@@ -100,7 +100,7 @@ class Change:
     drafts: list[RowDraft] = field(default_factory=list)
     evicted: list[str] = field(default_factory=list)
     writer: Writer = NOBODY
-    rests: tuple[Origin, ...] = ()
+    rests: tuple[MemoryOrigin, ...] = ()
     thread: str | None = None
 
     def remove(self, kind: str, key: str) -> None:
@@ -249,7 +249,7 @@ def changed(
     drafts = change.drafts
     if source is not None:
         drafts = [each if each.moved else each._replace(source=source, actor=actor) for each in drafts]
-    rests = change.rests if source not in REVOCABLE else (*change.rests, Origin(source, actor))
+    rests = change.rests if source not in REVOCABLE else (*change.rests, MemoryOrigin(source, actor))
     drafts = [each if each.moved else resting(each, rests) for each in drafts]
     if isinstance(place, OnBranch):
         expired = yield query.expired_memory(branch=place.branch, at=now, limit=SWEPT)

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple, TypeAlias
 
-from langchain_agentmem.base.origins import Origin, origins_of
+from langchain_agentmem.base.origins import MemoryOrigin, origins_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.search import search_index
 from langchain_agentmem.search.search_index import IndexedDocument, Series
@@ -424,7 +424,7 @@ def sources_of(extra: Mapping[str, Any] | None) -> set[str]:
     return names
 
 
-def origins_in(extra: Mapping[str, Any]) -> list[Origin]:
+def origins_in(extra: Mapping[str, Any]) -> list[MemoryOrigin]:
     """What a row says that it rests on, beside the messages that tell of it, or what any event of it does."""
     return [origin for told in (extra, *extra.get("told", ())) if RESTS in told for origin in origins_of(told[RESTS])]
 

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from langchain_agentmem.base.origins import THREAD, Origin, as_plain
+from langchain_agentmem.base.origins import THREAD, MemoryOrigin, as_plain
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.branches import view_of
 from langchain_agentmem.rewinding.memory_rows import (
@@ -51,7 +51,7 @@ def forget(low: str, high: str, conversation: str, messages: Collection[str] | N
         How many versions nobody tells of any more; they are deleted.
     """
     if messages is None:
-        whole = Origin(THREAD, conversation)
+        whole = MemoryOrigin(THREAD, conversation)
 
         def theirs(event: Mapping[str, Any]) -> bool:
             return event.get("in") == conversation or whole in memory_rows.origins_in(event)
@@ -107,7 +107,7 @@ def _corrected(events: Sequence[Mapping[str, Any]], first: int) -> dict[str, Any
     return found
 
 
-def _unlinked(extra: Mapping[str, Any], whole: Origin) -> dict[str, Any]:
+def _unlinked(extra: Mapping[str, Any], whole: MemoryOrigin) -> dict[str, Any]:
     """The same without a word of a conversation or thread among what it rests on."""
 
     def cut(told: Mapping[str, Any]) -> dict[str, Any]:
@@ -125,7 +125,7 @@ def _forget(
     high: str,
     names: list[str],
     gone: Callable[[Mapping[str, Any]], bool],
-    whole: Origin | None = None,
+    whole: MemoryOrigin | None = None,
 ) -> Steps[int]:
     found = yield from _resting_on(low, high, names)
     unfounded = []

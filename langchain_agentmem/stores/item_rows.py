@@ -21,7 +21,7 @@ import orjson
 
 from langchain_agentmem.base.encoding import TAG, decode, is_plain, to_plain, write_plain
 from langchain_agentmem.base.namespaces import namespace_of
-from langchain_agentmem.base.origins import Origin
+from langchain_agentmem.base.origins import MemoryOrigin
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput
 from langchain_agentmem.search import search_index
@@ -226,7 +226,7 @@ class ItemDraft(NamedTuple):
     text: str = ""
     named: tuple[str, ...] | None = None
     times: Times | None = None
-    rests: tuple[Origin, ...] = ()
+    rests: tuple[MemoryOrigin, ...] = ()
 
 
 class StoredItem(NamedTuple):

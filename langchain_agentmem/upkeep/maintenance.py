@@ -38,7 +38,7 @@ from langchain_agentmem.base.events import (
 )
 from langchain_agentmem.base.files import path_of_file
 from langchain_agentmem.base.namespaces import Namespace, id_of, namespace_of, path_of, range_of
-from langchain_agentmem.base.origins import Origin, origin_given
+from langchain_agentmem.base.origins import MemoryOrigin, origin_given
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations import message_log, prompt_notes
 from langchain_agentmem.conversations.message_log import ListedConversation
@@ -574,7 +574,7 @@ class Maintenance(Performer):
 
     def _revoke_work(
         self,
-        source: str | Origin,
+        source: str | MemoryOrigin,
         *,
         namespace: Sequence[str] | None = None,
         thread_id: str | None = None,
@@ -609,7 +609,7 @@ class Maintenance(Performer):
             InvalidInput: An argument is wrong.
         """
         from langchain_agentmem.upkeep.revocation import (  # noqa: PLC0415 - who needs it pays
-            Source,
+            Revocation,
             added,
             revoke,
             taken_shown,
@@ -619,7 +619,7 @@ class Maintenance(Performer):
         check_flag("dry_run", dry_run)
         thread = None if thread_id is None else id_of(thread_id, "thread")
         where = self._below(namespace)
-        asked = Source(*range_of(where), origin_given(source, thread), messages)
+        asked = Revocation(*range_of(where), origin_given(source, thread), messages)
         make = partial(revoke, asked, tail=self.database.tail)
 
         def work() -> Work[RevokeReport]:

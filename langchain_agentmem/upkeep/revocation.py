@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from langchain_agentmem.base.namespaces import Namespace, namespace_of, path_of
-from langchain_agentmem.base.origins import MESSAGE, SOURCES, THREAD, Origin
+from langchain_agentmem.base.origins import MESSAGE, SOURCES, THREAD, MemoryOrigin
 from langchain_agentmem.conversations import message_log, prompt_notes
 from langchain_agentmem.conversations.message_log import Address
 from langchain_agentmem.facts import fact_store
@@ -85,7 +85,7 @@ class RevokeReport:
     corrections: int = 0
 
 
-class Source(NamedTuple):
+class Revocation(NamedTuple):
     """What is revoked.
 
     Attributes:
@@ -97,7 +97,7 @@ class Source(NamedTuple):
 
     low: str
     high: str
-    origin: Origin
+    origin: MemoryOrigin
     messages: bool = True
 
 
@@ -105,19 +105,19 @@ class Source(NamedTuple):
 class _Taking:
     """A revocation that goes on: what is revoked by now, and what was taken."""
 
-    source: Source
+    source: Revocation
     tail: int
-    origins: list[Origin]
+    origins: list[MemoryOrigin]
     taken: dict[tuple[Any, ...], Revoked] = field(default_factory=dict)
     versions: int = 0
     corrections: int = 0
 
-    def covers(self, others: Iterable[Origin]) -> bool:
+    def covers(self, others: Iterable[MemoryOrigin]) -> bool:
         """Whether any of some origins is revoked."""
         return any(origin.covers(other) for other in others for origin in self.origins)
 
 
-def revoke(source: Source, *, tail: int) -> Steps[RevokeReport]:
+def revoke(source: Revocation, *, tail: int) -> Steps[RevokeReport]:
     """Take back what was derived from a source.
 
     Args:
@@ -127,7 +127,7 @@ def revoke(source: Source, *, tail: int) -> Steps[RevokeReport]:
     taking = _Taking(source, tail, [source.origin])
     removed = yield from _messages(taking)
     first = yield from _of_itself(source)
-    new: list[Origin] = taking.origins
+    new: list[MemoryOrigin] = taking.origins
     while new:  # a fact that is gone takes with it what rests on it
         new = yield from _rows(taking, new, first)
         first = []
@@ -163,7 +163,7 @@ def _messages(taking: _Taking) -> Steps[list[tuple[Address, str]]]:
         return removed
     found = yield query.messages_of_source(low=source.low, high=source.high, **asked)
     for row in found:
-        said = Origin(MESSAGE, row["key"], row["name"])
+        said = MemoryOrigin(MESSAGE, row["key"], row["name"])
         if not origin.covers(said):
             taking.origins.append(said)
         if source.messages:
@@ -173,7 +173,7 @@ def _messages(taking: _Taking) -> Steps[list[tuple[Address, str]]]:
     return removed
 
 
-def _of_itself(source: Source) -> Steps[list[int]]:
+def _of_itself(source: Revocation) -> Steps[list[int]]:
     """The versions that the source wrote, or that it is."""
     within = {"low": source.low, "high": source.high}
     origin = source.origin
@@ -189,7 +189,7 @@ def _of_itself(source: Source) -> Steps[list[int]]:
     return [row["id"] for row in rows]
 
 
-def _rows(taking: _Taking, new: Sequence[Origin], own: Sequence[int]) -> Steps[list[Origin]]:
+def _rows(taking: _Taking, new: Sequence[MemoryOrigin], own: Sequence[int]) -> Steps[list[MemoryOrigin]]:
     """Take what rests on some origins, and the versions that the source wrote itself.
 
     Returns:
@@ -217,7 +217,7 @@ def _rows(taking: _Taking, new: Sequence[Origin], own: Sequence[int]) -> Steps[l
         return []
     rows = yield query.versions_of(**within, kind=FACT, keys=json.dumps(facts))
     still = yield query.revocable(ids=json.dumps([row["id"] for row in rows]), **within)
-    return [Origin(FACT, key) for key in facts if key not in {row["key"] for row in still}]
+    return [MemoryOrigin(FACT, key) for key in facts if key not in {row["key"] for row in still}]
 
 
 def _left(taking: _Taking, row: Row, *, itself: bool) -> dict[str, Any] | None:

@@ -11,7 +11,7 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.base.origins import Origin, as_plain
+from langchain_agentmem.base.origins import MemoryOrigin, as_plain
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.layers.layer import LayersConfig
 from langchain_agentmem.rewinding import memory_rows
@@ -23,7 +23,8 @@ WEB = "tool:web_search"
 
 def plant(memory: AgentMemory, at: random.Random, number: int) -> set[tuple[str, str]]:
     """A chain of up to five things, each made of the one before; gives what they are."""
-    layers, facts = memory.layers("main"), memory.facts("main")
+    settings = LayersConfig(core_max_chars=1_000_000, auto_consolidate=False)
+    layers, facts = memory.layers("main", settings=settings), memory.facts("main")
     source, planted = f"message:poison-{number}", set()
     for depth in range(at.randint(1, 5)):
         text = f"chain {number} depth {depth}"
@@ -54,18 +55,17 @@ def shown(memory: AgentMemory) -> set[tuple[str, str]]:
 
 
 def chains(memory: AgentMemory, count: int, others: int) -> None:
+    """Chains of derivation among other memories, of which half come from other messages."""
     at = random.Random(27)
-    layers = memory.layers("main")
-    for number in range(others // 2):
-        layers.archival.write(f"innocent {number}")
-    innocent = shown(memory)
+    layers = memory.layers("main", settings=LayersConfig(core_max_chars=1_000_000, auto_consolidate=False))
     planted: set[tuple[str, str]] = set()
+    innocent: set[tuple[str, str]] = set()
     for number in range(count):
-        planted |= plant(memory, at, number)
-    for number in range(others // 2, others):
         with memory.written_by("model", rests_on=[f"message:fine-{number}"]):
-            layers.archival.write(f"innocent {number}")
-    innocent = shown(memory) - planted
+            written = layers.write(recall=[f"innocent event {number}"], archival=["innocent"] * (others // count // 2))
+        innocent |= {("event", key) for key in written.recall} | {("record", key) for key in written.archival}
+        planted |= plant(memory, at, number)
+        innocent |= {("record", key) for key in layers.write(archival=["innocent"] * (others // count // 2)).archival}
     taken: set[tuple[str, str]] = set()
     for number in range(count):
         taken |= {(each.kind, each.id) for each in memory.revoke(f"message:poison-{number}").taken}
@@ -76,7 +76,7 @@ def chains(memory: AgentMemory, count: int, others: int) -> None:
 
 class TestChains:
     def test_all_of_every_chain_is_taken_and_none_of_the_others(self, memory):
-        chains(memory, 10, 30)
+        chains(memory, 10, 40)
 
     @pytest.mark.deep
     def test_100_chains_among_10_000_memories(self, memory):
@@ -237,7 +237,7 @@ class TestMessages:
     def test_of_another_thread_with_the_same_id_stay(self, memory):
         for name in ("t1", "t2"):
             memory.conversation(name).add_messages([HumanMessage(f"heron {name}", id="page")])
-            with memory.written_by("model", rests_on=[Origin("message", "page", name)]):
+            with memory.written_by("model", rests_on=[MemoryOrigin("message", "page", name)]):
                 memory.layers("main").archival.write(f"of {name}")
         memory.revoke(PAGE, thread_id="t1")
         assert [each.content for each in memory.layers("main").archival.all()] == ["of t2"]
@@ -264,7 +264,12 @@ class TestWalls:
             memory.written_by(**given)
 
     def test_origins_are_written_each_once_and_in_order(self):
-        some = [Origin("tool", "b"), Origin("message", "a", "t"), Origin("tool"), Origin("tool", "b")]
+        some = [
+            MemoryOrigin("tool", "b"),
+            MemoryOrigin("message", "a", "t"),
+            MemoryOrigin("tool"),
+            MemoryOrigin("tool", "b"),
+        ]
         assert as_plain(some) == [["message", "a", "t"], ["tool"], ["tool", "b"]]
 
 
