@@ -264,13 +264,8 @@ class TestWalls:
             memory.written_by(**given)
 
     def test_origins_are_written_each_once_and_in_order(self):
-        some = [
-            MemoryOrigin("tool", "b"),
-            MemoryOrigin("message", "a", "t"),
-            MemoryOrigin("tool"),
-            MemoryOrigin("tool", "b"),
-        ]
-        assert as_plain(some) == [["message", "a", "t"], ["tool"], ["tool", "b"]]
+        some = [MemoryOrigin("tool", "b"), MemoryOrigin("message", "a", "t"), MemoryOrigin("tool")]
+        assert as_plain([*some, *some]) == [["message", "a", "t"], ["tool"], ["tool", "b"]]
 
 
 class TestCare:
