@@ -79,6 +79,7 @@ class TestChains:
         chains(memory, 10, 40)
 
     @pytest.mark.deep
+    @pytest.mark.timeout(1800)
     def test_100_chains_among_10_000_memories(self, memory):
         chains(memory, 100, 10_000)
 
