@@ -59,16 +59,12 @@ class MemoryOrigin(NamedTuple):
             noted.append(f"rests {MemoryOrigin(THREAD, self.thread)}")
         return noted
 
-    def covers(self, other: MemoryOrigin) -> bool:
-        """Whether another is this, or of this.
-
-        Args:
-            other: What something rests on.
-        """
-        if self.kind == THREAD and other.kind == MESSAGE:
-            return self.name == other.thread
-        same = self.kind == other.kind and self.name in (None, other.name)
-        return same and (self.thread is None or other.thread in (None, self.thread))
+    def covered_by(self) -> set[MemoryOrigin]:
+        """Everything that takes this along when it is revoked: it, all of its source, its thread."""
+        found = {self, MemoryOrigin(self.kind, self.name), MemoryOrigin(self.kind)}
+        if self.thread is not None:
+            found.add(MemoryOrigin(THREAD, self.thread))
+        return found
 
 
 def origin_given(given: Any, thread: str | None = None) -> MemoryOrigin:

@@ -111,7 +111,9 @@ def _unlinked(extra: Mapping[str, Any], whole: MemoryOrigin) -> dict[str, Any]:
     """The same without a word of a conversation or thread among what it rests on."""
 
     def cut(told: Mapping[str, Any]) -> dict[str, Any]:
-        rests = as_plain(each for each in memory_rows.origins_in({RESTS: told[RESTS]}) if not whole.covers(each))
+        rests = as_plain(
+            each for each in memory_rows.origins_in({RESTS: told[RESTS]}) if whole not in each.covered_by()
+        )
         return {**told, RESTS: rests}
 
     left = cut(extra) if RESTS in extra else dict(extra)

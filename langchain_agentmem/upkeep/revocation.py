@@ -107,14 +107,14 @@ class _Taking:
 
     source: Revocation
     tail: int
-    origins: list[MemoryOrigin]
+    origins: set[MemoryOrigin]
     taken: dict[tuple[Any, ...], Revoked] = field(default_factory=dict)
     versions: int = 0
     corrections: int = 0
 
     def covers(self, others: Iterable[MemoryOrigin]) -> bool:
         """Whether any of some origins is revoked."""
-        return any(origin.covers(other) for other in others for origin in self.origins)
+        return any(not self.origins.isdisjoint(other.covered_by()) for other in others)
 
 
 def revoke(source: Revocation, *, tail: int) -> Steps[RevokeReport]:
@@ -124,14 +124,14 @@ def revoke(source: Revocation, *, tail: int) -> Steps[RevokeReport]:
         source: What is revoked, and where.
         tail: How many documents may wait for the index.
     """
-    taking = _Taking(source, tail, [source.origin])
+    taking = _Taking(source, tail, {source.origin})
     removed = yield from _messages(taking)
     first = yield from _of_itself(source)
-    new: list[MemoryOrigin] = taking.origins
+    new = sorted(taking.origins, key=str)
     while new:  # a fact that is gone takes with it what rests on it
         new = yield from _rows(taking, new, first)
         first = []
-        taking.origins += new
+        taking.origins.update(new)
     for at, key in removed:  # what rests on them is known by now
         yield from message_log.disown(at, key)
         yield from message_log.remove(at, [key])
@@ -163,9 +163,7 @@ def _messages(taking: _Taking) -> Steps[list[tuple[Address, str]]]:
         return removed
     found = yield query.messages_of_source(low=source.low, high=source.high, **asked)
     for row in found:
-        said = MemoryOrigin(MESSAGE, row["key"], row["name"])
-        if not origin.covers(said):
-            taking.origins.append(said)
+        taking.origins.add(MemoryOrigin(MESSAGE, row["key"], row["name"]))
         if source.messages:
             text, at_path = messages.body_text(bytes(row["body"])), namespace_of(row["path"])
             _note(taking, Revoked(kind=MESSAGE, id=row["key"], namespace=at_path, where=row["name"], text=text))
