@@ -31,6 +31,8 @@ THINGS = (MESSAGE, THREAD, "core", "event", "record", "fact", "item")
 """What something can rest on beside sources."""
 BROUGHT = "brought"
 """What a prompt was shown before a question: known by the question's id until it is looked up."""
+NOWHERE = ""
+"""The thread of a message of which nobody noted it: it goes with any message of its id."""
 _ALIASES = {"conversation": THREAD}
 
 
@@ -62,8 +64,7 @@ class MemoryOrigin(NamedTuple):
     def covered_by(self) -> set[MemoryOrigin]:
         """Everything that takes this along when it is revoked: it, all of its source, its thread."""
         found = {self, MemoryOrigin(self.kind, self.name), MemoryOrigin(self.kind)}
-        if self.thread is not None:
-            found.add(MemoryOrigin(THREAD, self.thread))
+        found.add(self._replace(thread=NOWHERE) if self.thread is None else MemoryOrigin(THREAD, self.thread))
         return found
 
 

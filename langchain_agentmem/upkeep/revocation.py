@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from langchain_agentmem.base.namespaces import Namespace, namespace_of, path_of
-from langchain_agentmem.base.origins import MESSAGE, SOURCES, THREAD, MemoryOrigin
+from langchain_agentmem.base.origins import MESSAGE, NOWHERE, SOURCES, THREAD, MemoryOrigin
 from langchain_agentmem.conversations import message_log, prompt_notes
 from langchain_agentmem.conversations.message_log import Address
 from langchain_agentmem.facts import fact_store
@@ -163,7 +163,7 @@ def _messages(taking: _Taking) -> Steps[list[tuple[Address, str]]]:
         return removed
     found = yield query.messages_of_source(low=source.low, high=source.high, **asked)
     for row in found:
-        taking.origins.add(MemoryOrigin(MESSAGE, row["key"], row["name"]))
+        taking.origins.update(MemoryOrigin(MESSAGE, row["key"], thread) for thread in (row["name"], NOWHERE))
         if source.messages:
             text, at_path = messages.body_text(bytes(row["body"])), namespace_of(row["path"])
             _note(taking, Revoked(kind=MESSAGE, id=row["key"], namespace=at_path, where=row["name"], text=text))
