@@ -17,13 +17,14 @@ import copy
 import inspect
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from datetime import datetime
 from functools import cached_property, partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
 from uuid import UUID
 
-from langchain_agentmem.base.argument_checks import channels_given, check_flag
+from langchain_agentmem.base.argument_checks import channels_given, check_flag, name_given
 from langchain_agentmem.base.clock import Clock, NewId, new_uuid, utc_now
 from langchain_agentmem.base.concurrency import aside
 from langchain_agentmem.base.events import Hook, Watch
@@ -36,13 +37,14 @@ from langchain_agentmem.base.namespaces import (
     id_of,
     scopes_given,
 )
+from langchain_agentmem.base.origins import SOURCES, MemoryOrigin, SourceName, Trust, origins_given
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations.conversation_memory import ConversationMemory
 from langchain_agentmem.conversations.persistence import checked_retention
 from langchain_agentmem.conversations.session_memory import SessionMemory
 from langchain_agentmem.conversations.thread_session import is_of_thread
 from langchain_agentmem.errors import InvalidInput, MissingExtra
-from langchain_agentmem.language_models.model_calls import Do, ModelLike, Work, both
+from langchain_agentmem.language_models.model_calls import Do, ModelLike, Work, both, written_by
 from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.search.memory_search import MemoryKind, Recollection
 from langchain_agentmem.search.ranking import Weights
@@ -705,6 +707,40 @@ class AgentMemory(Maintenance, Closing):
 
         return _made("Memory cannot be injected like this", MemoryInjection, self, branch_or_config, **options)
 
+    def written_by(
+        self,
+        source: SourceName | None = None,
+        actor: str | None = None,
+        *,
+        rests_on: Iterable[str | MemoryOrigin] | None = None,
+    ) -> AbstractContextManager[None]:
+        """Say where it comes from what is remembered meanwhile, in this task or thread of execution.
+
+            page = search_the_web("herons")
+            with memory.written_by("tool", "web_search", rests_on=["message:m7"]):
+                memory.layers(config).archival.write(page)
+
+        All that the sources rest on themselves counts too, so that `revoke` finds what was derived to any depth. In a
+        task of a graph what is remembered rests on the messages of the turn unless something else is said here: all
+        since the user spoke last, with what tools gave and what was recalled.
+
+        Args:
+            source: "user", "person", "model", "tool" or "import". Default: as it is around this.
+            actor: Who that is, such as a tool's name. Default: nobody in particular.
+            rests_on: What it rests on, as `revoke` takes it: "message:…", "record:…", "tool:web_search". Empty for
+                nothing. Default: as it is around this.
+
+        Raises:
+            InvalidInput: An argument is wrong.
+        """
+        if source is not None and source not in SOURCES:
+            raise InvalidInput(f"source must be one of {', '.join(SOURCES)}, not {safe_repr(source)}.")
+        if actor is not None:
+            if source is None:
+                raise InvalidInput("Give the source that the actor is: source=.")
+            name_given(actor, "an actor")
+        return written_by(source, actor, None if rests_on is None else origins_given(rests_on))
+
     # -- finding -----------------------------------------------------------------------------------------------
 
     def search(
@@ -721,6 +757,7 @@ class AgentMemory(Maintenance, Closing):
         everything: bool = False,
         abandoned: bool = False,
         order: Order = "score",
+        trust: Trust | None = None,
         config: RunnableConfig | None = None,
         weights: Weights | None = None,
     ) -> list[Recollection]:
@@ -744,6 +781,9 @@ class AgentMemory(Maintenance, Closing):
             order: "score", or "time" for the evidence of a topic as it came. Then what says hardly more than another
                 result is found with that, and of a change both sides, where the limit leaves room for them: the earlier
                 one says by what it was replaced, as far as words can tell.
+            trust: Only what is trusted so far: "user", "person", "model", "tool", "import" or "unknown", each with all
+                before it; or which of these are trusted, where another order is wanted. What rests on something is
+                trusted as little as that. Default: all.
             config: The run on whose behalf to look. Default: the one this is called in. Of its thread's own memory it
                 finds what is remembered there now, and not what was rewound.
             weights: How much each signal counts. Default: those of this memory.
@@ -755,7 +795,7 @@ class AgentMemory(Maintenance, Closing):
             InvalidInput: An argument is wrong.
         """
         asked = SearchRequest(
-            query, namespace, limit, kinds, conversation_id, roles, before, after, everything, abandoned, order
+            query, namespace, limit, kinds, conversation_id, roles, before, after, everything, abandoned, order, trust
         )
         with self._searching(asked, config) as step:
             given = sought(self.database, asked, config, self.weights if weights is None else weights)
@@ -777,12 +817,13 @@ class AgentMemory(Maintenance, Closing):
         everything: bool = False,
         abandoned: bool = False,
         order: Order = "score",
+        trust: Trust | None = None,
         config: RunnableConfig | None = None,
         weights: Weights | None = None,
     ) -> list[Recollection]:
         """`search`, awaited."""
         asked = SearchRequest(
-            query, namespace, limit, kinds, conversation_id, roles, before, after, everything, abandoned, order
+            query, namespace, limit, kinds, conversation_id, roles, before, after, everything, abandoned, order, trust
         )
         async with self._searching(asked, config) as step:
             weighed = self.weights if weights is None else weights

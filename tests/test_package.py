@@ -155,6 +155,7 @@ class TestTwins:
                 "remember_facts",
                 "experiences",
                 "studio",
+                "written_by",
             ),
             *("byte_store", "retriever", "set_event_context", "get_messages"),
             *("watch_rounds", "forget", "at", "selector", "handler", "entries", "aentries"),

@@ -46,6 +46,7 @@ from langchain_agentmem.cli.database_commands import (
     move_tenant,
     prune,
     restore,
+    revoke,
     stats,
     verify,
 )
@@ -222,7 +223,7 @@ app.add_typer(experiences)
 for caring in (stats, verify, doctor, backup, restore, export):
     app.command()(caring)
 app.command("import")(import_)
-for moving in (migrate, copy, erase, prune):
+for moving in (migrate, copy, erase, revoke, prune):
     app.command()(moving)
 app.command("move-tenant")(move_tenant)
 app.command("import-from")(import_from)

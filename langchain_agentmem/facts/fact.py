@@ -152,12 +152,14 @@ class Source:
         conversation_id: The conversation or thread of that message, if it is known.
         role: Who said it.
         recorded_at: When it was learned, in UTC.
+        rests_on: What it rests on where no message says so, to any depth: "message:…", "tool:web_search".
     """
 
     message_id: str | None
     conversation_id: str | None = None
     role: str | None = None
     recorded_at: datetime
+    rests_on: tuple[str, ...] = field(default=(), compare=False, repr=False)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -24,6 +24,7 @@ from langchain_core.runnables.config import ensure_config
 
 from langchain_agentmem.base.concurrency import aside
 from langchain_agentmem.base.namespaces import ThreadLike, config_given
+from langchain_agentmem.base.origins import Trust
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.injection.selection import Bringing
@@ -51,6 +52,7 @@ class InjectionOptions(TypedDict, total=False):
     output_messages_key: str
     memory_key: str
     counter: TokenCounter | None
+    trust: Trust | None
 
 
 class MemoryInjection(Runnable[Any, Any]):
@@ -95,6 +97,9 @@ class MemoryInjection(Runnable[Any, Any]):
             `messages_key`, where that is not a history to which is added.
         memory_key: Where a dictionary without messages is given the memory. Default "memory".
         counter: Counts tokens, for a budget in tokens. Default: a new `TokenCounter`.
+        trust: How far what is shown must be trusted at least: "user", "person", "model", "tool", "import" or "unknown",
+            each with all before it; or which of these are trusted. With "model", what a web page said is not shown, nor
+            what was made of that. Default: all is shown.
 
     Raises:
         InvalidInput: An argument is wrong.
@@ -117,6 +122,7 @@ class MemoryInjection(Runnable[Any, Any]):
         output_messages_key: str = "llm_input_messages",
         memory_key: str = "memory",
         counter: TokenCounter | None = None,
+        trust: Trust | None = None,
     ) -> None:
         if role not in ("user", "system"):
             raise InvalidInput(f'role must be "user" or "system", not {safe_repr(role)}.')
@@ -132,6 +138,7 @@ class MemoryInjection(Runnable[Any, Any]):
             budget=budget,
             sections=sections,
             counter=counter,
+            trust=trust,
         )
         self._role: Role = role
         self._messages_key = messages_key

@@ -15,6 +15,7 @@ from typing import Any
 from langchain_core.runnables.config import ensure_config
 
 from langchain_agentmem.base.namespaces import ThreadLike
+from langchain_agentmem.base.origins import Trust
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput, MissingExtra
 from langchain_agentmem.injection.selection import Bringing
@@ -60,6 +61,9 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
             found is always in the user's. Default "user".
         sections: What is shown: "core", "recall" (the newest events), "archival" (what was found). Default: all.
         counter: Counts tokens, for a budget in tokens. Default: a new `TokenCounter`.
+        trust: How far what is shown must be trusted at least: "user", "person", "model", "tool", "import" or "unknown",
+            each with all before it; or which of these are trusted. With "model", what a web page said is not shown, nor
+            what was made of that. Default: all is shown.
         tools: Whether the agent is given the tools of layered memory, or the names of those that it is given. Default
             False.
         cache_control: Whether the prompt tells Anthropic's models where it can be kept: see `with_breakpoints`. Other
@@ -83,6 +87,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         role: Role = "user",
         sections: Sequence[str] = SECTIONS,
         counter: TokenCounter | None = None,
+        trust: Trust | None = None,
         tools: bool | Iterable[str] = False,
         cache_control: bool = False,
     ) -> None:
@@ -99,6 +104,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
             budget=budget,
             sections=sections,
             counter=counter,
+            trust=trust,
         )
         self._role: Role = role
         self._cache_control = cache_control

@@ -12,6 +12,7 @@ from langchain_core.messages import BaseMessage
 
 from langchain_agentmem.base.argument_checks import check_whole, listed_field
 from langchain_agentmem.base.namespaces import ThreadLike, id_of, path_of
+from langchain_agentmem.base.origins import Trust, trusted_given
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations import prompt_notes
 from langchain_agentmem.conversations.prompt_notes import CHANGES, NoteBook, NotedItem, PromptNote, PromptReuse
@@ -39,11 +40,11 @@ from langchain_agentmem.messages.prompt_forms import Brought, last_said
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.memory_access import looking, whose
 from langchain_agentmem.rewinding.memory_rows import EVENT, RECORD, View
-from langchain_agentmem.rewinding.outlook import reach_of
+from langchain_agentmem.rewinding.outlook import MORE, reach_of
 from langchain_agentmem.rewinding.thread_memory import standpoint_of
 from langchain_agentmem.search.analysis import question
 from langchain_agentmem.search.database_search import Search
-from langchain_agentmem.search.memory_search import Recollection, again, inquiry
+from langchain_agentmem.search.memory_search import Recollection, again, inquiry, origin_of, trusts
 from langchain_agentmem.search.timeline import Order, order_for
 from langchain_agentmem.storage import Steps
 from langchain_agentmem.storage.database import Database, MemoryLike, database_of
@@ -84,6 +85,7 @@ class Bringing:
         budget: How much room the memory may take, see `Budget.of`.
         sections: What is shown: "core", "recall", "archival".
         counter: Counts tokens, for a budget in tokens. Default: a new one.
+        trust: How far what is shown must be trusted at least, see `AgentMemory.search`. Default: not at all.
 
     Raises:
         InvalidInput: An argument is wrong.
@@ -99,6 +101,7 @@ class Bringing:
     budget: BudgetLike | None
     sections: Sequence[str]
     counter: TokenCounter | None
+    trust: Trust | None = None
 
     def __post_init__(self) -> None:
         self.database: Database = database_of(self.memory)
@@ -112,6 +115,7 @@ class Bringing:
         self.kinds = _chosen("kinds", self.kinds, all_parts().kinds)
         self.sections = _chosen("sections", self.sections, SECTIONS) or ()
         self._budget = Budget.of(self.budget)
+        self._trusted = trusted_given(self.trust)
         self._counter = self.counter or TokenCounter()
         self._reuse = PromptReuse(self.database, "with memory")
         self._warned = False
@@ -266,10 +270,10 @@ class Bringing:
                 for kind, make in ((EVENT, event_of), (RECORD, record_of)):
                     keys = [each.id for each in own if each.kind == kind]
                     kept = (yield from memory_rows.named(view, kind, keys)) if keys else {}
-                    there.update({(kind, key): make(each) for key, each in kept.items()})
+                    there.update({(kind, key): made for key, each in kept.items() if self._trusts(made := make(each))})
                 for each in own:
                     fact = (yield from fact_queries.fact_in(ground, each.id, view)) if each.kind == "fact" else None
-                    if fact is not None:
+                    if fact is not None and self._trusts(fact):
                         there["fact", each.id] = _fact(fact)
 
             yield from looking(ground, "injection.again", look, shown=False)
@@ -279,9 +283,13 @@ class Bringing:
             for database, seen in outlook.homes(self.database, walls):
                 make = partial(again, rows, now=self.database.now(), outlook=seen)
                 for hit in (yield In(database, Run("injection.again", make, shown=False))):
-                    if walls.hold(hit):  # the row of what is gone may be another's by now
+                    if walls.hold(hit) and self._trusts(hit):  # the row of what is gone may be another's by now
                         there[hit.kind, hit.id] = _hit(hit)
         return there
+
+    def _trusts(self, found: Any) -> bool:
+        """Whether something is trusted enough to be shown."""
+        return trusts(found, self._trusted)
 
     @property
     def _seeks(self) -> bool:
@@ -321,7 +329,8 @@ class Bringing:
             return None, Material()
         try:
             core = (yield from layers.core._entries_work()) if CORE in self.sections else []
-            events = (yield from layers.recall._reading(NEWEST)) if RECALL in self.sections else []
+            most = NEWEST if self._trusted is None else MORE * NEWEST
+            events = (yield from layers.recall._reading(most)) if RECALL in self.sections else []
         except InvalidInput as error:
             if self.branch_or_config is not None:
                 raise
@@ -329,7 +338,8 @@ class Bringing:
                 self._warned = True
                 logger.warning("A thread's memory cannot be shown, only what a search finds: %s", error)
             return None, Material()
-        return layers, Material(core, events)
+        trusted = [each for each in events if self._trusts(each)]
+        return layers, Material([each for each in core if self._trusts(each)], trusted[-NEWEST:])
 
     @property
     def _named(self) -> Sequence[str] | None:
@@ -356,8 +366,8 @@ class Bringing:
         whose = ""
         if layers is not None and not (self.branch_or_config is None and self.namespace is None):
             whose = f"{path_of(layers.namespace)}{layers.name}"
-        sections = tuple(self.sections or ())
-        return whose if sections == SECTIONS else f"{whose} {' '.join(sections)}"
+        sections = () if tuple(self.sections or ()) == SECTIONS else tuple(self.sections or ())
+        return " ".join([whose, *sections, *sorted(self._trusted or ())])
 
     def _asked(self, given: Any, messages: Sequence[BaseMessage]) -> str:
         if self.query is None:
@@ -373,16 +383,16 @@ class Bringing:
     ) -> Work[list[Any]]:
         """What fits a question: the best of each search, then the second best, and so on."""
         lists: list[list[Any]] = []
-        many = self.limit + _SPARE
+        many = (self.limit + _SPARE) * (1 if self._trusted is None else MORE)
         if layers is not None and (self.kinds is None or "record" in self.kinds):
-            records = yield from layers.archival._search_work(asked, many)
+            records = [each for each in (yield from layers.archival._search_work(asked, many)) if self._trusts(each)]
             lists.append([_record(each) for each in records] if order == "time" else records)
         if layers is not None and (self.kinds is None or "fact" in self.kinds):
             facts = yield from fact_queries.find_facts(layers._facts_ground, asked, many)
-            lists.append([_fact(each) for each in facts])
+            lists.append([_fact(each) for each in facts if self._trusts(each)])
         if layers is not None and self.kinds is not None and "event" in self.kinds:
             events = yield from layers.recall._search_work(asked, many)
-            lists.append([_event(each, dated=order == "time") for each in events])
+            lists.append([_event(each, dated=order == "time") for each in events if self._trusts(each)])
         namespace = self.database.scopes.resolve(self._named, config)
         kinds = self._others(path_of(namespace), layers)
         if kinds is None or kinds:
@@ -390,7 +400,7 @@ class Bringing:
             walls, outlook = reach_of(self.database, self._named, run)
             hits: list[Recollection] = yield Search(
                 inquiry(asked, self.database.now()),
-                walls._replace(kinds=all_parts().stored_as(kinds)),
+                walls._replace(kinds=all_parts().stored_as(kinds), trusted=self._trusted),
                 many,
                 outlook=outlook,
                 name="retrieval.search",
@@ -454,21 +464,28 @@ def _told(found: Record | FoundPassage) -> dict[str, Any]:
 def _event(event: Event, *, dated: bool) -> FoundPassage:
     """An event, as its line shows it: with its kind, and in a timeline its day."""
     about = f"{event.kind}, {event.created_at:%Y-%m-%d}" if dated else event.kind
+    about = _with_origin(about, event)
     return FoundPassage(event.id, event.content, event.created_at, about, (), "event", event.score, event.why)
 
 
 def _fact(fact: Fact, kind: str = "fact") -> FoundPassage:
     """A fact, as its line shows it: with its time."""
-    about = f"{fact.subject}, {fact.valid_from:%Y-%m-%d}" if fact.raw else f"fact, {fact.period}"
+    about = f"{fact.subject}, {fact.valid_from:%Y-%m-%d}" if fact.raw else _with_origin(f"fact, {fact.period}", fact)
     return FoundPassage(fact.id, fact.text, fact.recorded_at, about, (), kind, fact.score, fact.why)
 
 
 def _record(record: Record) -> FoundPassage:
     """A record, as a line of a timeline shows it: with its day."""
-    about = f"{RECORD}, {record.created_at:%Y-%m-%d}"
+    about = _with_origin(f"{RECORD}, {record.created_at:%Y-%m-%d}", record)
     return FoundPassage(
         record.id, record.content, record.created_at, about, record.tags, RECORD, record.score, record.why
     )
+
+
+def _with_origin(about: str, found: Any) -> str:
+    """A label with where something comes from, where it is known and not what users say."""
+    origin = origin_of(found)
+    return about if origin.partition(" ")[0] in ("", "user") else f"{about}, {origin}"
 
 
 def _says(found: Recollection) -> bool:
@@ -482,8 +499,10 @@ def _hit(found: Recollection) -> FoundPassage:
     if isinstance(found.value, Fact):
         return _fact(found.value, found.kind)._replace(score=found.score, why=found.why, row=found.row)
     if isinstance(found.value, Message):
-        speaker = str(found.value.name or found.value.role)
-    about = f"{speaker}, {found.created_at:%Y-%m-%d}" + (f", {_REPLACED}" if found.replaced_by else "")
+        speaker = origin_of(found) if found.source == "tool" else str(found.value.name or found.value.role)
+    about = f"{speaker}, {found.created_at:%Y-%m-%d}"
+    about = about if isinstance(found.value, Message) else _with_origin(about, found)
+    about += f", {_REPLACED}" if found.replaced_by else ""
     return FoundPassage(
         found.id, found.text, found.created_at, about, (), found.kind, found.score, found.why, row=found.row
     )

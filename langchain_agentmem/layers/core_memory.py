@@ -22,6 +22,7 @@ from langchain_agentmem.language_models.model_calls import Work, both
 from langchain_agentmem.layers.archival_memory import record
 from langchain_agentmem.layers.layer import Layer, LayersConfig, Written, origin
 from langchain_agentmem.rewinding import memory_rows
+from langchain_agentmem.rewinding.derivation import moved
 from langchain_agentmem.rewinding.memory_access import Change, pairs
 from langchain_agentmem.rewinding.memory_rows import CORE, RECORD, Kept, RowDraft, View, body_of
 from langchain_agentmem.storage import Steps
@@ -53,6 +54,7 @@ class CoreEntry(Written):
         thread_id: The thread that set it; None for a branch.
         source: Where it comes from: "user", "model", "tool", "import", "person"; None for the application's code.
         actor: Who that is, such as a tool's name.
+        rests_on: What it rests on, see `Written`.
     """
 
     key: str
@@ -207,6 +209,9 @@ class CoreMemory(Layer):
             too_large = yield from self._add_to(change, [Setting(wanted, value, importance, old.expires_at)])
             if too_large is not None:
                 raise InvalidInput(NO_ROOM)
+            change.drafts[:] = [
+                moved(each, old) if (each.kind, each.key) == (CORE, wanted) else each for each in change.drafts
+            ]
             change.remove(RECORD, old.key)
             return True
 
@@ -390,7 +395,7 @@ def _draft(setting: Setting, old: Kept | None, now: int) -> RowDraft:
 
 def _archived(kept: Kept, now: int) -> RowDraft:
     # Two threads that have the same version leave archive one record.
-    return record(
+    made = record(
         str(uuid5(NAMESPACE_OID, f"{kept.key}\x1f{kept.number}")),
         f"Core evicted: {kept.key}\n{kept.text}",
         [EVICTED, f"core_key:{kept.key}"],
@@ -401,6 +406,7 @@ def _archived(kept: Kept, now: int) -> RowDraft:
         importance=kept.importance,
         since=kept.created_at,
     )
+    return moved(made, kept)
 
 
 def _label(key: str) -> str:

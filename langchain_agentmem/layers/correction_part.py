@@ -8,7 +8,7 @@ Those of a fact go with a message that told it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -16,6 +16,7 @@ from langchain_agentmem.base.argument_checks import name_given
 from langchain_agentmem.base.clock import is_time
 from langchain_agentmem.base.encoding import read_plain, write_plain
 from langchain_agentmem.base.namespaces import id_of, namespace_of, of_thread, path_of, range_of
+from langchain_agentmem.base.origins import MemoryOrigin
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput
 from langchain_agentmem.rewinding import memory_rows
@@ -90,18 +91,18 @@ def add(correction: KeptCorrection) -> Steps[bool]:
 def find(path: str, correction_id: str) -> Steps[KeptCorrection | None]:
     """A correction by its id."""
     rows = yield query.find_correction(path=path, correction_id=correction_id)
-    return _sound(rows[0]) if rows else None
+    return sound(rows[0]) if rows else None
 
 
 def within(low: str, high: str, *, limit: int, offset: int) -> Steps[list[KeptCorrection]]:
     """The corrections in a range of paths, the newest first."""
-    return [_sound(row) for row in (yield query.corrections_within(low=low, high=high, limit=limit, offset=offset))]
+    return [sound(row) for row in (yield query.corrections_within(low=low, high=high, limit=limit, offset=offset))]
 
 
 def of_one(path: str, kind: str, name: str, key: str, *, limit: int, offset: int) -> Steps[list[KeptCorrection]]:
     """The corrections of one thing, the newest first."""
     rows = yield query.corrections_of(path=path, kind=kind, name=name, key=key, limit=limit, offset=offset)
-    return [_sound(row) for row in rows]
+    return [sound(row) for row in rows]
 
 
 def version_of_message(path: str, name: str, key: str, version: Mapping[str, Any] | None) -> Steps[bytes | None]:
@@ -120,7 +121,7 @@ def version_of_message(path: str, name: str, key: str, version: Mapping[str, Any
     return bytes(rows[0]["body"]) if rows else None
 
 
-def _sound(row: Row) -> KeptCorrection:
+def sound(row: Row) -> KeptCorrection:
     """The correction that a row is.
 
     Raises:
@@ -195,7 +196,7 @@ def _held(kind: str, given: Any) -> Mapping[str, Any] | None:
     return dict(given)
 
 
-def _rows_of(path: str) -> Steps[list[Row]]:
+def rows_of(path: str) -> Steps[list[Row]]:
     """The rows of a namespace, in the order in which they were made."""
     rows: list[Row] = []
     after = -1
@@ -205,24 +206,52 @@ def _rows_of(path: str) -> Steps[list[Row]]:
     return rows
 
 
+def resting_on(low: str, high: str, covers: Callable[[Iterable[MemoryOrigin]], bool]) -> Steps[list[int]]:
+    """The rows of corrections of values and records that were, or became, what rests on something that is revoked.
+
+    Args:
+        low: The first path of the namespaces.
+        high: The path behind the last.
+        covers: Whether any of some origins is revoked.
+    """
+    found: list[int] = []
+    for held in (yield query.corrected_namespaces(low=low, high=high)):
+        for row in (yield from rows_of(held["path"])):
+            made = sound(row)
+            extras = [each["extra"] for each in (made.before, made.after) if each is not None and "extra" in each]
+            if any(covers(memory_rows.origins_in(extra)) for extra in extras):
+                found.append(row["id"])
+    return found
+
+
 def _erase(erasure: Erasure) -> Steps[None]:
     """Delete corrections; with an id those of what came from there, and with a thread what they left there of it."""
     for held in (yield query.corrected_namespaces(low=erasure.low, high=erasure.high)):
-        rows = yield from _rows_of(held["path"])
+        rows = yield from rows_of(held["path"])
         gone = [row for row in rows if erasure.name is None or erasure.name in _sources_left(row)]
-        if erasure.name is not None and erasure.threads:
-            yield from _take_back(gone)
-        if gone:
-            yield query.delete_correction.many([{"id": row["id"]} for row in gone])
-            yield query.delete_empty_namespaces(path=held["path"])
+        yield from _drop(held["path"], gone, take_back=erasure.name is not None and erasure.threads)
         erasure.removed["corrections"] += len(gone)
+
+
+def _forget(path: str, name: str) -> Steps[None]:
+    """Delete the corrections that hold words of a thread of which nothing is kept, and what people restored of it."""
+    rows = yield from rows_of(path)
+    yield from _drop(path, [row for row in rows if name in _sources_left(row)], take_back=True)
+
+
+def _drop(path: str, rows: Sequence[Row], *, take_back: bool) -> Steps[None]:
+    if take_back:
+        yield from _take_back(rows)
+    if rows:
+        yield query.delete_correction.many([{"id": row["id"]} for row in rows])
+        yield query.delete_empty_namespaces(path=path)
 
 
 def _take_back(rows: Sequence[Row]) -> Steps[None]:
     """Have what people restored, or left as it was, be gone where it is there still: somebody else had said it."""
     said: set[tuple[str, str, str, str, str]] = set()
     own = set(said)
-    for made in map(_sound, rows):
+    for made in map(sound, rows):
         texts = [None if held is None else held.get("text") for held in (made.before, made.after)]
         said |= {(made.path, made.name, made.kind, made.key, text) for text in texts if text is not None}
         if made.undoes is None and texts[1] is not None and texts[0] != texts[1]:
@@ -237,7 +266,7 @@ def _take_back(rows: Sequence[Row]) -> Steps[None]:
 def _dump(write: WriteRecord, low: str, high: str) -> Steps[Mapping[str, int]]:
     dumped = 0
     for held in (yield query.corrected_namespaces(low=low, high=high)):
-        found = sorted(map(_sound, (yield from _rows_of(held["path"]))), key=_owner)
+        found = sorted(map(sound, (yield from rows_of(held["path"]))), key=_owner)
         for owner, some in groupby(found, key=_owner):
             head = {"record": CORRECTIONS, "namespace": namespace_of(held["path"])}
             write(head | ({"id": owner} if owner else {}))
@@ -257,7 +286,7 @@ def _owner(correction: KeptCorrection) -> str:
 def _sources_left(row: Row) -> Sequence[str]:
     """The sources of a correction that may be damaged, as far as they can be read."""
     try:
-        return _sound(row).sources
+        return sound(row).sources
     except DatabaseUnreadable:
         return ()
 
@@ -277,9 +306,9 @@ def _verify() -> Steps[list[str]]:
     found: list[str] = []
     low, high = range_of(())
     for held in (yield query.corrected_namespaces(low=low, high=high)):
-        for row in (yield from _rows_of(held["path"])):
+        for row in (yield from rows_of(held["path"])):
             try:
-                _sound(row)
+                sound(row)
             except DatabaseUnreadable as error:
                 found.append(str(error))
     return found
@@ -289,6 +318,7 @@ PART = Part(
     tables={CORRECTIONS: ("correction",)},
     verify={CORRECTIONS: _verify},
     erase=_erase,
+    forget=_forget,
     records={CORRECTIONS: {"correction"}},
     dump=_dump,
     load=_load,

@@ -169,16 +169,19 @@ class Written:
         thread_id: The thread that wrote it; None for a branch.
         source: Where it comes from: "user", "model", "tool", "import", "person"; None for the application's code.
         actor: Who that is, such as a tool's name.
+        rests_on: What it rests on, to any depth, as `AgentMemory.revoke` takes it: "message:…", "tool:web_search".
     """
 
     thread_id: str | None = field(default=None, compare=False, repr=False)
     source: str | None = field(default=None, compare=False, repr=False)
     actor: str | None = field(default=None, compare=False, repr=False)
+    rests_on: tuple[str, ...] = field(default=(), compare=False, repr=False)
 
 
 def origin(kept: Kept) -> dict[str, Any]:
     """Where a row comes from, as fields of `Written`."""
-    return {"thread_id": kept.thread, "source": kept.source, "actor": kept.actor}
+    rests_on = tuple(dict.fromkeys(map(str, memory_rows.origins_in(kept.extra))))
+    return {"thread_id": kept.thread, "source": kept.source, "actor": kept.actor, "rests_on": rests_on}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -195,6 +198,7 @@ class Event(Written):
         thread_id: The thread that wrote it; None for a branch.
         source: Where it comes from: "user", "model", "tool", "import", "person"; None for the application's code.
         actor: Who that is, such as a tool's name.
+        rests_on: What it rests on, see `Written`.
     """
 
     id: str
@@ -221,6 +225,7 @@ class Record(Written):
         thread_id: The thread that wrote this version; None for a branch.
         source: Where it comes from: "user", "model", "tool", "import", "person"; None for the application's code.
         actor: Who that is, such as a tool's name.
+        rests_on: What it rests on, see `Written`.
     """
 
     id: str
@@ -231,6 +236,9 @@ class Record(Written):
     score: float | None = None
     why: Why | None = None
     details: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}), repr=False)
+
+
+_BESIDE = ("tags", "words", memory_rows.RESTS)
 
 
 def event_of(kept: Kept, score: float | None = None, why: Why | None = None) -> Event:
@@ -254,7 +262,7 @@ def record_of(kept: Kept) -> Record:
         tags=tuple(kept.extra.get("tags", ())),
         created_at=moment(kept.created_at),
         updated_at=moment(kept.written_at),
-        details=MappingProxyType({name: value for name, value in kept.extra.items() if name not in ("tags", "words")}),
+        details=MappingProxyType({name: value for name, value in kept.extra.items() if name not in _BESIDE}),
         **origin(kept),
     )
 
@@ -366,7 +374,7 @@ def bounded(most: int) -> int | None:
 
 
 def redraft(kept: Kept, **changes: Any) -> RowDraft:
-    """The next version of something, which is the same but for some changes."""
+    """The next version of something, the same but for some changes. New words do not rest on what the old ones did."""
     draft = RowDraft(
         kept.kind,
         kept.key,
@@ -378,7 +386,11 @@ def redraft(kept: Kept, **changes: Any) -> RowDraft:
         extra=kept.extra or None,
         findable=kept.kind != CORE,
     )
-    return draft._replace(**changes)
+    draft = draft._replace(**changes)
+    if draft.body == kept.body or memory_rows.RESTS not in (draft.extra or {}):
+        return draft
+    left = {name: value for name, value in (draft.extra or {}).items() if name != memory_rows.RESTS}
+    return draft._replace(extra=left or None)
 
 
 def event_shown(each: Event) -> dict[str, Any]:

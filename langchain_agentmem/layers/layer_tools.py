@@ -35,6 +35,7 @@ from langchain_agentmem.language_models.tool_factory import (
 from langchain_agentmem.layers.layer import LayersConfig
 from langchain_agentmem.layers.layered_memory import LayeredMemory
 from langchain_agentmem.rewinding.branch_merge import named_branch
+from langchain_agentmem.search.memory_search import origin_of
 from langchain_agentmem.storage.database import MemoryLike
 
 NEWEST = 20
@@ -210,12 +211,19 @@ OPERATIONS: tuple[Operation, ...] = tuple(
 
 
 def _event(event: Any) -> dict[str, Any]:
-    return {"id": event.id, "kind": event.kind, "content": passage(event.content), "time": event.created_at}
+    told = {"id": event.id, "kind": event.kind, "content": passage(event.content), "time": event.created_at}
+    return told | _from(event)
 
 
 def _record(record: Any) -> dict[str, Any]:
     content = passage(record.content, f"(a part; mem_archival_get shows all of {record.id})")
-    return {"id": record.id, "content": content, "tags": list(record.tags), "time": record.updated_at}
+    return {"id": record.id, "content": content, "tags": list(record.tags), "time": record.updated_at} | _from(record)
+
+
+def _from(written: Any) -> dict[str, str]:
+    """Where something comes from, where it is known."""
+    origin = origin_of(written)
+    return {"from": origin} if origin else {}
 
 
 def _named(name: str) -> str:

@@ -38,7 +38,7 @@ from langchain_agentmem.language_models.model_calls import Work
 from langchain_agentmem.language_models.tokens import ARCHIVAL, CORE, CUT, RECALL, Budget, Measure, TokenCounter
 from langchain_agentmem.layers.layer import Event, Record
 from langchain_agentmem.layers.resource_memory import use_of
-from langchain_agentmem.search.memory_search import Why
+from langchain_agentmem.search.memory_search import Why, origin_of
 
 if TYPE_CHECKING:
     from langchain_agentmem.layers.core_memory import CoreEntry
@@ -272,7 +272,7 @@ def _section(name: str, lines: Sequence[str]) -> str:
 
 def _head(line: str) -> str:
     """What stands before the value in a line."""
-    found = re.match(r"\*\*.*?\*\*: |- (?:\[(?:[^\\\]]|\\.)*\] )?", line)
+    found = re.match(r"\*\*.*?\*\*(?: \([^)]*\))?: |- (?:\[(?:[^\\\]]|\\.)*\] )?", line)
     return found.group() if found else ""
 
 
@@ -287,21 +287,37 @@ def _core_lines(entries: Sequence[CoreEntry], protected: Sequence[str]) -> tuple
         return entry.key in protected, entry.importance, entry.updated_at, place
 
     worth = sorted(range(len(entries)), key=worth_of, reverse=True)
-    return [f"**{_label(each.key)}**: {_inset(harmless(each.value), _WITHIN_LINE)}" for each in entries], worth
+    return [
+        f"**{_label(each.key)}**{_doubt(each)}: {_inset(harmless(each.value), _WITHIN_LINE)}" for each in entries
+    ], worth
 
 
 def _event_line(event: Event, most: int | None) -> str:
     text = harmless(event.content)
     if most is not None and len(text) > most:
         text = text[:most] + CUT
-    return f"- {_bracketed(event.kind)} {_inset(text, _WITHIN_ITEM)}"
+    origin = origin_of(event)
+    kind = f"{event.kind}, {origin}" if origin else event.kind
+    return f"- {_bracketed(kind)} {_inset(text, _WITHIN_ITEM)}"
 
 
 def _record_line(record: AnyRecord, text: str) -> str:
-    about = getattr(record, "about", "")
+    about = record.about if isinstance(record, FoundPassage) else _about(record)
     value = _inset(harmless(text), _WITHIN_ITEM)
     # Where nothing of ours stands before it, a text could begin a heading or a list of its own.
     return f"- {_bracketed(about)} {value}" if about else "- " + _BEGINNING.sub(r"\g<1>\\\g<2>", value)
+
+
+def _about(record: Record) -> str:
+    """Where a record comes from, and from when it is; "" where nobody said."""
+    origin = origin_of(record)
+    return f"record, {record.updated_at:%Y-%m-%d}, {origin}" if origin else ""
+
+
+def _doubt(entry: CoreEntry) -> str:
+    """Where a value comes from that neither a person nor the agent vouches for."""
+    origin = origin_of(entry)
+    return f" ({_label(origin)}, {entry.updated_at:%Y-%m-%d})" if origin.startswith(("tool", "import")) else ""
 
 
 def _label(text: str) -> str:

@@ -17,6 +17,7 @@ from langchain_agentmem.layers.archival_memory import record
 from langchain_agentmem.layers.consolidation import ConsolidationReport, consolidating, making_room, too_many
 from langchain_agentmem.layers.layer import Event, Layer, bounded, event_of, event_shown
 from langchain_agentmem.rewinding import memory_rows
+from langchain_agentmem.rewinding.derivation import moved
 from langchain_agentmem.rewinding.memory_access import Change, listed
 from langchain_agentmem.rewinding.memory_rows import EVENT, Kept, RowDraft, View, body_of, text_of
 from langchain_agentmem.rewinding.outlook import found
@@ -211,13 +212,14 @@ class RecallMemory(Layer):
         return self._ground.clean(name_given(kind, "a kind of event"))
 
     def _archived(self, kept: Kept, now: int) -> RowDraft:
-        return record(
+        made = record(
             self._ground.database.new_id(),
             f"[{kept.label}] {kept.text}",
             [EVICTED, f"kind:{kept.label}", f"event:{kept.key}"],
             now,
             events=[[kept.key, kept.created_at, kept.text]],
         )
+        return moved(made, kept)
 
 
 def events(view: View, limit: int, kind: str | None = None) -> Steps[list[Kept]]:

@@ -11,9 +11,11 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
 from langchain_agentmem.base.namespaces import namespace_of
+from langchain_agentmem.base.origins import MemoryOrigin
 from langchain_agentmem.language_models.model_calls import NOBODY, In, Run, Shown, Work, Writer, writer
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.branches import BranchAt, Standpoint, family
+from langchain_agentmem.rewinding.derivation import REVOCABLE, all_behind, resting
 from langchain_agentmem.rewinding.memory_rows import OnBranch, RowDraft, View
 from langchain_agentmem.search.search_index import Series
 from langchain_agentmem.storage import Steps, query
@@ -89,6 +91,8 @@ class Change:
         drafts: What is to be written.
         evicted: The keys that leave core memory to make room.
         writer: Where it comes from, as far as drafts do not say so themselves.
+        rests: What it rests on, with all that this rests on.
+        thread: The thread whose memory it is, if it is one's.
     """
 
     view: View
@@ -96,6 +100,8 @@ class Change:
     drafts: list[RowDraft] = field(default_factory=list)
     evicted: list[str] = field(default_factory=list)
     writer: Writer = NOBODY
+    rests: tuple[MemoryOrigin, ...] = ()
+    thread: str | None = None
 
     def remove(self, kind: str, key: str) -> None:
         """Have something be gone."""
@@ -181,6 +187,7 @@ def changing(
         inputs: What a trace shows of it, beside whose memory it is; a function is called for it if somebody looks.
     """
     now, told = ground.now(), writer()
+    told = told._replace(rests_on=told.origins())
     run = Run(
         name,
         lambda: changed(ground.point, make, now, ground.database.tail, told),
@@ -234,12 +241,16 @@ def changed(
         told: Where it comes from.
     """
     view, place = yield from point.open(now)
-    change = Change(view=view, now=now, writer=told)
+    change = Change(view=view, now=now, writer=told, thread=point.thread)
+    if told.rests_on:
+        change.rests = yield from all_behind(view, point.path, told.rests_on)
     value = yield from make(change)
-    source, actor = change.writer
+    source, actor, _ = change.writer
     drafts = change.drafts
     if source is not None:
-        drafts = [each._replace(source=source, actor=actor) for each in drafts]
+        drafts = [each if each.moved else each._replace(source=source, actor=actor) for each in drafts]
+    rests = change.rests if source not in REVOCABLE else (*change.rests, MemoryOrigin(source, actor))
+    drafts = [each if each.moved else resting(each, rests) for each in drafts]
     if isinstance(place, OnBranch):
         expired = yield query.expired_memory(branch=place.branch, at=now, limit=SWEPT)
         # What is written anew needs no sweeping; where it is swept as well, the later draft counts.

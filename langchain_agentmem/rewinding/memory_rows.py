@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple, TypeAlias
 
+from langchain_agentmem.base.origins import MemoryOrigin, origins_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.search import search_index
 from langchain_agentmem.search.search_index import IndexedDocument, Series
@@ -43,6 +44,10 @@ FINDABLE = ("event", "fact", "fact_text", "record", "thread_item", "thread_post"
 """The kinds that a search finds."""
 FEW = 20
 """How many times as many versions as are wanted are worth being read at once, where the line is long."""
+RESTS = "rests"
+"""Where a row, or an event of a fact, says what it rests on: kind, name and thread of each origin."""
+KEPT_FORMER = 8
+"""How many versions before one that rests on something are kept, to be had back where that is revoked."""
 SAID = "said"
 """What an event does by which something is told of: it names the message that says so."""
 
@@ -73,8 +78,8 @@ class View(NamedTuple):
     def parameters(self) -> dict[str, Any]:
         """As queries want it."""
         return {
-            "line": _json(self.line),
-            "groups": _json(self.groups),
+            "line": as_json(self.line),
+            "groups": as_json(self.groups),
             "scope": self.scope,
             "author": self.author,
             "before": self.before,
@@ -136,6 +141,7 @@ class RowDraft(NamedTuple):
         findable: Whether a search finds it, by what `words_of` says.
         source: Where it comes from: "user", "model", "tool", "import" or "person".
         actor: Who that is.
+        moved: Whether somebody else wrote it before, and it only moves: it says itself where it comes from.
     """
 
     kind: str
@@ -151,6 +157,7 @@ class RowDraft(NamedTuple):
     findable: bool = False
     source: str | None = None
     actor: str | None = None
+    moved: bool = False
 
 
 class Kept(NamedTuple):
@@ -222,7 +229,7 @@ def named(view: View, kind: str, keys: Iterable[str]) -> Steps[dict[str, Kept]]:
     keys = list(keys)
     if kind == FACT and view.scope is not None:
         return (yield from _put_together(view, kind, keys))
-    rows = yield query.named_memory(**view.parameters(), kind=kind, keys=_json(keys))
+    rows = yield query.named_memory(**view.parameters(), kind=kind, keys=as_json(keys))
     return {
         row["key"]: version_of(row)
         for row in rows
@@ -239,7 +246,7 @@ def _put_together(view: View, kind: str, keys: Sequence[str] | None = None) -> S
     if keys is None:
         rows = yield query.accounts(**view.parameters(), kind=kind)
     else:
-        rows = yield query.accounts_of(**view.parameters(), kind=kind, keys=_json(keys))
+        rows = yield query.accounts_of(**view.parameters(), kind=kind, keys=as_json(keys))
     found: dict[str, Kept] = {}
     for key, versions in groupby(rows, key=lambda row: str(row["key"])):
         there: list[Row] = []
@@ -322,7 +329,7 @@ def keys_apart(one: View, other: View, kind: str) -> Steps[list[str] | None]:
 
 def shown(view: View, numbers: Iterable[int]) -> Steps[set[int]]:
     """Those of some versions that a view shows."""
-    rows = yield query.shown_memory(**view.parameters(), ids=_json(list(numbers)), at=view.at)
+    rows = yield query.shown_memory(**view.parameters(), ids=as_json(list(numbers)), at=view.at)
     return {row["number"] for row in rows}
 
 
@@ -347,7 +354,7 @@ def write(place: Place, drafts: Sequence[RowDraft], *, series: Series, now: int,
     if isinstance(place, OnBranch):
         others = False
         if author is not None:
-            keys = _json([(draft.kind, draft.key) for draft in drafts])
+            keys = as_json([(draft.kind, draft.key) for draft in drafts])
             [newest] = yield query.newest_stamp_named(scope=author.scope, keys=keys)
             stamp = max(now, (newest["stamp"] or 0) + 1)
             others = bool((yield query.has_other_authors(scope=author.scope)))
@@ -373,7 +380,7 @@ def write(place: Place, drafts: Sequence[RowDraft], *, series: Series, now: int,
             deleted=int(draft.body is None),
             importance=draft.importance,
             expires_at=draft.expires_at,
-            extra=None if draft.extra is None else _json(draft.extra),
+            extra=None if draft.extra is None else as_json(draft.extra),
             document=None if found is None else found[0].numbers[found[1]],
             created_at=draft.created_at,
             now=now,
@@ -412,7 +419,14 @@ def sources_of(extra: Mapping[str, Any] | None) -> set[str]:
             names.add(message_source(event["id"]))
             if event.get("in") is not None:
                 names.add(conversation_source(event["in"]))
+    for origin in origins_in(extra or {}):
+        names.update(origin.names())
     return names
+
+
+def origins_in(extra: Mapping[str, Any]) -> list[MemoryOrigin]:
+    """What a row says that it rests on, beside the messages that tell of it, or what any event of it does."""
+    return [origin for told in (extra, *extra.get("told", ())) if RESTS in told for origin in origins_of(told[RESTS])]
 
 
 def message_source(message_id: str) -> str:
@@ -431,7 +445,9 @@ def release(ids: Iterable[int]) -> Steps[list[int]]:
     Returns:
         Which were deleted.
     """
-    rows = yield query.releasable(ids=_json(list(ids)))
+    if not (ids := list(ids)):
+        return []
+    rows = yield query.releasable(ids=as_json(ids))
     yield from discard(rows)
     return [row["id"] for row in rows]
 
@@ -443,9 +459,11 @@ def discard(rows: Sequence[Row]) -> Steps[None]:
         rows: With "id", "document_id", "hash", "body" and "extra".
     """
     if rows:
+        former = yield from _formers(rows)
         yield from _unindex(rows)
         yield query.delete_memory.many([{"id": row["id"]} for row in rows])
         yield from _collect(rows)
+        yield from release(former)
 
 
 def bury(rows: Sequence[Row], *, gone: bool = False) -> Steps[None]:
@@ -456,10 +474,20 @@ def bury(rows: Sequence[Row], *, gone: bool = False) -> Steps[None]:
         gone: Whether they hide nothing from others any more. Default: they do.
     """
     if rows:
+        former = yield from _formers(rows)
         yield from _unindex(rows)
         yield query.bury_memory.many([{"id": row["id"], "gone": int(gone)} for row in rows])
         yield query.delete_every_source.many([{"memory": row["id"]} for row in rows])
         yield from _collect(rows)
+        yield from release(former)
+
+
+def _formers(rows: Sequence[Row]) -> Steps[list[int]]:
+    """Versions that were kept only since those that are about to go could be revoked."""
+    ids = [row["id"] for row in rows if row["extra"] and f'"{RESTS}":' in row["extra"]]
+    if not ids:
+        return []
+    return [row["id"] for row in (yield query.kept_for(ids=as_json(ids)))]
 
 
 def close(path: str) -> Steps[None]:
@@ -501,7 +529,12 @@ def _supersede(place: OnBranch, drafts: Sequence[RowDraft], stamp: int | None) -
         rows = yield query.supersede(
             branch=place.branch, position=place.position, kind=draft.kind, key=draft.key, stamp=stamp, author=None
         )
-        ended += [row["id"] for row in rows]
+        some = [row["id"] for row in rows]
+        kept = KEPT_FORMER if draft.body is not None and RESTS in (draft.extra or {}) else 0
+        if kept or any(RESTS in extra_of(row) for row in rows):
+            former = yield query.former_versions(branch=place.branch, kind=draft.kind, key=draft.key)
+            some = [row["id"] for row in former][kept:]
+        ended += some
     if ended:
         yield from release(ended)
 
@@ -555,7 +588,8 @@ def version_of(row: Row) -> Kept:
     )
 
 
-def _json(value: Any) -> str:
+def as_json(value: Any) -> str:
+    """A value as queries take it."""
     return json.dumps(value, separators=(",", ":"))
 
 

@@ -11,10 +11,12 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
+from langchain_agentmem.base.origins import THREAD, MemoryOrigin, as_plain
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.branches import view_of
 from langchain_agentmem.rewinding.memory_rows import (
     FOREVER,
+    RESTS,
     SAID,
     View,
     bounds_of,
@@ -49,11 +51,13 @@ def forget(low: str, high: str, conversation: str, messages: Collection[str] | N
         How many versions nobody tells of any more; they are deleted.
     """
     if messages is None:
-        return (
-            yield from _forget(
-                low, high, [conversation_source(conversation)], lambda event: event.get("in") == conversation
-            )
-        )
+        whole = MemoryOrigin(THREAD, conversation)
+
+        def theirs(event: Mapping[str, Any]) -> bool:
+            return event.get("in") == conversation or whole in memory_rows.origins_in(event)
+
+        names = [conversation_source(conversation), *whole.names()]
+        return (yield from _forget(low, high, names, theirs, whole))
     ids, forgotten = list(messages), 0
     for begin in range(0, len(ids), BATCH):
         some = set(ids[begin : begin + BATCH])
@@ -65,18 +69,22 @@ def forget(low: str, high: str, conversation: str, messages: Collection[str] | N
     return forgotten
 
 
-def without(extra: Mapping[str, Any], gone: Callable[[Mapping[str, Any]], bool]) -> dict[str, Any] | None:
+def without(
+    extra: Mapping[str, Any], gone: Callable[[Mapping[str, Any]], bool], *, corrections: bool = False
+) -> dict[str, Any] | None:
     """What is left of something when some of what told of it does not count any more.
 
     Args:
         extra: What belongs to its row.
         gone: Which of what was said does not count.
+        corrections: Whether that is asked of corrections, too. Default: of what was said alone.
 
     Returns:
         None if nobody tells of it now.
     """
     events = extra["told"]
-    lost = {event["n"] for event in events if event["do"] == SAID and gone(event)}
+    may_go = (SAID, SET) if corrections else (SAID,)
+    lost = {event["n"] for event in events if event["do"] in may_go and gone(event)}
     if lost and extra.get("rests_on_all"):
         return None
     left = [event for event in events if event["n"] not in lost and not (event["do"] == UNDO and event["of"] in lost)]
@@ -99,28 +107,52 @@ def _corrected(events: Sequence[Mapping[str, Any]], first: int) -> dict[str, Any
     return found
 
 
-def _forget(low: str, high: str, names: list[str], gone: Callable[[Mapping[str, Any]], bool]) -> Steps[int]:
+def _unlinked(extra: Mapping[str, Any], whole: MemoryOrigin) -> dict[str, Any]:
+    """The same without a word of a conversation or thread among what it rests on."""
+
+    def cut(told: Mapping[str, Any]) -> dict[str, Any]:
+        rests = as_plain(
+            each for each in memory_rows.origins_in({RESTS: told[RESTS]}) if whole not in each.covered_by()
+        )
+        return {**told, RESTS: rests}
+
+    left = cut(extra) if RESTS in extra else dict(extra)
+    if "told" in left:
+        left["told"] = [cut(event) if RESTS in event else event for event in left["told"]]
+    return left
+
+
+def _forget(
+    low: str,
+    high: str,
+    names: list[str],
+    gone: Callable[[Mapping[str, Any]], bool],
+    whole: MemoryOrigin | None = None,
+) -> Steps[int]:
     found = yield from _resting_on(low, high, names)
     unfounded = []
     retold = set()
     for row in found:
         try:
             extra = memory_rows.extra_of(row)
-            left = without(extra, gone)
+            left = without(extra, gone) if "told" in extra else dict(extra)
+            if left is not None and whole is not None:
+                left = _unlinked(left, whole)
         except (AttributeError, KeyError, TypeError, ValueError):  # nobody can read it, and it is not to stay for that
             extra, left = {}, None
         if left is None:
             unfounded.append(row)
         elif left != extra:
-            retold.add(row["key"])
+            if row["kind"] in _RETOLD:
+                retold.add(row["key"])
             yield query.retell(id=row["id"], extra=json.dumps(left, separators=(",", ":")))
             lost = sources_of(extra) - sources_of(left)
             yield query.delete_sources.many([{"memory": row["id"], "source": name} for name in sorted(lost)])
     retold |= {row["key"] for row in unfounded}
     yield query.forget_corrected_facts.many([{"key": key, "low": low, "high": high} for key in sorted(retold)])
-    hiding = yield from _hiding(unfounded)
-    yield from memory_rows.bury([row for row in unfounded if _number(row) in hiding])
-    yield from memory_rows.discard([row for row in unfounded if _number(row) not in hiding])
+    held = yield from hiding(unfounded)
+    yield from memory_rows.bury([row for row in unfounded if number_of(row) in held])
+    yield from memory_rows.discard([row for row in unfounded if number_of(row) not in held])
     return len(unfounded)
 
 
@@ -134,13 +166,13 @@ def _resting_on(low: str, high: str, names: list[str]) -> Steps[list[Row]]:
     return list(found)
 
 
-def _hiding(some: Sequence[Row]) -> Steps[set[int]]:
+def hiding(some: Sequence[Row]) -> Steps[set[int]]:
     """The numbers of those rows that may hide an older version, which rests on other messages: that must not come back.
 
     On a branch of its own there is none, since each version ends where the next begins. What has no place yet, and what
     lies on a fork, hides what lies before.
     """
-    hiding = {_number(row) for row in some if row["branch_id"] is None and row["kind"] in _RETOLD}
+    found = {number_of(row) for row in some if row["branch_id"] is None and row["kind"] in _RETOLD}
     on_branches: dict[tuple[int, str], list[Row]] = defaultdict(list)
     for row in some:
         if row["branch_id"] is not None and row["kind"] in _RETOLD:
@@ -149,10 +181,10 @@ def _hiding(some: Sequence[Row]) -> Steps[set[int]]:
         line = yield from view_of(branch, FOREVER, 0)
         before = View(line.line[1:], line.groups, 0)
         older = yield from memory_rows.named(before, kind, [row["key"] for row in there])
-        hiding |= {_number(row) for row in there if row["key"] in older}
-    return hiding
+        found |= {number_of(row) for row in there if row["key"] in older}
+    return found
 
 
-def _number(row: Row) -> int:
+def number_of(row: Row) -> int:
     """The number of a version, which its copies share."""
     return int(row["id"] if row["origin"] is None else row["origin"])

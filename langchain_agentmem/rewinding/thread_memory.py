@@ -25,6 +25,7 @@ from langchain_agentmem.search import search_index
 from langchain_agentmem.storage import Steps, query
 from langchain_agentmem.storage.database import Database
 from langchain_agentmem.storage.part import all_parts
+from langchain_agentmem.storage.steps import Row
 from langchain_agentmem.threads import thread_lines
 from langchain_agentmem.threads.thread_lines import OWN_LINE, ThreadAt, find
 
@@ -339,9 +340,7 @@ def delete(
         if scopes is not None and scopes.keeps and scopes.shared(row["path"]):
             folded += yield from _fold(ThreadAt(row["path"], row["name"]), now)
         else:
-            [author] = yield query.author_of_thread(thread=row["id"])
-            if author["id"] is not None:
-                yield query.unmark(author=author["id"], branch=0)
+            yield from _let_go(row, quoted=scopes is None)
     left = yield from _held_by([(row["id"], row["shelf_id"]) for row in threads])
     deleted = yield from thread_lines.delete(low, high, name)
     for row in threads:
@@ -355,6 +354,16 @@ def delete(
     for path in sorted({row["path"] for row in threads}):
         yield from memory_rows.close(path)
     return deleted
+
+
+def _let_go(row: Row, *, quoted: bool) -> Steps[None]:
+    """Have nothing count of a thread that is deleted, and keep nothing that quotes it, unless others see to that."""
+    [author] = yield query.author_of_thread(thread=row["id"])
+    if author["id"] is not None:
+        yield query.unmark(author=author["id"], branch=0)
+    for part in () if quoted else all_parts().all:
+        if part.forget is not None:
+            yield from part.forget(row["path"], row["name"])
 
 
 def _fold(at: ThreadAt, now: int) -> Steps[list[Spot]]:

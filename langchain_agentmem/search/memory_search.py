@@ -17,6 +17,8 @@ from datetime import datetime
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 from langchain_agentmem.base.namespaces import path_of
+from langchain_agentmem.base.origins import RANKING, UNKNOWN, in_words, is_trusted
+from langchain_agentmem.messages.message import SOURCES
 from langchain_agentmem.search import analysis, ranking
 from langchain_agentmem.search.dates import TimeSpan, spans
 from langchain_agentmem.search.ranking import (
@@ -73,6 +75,7 @@ class Walls(NamedTuple):
         roles: Only what these roles said, or None for all.
         before: Only what was said before, in microseconds since 1970, or None.
         after: Only what was said then or later, or None.
+        trusted: Only what comes from these sources alone, or None for all.
     """
 
     low: str
@@ -82,6 +85,7 @@ class Walls(NamedTuple):
     roles: tuple[str, ...] | None = None
     before: int | None = None
     after: int | None = None
+    trusted: frozenset[str] | None = None
 
     def homes(self, database: Database) -> Sequence[Database]:
         """The databases in which all of it lies.
@@ -183,6 +187,28 @@ class Recollection:
         """The same with further signals, which add to its score."""
         why = Why(terms=self.why.terms, signals={**self.why.signals, **signals})
         return replace(self, score=self.score + sum(signals.values()), why=why)
+
+
+def trusts(found: Any, trusted: frozenset[str] | None) -> bool:
+    """Whether all that something comes from is trusted; of a fact, all that anybody who tells of it comes from.
+
+    Args:
+        found: A `Recollection`, or an event, a record, a value of core memory or a fact.
+        trusted: Which sources are trusted; None for all.
+    """
+    value = found.value if isinstance(found, Recollection) else found
+    if told := getattr(value, "told", ()):
+        return any(is_trusted(SOURCES.get(each.role), each.rests_on, trusted) for each in told)
+    return is_trusted(found.source, getattr(value, "rests_on", ()), trusted)
+
+
+def origin_of(found: Any) -> str:
+    """Where the same comes from, in words; of a fact, the most trusted who tells of it."""
+    value = found.value if isinstance(found, Recollection) else found
+    told = [in_words(SOURCES.get(each.role), None, each.rests_on) for each in getattr(value, "told", ())]
+    if told:
+        return min(told, key=lambda each: RANKING.index(each.partition(" ")[0] or UNKNOWN))
+    return in_words(found.source, found.actor, getattr(value, "rests_on", ()))
 
 
 class Hit(NamedTuple):
@@ -570,6 +596,8 @@ def recollect(
     while True:
         hits = yield from search(asked, walls, limit=many, weights=weights, dense=dense, order=order)
         given = yield from _given(hits, asked.now, looked)
+        if walls.trusted is not None:
+            given = {number: each for number, each in given.items() if trusts(each, walls.trusted)}
         if order == "time":
             hits.sort()  # what was said at the same time stays in the order of its places
         found = once([given[hit.document] for hit in hits if hit.document in given])

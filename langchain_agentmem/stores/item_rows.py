@@ -21,6 +21,7 @@ import orjson
 
 from langchain_agentmem.base.encoding import TAG, decode, is_plain, to_plain, write_plain
 from langchain_agentmem.base.namespaces import namespace_of
+from langchain_agentmem.base.origins import MemoryOrigin
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput
 from langchain_agentmem.search import search_index
@@ -217,6 +218,7 @@ class ItemDraft(NamedTuple):
         text: What it is found by; empty for nothing.
         named: The texts of the fields that were named for that; None where the whole value is meant.
         times: Those that it keeps; None where it is written now.
+        rests: What it rests on.
     """
 
     value: bytes
@@ -224,6 +226,7 @@ class ItemDraft(NamedTuple):
     text: str = ""
     named: tuple[str, ...] | None = None
     times: Times | None = None
+    rests: tuple[MemoryOrigin, ...] = ()
 
 
 class StoredItem(NamedTuple):

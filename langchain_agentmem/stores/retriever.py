@@ -51,6 +51,7 @@ from langchain_core.runnables.config import patch_config
 from pydantic import Field, ValidationError
 
 from langchain_agentmem.base.namespaces import config_given
+from langchain_agentmem.base.origins import Trust
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.messages.message import Message
@@ -73,6 +74,7 @@ _ARGUMENTS = (
     "everything",
     "abandoned",
     "order",
+    "trust",
     "weights",
 )
 
@@ -91,6 +93,7 @@ class SearchOptions(TypedDict, total=False):
     everything: bool
     abandoned: bool
     order: Order
+    trust: Trust | None
     weights: Weights | None
     tags: list[str] | None
     metadata: dict[str, Any] | None
@@ -124,6 +127,7 @@ class AgentMemoryRetriever(BaseRetriever):
         everything: Whether to look in every namespace, as an administrator does. Default: not.
         abandoned: Whether messages that a thread went back to before are found too. Default: not.
         order: "score", the best first, or "time", the evidence of a topic as it came. Default: "score".
+        trust: Only what is trusted so far, as for `AgentMemory.search`. Default: all.
         weights: How much each signal counts. Default: those of the memory.
 
     Raises:
@@ -141,6 +145,7 @@ class AgentMemoryRetriever(BaseRetriever):
     everything: bool = False
     abandoned: bool = False
     order: Order = "score"
+    trust: str | tuple[str, ...] | None = None
     weights: Weights | None = None
 
     def __init__(self, **given: Unpack[RetrieverOptions]) -> None:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from langchain_agentmem.base.argument_checks import check_flag
 from langchain_agentmem.base.clock import time_given
 from langchain_agentmem.base.namespaces import id_of
+from langchain_agentmem.base.origins import Trust, trusted_given
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.messages.message import column_role
@@ -37,6 +38,7 @@ class SearchRequest(NamedTuple):
     everything: bool = False
     abandoned: bool = False
     order: Order = "score"
+    trust: Trust | None = None
 
 
 def sought(
@@ -53,7 +55,7 @@ def sought(
     Raises:
         InvalidInput: An argument is wrong.
     """
-    query, namespace, limit, kinds, conversation_id, roles, before, after, everything, abandoned, order = asked
+    query, namespace, limit, kinds, conversation_id, roles, before, after, everything, abandoned, order, trust = asked
     if not isinstance(query, str):
         raise InvalidInput(f"A query is text, not {type(query).__name__}.")
     if isinstance(limit, bool) or not isinstance(limit, int) or not 0 <= limit <= MOST_HITS:
@@ -73,6 +75,7 @@ def sought(
         roles=None if roles is None else tuple(str(column_role(role)) for role in _texts_given("roles", roles) or ()),
         before=_micros("before", before),
         after=_micros("after", after),
+        trusted=trusted_given(trust),
     )
     outlook = outlook._replace(abandoned=abandoned)
     return Search(inquiry(query, database.now()), walls, limit, checked_weights(weights), outlook, order=order)

@@ -34,6 +34,7 @@ from langchain_agentmem.base.clock import moment
 from langchain_agentmem.base.namespaces import Namespace, namespace_of, path_of, range_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.language_models.model_calls import writer
 from langchain_agentmem.search.vectors import Near
 from langchain_agentmem.storage import Steps
 from langchain_agentmem.storage.database import Database
@@ -369,13 +370,14 @@ class Batch:
             raise InvalidNamespace("An item cannot be in the empty namespace (): give it a label, as in ('users',).")
         value = written(op.value)  # type: ignore[arg-type]  # a deletion has no draft
         ttl = ttl_of(self._ttl.get("default_ttl") if isinstance(op.ttl, NotProvided) else op.ttl)
+        draft = ItemDraft(value, ttl, rests=writer().sources())
         if op.index is False:
-            return ItemDraft(value, ttl)
+            return draft
         fields = self._fields if op.index is None else checked_fields("index", op.index)
         if fields is None:
-            return ItemDraft(value, ttl, text_of(op.value, value))  # type: ignore[arg-type]
+            return draft._replace(text=text_of(op.value, value))  # type: ignore[arg-type]
         named = _texts(dict(op.value or {}), fields)
-        return ItemDraft(value, ttl, "\n".join(named), named)
+        return draft._replace(text="\n".join(named), named=named)
 
 
 def _best(found: FoundItem) -> tuple[Any, ...]:

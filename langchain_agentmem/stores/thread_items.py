@@ -13,8 +13,10 @@ from hashlib import blake2b
 from typing import Any
 
 from langchain_agentmem.base.namespaces import Namespace, namespace_of
+from langchain_agentmem.base.origins import as_plain
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.branches import families
+from langchain_agentmem.rewinding.derivation import all_behind
 from langchain_agentmem.rewinding.memory_rows import Kept, View, kept_of
 from langchain_agentmem.rewinding.thread_memory import ThreadPoint
 from langchain_agentmem.search import memory_search as retrieval
@@ -124,7 +126,8 @@ class ThreadItems:
         for name, at in names.items():
             draft = changes[at]
             if draft is not None:
-                drafts.append(_draft(name, at, draft, begun.get(name, now), now))
+                rests = (yield from all_behind(view, self._point.path, draft.rests)) if draft.rests else ()
+                drafts.append(_draft(name, at, draft._replace(rests=rests), begun.get(name, now), now))
             elif name in there:
                 drafts.append(memory_rows.RowDraft(KIND, name, None, now))
         yield from self._write(place, drafts, now, tail)
@@ -226,6 +229,8 @@ def _draft(name: str, at: ItemPlace, draft: ItemDraft, begun: int, now: int) -> 
         extra["named"] = draft.named
     if draft.ttl is not None:
         extra |= {"ttl": draft.ttl, "ends": _end(draft.ttl, now)}
+    if draft.rests:
+        extra[memory_rows.RESTS] = as_plain(draft.rests)
     return memory_rows.RowDraft(KIND, name, draft.value, begun, label=at.path, extra=extra, findable=bool(draft.text))
 
 

@@ -51,6 +51,7 @@ COMMANDS = {
     "audit verify": ["audit", "verify"],
     "eval": ["eval", "--questions", "questions.jsonl", "--baselines"],
     "report": ["report", "memory.db", "-o", "report.html"],
+    "revoke": ["revoke", "tool", "--dry-run"],
     "erase": ["erase", "--namespace", "/".join(WHOSE), "--dry-run"],
     "prune": ["prune", "--keep-messages", "1", "--dry-run"],
     "backup": ["backup", "backup.db"],
@@ -74,7 +75,7 @@ for name, arguments in COMMANDS.items():
 """
 ONCE = {"report", "backup", "export", "copy", "restore", "stats", "doctor", "audit"}
 """What prints something else each time, as sizes change."""
-CHANGING = {"report", "erase", "prune", "backup", "export", "copy", "restore", "migrate", "verify"}
+CHANGING = {"report", "erase", "revoke", "prune", "backup", "export", "copy", "restore", "migrate", "verify"}
 PLAIN = {name: value for name, value in ENVIRONMENT.items() if name not in {"NO_COLOR", "COLUMNS", "FORCE_COLOR"}} | {
     "AGENTMEM_DATABASE": "memory.db"
 }

@@ -458,7 +458,27 @@ set until = :position,
         else gone
     end
 where branch_id = :branch and kind = :kind and key = :key and until = 4611686018427387904
-returning id;
+returning id, extra;
+
+-- name: kept_for
+-- What was kept since some versions that follow it, and no others, rest on something that may be revoked.
+select distinct x.id from memory m
+join memory x on x.branch_id = m.branch_id and x.kind = m.kind and x.key = m.key and x.until <= m.position
+where m.id in (
+-- include: ids
+    ) and not exists (
+        select 1 from memory y
+        where y.branch_id = x.branch_id and y.kind = x.kind and y.key = x.key and y.position >= x.until
+            and y.extra like '%"rests":%' and y.id not in (
+-- include: ids
+            )
+    );
+
+-- name: former_versions
+-- A branch's own versions of a key that have ended, the newest first.
+select id from memory
+where branch_id = :branch and kind = :kind and key = :key and until < 4611686018427387904
+order by position desc, id desc;
 
 -- name: releasable
 -- Those of some rows that nobody can see any more, with what they hold.

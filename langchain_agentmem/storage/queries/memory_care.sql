@@ -336,3 +336,90 @@ update memory set gone = 4611686018427387904
 where branch_id = :branch and until = 4611686018427387904 and kind in (
 -- include: shared
 );
+
+-- name: resting_anywhere
+-- Versions that rest on one of some sources.
+select distinct memory_id as id from memory_source where source in (
+-- include: keys
+    );
+
+-- name: written_by_source
+-- Versions that come from a source.
+select m.id from memory m
+join branch b on b.id = m.branch_id
+join namespace n on n.id = b.namespace_id
+where n.path >= :low and n.path < :high and m.source = :source
+    and (cast(:actor as text) is null or m.actor = :actor);
+
+-- name: versions_of
+select m.id from memory m
+join branch b on b.id = m.branch_id
+join namespace n on n.id = b.namespace_id
+where n.path >= :low and n.path < :high and m.kind = :kind and m.key in (
+-- include: keys
+    ) and m.deleted = 0;
+
+-- name: revocable
+-- Some versions and copies of them, in namespaces of a range, those that came last on their branch first.
+select m.id, m.origin, m.branch_id, m.group_id, m.position, m.until, m.kind, m.key, m.label, m.extra, m.document_id,
+    m.source, m.actor, m.author_id, m.gone, n.path, b.kind as branch_kind, b.name as branch, a.name as thread, c.hash, c.body
+from (
+    select * from memory where id in (
+-- include: ids
+    )
+    union
+    select * from memory where origin in (
+-- include: ids
+    )
+) m
+left join content c on c.id = m.content_id
+left join author a on a.id = m.author_id
+left join branch b on b.id = m.branch_id
+left join memory_group g on g.id = m.group_id and m.branch_id is null
+left join thread t on t.id = g.thread_id
+left join namespace n on n.id = coalesce(b.namespace_id, t.namespace_id)
+where m.deleted = 0 and n.path >= :low and n.path < :high
+order by m.branch_id, m.position desc, m.id desc;
+
+-- name: hold_branches
+-- Nobody else writes on some branches until this transaction ends.
+update branch set head = head where id in (
+-- include: ids
+    );
+
+-- name: version_before
+-- The version of a key on a branch that ends where another begins.
+select m.id, m.author_id, m.deleted, m.gone, c.body from memory m
+left join content c on c.id = m.content_id
+where m.branch_id = :branch and m.kind = :kind and m.key = :key and m.until = :position;
+
+-- name: extend_memory
+-- A version lasts as long as the one after it did, and counts where that did.
+update memory
+set until = :until, gone = :gone
+where id = :id;
+
+-- name: restate_memory
+-- A fact says what it said before something of it was taken back.
+update memory
+set extra = :extra, label = :label, subject = :subject, object = :object,
+    content_id = (select id from content where hash = :hash)
+where id = :id;
+
+-- name: messages_of_source
+-- Messages in the namespaces of a range, by their ids, or by who said them.
+select n.path, b.name, e.key, t.body from namespace n
+join branch b on b.namespace_id = n.id and b.kind = 'conversation'
+join entry e on e.branch_id = b.id and e.replaces is null and e.kind <> 'round'
+join content t on t.id = e.content_id
+where n.path >= :low and n.path < :high and (cast(:name as text) is null or b.name = :name)
+    and (cast(:key as text) is null or e.key = :key)
+    and (cast(:role as text) is null or e.role = :role)
+    and (cast(:sender as text) is null or e.sender = :sender)
+order by n.path, b.name, e.id;
+
+-- name: forget_corrections_of
+-- Those of something that is taken back.
+delete from correction
+where namespace_id in (select id from namespace where path = :path) and kind = :kind and key = :key
+returning id;

@@ -1,0 +1,123 @@
+"""What something that is remembered rests on, to any depth.
+
+Each version names all that it rests on, and what that rested on when it was written. So it is found by one look at an
+index, and it is not lost on the way: what stood between may have been changed or deleted since.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from langchain_agentmem.base.encoding import read_plain
+from langchain_agentmem.base.origins import BROUGHT, MESSAGE, SOURCES, THREAD, MemoryOrigin, as_plain
+from langchain_agentmem.rewinding import memory_rows
+from langchain_agentmem.rewinding.memory_rows import CORE, EVENT, FACT, RECORD, RESTS, SAID, Kept, RowDraft, View
+from langchain_agentmem.storage import Steps, query
+
+REVOCABLE = ("user", "model", "tool", "import")
+"""The sources that versions rest on themselves. What a person corrects is taken back by undoing the correction."""
+RESTING = (CORE, EVENT, RECORD)
+"""The kinds whose versions rest on something as a whole; of facts each event does."""
+_LISTED = ("archival", "recall")
+"""The parts of what a prompt was shown for a question."""
+
+
+def all_behind(view: View, path: str, origins: Iterable[MemoryOrigin]) -> Steps[tuple[MemoryOrigin, ...]]:
+    """Some origins, with all that they rest on.
+
+    Args:
+        view: What is seen where something is written that rests on them.
+        path: The path of its namespace.
+        origins: They.
+    """
+    found: dict[MemoryOrigin, None] = {}
+    for each in origins:
+        if each.kind == BROUGHT:
+            found.update(dict.fromkeys((yield from _brought(path, each))))
+        else:
+            found[each] = None
+    for kind in (*RESTING, FACT):
+        keys = [each.name for each in found if each.kind == kind and each.name is not None]
+        for kept in (yield from memory_rows.named(view, kind, keys)).values() if keys else ():
+            found.update(dict.fromkeys(behind(kept)))
+    return tuple(found)
+
+
+def behind(kept: Kept) -> list[MemoryOrigin]:
+    """What something is, as an origin of others, and all that it rests on.
+
+    A fact that several messages tell of is not named by these: it stays as long as one of them does.
+    """
+    found = [MemoryOrigin(kept.kind, kept.key)]
+    if kept.source in SOURCES and kept.kind != FACT:
+        found.append(MemoryOrigin(kept.source, kept.actor))
+    if kept.kind != FACT:
+        return [*found, *memory_rows.origins_in({RESTS: kept.extra.get(RESTS)})]
+    said = [event for event in kept.extra["told"] if event["do"] == SAID]
+    return [*found, *origins_of_event(said[0])] if len(said) == 1 else found
+
+
+def moved(draft: RowDraft, *there: Kept) -> RowDraft:
+    """A version that holds the words of others, and comes from where they come from.
+
+    Args:
+        draft: The version.
+        there: The others.
+    """
+    found = [behind(each) for each in there]
+    made = resting(draft, [origin for each in found if len(each) > 1 for origin in each])
+    sources = {(each.source, each.actor) for each in there}
+    source, actor = sources.pop() if len(sources) == 1 else (None, None)
+    return made._replace(source=source, actor=actor, moved=True)
+
+
+def origins_of_event(event: Mapping[str, Any]) -> list[MemoryOrigin]:
+    """What an event of a fact rests on."""
+    found = memory_rows.origins_in({RESTS: event.get(RESTS)})
+    if event.get("id") is not None:
+        found.append(MemoryOrigin(MESSAGE, event["id"], event.get("in")))
+    return found
+
+
+def resting(draft: RowDraft, origins: Iterable[MemoryOrigin]) -> RowDraft:
+    """A version that rests on something, beside what it says itself.
+
+    Args:
+        draft: The version.
+        origins: What else it rests on.
+    """
+    origins = tuple(origins)
+    if not origins or draft.body is None or draft.kind not in RESTING:
+        return draft
+    extra = dict(draft.extra or {})
+    there = memory_rows.origins_in({RESTS: extra.get(RESTS)})
+    own = MemoryOrigin(draft.kind, draft.key)
+    return draft._replace(extra={**extra, RESTS: as_plain({*there, *origins} - {own})})
+
+
+def told_by(rests: Iterable[MemoryOrigin], source: str | None, actor: str | None, thread: str | None) -> dict[str, Any]:
+    """What an event of a fact says that it rests on, where no message tells of it.
+
+    Args:
+        rests: What it rests on.
+        source: Where it comes from.
+        actor: Who that is.
+        thread: The thread in which it was told.
+    """
+    found = [*rests]
+    if source in SOURCES:
+        found.append(MemoryOrigin(source, actor))
+    if thread is not None:
+        found.append(MemoryOrigin(THREAD, thread))
+    return {RESTS: as_plain(found)} if found else {}
+
+
+def _brought(path: str, question: MemoryOrigin) -> Steps[list[MemoryOrigin]]:
+    """What a prompt was shown for a question, as its notes tell."""
+    keys = memory_rows.as_json([question.name])
+    notes = yield query.prompt_notes(path=path, name=question.thread, reader=None, keys=keys)
+    items = [item for note in notes if note["part"] in _LISTED for item in read_plain(bytes(note["body"]))["items"]]
+    known = {*RESTING, FACT, MESSAGE}
+    # Of a message the thread is not noted.
+    return [MemoryOrigin(item[0], item[1]) for item in items if item[0] in known]
