@@ -85,7 +85,7 @@ def _of_rows(table: str, session: Any, rows: Sequence[Mapping[str, Any]], to: De
 
 
 def _in_file(path: Path, name: str, to: Destination) -> Iterator[Thing]:
-    messages = json_of_file(path)
+    messages = json_of_file(path, to)
     if not isinstance(messages, list):
         raise InvalidInput(f"{safe_repr(str(path))} holds no list of messages, as FileChatMessageHistory writes it.")
     yield parcel_of(f"the file {safe_repr(path.name)}", len(messages), partial(_of_list, path, name, messages, to))

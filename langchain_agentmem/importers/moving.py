@@ -99,9 +99,8 @@ def moving(
         raise InvalidInput(f"There is no kind {safe_repr(kind)} of sources; there are {', '.join(KINDS)}.")
     tell = listener_given(progress, "progress")
     scopes = memory.database.scopes
-    to = Destination(
-        kind, scopes.resolve(namespace, bare=True), scopes, memory.database.now(), tuple(texts_given(allow, "allow"))
-    )
+    classes, limits = tuple(texts_given(allow, "allow")), memory.database.limits
+    to = Destination(kind, scopes.resolve(namespace, bare=True), scopes, memory.database.now(), classes, limits)
     name = without_passwords(os.fspath(source)) if isinstance(source, str | os.PathLike) else safe_repr(source)
 
     def work() -> Work[MovingReport]:

@@ -19,6 +19,7 @@ from langchain_agentmem.base.clock import is_time, micros, time_given
 from langchain_agentmem.base.encoding import read_plain
 from langchain_agentmem.base.events import MessagesStored
 from langchain_agentmem.base.files import path_of_file
+from langchain_agentmem.base.limits import USUAL_LIMITS, MemoryLimits
 from langchain_agentmem.base.namespaces import Namespace, Scopes, id_of, named, namespace_of, path_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations import conversation_part
@@ -59,6 +60,7 @@ class Destination(NamedTuple):
         scopes: Which namespaces share their memory.
         now: The time, in microseconds since 1970: of what has no time of its own.
         allow: Classes whose objects may be imported.
+        limits: How large files may be that are read as a whole.
     """
 
     kind: str
@@ -66,6 +68,7 @@ class Destination(NamedTuple):
     scopes: Scopes
     now: int
     allow: Sequence[str] = ()
+    limits: MemoryLimits = USUAL_LIMITS
 
     def path(self, *labels: str) -> str:
         """The path of a namespace below.
@@ -385,26 +388,27 @@ def of_files(path: Path, endings: Sequence[str], read: FileReader, to: Destinati
     return SourceReading(things())
 
 
-def text_of_file(path: Path) -> str:
+def text_of_file(path: Path, to: Destination) -> str:
     """The text of a file in UTF-8.
 
     Raises:
-        InvalidInput: It cannot be read.
+        InvalidInput: It cannot be read, or is too large.
     """
+    to.limits.check_file(path)
     try:
         return path.read_text(encoding="utf-8-sig")
     except (OSError, ValueError) as error:
         raise InvalidInput(f"{safe_repr(str(path))} cannot be read: {error}.") from error
 
 
-def json_of_file(path: Path) -> Any:
+def json_of_file(path: Path, to: Destination) -> Any:
     """The value that a JSON file holds.
 
     Raises:
         InvalidInput: It cannot be read, or is no JSON.
     """
     try:
-        return json.loads(text_of_file(path))
+        return json.loads(text_of_file(path, to))
     except (ValueError, RecursionError) as error:
         if isinstance(error, InvalidInput):
             raise

@@ -79,7 +79,7 @@ def read_taskweaver(source: Any, to: Destination, stack: ExitStack) -> SourceRea
 
 
 def _session(path: Path, name: str, to: Destination) -> Iterator[Thing]:
-    given = json_of_file(path) if path.suffix.lower() == ".json" else _yaml_of_file(path)
+    given = json_of_file(path, to) if path.suffix.lower() == ".json" else _yaml_of_file(path, to)
     if isinstance(given, Mapping) and ("exp_id" in given or "experience_text" in given):
         raise InvalidInput("it is an experience: memory.experiences(FOLDER) reads these where they are.")
     if not isinstance(given, Mapping) or not isinstance(given.get("rounds"), list):
@@ -93,9 +93,9 @@ def _session(path: Path, name: str, to: Destination) -> Iterator[Thing]:
         yield LeftOut(f"attachments in {safe_repr(path.name)}", why_dropped, len(dropped))
 
 
-def _yaml_of_file(path: Path) -> Any:
+def _yaml_of_file(path: Path, to: Destination) -> Any:
     try:
-        given = yaml.safe_load(text_of_file(path))
+        given = yaml.safe_load(text_of_file(path, to))
         if _size(given, {}) > _MOST_VALUES:
             raise InvalidInput(f"{safe_repr(str(path))} names its own parts again and again, as no session does.")
     except (yaml.YAMLError, ValueError, AttributeError, RecursionError) as error:
@@ -168,7 +168,7 @@ def read_marsys(source: Any, to: Destination, stack: ExitStack) -> SourceReading
 
 
 def _saved(path: Path, name: str, to: Destination) -> Iterator[Thing]:
-    given = json_of_file(path)
+    given = json_of_file(path, to)
     if not isinstance(given, Mapping) or not isinstance(given.get("messages"), list):
         raise InvalidInput(f"{safe_repr(str(path))} was not written by MARSYS' save_to_file: it has no messages.")
     saved_at = time_of(given.get("timestamp"), time_of_file(path))
@@ -213,6 +213,7 @@ def read_opus(source: Any, to: Destination, stack: ExitStack) -> SourceReading:
     """
     del stack
     path = path_given(source)
+    to.limits.check_file(path)
     loaded = read_document(path)
     path_ = to.path()
     said = [each for each in loaded.entries if each.prompt or each.reply]

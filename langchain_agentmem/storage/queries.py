@@ -121,6 +121,19 @@ def writes(sql: str) -> bool:
     return not {"insert", "update", "delete", "truncate"}.isdisjoint(_words(sql))
 
 
+_VALUES = ("body", "value", "recipe", "head", "metadata", "extra", "versions", "indexed", "note", "payload", "messages")
+"""The parameters that hold what callers gave."""
+
+
+@cache
+def sized(dialect: str) -> Mapping[str, tuple[str, ...]]:
+    """The queries that write what callers gave, and the parameters that hold it; empty for many that are written."""
+    found = {name: tuple(filter(parameters(sql).__contains__, _VALUES)) for name, sql in load(dialect).items()}
+    return {
+        name: held for name, held in found.items() if (held or name == "insert_entries") and writes(load(dialect)[name])
+    }
+
+
 def _words(sql: str) -> list[str]:
     return _WORD.findall(_APART.sub("", sql).lower())
 
