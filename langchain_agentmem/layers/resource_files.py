@@ -61,7 +61,7 @@ SOURCE_KEYS: Mapping[SourceKind, Mapping[str, Sequence[str]]] = _TABLES["sources
 
 _SOURCE_NAMES: Mapping[str, SourceKind] = {each: each for each in CLASSES} | {"local_data": "local"}
 _KIND_OF_USE: Mapping[str, str] = _TABLES["kinds_of_use"]
-_LARGEST = 500_000
+LARGEST = 500_000
 _LONGEST = 1_000
 _LONGEST_ID = 480
 """So that a tag has room for it."""
@@ -175,11 +175,11 @@ def read_resource_file(path: Any) -> ResourceFile:
     name = safe_repr(str(file))
     try:
         with file.open("rb") as opened:
-            data = opened.read(_LARGEST + 1)
+            data = opened.read(LARGEST + 1)
     except OSError as error:
         raise InvalidInput(f"The resource file {name} cannot be read: {error.strerror or error}.") from error
-    if len(data) > _LARGEST:
-        raise InvalidInput(f"The resource file {name} has more than {_LARGEST:,} bytes.")
+    if len(data) > LARGEST:
+        raise InvalidInput(f"The resource file {name} has more than {LARGEST:,} bytes.")
     said = _parsed(data, file.name)
     if isinstance(said, list):
         said = {"items": said}

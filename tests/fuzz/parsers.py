@@ -49,7 +49,7 @@ from tests.importers import sources
 
 NOW = micros(datetime(2026, 1, 1, 12, tzinfo=UTC))
 LONG = 60_000
-"""Characters of inputs that say the same again and again, which tell of a reader whose time grows faster than they do."""
+"""Characters of inputs that say the same again and again: they tell of a reader whose time grows faster."""
 
 
 class Target(NamedTuple):

@@ -105,9 +105,10 @@ def by_coverage(name: str, seconds: int, folder: Path) -> None:
         return twisted(data, random)[:most] if random.random() < 0.5 else atheris.Mutate(data, most)
 
     largest = max(SIZE, *(2 * len(each) for each in target.seeds))
-    options = [f"-max_total_time={seconds}", f"-timeout={PATIENCE}", f"-rss_limit_mb={ROOM >> 20}",
-               f"-max_len={largest}", f"-artifact_prefix={folder}/found-", "-print_final_stats=1", "-verbosity=1"]  # fmt: skip
-    atheris.Setup([name, *options, str(corpus)], read, custom_mutator=mutated)
+    options = {"max_total_time": seconds, "timeout": PATIENCE, "rss_limit_mb": ROOM >> 20, "max_len": largest,
+               "artifact_prefix": f"{folder}/found-", "print_final_stats": 1}  # fmt: skip
+    given = [name, *(f"-{option}={value}" for option, value in options.items()), str(corpus)]
+    atheris.Setup(given, read, custom_mutator=mutated)
     atheris.Fuzz()
 
 
