@@ -7,12 +7,14 @@ call stays; what is asked for is checked where it is asked.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput, LimitExceeded
+
+_MEASURED = (bytes, str, memoryview)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,9 +79,7 @@ class MemoryLimits:
             return
         self.check("import_bytes", size, f"The file {safe_repr(str(path))}")
 
-    def check_rows(
-        self, query: str, names: Sequence[str], rows: Mapping[str, Any] | Sequence[Mapping[str, Any]]
-    ) -> None:
+    def check_rows(self, query: str, names: Sequence[str], rows: dict[str, Any] | list[dict[str, Any]]) -> None:
         """Refuse values that are about to be written.
 
         Args:
@@ -90,15 +90,15 @@ class MemoryLimits:
         Raises:
             LimitExceeded: One is larger than `value_bytes`, or there are more than `batch`.
         """
-        if isinstance(rows, Mapping):
-            rows = (rows,)
+        if not isinstance(rows, list):
+            rows = [rows]
         elif len(rows) > self.batch:
             self.check("batch", len(rows), f"What one call writes ({query})")
         most = self.value_bytes
         for row in rows:
             for name in names:
                 value = row[name]
-                if isinstance(value, bytes | str | memoryview) and len(value) > most:
+                if isinstance(value, _MEASURED) and len(value) > most:
                     self.check("value_bytes", len(value), f"A value that is to be stored ({query})")
 
 

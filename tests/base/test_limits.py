@@ -67,7 +67,7 @@ class TestWhatIsStored:
         graph = one_node(lambda state: {"n": self.LONG}, memory)
         for call in (
             lambda: talk.add_messages([HumanMessage("short"), HumanMessage(self.LONG)]),
-            lambda: memory.session("s").add_round(self.LONG),
+            lambda: memory.session("s").create_round(self.LONG),
             lambda: memory.store.batch([PutOp(("a",), "k", {"a": 1}), PutOp(("a",), "l", {"a": self.LONG})]),
             lambda: memory.byte_store().mset([("a", b"short"), ("b", self.LONG.encode())]),
             lambda: layers.archival.write(self.LONG, ["tag"]),
@@ -101,9 +101,9 @@ class TestWhatIsStored:
     def test_every_query_that_writes_bytes_is_measured(self):
         measured = sized("sqlite")
         assert measured.keys() >= {
-            "store_content", "put_blob", "add_blob", "insert_item", "add_item", "update_item", "audit_add", "insert_value",
-            "insert_checkpoint", "insert_write", "insert_compaction", "add_correction", "add_feedback", "insert_memory",
-            "insert_entries", "keep_prompt_note", "add_memory",
+            "store_content", "put_blob", "add_blob", "insert_item", "add_item", "update_item", "audit_add",
+            "insert_value", "insert_checkpoint", "insert_write", "insert_compaction", "add_correction", "add_feedback",
+            "insert_memory", "insert_entries", "keep_prompt_note", "add_memory",
         }  # fmt: skip
         assert measured.keys() == sized("postgres").keys()
 
