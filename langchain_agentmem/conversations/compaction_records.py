@@ -302,7 +302,9 @@ def _checked(row: Any) -> dict[str, Any]:
     body = bytes(row["body"])
     if zlib.crc32(body) != row["checksum"]:
         raise StorageError(_DAMAGED.format(row["id"]))
-    fields: dict[str, Any] = read_plain(body)
+    fields = read_plain(body)
+    if not isinstance(fields, dict):
+        raise StorageError(_DAMAGED.format(row["id"]))
     return fields
 
 

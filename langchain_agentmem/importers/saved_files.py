@@ -15,14 +15,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from langchain_agentmem.audit import audit_store
 from langchain_agentmem.audit.audit_entry import AuditEntry
 from langchain_agentmem.audit.junk_rules import reasons
 from langchain_agentmem.audit.legacy_json import drafts_of, read_document
 from langchain_agentmem.base.argument_checks import text_given
 from langchain_agentmem.base.clock import micros, moment, new_uuid
+from langchain_agentmem.base.data_tables import read_yaml
 from langchain_agentmem.base.namespaces import namespace_of
 from langchain_agentmem.base.redaction import redact
 from langchain_agentmem.base.safe_repr import safe_repr
@@ -56,8 +55,6 @@ from langchain_agentmem.messages.role_rounds import Attachment, Conversation
 from langchain_agentmem.storage import Steps
 
 _TIME = re.compile(r"-(\d{8}-\d{6})-")
-_MOST_VALUES = 5_000_000
-"""Values that a YAML file may stand for: one that names its parts again and again stands for more than it holds."""
 
 
 # -- TaskWeaver ----------------------------------------------------------------------------------------------------
@@ -95,25 +92,9 @@ def _session(path: Path, name: str, to: Destination) -> Iterator[Thing]:
 
 def _yaml_of_file(path: Path, to: Destination) -> Any:
     try:
-        given = yaml.safe_load(text_of_file(path, to))
-        if _size(given, {}) > _MOST_VALUES:
-            raise InvalidInput(f"{safe_repr(str(path))} names its own parts again and again, as no session does.")
-    except (yaml.YAMLError, ValueError, AttributeError, RecursionError) as error:
-        if isinstance(error, InvalidInput):
-            raise
-        raise InvalidInput(f"{safe_repr(str(path))} is no YAML that can be read: {error}.") from error
-    return given
-
-
-def _size(value: Any, known: dict[int, int]) -> int:
-    """How many values one stands for; those that are named again count again."""
-    if not isinstance(value, dict | list):
-        return 1
-    if id(value) not in known:
-        known[id(value)] = _MOST_VALUES + 1  # what is within itself has no end
-        inner = value.values() if isinstance(value, dict) else value
-        known[id(value)] = 1 + sum(_size(each, known) for each in inner)
-    return known[id(value)]
+        return read_yaml(text_of_file(path, to))
+    except InvalidInput as error:
+        raise InvalidInput(f"{safe_repr(str(path))}: {error}") from error
 
 
 def _with_ids(given: Mapping[str, Any], names: Names) -> list[str]:

@@ -27,6 +27,7 @@ from langchain_agentmem import AgentMemory
 from langchain_agentmem.audit.legacy_json import read_document
 from langchain_agentmem.base import encoding, fencing, namespaces, redaction
 from langchain_agentmem.base.clock import micros
+from langchain_agentmem.base.limits import USUAL_LIMITS
 from langchain_agentmem.checkpoints.checkpoint_saver import AgentMemorySaver
 from langchain_agentmem.errors import AgentMemoryError
 from langchain_agentmem.evaluation.question_file import read_questions
@@ -163,7 +164,7 @@ def _asked(data: bytes) -> None:
         with contextlib.suppress(AgentMemoryError):
             postgres.address_of(text)
     with contextlib.suppress(ValueError, RecursionError):
-        wanted = item_search.checked(json.loads(text))
+        wanted = item_search.checked(json.loads(text), USUAL_LIMITS)
         if wanted is not None:
             item_search.needle(wanted)
             item_search.fits({"a": {"b": 1}, "text": "x"}, wanted)
