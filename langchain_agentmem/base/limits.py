@@ -27,8 +27,8 @@ class MemoryLimits:
         batch: Values that one call writes: messages, items, blobs, or what one conversation of an import holds.
             Default: 1,000,000.
         query_chars: Characters of a query of a search. Default: 1,000,000, of which the first 100,000 count.
-        conditions: Conditions of a filter of a store, those within others included, and kinds, roles or other names
-            that a search is narrowed to. Default: 1,000.
+        conditions: Conditions of a filter of a store, those within others included; kinds, and roles, that a search is
+            narrowed to. Default: 1,000.
         tags: Tags of a record. Default: 1,000.
         import_bytes: Bytes of a file that is read as a whole, as those of other programs are, and of one line of an
             export. Default: 1 GiB.

@@ -128,10 +128,9 @@ _VALUES = ("body", "value", "recipe", "head", "metadata", "extra", "versions", "
 @cache
 def sized(dialect: str) -> Mapping[str, tuple[str, ...]]:
     """The queries that write what callers gave, and the parameters that hold it; empty for many that are written."""
-    found = {name: tuple(filter(parameters(sql).__contains__, _VALUES)) for name, sql in load(dialect).items()}
-    return {
-        name: held for name, held in found.items() if (held or name == "insert_entries") and writes(load(dialect)[name])
-    }
+    puts = {name: sql for name, sql in load(dialect).items() if not {"insert", "update"}.isdisjoint(_words(sql))}
+    found = {name: tuple(filter(parameters(sql).__contains__, _VALUES)) for name, sql in puts.items()}
+    return {name: held for name, held in found.items() if held or name == "insert_entries"}
 
 
 def _words(sql: str) -> list[str]:
