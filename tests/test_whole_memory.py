@@ -355,7 +355,7 @@ FEW = 10
 
 def test_some_sequences(url, tmp_path):
     """The same each time."""
-    run(url, tmp_path, 4, 12)
+    run(url, tmp_path, 3, 12)
 
 
 @pytest.mark.deep

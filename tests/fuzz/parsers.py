@@ -15,7 +15,6 @@ import warnings
 import zlib
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
-from itertools import islice
 from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
@@ -250,7 +249,7 @@ def _foreign(folder: Path) -> Target:
         ):
             memory().import_from(kind, path)
 
-    return Target(read, [bytes([0, n]) + b"t[]" for n in range(256)], repeats=False)
+    return Target(read, _one_of_each([each[2:4] for each in found], b"t[]"), repeats=False)
 
 
 def _exports(folder: Path) -> Target:
@@ -269,7 +268,8 @@ def _exports(folder: Path) -> Target:
         path.write_bytes(data)
         memory_of().import_(path)
 
-    return Target(read, [b"".join([lines[0], *few, lines[-1]])], repeats=False)
+    odd = b'{"record": []}\n'
+    return Target(read, [b"".join([lines[0], *more, lines[-1]]) for more in (few, [odd])], repeats=False)
 
 
 def _database(folder: Path) -> Target:
@@ -284,7 +284,7 @@ def _database(folder: Path) -> Target:
 
     def read(data: bytes) -> None:
         table, column, row = found[int.from_bytes(data[:2], "big") % len(found)]
-        value = _value(data[2:])
+        value = data[3:] if column in _BYTES else text_of(data[3:]).replace("\ud800", "")
         if column in ("recipe", "head", "metadata") and isinstance(value, bytes):
             value = value_recipe.guarded(value)
         checksum = zlib.crc32(value if isinstance(value, bytes) else b"")
@@ -297,12 +297,20 @@ def _database(folder: Path) -> Target:
                 as_is.enter_context(_changed(connection, table, "checksum", row, checksum))
             _read_all(path, folder / "out.jsonl")
 
-    return Target(read, [bytes([0, n]) + b"b[]" for n in range(256)], repeats=False)
+    return Target(read, _one_of_each([each[:2] for each in found], b"b[]", b"b[1"), repeats=False)
+
+
+def _one_of_each(places: list[tuple[str, ...]], *values: bytes) -> list[bytes]:
+    """Inputs that put values into each column once, by the place of its first row."""
+    return [places.index(each).to_bytes(2, "big") + value for each in dict.fromkeys(places) for value in values]
 
 
 _HOLDING = frozenset({"body", "value", "recipe", "head", "metadata", "extra", "versions", "groups", "junk", "messages",
                       "indexed", "payload", "note"})  # fmt: skip
 """Columns that hold what something reads."""
+
+
+_BYTES = frozenset({"body", "value", "recipe", "head", "metadata", "payload", "note"})
 
 
 def _read_all(path: Path, out: Path) -> None:
@@ -464,10 +472,10 @@ def repeated(seed: bytes, random: Random) -> bytes:
 
 
 def inputs(target: Target, count: int, random: Random) -> Iterator[bytes]:
-    """So many inputs for a target: its seeds, and others like them."""
-    yield from islice(target.seeds, count)
+    """The seeds of a target, and so many others like them."""
+    yield from target.seeds
     yield b""
-    for number in range(count - len(target.seeds)):
+    for number in range(count):
         seed = random.choice(target.seeds)
         is_long = target.repeats and number % 10 == 0
         yield repeated(seed, random) if is_long else twisted(seed, random)
