@@ -17,8 +17,8 @@ from langgraph.graph import START, StateGraph, add_messages
 
 from langchain_agentmem import AgentMemory, ManagedMemoryConfig
 
-USERS = st.sampled_from(["ada", "bob"])
-THREADS = st.sampled_from(["monday", "tuesday"])
+USERS = st.sampled_from(["ada", "ada", "ada", "bob"])
+THREADS = st.sampled_from(["monday", "monday", "tuesday"])
 CONVERSATIONS = st.sampled_from(["c", "d"])
 KEYS = st.sampled_from(["name", "city"])
 SMALL = ManagedMemoryConfig(threshold_tokens=60, token_counter="estimate")
@@ -192,8 +192,13 @@ class WholeMemory(RuleBasedStateMachine):
         scope = self.scopes[user]
         scope.main += self._written(self.memory.layers(namespace=("users", user)), None, list(scope.counting()), what)
 
-    @rule(user=USERS, name=THREADS, back=st.integers(0, 3), what=WHATS)
-    def run(self, user: str, name: str, back: int, what: What) -> None:
+    @rule(user=USERS, name=THREADS, turns=st.lists(st.tuples(st.integers(0, 2), WHATS), min_size=1, max_size=4))
+    def run(self, user: str, name: str, turns: list[tuple[int, What]]) -> None:
+        for back, what in turns:
+            self.turn(user, name, back, what)
+            self.check(self.memory)
+
+    def turn(self, user: str, name: str, back: int, what: What) -> None:
         """A thread goes on, from its newest checkpoint or an older one."""
         scope = self.scopes[user]
         thread = scope.threads.setdefault(name, Thread())
