@@ -67,7 +67,7 @@ class MemoryLimits:
                 f"AgentMemory(..., limits=MemoryLimits({name}={size}))."
             )
 
-    def check_file(self, path: Any) -> None:
+    def check_file(self, path: str | os.PathLike[str]) -> None:
         """Refuse a file that is too large to be read as a whole; one that is not there, its reader refuses.
 
         Raises:
