@@ -61,6 +61,7 @@ if TYPE_CHECKING:
         ThreadMoved,
     )
     from langchain_agentmem.base.fencing import harmless
+    from langchain_agentmem.base.limits import MemoryLimits
     from langchain_agentmem.base.redaction import SecretPattern, patterns_with, redact, redact_value
     from langchain_agentmem.checkpoints.checkpoint_saver import AgentMemorySaver
     from langchain_agentmem.compaction.compaction_config import ManagedMemoryConfig
@@ -72,6 +73,7 @@ if TYPE_CHECKING:
     from langchain_agentmem.errors import (
         AgentMemoryError,
         InvalidInput,
+        LimitExceeded,
         MessageError,
         MissingExtra,
         StorageError,
@@ -188,10 +190,12 @@ _HOMES = {
     "LayeredMemory": "layers.layered_memory",
     "LayersConfig": "layers.layer",
     "LibraryCheck": "experiences.experience_library",
+    "LimitExceeded": "errors",
     "ManagedConversationMemory": "compaction.managed_conversation",
     "ManagedMemoryConfig": "compaction.compaction_config",
     "MemoryEvent": "base.events",
     "MemoryInjection": "injection.memory_injection",
+    "MemoryLimits": "base.limits",
     "MemoryMiddleware": "injection.memory_middleware",
     "MemoryProtocol": "layers.text_protocol",
     "MemoryResetEvent": "base.events",
@@ -294,10 +298,12 @@ __all__ = [
     "LayeredMemory",
     "LayersConfig",
     "LibraryCheck",
+    "LimitExceeded",
     "ManagedConversationMemory",
     "ManagedMemoryConfig",
     "MemoryEvent",
     "MemoryInjection",
+    "MemoryLimits",
     "MemoryProtocol",
     "MemoryResetEvent",
     "MergeReport",

@@ -29,6 +29,7 @@ from langchain_agentmem.base.clock import Clock, NewId, new_uuid, utc_now
 from langchain_agentmem.base.concurrency import aside
 from langchain_agentmem.base.events import Hook, Watch
 from langchain_agentmem.base.lifetime import Closing
+from langchain_agentmem.base.limits import USUAL_LIMITS, MemoryLimits
 from langchain_agentmem.base.namespaces import (
     Namespace,
     ThreadLike,
@@ -137,6 +138,7 @@ class AgentMemory(Maintenance, Closing):
             do so runs `agentmem migrate` first.
         read_url: A replica of the PostgreSQL database, a URL or a pool, for searches, lists, reports and exports. It
             shows what was written by this memory; where it cannot, the primary answers. Default: none.
+        limits: How much callers may give at most, such as the bytes of a message. Default: `MemoryLimits()`.
         clock: Gives the time, for tests. Default: the system's.
         new_id: Makes ids for messages that have none, for tests. Default: UUIDs that begin with
             the time.
@@ -172,6 +174,7 @@ class AgentMemory(Maintenance, Closing):
         read_only: bool = False,
         migrate: bool = True,
         read_url: str | ConnectionPool[Any] | None = None,
+        limits: MemoryLimits = USUAL_LIMITS,
         clock: Clock = utc_now,
         new_id: NewId = new_uuid,
     ) -> None:
@@ -193,7 +196,17 @@ class AgentMemory(Maintenance, Closing):
             trace_content=trace_content,
             trace_checkpoints=trace_checkpoints,
             opening=Opening(
-                synchronous, busy_timeout, timeout, schema, pool_size, read_only, migrate, read_url, shards, depth
+                synchronous,
+                busy_timeout,
+                timeout,
+                schema,
+                pool_size,
+                read_only,
+                migrate,
+                read_url,
+                shards,
+                depth,
+                limits,
             ),
             clock=clock,
             new_id=new_id,

@@ -2,6 +2,7 @@
 
     AgentMemoryError
     ├── InvalidInput            also a ValueError: an argument no operation can accept
+    │   ├── LimitExceeded       larger than a limit allows, see `MemoryLimits`
     │   ├── MessageError        a message, role or message id is wrong (MARSYS)
     │   └── Outdated            what was to be corrected says something else by now
     ├── StorageError            the database could not do its work
@@ -40,6 +41,10 @@ class AgentMemoryError(Exception):
 
 class InvalidInput(AgentMemoryError, ValueError):
     """An argument has a value that this operation cannot accept."""
+
+
+class LimitExceeded(InvalidInput):
+    """It is larger than a limit allows. Give less at once, or raise the limit: AgentMemory(..., limits=...)."""
 
 
 class MessageError(InvalidInput):

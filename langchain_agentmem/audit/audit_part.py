@@ -18,7 +18,7 @@ from langchain_agentmem.audit import audit_entry, audit_rows, audit_store
 from langchain_agentmem.audit.audit_entry import START, STATUSES, TODO, ChainReport, Head
 from langchain_agentmem.audit.audit_rows import EntryDraft
 from langchain_agentmem.base.clock import is_time, moment
-from langchain_agentmem.base.encoding import read_plain, write_plain
+from langchain_agentmem.base.encoding import read_column, read_plain, write_plain
 from langchain_agentmem.base.namespaces import id_of, namespace_of, path_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import AgentMemoryError, DatabaseUnreadable, InvalidInput
@@ -421,13 +421,13 @@ def _told(row: Row) -> dict[str, Any]:
         "created_at": row["created_at"],
         "conversation": row["conversation"],
         "thread": row["thread"],
-        "junk": json.loads(row["junk"]) if row["junk"] else [],
+        "junk": read_column(row["junk"], list),
         "status": row["status"],
         "mark": None if row["mark"] is None else bytes(row["mark"]).hex(),
         "replaced": row["hidden"] == audit_rows.REPLACED,
         "archived": bool(row["archived"]),
         "shelf": row["shelf_id"],
-        "messages": None if row["messages"] is None else json.loads(row["messages"]),
+        "messages": None if row["messages"] is None else read_column(row["messages"], list),
         "body": body,
     }
 

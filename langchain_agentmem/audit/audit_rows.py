@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 from langchain_agentmem.audit import audit_entry
 from langchain_agentmem.audit.audit_entry import AuditEntry
 from langchain_agentmem.base.clock import micros, moment
-from langchain_agentmem.base.encoding import from_plain, is_plain, read_plain, to_plain, write_plain
+from langchain_agentmem.base.encoding import from_plain, is_plain, read_column, read_plain, to_plain, write_plain
 from langchain_agentmem.base.namespaces import namespace_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import AgentMemoryError, DatabaseUnreadable, InvalidInput
@@ -515,7 +515,7 @@ def _made(row: Row, body: Mapping[str, Any], prompt: str, reply: str, messages: 
         created_at=moment(row["created_at"]),
         conversation_id=row["conversation"],
         namespace=namespace_of(row["path"]),
-        junk=tuple(json.loads(row["junk"])) if row["junk"] else (),
+        junk=tuple(read_column(row["junk"], list)),
         status=row["status"],
         thread_id=row["thread"],
         messages=messages,

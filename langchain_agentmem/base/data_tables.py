@@ -1,9 +1,14 @@
-"""Word lists and tables that stand in YAML and JSON files beside the code that uses them."""
+"""Word lists and tables that stand in YAML and JSON files beside the code that uses them, and YAML of others."""
 
 from __future__ import annotations
 
 from pkgutil import get_data
 from typing import Any
+
+from langchain_agentmem.errors import InvalidInput
+
+MOST_VALUES = 5_000_000
+"""Values that a YAML text may stand for: one that names its parts again and again stands for more than it holds."""
 
 
 def data_text(name: str) -> str:
@@ -27,6 +32,35 @@ def data_table(name: str) -> Any:
     import yaml  # noqa: PLC0415 - only who looks something up pays
 
     return yaml.safe_load(data_text(name))
+
+
+def read_yaml(text: str) -> Any:
+    """Read YAML that somebody else wrote. Only plain YAML is read; tags that name Python objects are refused.
+
+    Raises:
+        InvalidInput: It is no YAML, or stands for more than `MOST_VALUES` values.
+    """
+    import yaml  # noqa: PLC0415 - as above
+
+    try:
+        value = yaml.safe_load(text)
+        size = _size(value, {})
+    except (yaml.YAMLError, ValueError, AttributeError, RecursionError) as error:
+        raise InvalidInput(f"This is not YAML that can be read: {error}") from error
+    if size > MOST_VALUES:
+        raise InvalidInput("This YAML names its own parts again and again: it would fill the memory.")
+    return value
+
+
+def _size(value: Any, known: dict[int, int]) -> int:
+    """How many values one stands for; those that are named again count again."""
+    if not isinstance(value, dict | list):
+        return 1
+    if id(value) not in known:
+        known[id(value)] = MOST_VALUES + 1  # what is within itself has no end
+        inner = value.values() if isinstance(value, dict) else value
+        known[id(value)] = 1 + sum(_size(each, known) for each in inner)
+    return known[id(value)]
 
 
 def word_set(table: dict[str, str], name: str) -> frozenset[str]:

@@ -24,12 +24,12 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from math import isfinite
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
 from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput
 
 TAG = "$agentmem"
 """The key that marks a tagged value."""
@@ -38,6 +38,9 @@ MAX_DEPTH = 128
 """How deeply containers may be nested. What can be written can then be read at any depth of the stack."""
 
 _LARGE = 1 << 4096  # beyond this many bits Python may refuse to write an integer in decimal
+
+
+T = TypeVar("T")
 
 
 class _Unwritable(Exception):
@@ -184,6 +187,26 @@ def read_plain(data: bytes) -> Any:
         raise InvalidInput(f"The stored bytes are damaged: {error}") from error
 
 
+def read_column(text: str | None, kind: type[T]) -> T:
+    """Read the plain JSON of a column.
+
+    Args:
+        text: What it holds; nothing is an empty value.
+        kind: What it is: `dict` or `list`.
+
+    Raises:
+        DatabaseUnreadable: It holds something else.
+    """
+    try:
+        value = json.loads(text) if text else kind()
+    except (ValueError, TypeError, RecursionError) as error:
+        raise DatabaseUnreadable(_NO_COLUMN.format(safe_repr(text))) from error
+    if not isinstance(value, kind):
+        raise DatabaseUnreadable(_NO_COLUMN.format(safe_repr(text)))
+    return value
+
+
+_NO_COLUMN = "The database is damaged: it holds {}, which was never stored; verify() tells more."
 _TAG_BYTES = f'"{TAG}"'.encode()
 _TOO_DEEP = f"The value is nested more than {MAX_DEPTH} levels deep, or refers to itself."
 

@@ -485,7 +485,7 @@ def import_from(
             source,
             namespace=namespace_named(namespace),
             only=only or (),
-            owners=None if owners is None else json_of_file(owners),
+            owners=None if owners is None else json_of_file(owners, memory.database.limits),
             experiences=experiences,
             dry_run=dry_run,
             allow=allow or (),

@@ -288,15 +288,23 @@ def _header(row: Any) -> Header:
 
 
 def _read(row: Any) -> CompactionRecord:
-    fields = _decoded(_checked(row))
+    try:
+        fields = _decoded(_checked(row))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise StorageError(_DAMAGED.format(row["id"])) from error
     return CompactionRecord(**fields, **_header(row)._asdict())
+
+
+_DAMAGED = "The compaction {} is not what was stored."
 
 
 def _checked(row: Any) -> dict[str, Any]:
     body = bytes(row["body"])
     if zlib.crc32(body) != row["checksum"]:
-        raise StorageError(f"The compaction {row['id']} is not what was stored.")
-    fields: dict[str, Any] = read_plain(body)
+        raise StorageError(_DAMAGED.format(row["id"]))
+    fields = read_plain(body)
+    if not isinstance(fields, dict):
+        raise StorageError(_DAMAGED.format(row["id"]))
     return fields
 
 

@@ -150,6 +150,7 @@ class LogMemory(EventSource):
         Raises:
             InvalidInput: The file is missing, damaged or of another kind. This memory is as it was.
         """
+        self._database.limits.check_file(path)
         document = yield from self._in_thread(partial(read_document, path, *self._readable))
         now = self._now()
 

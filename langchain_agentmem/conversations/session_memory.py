@@ -39,6 +39,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from langchain_agentmem.base import encoding
 from langchain_agentmem.base.files import whole_file
+from langchain_agentmem.base.limits import MemoryLimits
 from langchain_agentmem.base.namespaces import ThreadLike, id_of, path_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations import log_entries, message_log
@@ -357,7 +358,7 @@ class SessionMemory(LogMemory):
             InvalidInput: The source is no conversation.
             MessageError: An id is taken by other content. Nothing was added.
         """
-        given = yield from self._in_thread(partial(_conversation, source))
+        given = yield from self._in_thread(partial(_conversation, source, self._database.limits))
         now, retention = self._now(), self._retention
         entries = [
             (each, [self._round_entry(each), *(self._post_entry(post, each.id) for post in each.post_list)])
@@ -462,10 +463,11 @@ def _post(
     return Post.create(message, send_from, send_to, () if attachments is None else attachments)
 
 
-def _conversation(source: str | os.PathLike[str] | Conversation) -> Conversation:
+def _conversation(source: str | os.PathLike[str] | Conversation, limits: MemoryLimits) -> Conversation:
     if isinstance(source, Conversation):
         return source
     if isinstance(source, os.PathLike) or (isinstance(source, str) and _is_path(source)):
+        limits.check_file(source)
         try:
             source = Path(source).read_text(encoding="utf-8")
         except (OSError, ValueError) as error:

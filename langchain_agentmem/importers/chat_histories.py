@@ -84,7 +84,7 @@ def _of_rows(table: str, session: Any, rows: Sequence[Mapping[str, Any]], to: De
 
 
 def _in_file(path: Path, name: str, to: Destination) -> Iterator[Thing]:
-    messages = json_of_file(path)
+    messages = json_of_file(path, to.limits)
     if not isinstance(messages, list):
         raise InvalidInput(f"{safe_repr(str(path))} holds no list of messages, as FileChatMessageHistory writes it.")
     build = partial(_of_list, path, name, messages)

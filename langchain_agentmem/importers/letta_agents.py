@@ -107,7 +107,7 @@ def _agent(row: Row, names: Names, to: Destination) -> _Agent | None:
 
 
 def _in_file(path: Path, name: str, to: Destination) -> Iterator[Thing]:
-    given, at = json_of_file(path), time_of_file(path)
+    given, at = json_of_file(path, to.limits), time_of_file(path)
     if isinstance(given, list) and given and all(isinstance(each, Mapping) and "text" in each for each in given):
         if (agent := _agent({"name": name}, Names(), to)) is not None:
             yield from _passages(agent, given)

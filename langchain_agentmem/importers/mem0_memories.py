@@ -82,7 +82,7 @@ def read_mem0(source: Any, to: Destination, stack: ExitStack) -> SourceReading:
             raise InvalidInput(f"{tables.name} has no table of mem0's history.")
         messages = tables.count(SAID) if SAID in tables.columns else 0
         return SourceReading(_of_history(tables, to), len(tables.counts(HISTORY, "memory_id")) + messages)
-    given = json_of_file(path)
+    given = json_of_file(path, to.limits)
     lists = given if isinstance(given, Mapping) else {"results": given}
     found, relations = lists.get("results", lists.get("memories")), lists.get("relations") or ()
     if not isinstance(found, list) or not isinstance(relations, Sequence):

@@ -145,6 +145,7 @@ def moving(
         chosen,
         _owners_given(owners, Scopes(template=home).keys),
         None if experiences is None else path_of_file(experiences),
+        memory.database.limits,
     )
     name = without_passwords(os.fspath(source)) if isinstance(source, str | os.PathLike) else safe_repr(source)
 

@@ -20,6 +20,7 @@ from langchain_agentmem.base.clock import is_time, micros, time_given
 from langchain_agentmem.base.encoding import read_plain
 from langchain_agentmem.base.events import MessagesStored
 from langchain_agentmem.base.files import path_of_file
+from langchain_agentmem.base.limits import USUAL_LIMITS, MemoryLimits
 from langchain_agentmem.base.namespaces import Namespace, Scopes, id_of, named, namespace_of, path_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations import conversation_part
@@ -85,6 +86,7 @@ class Destination(NamedTuple):
         chosen: What is to come.
         owners: Whose conversations are, by their ids, where the namespace has a key.
         experiences: The folder to which experiences go. Default: they are left out.
+        limits: How large files may be that are read as a whole.
     """
 
     kind: str
@@ -95,6 +97,7 @@ class Destination(NamedTuple):
     chosen: Chosen = Chosen()
     owners: Mapping[str, str] = MappingProxyType({})
     experiences: Path | None = None
+    limits: MemoryLimits = USUAL_LIMITS
 
     @property
     def keys(self) -> list[str]:
@@ -485,12 +488,13 @@ def of_files(path: Path, endings: Sequence[str], read: FileReader, to: Destinati
     return SourceReading(things())
 
 
-def text_of_file(path: Path) -> str:
+def text_of_file(path: Path, limits: MemoryLimits) -> str:
     """The text of a file in UTF-8.
 
     Raises:
-        InvalidInput: It cannot be read.
+        InvalidInput: It cannot be read, or is too large.
     """
+    limits.check_file(path)
     try:
         return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
@@ -499,14 +503,14 @@ def text_of_file(path: Path) -> str:
         raise InvalidInput(f"{safe_repr(str(path))} cannot be read: {error}.") from error
 
 
-def json_of_file(path: Path) -> Any:
+def json_of_file(path: Path, limits: MemoryLimits) -> Any:
     """The value that a JSON file holds.
 
     Raises:
         InvalidInput: It cannot be read, or is no JSON.
     """
     try:
-        return json.loads(text_of_file(path))
+        return json.loads(text_of_file(path, limits))
     except (ValueError, RecursionError) as error:
         if isinstance(error, InvalidInput):
             raise

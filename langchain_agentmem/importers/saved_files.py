@@ -16,14 +16,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import yaml
-
 from langchain_agentmem.audit import audit_store
 from langchain_agentmem.audit.audit_entry import AuditEntry
 from langchain_agentmem.audit.junk_rules import reasons
 from langchain_agentmem.audit.legacy_json import drafts_of, read_document
 from langchain_agentmem.base.argument_checks import text_given
 from langchain_agentmem.base.clock import micros, moment, new_uuid
+from langchain_agentmem.base.data_tables import read_yaml
 from langchain_agentmem.base.namespaces import namespace_of
 from langchain_agentmem.base.redaction import redact
 from langchain_agentmem.base.safe_repr import safe_repr
@@ -64,8 +63,6 @@ if TYPE_CHECKING:
     from langchain_agentmem.agent_memory import AgentMemory
 
 _TIME = re.compile(r"-(\d{8}-\d{6})-")
-_MOST_VALUES = 5_000_000
-"""Values that a YAML file may stand for: one that names its parts again and again stands for more than it holds."""
 
 
 # -- TaskWeaver ----------------------------------------------------------------------------------------------------
@@ -87,7 +84,7 @@ def read_taskweaver(source: Any, to: Destination, stack: ExitStack) -> SourceRea
 
 
 def _session(shelves: dict[Path, _Shelf], path: Path, name: str, to: Destination) -> Iterator[Thing]:
-    given = json_of_file(path) if path.suffix.lower() == ".json" else _yaml_of_file(path)
+    given = json_of_file(path, to.limits) if path.suffix.lower() == ".json" else _yaml_of_file(path, to)
     if isinstance(given, Mapping) and "rounds" not in given and ("exp_id" in given or "experience_text" in given):
         yield from _experience(shelves, path, name, to)
         return
@@ -170,27 +167,11 @@ class ExperienceParcel(Parcel):
         return done
 
 
-def _yaml_of_file(path: Path) -> Any:
+def _yaml_of_file(path: Path, to: Destination) -> Any:
     try:
-        given = yaml.safe_load(text_of_file(path))
-        if _size(given, {}) > _MOST_VALUES:
-            raise InvalidInput(f"{safe_repr(str(path))} names its own parts again and again, as no session does.")
-    except (yaml.YAMLError, ValueError, AttributeError, RecursionError) as error:
-        if isinstance(error, InvalidInput):
-            raise
-        raise InvalidInput(f"{safe_repr(str(path))} is no YAML that can be read: {error}.") from error
-    return given
-
-
-def _size(value: Any, known: dict[int, int]) -> int:
-    """How many values one stands for; those that are named again count again."""
-    if not isinstance(value, dict | list):
-        return 1
-    if id(value) not in known:
-        known[id(value)] = _MOST_VALUES + 1  # what is within itself has no end
-        inner = value.values() if isinstance(value, dict) else value
-        known[id(value)] = 1 + sum(_size(each, known) for each in inner)
-    return known[id(value)]
+        return read_yaml(text_of_file(path, to.limits))
+    except InvalidInput as error:
+        raise InvalidInput(f"{safe_repr(str(path))}: {error}") from error
 
 
 def _with_ids(given: Mapping[str, Any], names: Names) -> list[str]:
@@ -245,7 +226,7 @@ def read_marsys(source: Any, to: Destination, stack: ExitStack) -> SourceReading
 
 
 def _saved(path: Path, name: str, to: Destination) -> Iterator[Thing]:
-    given = json_of_file(path)
+    given = json_of_file(path, to.limits)
     if not isinstance(given, Mapping) or not isinstance(given.get("messages"), list):
         raise InvalidInput(f"{safe_repr(str(path))} was not written by MARSYS' save_to_file: it has no messages.")
     saved_at = time_of(given.get("timestamp"), time_of_file(path))
@@ -292,6 +273,7 @@ def read_opus(source: Any, to: Destination, stack: ExitStack) -> SourceReading:
     """
     del stack
     path = path_given(source)
+    to.limits.check_file(path)
     loaded = read_document(path)
     path_ = to.path()
     here = [each for each in loaded.entries if to.chosen.has(each.conversation_id)]

@@ -188,8 +188,9 @@ class ArchivalMemory(Layer):
 
     def _marks(self, tags: Any) -> list[str]:
         """Tags that a user gave, each once."""
-        clean = self._ground.clean
-        return list(dict.fromkeys(clean(name_given(each, "a tag")) for each in texts_given(tags, "Tags")))
+        clean, given = self._ground.clean, texts_given(tags, "Tags")
+        self._ground.database.limits.check("tags", len(given), "The list of tags")
+        return list(dict.fromkeys(clean(name_given(each, "a tag")) for each in given))
 
 
 def record(

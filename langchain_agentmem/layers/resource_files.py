@@ -61,7 +61,7 @@ SOURCE_KEYS: Mapping[SourceKind, Mapping[str, Sequence[str]]] = _TABLES["sources
 
 _SOURCE_NAMES: Mapping[str, SourceKind] = {each: each for each in CLASSES} | {"local_data": "local"}
 _KIND_OF_USE: Mapping[str, str] = _TABLES["kinds_of_use"]
-_LARGEST = 500_000
+LARGEST = 500_000
 _LONGEST = 1_000
 _LONGEST_ID = 480
 """So that a tag has room for it."""
@@ -69,7 +69,7 @@ _WANTED = {str: "a text", bool: "true or false", int: "a whole number, 0 or more
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Limits:
+class ExcerptLimits:
     """How much of an item is shown.
 
     Attributes:
@@ -87,7 +87,7 @@ class Limits:
     max_total_chars: int = 8_000
 
 
-LIMITS = {kind: Limits(**limits) for kind, limits in _TABLES["limits"].items()}
+LIMITS = {kind: ExcerptLimits(**limits) for kind, limits in _TABLES["limits"].items()}
 """How much is shown where an item does not say; of libraries, data sets and models, nothing is."""
 
 
@@ -142,7 +142,7 @@ class Item:
     path: str = "."
     notes: str = ""
     include_files: tuple[str, ...] = ()
-    limits: Limits
+    limits: ExcerptLimits
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -175,11 +175,11 @@ def read_resource_file(path: Any) -> ResourceFile:
     name = safe_repr(str(file))
     try:
         with file.open("rb") as opened:
-            data = opened.read(_LARGEST + 1)
+            data = opened.read(LARGEST + 1)
     except OSError as error:
         raise InvalidInput(f"The resource file {name} cannot be read: {error.strerror or error}.") from error
-    if len(data) > _LARGEST:
-        raise InvalidInput(f"The resource file {name} has more than {_LARGEST:,} bytes.")
+    if len(data) > LARGEST:
+        raise InvalidInput(f"The resource file {name} has more than {LARGEST:,} bytes.")
     said = _parsed(data, file.name)
     if isinstance(said, list):
         said = {"items": said}
@@ -264,7 +264,7 @@ def _item(entry: Mapping[str, Any], named: Mapping[tuple[str, str], ResourceSour
     named_files = [] if entry.get("include_files") is None else entry["include_files"]
     if not (isinstance(named_files, list) and all(isinstance(each, str) for each in named_files)):
         raise InvalidInput(f"include_files of {where} must be a list of paths, not {safe_repr(named_files)}.")
-    usual = {each.name: getattr(LIMITS.get(kind, Limits()), each.name) for each in fields(Limits)}
+    usual = {each.name: getattr(LIMITS.get(kind, ExcerptLimits()), each.name) for each in fields(ExcerptLimits)}
     usual["include_content"] |= bool(named_files)
     return Item(
         id=f"{written or CLASSES[source.source]}:{name}:{source.source}:{source.name or source.repo}:{path}",
@@ -274,7 +274,7 @@ def _item(entry: Mapping[str, Any], named: Mapping[tuple[str, str], ResourceSour
         path=path,
         notes=" ".join(_value(entry, ("notes", "description"), where, "", most=10 * _LONGEST).split()),
         include_files=tuple(named_files),
-        limits=Limits(**{key: _value(entry, (key,), where, default) for key, default in usual.items()}),
+        limits=ExcerptLimits(**{key: _value(entry, (key,), where, default) for key, default in usual.items()}),
     )
 
 
@@ -307,7 +307,7 @@ def _whole(source: ResourceSource) -> Item:
     """A source that no item speaks of."""
     kind = _KIND_OF_USE.get(source.use, "")
     key = f"{kind or CLASSES[source.source]}:{source.name}:{source.source}:{source.name}:."
-    return Item(id=key, name=source.name, kind=kind, source=source, limits=LIMITS.get(kind, Limits()))
+    return Item(id=key, name=source.name, kind=kind, source=source, limits=LIMITS.get(kind, ExcerptLimits()))
 
 
 def _text(entry: Mapping[str, Any], key: str, where: str) -> str:

@@ -655,8 +655,9 @@ def body_text(body: bytes, *, with_calls: bool = False) -> str:
         with suppress(InvalidInput):
             fields = read_plain(body)
             if isinstance(fields, dict) and isinstance(text := fields.get("content", fields.get("user_query")), str):
-                calls = fields.get("tool_calls") if with_calls else None
-                return _with_arguments(text, map(called, calls or ()))
+                calls = (fields.get("tool_calls") if with_calls else None) or []
+                if isinstance(calls, list) and all(isinstance(call, dict) for call in calls):
+                    return _with_arguments(text, map(called, calls))
     message = decode_body(body, "")
     return found_by(message) if with_calls else message.text
 

@@ -23,6 +23,7 @@ from datetime import UTC, datetime, timedelta
 from enum import Enum
 from typing import Any, ClassVar, Literal, Self, TypeVar
 
+from langchain_agentmem.base.data_tables import read_yaml
 from langchain_agentmem.base.encoding import is_plain
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
@@ -116,13 +117,7 @@ class Portable:
         Raises:
             InvalidInput: The text is not YAML, or does not describe this kind of value.
         """
-        import yaml  # noqa: PLC0415
-
-        try:
-            data = yaml.safe_load(text)
-        except (yaml.YAMLError, ValueError, AttributeError, RecursionError) as error:
-            raise InvalidInput(f"This is not YAML that can be read: {error}") from error
-        return cls._required(data)
+        return cls._required(read_yaml(text))
 
     @classmethod
     def _required(cls, data: Any) -> Self:

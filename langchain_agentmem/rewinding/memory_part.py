@@ -27,6 +27,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Self
 from pydantic import BaseModel, BeforeValidator, Field, TypeAdapter, ValidationError, model_validator
 
 from langchain_agentmem.base.clock import EARLIEST, LATEST
+from langchain_agentmem.base.encoding import read_column
 from langchain_agentmem.base.namespaces import id_of, namespace_of, path_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput
@@ -688,7 +689,7 @@ class Arrival:
                 None if row["hash"] is None else bytes(row["hash"]),
                 row["importance"],
                 row["expires_at"],
-                None if row["extra"] is None else json.loads(row["extra"]),
+                None if row["extra"] is None else read_column(row["extra"], dict),
                 row["created_at"],
             )
             for row in found

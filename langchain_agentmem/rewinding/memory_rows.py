@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple, TypeAlias
 
+from langchain_agentmem.base.encoding import read_column
 from langchain_agentmem.base.origins import MemoryOrigin, origins_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.search import search_index
@@ -559,8 +560,7 @@ def _document(draft: RowDraft, extra: Mapping[str, Any]) -> IndexedDocument:
 
 def extra_of(row: Row) -> Mapping[str, Any]:
     """Whatever else belongs to a row."""
-    found: Mapping[str, Any] = json.loads(row["extra"]) if row["extra"] else {}
-    return found
+    return read_column(row["extra"], dict)
 
 
 def kept_of(row: Row) -> Kept:

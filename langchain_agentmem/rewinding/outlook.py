@@ -275,6 +275,7 @@ def found(
         ground, f"{kinds[0]}.family", lambda view: families(ground.point, view), shown=False
     )
     walls = Walls(ground.point.path, ground.point.path + "\x1f", kinds=tuple(kinds), conversations=names)
+    ground.database.limits.check("query_chars", len(query), "The query")
     asked = inquiry(query, ground.now())
     many = limit
     while True:

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, Protocol, TypeAlias, T
 from langchain_agentmem.base import concurrency
 from langchain_agentmem.base.clock import Clock, NewId, micros, new_uuid, utc_now
 from langchain_agentmem.base.events import Hook, Hooks, MemoryEvent
+from langchain_agentmem.base.limits import MemoryLimits
 from langchain_agentmem.base.namespaces import Namespace, Scopes, path_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput, StorageError
@@ -365,6 +366,11 @@ class Database:
         except BaseException:
             self._serving = before
             raise
+
+    @property
+    def limits(self) -> MemoryLimits:
+        """How much callers may give at most."""
+        return self.engine.opening.limits
 
     @property
     def tail(self) -> int:

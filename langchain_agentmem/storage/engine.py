@@ -28,9 +28,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypedDict,
 from langchain_agentmem.base import concurrency
 from langchain_agentmem.base.concurrency import ended
 from langchain_agentmem.base.events import Watch
+from langchain_agentmem.base.limits import USUAL_LIMITS, MemoryLimits
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import DatabaseReadOnly, InvalidInput, MemoryClosed, NewerDatabase, StorageError
-from langchain_agentmem.storage.steps import Operation, Rehearsed, rehearsal
+from langchain_agentmem.storage.queries import sized
+from langchain_agentmem.storage.steps import Operation, Rehearsed, Statement, rehearsal
 
 if TYPE_CHECKING:
     from psycopg_pool import ConnectionPool
@@ -73,6 +75,7 @@ class OpeningOptions(TypedDict, total=False):
     read_url: str | ConnectionPool[Any] | None
     shards: int | None
     tenant_depth: int
+    limits: MemoryLimits
 
 
 class Opening(NamedTuple):
@@ -92,6 +95,7 @@ class Opening(NamedTuple):
         shards: Over how many schemas of PostgreSQL tenants are spread; or `AS_MADE`, as many as it was made with.
             Default: everything is in one.
         tenant_depth: How many labels of a namespace name a tenant.
+        limits: How much callers may give at most.
     """
 
     synchronous: str = "NORMAL"
@@ -104,6 +108,7 @@ class Opening(NamedTuple):
     read_url: Any = None
     shards: int | None = None
     tenant_depth: int = 1
+    limits: MemoryLimits = USUAL_LIMITS
 
     def checked(self) -> Opening:
         """The same.
@@ -128,6 +133,8 @@ class Opening(NamedTuple):
         for name in ("read_only", "migrate"):
             if not isinstance(getattr(self, name), bool):
                 raise InvalidInput(f"{name} must be True or False, not {safe_repr(getattr(self, name))}.")
+        if not isinstance(self.limits, MemoryLimits):
+            raise InvalidInput(f"limits must be MemoryLimits(...), not {safe_repr(self.limits)}.")
         self._check_shards()
         return self
 
@@ -209,6 +216,7 @@ class Engine(ABC):
 
     def __init__(self, opening: Opening, *, writer_threads: int) -> None:
         self.opening = opening.checked()
+        self._sized = sized(self.dialect)
         self._writer_threads = writer_threads
         self._opening = concurrency.lock()
         self._ended = concurrency.condition()
@@ -459,6 +467,11 @@ class Engine(ABC):
             raise DatabaseReadOnly(
                 f"{safe_repr(self.path)} was opened with read_only=True: nothing can be written here."
             )
+
+    def _check_sizes(self, statement: Statement) -> None:
+        """Refuse values that are larger than the limits, before they are written."""
+        if statement.query in self._sized:
+            self.opening.limits.check_rows(statement.query, self._sized[statement.query], statement.parameters)
 
     def _check(self) -> None:
         if self._closed:

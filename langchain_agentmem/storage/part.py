@@ -10,6 +10,7 @@ from importlib import import_module
 from itertools import chain
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
+from langchain_agentmem.base.limits import USUAL_LIMITS, MemoryLimits
 from langchain_agentmem.storage.engine import Engine
 from langchain_agentmem.storage.jobs import Worker
 from langchain_agentmem.storage.steps import Operation, Steps
@@ -70,12 +71,14 @@ class Import:
     Attributes:
         now: When.
         tail: How many documents may wait for the search index.
+        limits: How much of the file may be read at once.
         added: How much was written, by the names of `TransferReport`.
         conversations: Path and name of each conversation, and the keys of what was written into it.
     """
 
     now: int
     tail: int
+    limits: MemoryLimits = USUAL_LIMITS
     added: Counter[str] = field(default_factory=Counter)
     conversations: list[tuple[str, str, list[str]]] = field(default_factory=list)
     _kept: dict[Any, Any] = field(default_factory=dict)

@@ -324,6 +324,7 @@ class PostgresEngine(Engine):
 
     def _execute(self, session: Session, statement: Statement) -> Rows:
         """Send a statement, and wait for its rows if there are any, and they are wanted now."""
+        self._check_sizes(statement)
         query, parameters = self._sql[statement.query], statement.parameters
         if isinstance(parameters, list):
             for each in parameters:

@@ -121,6 +121,18 @@ def writes(sql: str) -> bool:
     return not {"insert", "update", "delete", "truncate"}.isdisjoint(_words(sql))
 
 
+_VALUES = ("body", "value", "recipe", "head", "metadata", "extra", "versions", "indexed", "note", "payload", "messages")
+"""The parameters that hold what callers gave."""
+
+
+@cache
+def sized(dialect: str) -> Mapping[str, tuple[str, ...]]:
+    """The queries that write what callers gave, and the parameters that hold it; empty for many that are written."""
+    puts = {name: sql for name, sql in load(dialect).items() if not {"insert", "update"}.isdisjoint(_words(sql))}
+    found = {name: tuple(filter(parameters(sql).__contains__, _VALUES)) for name, sql in puts.items()}
+    return {name: held for name, held in found.items() if held or name == "insert_entries"}
+
+
 def _words(sql: str) -> list[str]:
     return _WORD.findall(_APART.sub("", sql).lower())
 

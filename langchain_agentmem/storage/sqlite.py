@@ -151,8 +151,10 @@ class SqliteEngine(Engine):
 
     def _transaction(self, connection: sqlite3.Connection, make: Operation[T], begin: str) -> T:
         execute, executemany, sql = connection.execute, connection.executemany, self._sql
+        check_sizes = self._check_sizes
 
         def run(statement: Statement) -> Rows:
+            check_sizes(statement)
             text, parameters = sql[statement.query], statement.parameters
             if isinstance(parameters, dict):
                 return execute(text, parameters).fetchall()

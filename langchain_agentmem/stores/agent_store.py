@@ -225,7 +225,8 @@ class ItemStore(Performer, BaseStore):
             InvalidInput: An operation is wrong, or a value cannot be stored as JSON. Nothing was written.
             StorageError: The database failed. Nothing was written.
         """
-        batch, opened = Batch(ops, self.ttl_config or {}, self._fields, self._base()), self._opened()
+        batch = Batch(ops, self.ttl_config or {}, self._fields, self._base(), self.database.limits)
+        opened = self._opened()
         now, tail = self.database.now(), self.database.tail
         embedder = embedder_of(self.database)
 

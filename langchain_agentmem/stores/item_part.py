@@ -10,7 +10,7 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from langchain_agentmem.base.clock import is_time, moment
-from langchain_agentmem.base.encoding import read_plain, write_plain
+from langchain_agentmem.base.encoding import read_column, read_plain, write_plain
 from langchain_agentmem.base.namespaces import namespace_of, path_of, range_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput
@@ -191,7 +191,7 @@ def _told(row: Row) -> dict[str, Any]:
         "ttl": row["ttl"],
         "expires_at": row["expires_at"],
         "found": row["document_id"] is not None,
-        "named": None if row["indexed"] is None else json.loads(row["indexed"]),
+        "named": None if row["indexed"] is None else read_column(row["indexed"], list),
     }
 
 

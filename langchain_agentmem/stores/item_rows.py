@@ -19,7 +19,7 @@ from uuid import UUID
 
 import orjson
 
-from langchain_agentmem.base.encoding import TAG, decode, is_plain, to_plain, write_plain
+from langchain_agentmem.base.encoding import TAG, decode, is_plain, read_column, to_plain, write_plain
 from langchain_agentmem.base.namespaces import namespace_of
 from langchain_agentmem.base.origins import MemoryOrigin
 from langchain_agentmem.base.safe_repr import safe_repr
@@ -175,11 +175,11 @@ def passages(data: bytes | None, indexed: str | None) -> tuple[str, ...]:
         data: Its value; needed only where the whole of it is in the index.
         indexed: What `noted` gave.
     """
-    if indexed is not None:
-        return tuple(json.loads(indexed))
     try:
+        if indexed is not None:
+            return tuple(map(str, read_column(indexed, list)))
         return (whole_text(_decoded(bytes(data or b"{}"))),)
-    except (InvalidInput, AttributeError):  # damaged: whoever deletes it must be able to
+    except (InvalidInput, DatabaseUnreadable, AttributeError):  # damaged: whoever deletes it must be able to
         return ("",)
 
 

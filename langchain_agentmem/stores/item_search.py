@@ -23,6 +23,7 @@ from decimal import Decimal
 from typing import Any, NamedTuple
 
 from langchain_agentmem.base.encoding import under, write_plain
+from langchain_agentmem.base.limits import MemoryLimits
 from langchain_agentmem.base.namespaces import Namespace, namespace_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
@@ -41,11 +42,12 @@ DEEPEST = 64
 """How deeply conditions may be nested."""
 
 
-def checked(wanted: Any) -> Mapping[str, Any] | None:
+def checked(wanted: Any, limits: MemoryLimits) -> Mapping[str, Any] | None:
     """Check a filter.
 
     Args:
         wanted: Conditions by key, or None.
+        limits: How many conditions it may have.
 
     Returns:
         The filter; None where it asks for nothing.
@@ -57,10 +59,10 @@ def checked(wanted: Any) -> Mapping[str, Any] | None:
         return None
     if not isinstance(wanted, Mapping):
         raise InvalidInput(f"A filter is a dictionary of conditions by key, not {type(wanted).__name__}.")
-    for key, condition in wanted.items():
+    for key in wanted:
         if not isinstance(key, str):
             raise InvalidInput(f"The keys of a filter are text, not {safe_repr(key)}.")
-        _check(condition, DEEPEST)
+    limits.check("conditions", sum(_count(condition, DEEPEST) for condition in wanted.values()), "The filter")
     return dict(wanted) or None
 
 
@@ -98,21 +100,19 @@ def _needles(condition: Any) -> Iterator[str]:
             yield from _needles(inner)
 
 
-def _check(condition: Any, depth: int) -> None:
+def _count(condition: Any, depth: int) -> int:
+    """How many conditions one is, with those within it; each is one that can be."""
     if not depth:
         raise InvalidInput(f"A filter may be nested {DEEPEST} levels deep.")
     if isinstance(condition, Mapping):
         operators = _is_operators(condition)
-        for key, inner in condition.items():
+        for key in condition:
             if operators and key not in _OPERATORS:
                 raise InvalidInput(
                     f"Unsupported operator {safe_repr(key)} in a filter; there are {', '.join(_OPERATORS)}."
                 )
-            if not operators:
-                _check(inner, depth - 1)
-    elif isinstance(condition, list | tuple):
-        for inner in condition:
-            _check(inner, depth - 1)
+        return len(condition) if operators else sum(_count(inner, depth - 1) for inner in condition.values())
+    return sum(_count(inner, depth - 1) for inner in condition) if isinstance(condition, list | tuple) else 1
 
 
 def _is_operators(condition: Mapping[Any, Any]) -> bool:

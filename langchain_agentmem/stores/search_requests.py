@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Sized
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -58,6 +58,10 @@ def sought(
     query, namespace, limit, kinds, conversation_id, roles, before, after, everything, abandoned, order, trust = asked
     if not isinstance(query, str):
         raise InvalidInput(f"A query is text, not {type(query).__name__}.")
+    check = database.limits.check
+    check("query_chars", len(query), "The query")
+    for name, values in (("kinds", kinds), ("roles", roles)):
+        check("conditions", len(values) if isinstance(values, Sized) else 0, f"The list of {name}")
     if isinstance(limit, bool) or not isinstance(limit, int) or not 0 <= limit <= MOST_HITS:
         raise InvalidInput(f"limit must be a whole number from 0 to {MOST_HITS}, not {safe_repr(limit)}.")
     if unknown := [kind for kind in _texts_given("kinds", kinds) or () if kind not in all_parts().kinds]:

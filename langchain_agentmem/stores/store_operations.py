@@ -31,6 +31,7 @@ from langgraph.store.base import (
 )
 
 from langchain_agentmem.base.clock import moment
+from langchain_agentmem.base.limits import USUAL_LIMITS, MemoryLimits
 from langchain_agentmem.base.namespaces import Namespace, namespace_of, path_of, range_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
@@ -178,12 +179,21 @@ class Batch:
         ttl: The store's configuration of expiry.
         fields: The paths whose texts items are found by, unless they name their own; None for the whole value.
         base: Where the namespaces of the operations begin. Default: at the root.
+        limits: How long queries may be, and how many conditions filters may have.
 
     Raises:
         InvalidInput: One of them is wrong. None is run.
     """
 
-    def __init__(self, ops: Iterable[Op], ttl: TTLConfig, fields: Fields | None, base: Namespace = ()) -> None:
+    def __init__(
+        self,
+        ops: Iterable[Op],
+        ttl: TTLConfig,
+        fields: Fields | None,
+        base: Namespace = (),
+        limits: MemoryLimits = USUAL_LIMITS,
+    ) -> None:
+        self._limits = limits
         self._ttl, self._fields, self._base = ttl, fields, base
         self._gets: dict[int, tuple[ItemPlace, bool]] = {}
         self._searches: dict[int, tuple[Look, bool]] = {}
@@ -349,7 +359,7 @@ class Batch:
         if isinstance(op, GetOp):
             self._gets[number] = (self._place(op), self._refresh(op.refresh_ttl))
         elif isinstance(op, SearchOp):
-            self._searches[number] = (_look(op, self._base), self._refresh(op.refresh_ttl))
+            self._searches[number] = (_look(op, self._base, self._limits), self._refresh(op.refresh_ttl))
         elif isinstance(op, ListNamespacesOp):
             self._lists[number] = (op, *_range_listed(op, self._base))
         elif isinstance(op, PutOp):
@@ -453,12 +463,13 @@ _checked_path = lru_cache(1024)(_newly_checked_path)
 _namespace_of = lru_cache(1024)(namespace_of)
 
 
-def _look(op: SearchOp, base: Namespace) -> Look:
+def _look(op: SearchOp, base: Namespace, limits: MemoryLimits) -> Look:
     path_of_items(op.namespace_prefix)
     if op.query is not None and not isinstance(op.query, str):
         raise InvalidInput(f"A query is text, not {type(op.query).__name__}.")
+    limits.check("query_chars", len(op.query or ""), "The query")
     limit, offset = _number("limit", op.limit), _number("offset", op.offset)
-    return Look(*range_of((*base, *op.namespace_prefix)), checked(op.filter), op.query or "", limit, offset)
+    return Look(*range_of((*base, *op.namespace_prefix)), checked(op.filter, limits), op.query or "", limit, offset)
 
 
 def _range_listed(op: ListNamespacesOp, base: Namespace) -> tuple[str, str]:

@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 
 PAGE = 50
 """Things on one page."""
+LARGEST_FORM = 16_000_000
+"""Bytes of a form that is sent."""
+_DIGITS = len(str(LARGEST_FORM))
 NAVIGATION = (
     ("/", "Overview"),
     ("/threads", "Threads"),
@@ -223,6 +226,9 @@ def changing(path: str, handle: Callable[[Request, Mapping[str, str]], Awaitable
 
     @wraps(handle)
     async def checked(request: Request) -> Response:
+        length = request.headers.get("content-length", "")
+        if not length.isdecimal() or len(length) > _DIGITS or int(length) > LARGEST_FORM:
+            raise HTTPException(413, f"A form may have {LARGEST_FORM:,} bytes.")
         async with request.form(max_files=0) as form:
             given = {name: value for name, value in form.items() if isinstance(value, str)}
         fields = {name: value.encode("utf-8", "replace").decode() for name, value in given.items()}

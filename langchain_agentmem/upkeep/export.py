@@ -25,6 +25,7 @@ from typing import Any, TextIO, TypeAlias
 
 from langchain_agentmem.base.events import Progress, Watch
 from langchain_agentmem.base.files import is_database, path_of_file, whole_file
+from langchain_agentmem.base.limits import MemoryLimits
 from langchain_agentmem.base.namespaces import Namespace, path_of, range_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
@@ -246,13 +247,13 @@ class Sorting:
         InvalidInput: The file is missing, damaged or of another kind.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: str | os.PathLike[str], limits: MemoryLimits) -> None:
         self._branches: dict[Any, Whose] = {}
         self._groups: dict[Any, Whose] = {}
         self._homes: dict[str, Engine] = {}  # of tenants
         self.together: list[tuple[str, str, str]] = []
         places: list[tuple[Whose, Any]] = []
-        for head, records in _groups(path, _holds(_readers())):
+        for head, records in _groups(path, _holds(_readers()), limits):
             for record in records:
                 kind = record["record"]
                 if kind == "branch":
@@ -323,7 +324,7 @@ def load(
         MessageError: A conversation holds other content under one of the ids. Nothing was imported.
     """
     readers = _readers()
-    for head, held in _groups(path, _holds(readers), progress):
+    for head, held in _groups(path, _holds(readers), into.limits, progress):
         if within:
             _check_within((head, *held), within)
         records = choose(head, held)
@@ -367,12 +368,16 @@ def _write_line(file: TextIO, record: Mapping[str, Any]) -> None:
 
 
 def _groups(
-    path: str | os.PathLike[str], holds: Mapping[str, Collection[str]], progress: Watch | None = None
+    path: str | os.PathLike[str],
+    holds: Mapping[str, Collection[str]],
+    limits: MemoryLimits,
+    progress: Watch | None = None,
 ) -> Iterator[tuple[dict[str, Any], list[dict[str, Any]]]]:
     """Each record of an export that holds others, with those."""
     head: dict[str, Any] | None = None
     held: list[dict[str, Any]] = []
-    for number, record in _lines(path, progress):
+    for number, record in _lines(path, limits, progress):
+        limits.check("batch", len(held), f"What stands together before line {number} of {safe_repr(os.fspath(path))}")
         if number == 1:
             if record.get("format") != FORMAT:
                 raise InvalidInput(f"{safe_repr(os.fspath(path))} is not an export of langchain-agentmem.")
@@ -392,13 +397,16 @@ def _groups(
         yield head, held
 
 
-def _lines(path: str | os.PathLike[str], progress: Watch | None) -> Iterator[tuple[int, dict[str, Any]]]:
+def _lines(
+    path: str | os.PathLike[str], limits: MemoryLimits, progress: Watch | None
+) -> Iterator[tuple[int, dict[str, Any]]]:
     """The numbered records of an export, without its end, which must be there."""
     number, ended, read = 0, False, 0
     try:
         with path_of_file(path).open(encoding="utf-8") as file:
             size = os.fstat(file.fileno()).st_size
-            for number, line in enumerate(file, 1):
+            for number, line in enumerate(iter(partial(file.readline, limits.import_bytes + 1), ""), 1):
+                limits.check("import_bytes", len(line), f"Line {number} of {safe_repr(os.fspath(path))}")
                 read += len(line)  # what we write is ASCII
                 if progress is not None and number % _TOLD == 0:
                     progress(Progress("reading bytes", min(read, size), size))
@@ -408,7 +416,7 @@ def _lines(path: str | os.PathLike[str], progress: Watch | None) -> Iterator[tup
                     raise InvalidInput(
                         f"Line {number} of {safe_repr(os.fspath(path))} is not JSON: {error}."
                     ) from error
-                if not isinstance(record, dict) or ended:
+                if not isinstance(record, dict) or not isinstance(record.get("record", ""), str) or ended:
                     raise InvalidInput(f"Line {number} of {safe_repr(os.fspath(path))} is damaged.")
                 ended = record.get("record") == END
                 if not ended:

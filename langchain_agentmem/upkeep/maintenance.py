@@ -437,11 +437,11 @@ class Maintenance(Performer):
         within, told = self._below(None), listener_given(progress, "progress")
 
         def load(**chosen: Any) -> Steps[tuple[TransferReport, list[Import]]]:  # anew for each attempt
-            into = Import(now=self.database.now(), tail=self.database.tail)
+            into = Import(now=self.database.now(), tail=self.database.tail, limits=self.database.limits)
             return (yield from export.load(path, into, within, progress=told, **chosen)), [into]
 
         def load_each() -> Work[tuple[TransferReport, list[Import]]]:
-            sorting = yield Do(partial(export.Sorting, path))
+            sorting = yield Do(partial(export.Sorting, path, self.database.limits))
             for each in sorting.together:
                 yield Do(partial(self.database.keep_together, *each))
             loaded = []

@@ -10,6 +10,8 @@ Nothing but our own errors may come out, those that the method's docstring names
 fit the signature. No call may take longer than `PATIENCE`. After each sequence the database verifies, and its export
 can be imported. A failure is told once for each place, with the number of its call.
 
+What reads what others wrote has a fuzzer of its own: `parsing.py`.
+
 It runs in a process of its own, in a temporary folder with a fence around it (`fence.py`).
 """
 

@@ -1,0 +1,182 @@
+"""What callers give has limits: they can be set, an error names them, and nothing of what is refused stays."""
+
+import json
+import re
+from dataclasses import fields, replace
+from pathlib import Path
+
+import pytest
+from langchain_core.messages import HumanMessage
+from langgraph.store.base import PutOp
+
+from langchain_agentmem import AgentMemory, AgentMemorySaver, LimitExceeded, MemoryLimits
+from langchain_agentmem.base import argument_checks, encoding, namespaces
+from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.experiences import experience
+from langchain_agentmem.facts import fact
+from langchain_agentmem.language_models import tool_factory
+from langchain_agentmem.layers import resource_files, text_protocol
+from langchain_agentmem.messages import provider_content
+from langchain_agentmem.search import analysis, dates
+from langchain_agentmem.storage.queries import sized
+from langchain_agentmem.stores import item_rows, item_search, search_requests
+from langchain_agentmem.studio import application
+from tests.living import one_node, thread
+
+ROOT = Path(__file__).parents[2]
+SMALL = MemoryLimits(value_bytes=2_000, batch=5, query_chars=100, conditions=3, tags=2, import_bytes=3_000)
+FIXED = {
+    "Characters of a label of a namespace": namespaces.LONGEST_LABEL,
+    "Bytes of a namespace, all labels together": namespaces.LONGEST_PATH,
+    "Characters of an id": namespaces.LONGEST_ID,
+    "Characters of a key of core memory, a tag, a kind of event": argument_checks.LONGEST_NAME,
+    "Bytes of the key of an item": item_rows.LONGEST_KEY,
+    "Characters of a subject, a predicate or an object of a fact": fact.LONGEST,
+    "Levels of lists and dictionaries within each other": encoding.MAX_DEPTH,
+    "Levels of a filter of a store": item_search.DEEPEST,
+    "Results of a search": search_requests.MOST_HITS,
+    "Characters of a text that its words are found by": analysis.LONGEST_TEXT,
+    "Words of a query that are looked for": analysis.MOST_QUERY_TERMS,
+    "Characters of a query in which times are looked for": dates.LONGEST,
+    "Characters of what a tool tells a model, but for one result": tool_factory.MOST,
+    "Operations in one reply of the text protocol": text_protocol.MOST_OPERATIONS,
+    "Bytes of an image file that a model is given": provider_content.MOST_BYTES,
+    "Bytes of an experience's file": experience.LARGEST,
+    "Bytes of a resource file": resource_files.LARGEST,
+    "Bytes of a form that is sent to Studio": application.LARGEST_FORM,
+}
+"""What cannot be set, as the page tells it."""
+
+
+def refused(name, call):
+    with pytest.raises(LimitExceeded, match=rf"the limit {name} is .*limits=MemoryLimits\({name}="):
+        call()
+
+
+@pytest.fixture
+def memory(url):
+    with AgentMemory(url, limits=SMALL) as memory:
+        yield memory
+
+
+class TestWhatIsStored:
+    LONG = "x" * 3_000
+
+    def test_no_part_takes_more_than_the_limit_and_nothing_of_it_stays(self, memory):
+        talk, layers = memory.conversation("c"), memory.layers("user")
+        graph = one_node(lambda state: {"n": self.LONG}, memory)
+        for call in (
+            lambda: talk.add_messages([HumanMessage("short"), HumanMessage(self.LONG)]),
+            lambda: memory.session("s").create_round(self.LONG),
+            lambda: memory.store.batch([PutOp(("a",), "k", {"a": 1}), PutOp(("a",), "l", {"a": self.LONG})]),
+            lambda: memory.byte_store().mset([("a", b"short"), ("b", self.LONG.encode())]),
+            lambda: layers.archival.write(self.LONG, ["tag"]),
+            lambda: memory.audit.add(self.LONG, "short"),
+            lambda: graph.invoke({"n": 1}, thread()),
+        ):
+            refused("value_bytes", call)
+        stats = memory.stats()
+        assert [stats[name] for name in ("messages", "items", "blobs", "records", "audit", "rounds")] == [0] * 6
+        assert memory.verify().ok
+        assert memory.search("short") == []
+
+    def test_one_call_writes_no_more_than_the_batch(self, memory):
+        talk = memory.conversation("c")
+        for texts in (map(str, range(6)), ["the same"] * 6):
+            refused("batch", lambda texts=texts: talk.add_messages([HumanMessage(text) for text in texts]))
+        refused("batch", lambda: memory.byte_store().mset([(str(n), b"x") for n in range(6)]))
+        refused("batch", lambda: memory.store.batch([PutOp(("a",), str(n), {"n": n}) for n in range(6)]))
+        assert talk.messages == []
+        talk.add_messages([HumanMessage(str(n)) for n in range(5)])
+        assert len(talk.messages) == 5
+
+    async def test_awaited_calls_have_the_same(self, memory):
+        with pytest.raises(LimitExceeded, match="value_bytes"):
+            await memory.conversation("c").aadd_messages([HumanMessage(self.LONG)])
+
+    def test_a_memory_within_a_namespace_has_the_same(self, memory):
+        refused("value_bytes", lambda: memory.within(("a",)).conversation("c").add_user_message(self.LONG))
+
+    @pytest.mark.sqlite_suffices
+    def test_every_query_that_writes_bytes_is_measured(self):
+        measured = sized("sqlite")
+        assert measured.keys() >= {
+            "store_content", "put_blob", "add_blob", "insert_item", "add_item", "update_item", "audit_add",
+            "insert_value", "insert_checkpoint", "insert_write", "insert_compaction", "add_correction", "add_feedback",
+            "insert_memory", "insert_entries", "keep_prompt_note", "add_memory",
+        }  # fmt: skip
+        assert measured.keys() == sized("postgres").keys()
+
+
+class TestWhatIsAsked:
+    def test_queries(self, memory):
+        query, layers, facts = "x" * 101, memory.layers("user"), memory.facts("user")
+        for call in (
+            lambda: memory.search(query), lambda: memory.retriever().invoke(query),
+            lambda: memory.store.search(("a",), query=query), lambda: memory.audit.search(query),
+            lambda: layers.archival.search(query), lambda: layers.recall.search(query), lambda: facts.search(query),
+        ):  # fmt: skip
+            refused("query_chars", call)
+
+    def test_filters_and_names_and_tags(self, memory):
+        operators = {"$gt": 1, "$lt": 2, "$ne": 3, "$eq": 4}
+        for wanted in ({"a": 1, "b": 2, "c": {"d": 1, "e": {"$gt": 1}}}, {"a": [1, 2, 3, 4]}, {"a": operators}):
+            refused("conditions", lambda wanted=wanted: memory.store.search(("a",), filter=wanted))
+        refused("conditions", lambda: memory.search("x", roles=["a", "b", "c", "d"]))
+        refused("tags", lambda: memory.layers("user").archival.write("x", ["a", "b", "c"]))
+        refused("tags", lambda: list(memory.layers("user").archival.all(tags=["a", "b", "c"])))
+
+
+@pytest.mark.sqlite_suffices
+class TestWhatIsImported:
+    def test_lines_of_an_export_and_what_stands_together(self, memory, tmp_path):
+        with AgentMemory() as other:
+            other.conversation("c").add_user_message("y" * 4_000)
+            other.export(tmp_path / "long.jsonl")
+            other.erase(namespace=())
+            other.conversation("c").add_messages([HumanMessage(str(n)) for n in range(9)])
+            other.export(tmp_path / "many.jsonl")
+        refused("import_bytes", lambda: memory.import_(tmp_path / "long.jsonl"))
+        refused("batch", lambda: memory.import_(tmp_path / "many.jsonl"))
+        assert memory.conversation("c").messages == []
+
+    def test_files_that_are_read_as_a_whole(self, memory, tmp_path):
+        path = tmp_path / "memories.json"
+        path.write_text(json.dumps({"results": [{"id": "1", "memory": "m" * 4_000}]}))
+        refused("import_bytes", lambda: memory.import_from("mem0", path))
+        refused("import_bytes", lambda: memory.import_from("opus", path))
+        refused("import_bytes", lambda: memory.conversation("c").load_from_file(path))
+        refused("import_bytes", lambda: memory.session("s").import_(path))
+
+
+@pytest.mark.sqlite_suffices
+class TestOptions:
+    @pytest.mark.parametrize("name", [each.name for each in fields(MemoryLimits)])
+    @pytest.mark.parametrize("wrong", [0, -1, 1.5, "1", True, None])
+    def test_what_is_no_number_is_refused(self, name, wrong):
+        with pytest.raises(InvalidInput, match=f"The limit {name} must be a whole number"):
+            replace(SMALL, **{name: wrong})
+
+    def test_what_are_no_limits_are_refused(self):
+        with pytest.raises(InvalidInput, match="limits must be MemoryLimits"):
+            AgentMemory(limits={"batch": 1})
+
+    def test_parts_made_of_a_path_take_them(self, tmp_path):
+        with AgentMemorySaver.from_conn_string(str(tmp_path / "a.db"), limits=SMALL) as saver:
+            assert saver.database.limits == SMALL
+
+
+@pytest.mark.sqlite_suffices
+class TestThePage:
+    PAGE = (ROOT / "docs" / "reference" / "limits.md").read_text(encoding="utf-8")
+
+    def test_tells_of_every_limit_what_its_docstring_says(self):
+        told = " ".join(MemoryLimits.__doc__.partition("Attributes:")[2].partition("Raises:")[0].split())
+        each = re.findall(r"(\w+): (.*?) Default: (.*?)\.(?= \w+: |$| )", told)
+        assert [name for name, _, _ in each] == [field.name for field in fields(MemoryLimits)]
+        rows = [f"| `{name}` | {what} | {default} |" for name, what, default in each]
+        assert rows == [line for line in self.PAGE.splitlines() if line.startswith("| `")]
+
+    def test_tells_what_cannot_be_set(self):
+        rows = [f"| {what} | {most:,} |" for what, most in FIXED.items()]
+        assert rows == [line for line in self.PAGE.splitlines() if re.match(r"\| [A-Z].* \| [\d,]+ \|$", line)]
