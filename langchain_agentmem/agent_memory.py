@@ -26,6 +26,7 @@ from uuid import UUID
 from langchain_agentmem.base.argument_checks import channels_given
 from langchain_agentmem.base.clock import Clock, NewId, new_uuid, utc_now
 from langchain_agentmem.base.concurrency import aside
+from langchain_agentmem.base.encryption_key import EncryptionKey, KeyLike
 from langchain_agentmem.base.events import Hook, Watch
 from langchain_agentmem.base.lifetime import Closing
 from langchain_agentmem.base.namespaces import (
@@ -135,13 +136,17 @@ class AgentMemory(Maintenance, Closing):
             do so runs `agentmem migrate` first.
         read_url: A replica of the PostgreSQL database, a URL or a pool, for searches, lists, reports and exports. It
             shows what was written by this memory; where it cannot, the primary answers. Default: none.
+        key: What encrypts the SQLite file, its log and its backups (extra `[encryption]`): a passphrase, 32 bytes, or a
+            function that gives one of these and is asked when the file is opened. A database in memory needs none.
+            Default: what AGENTMEM_KEY, AGENTMEM_KEY_FILE or AGENTMEM_KEY_COMMAND name in the environment; without
+            these, nothing is encrypted.
         clock: Gives the time, for tests. Default: the system's.
         new_id: Makes ids for messages that have none, for tests. Default: UUIDs that begin with
             the time.
 
     Raises:
         InvalidInput: An argument is wrong.
-        MissingExtra: PostgreSQL is asked for and psycopg is not installed.
+        MissingExtra: PostgreSQL is asked for and psycopg is not installed, or a key is given and SQLCipher is not.
         StorageError: The database cannot be opened; its subclasses say why.
     """
 
@@ -170,9 +175,11 @@ class AgentMemory(Maintenance, Closing):
         read_only: bool = False,
         migrate: bool = True,
         read_url: str | ConnectionPool[Any] | None = None,
+        key: KeyLike | None = None,
         clock: Clock = utc_now,
         new_id: NewId = new_uuid,
     ) -> None:
+        key = EncryptionKey.of(key)  # which no traceback shows
         self.retention = checked_retention(retention)
         self.strict = strict
         self.record = channels_given(record)
@@ -185,7 +192,7 @@ class AgentMemory(Maintenance, Closing):
             trace_content=trace_content,
             trace_checkpoints=trace_checkpoints,
             opening=Opening(
-                synchronous, busy_timeout, timeout, schema, pool_size, read_only, migrate, read_url, shards, depth
+                synchronous, busy_timeout, timeout, schema, pool_size, read_only, migrate, read_url, shards, depth, key
             ),
             clock=clock,
             new_id=new_id,

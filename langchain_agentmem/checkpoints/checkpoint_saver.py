@@ -242,12 +242,12 @@ class AgentMemorySaver(Performer, Closing, BaseCheckpointSaver[str]):
             strict: See the class.
             retention: See the class.
             record: See the class. Default: nothing is recorded.
-            **options: How the database is opened, as with `AgentMemory`: schema, pool_size, timeout and so on.
+            **options: How the database is opened, as with `AgentMemory`: schema, pool_size, timeout, key and so on.
 
         Returns:
             The saver, to be used with `with` or `async with`, or closed by hand.
         """
-        database = Database(conn_string, opening=Opening(**options))
+        database = Database(conn_string, opening=Opening.of(options))
         try:
             saver = cls(database, serde=serde, strict=strict, retention=retention, record=record)
         except BaseException:

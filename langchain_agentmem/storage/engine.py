@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypedDict,
 
 from langchain_agentmem.base import concurrency
 from langchain_agentmem.base.concurrency import ended
+from langchain_agentmem.base.encryption_key import EncryptionKey, KeyLike
 from langchain_agentmem.base.events import Watch
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import DatabaseReadOnly, InvalidInput, MemoryClosed, NewerDatabase, StorageError
@@ -73,6 +74,7 @@ class OpeningOptions(TypedDict, total=False):
     read_url: str | ConnectionPool[Any] | None
     shards: int | None
     tenant_depth: int
+    key: KeyLike | None
 
 
 class Opening(NamedTuple):
@@ -92,6 +94,7 @@ class Opening(NamedTuple):
         shards: Over how many schemas of PostgreSQL tenants are spread; or `AS_MADE`, as many as it was made with.
             Default: everything is in one.
         tenant_depth: How many labels of a namespace name a tenant.
+        key: What encrypts a SQLite file. Default: the key in the environment, if any.
     """
 
     synchronous: str = "NORMAL"
@@ -104,6 +107,17 @@ class Opening(NamedTuple):
     read_url: Any = None
     shards: int | None = None
     tenant_depth: int = 1
+    key: EncryptionKey | None = None
+
+    @classmethod
+    def of(cls, options: OpeningOptions) -> Opening:
+        """The same of options, out of which the key is taken, so that nobody sees it there.
+
+        Raises:
+            InvalidInput: This cannot be a key.
+        """
+        key = EncryptionKey.of(options.pop("key", None))
+        return cls(**options)._replace(key=key)  # type: ignore[arg-type]  # the one that is not there any more
 
     def checked(self) -> Opening:
         """The same.
@@ -271,8 +285,8 @@ class Engine(ABC):
         """Give the space of what was deleted back to the system, a little at a time, if nobody is in the way."""
 
     @abstractmethod
-    def backup(self, path: Path, progress: Watch | None = None) -> bool:
-        """Write a consistent copy to `path`; False where the engine has no file format of its own."""
+    def backup(self, path: Path, progress: Watch | None = None, key: EncryptionKey | None = None) -> bool:
+        """Write a consistent copy to `path`, under a key of its own; False where the engine has no file format."""
 
     def alter(self, statements: Sequence[str]) -> None:
         """Run statements that take long and that no transaction may hold. Closing the engine does not wait for them.

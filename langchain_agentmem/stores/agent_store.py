@@ -395,12 +395,12 @@ class AgentMemoryStore(Closing, ItemStore):
             conn_string: A path, ":memory:" or "postgresql://…".
             index: See the class.
             ttl: See the class.
-            **options: How the database is opened, as with `AgentMemory`: schema, pool_size, timeout and so on.
+            **options: How the database is opened, as with `AgentMemory`: schema, pool_size, timeout, key and so on.
 
         Returns:
             The store, to be used with `with` or `async with`, or closed by hand.
         """
-        database = Database(conn_string, opening=Opening(**options))
+        database = Database(conn_string, opening=Opening.of(options))
         try:
             opened = cls(database, index=index, ttl=ttl)
         except BaseException:
