@@ -25,8 +25,8 @@ KeyLike: TypeAlias = "str | bytes | Callable[[], str | bytes]"
 SIZE = 32
 """Bytes of a key that is used as it is."""
 VARIABLE, NEW_VARIABLE, EXPORT_VARIABLE = "AGENTMEM_KEY", "AGENTMEM_NEW_KEY", "AGENTMEM_EXPORT_KEY"
-"""The environment variables with the key of a database, with the one that it gets, and with that of an export; with _FILE behind them the path of a file that holds it, with _COMMAND a
-command that prints it."""
+"""The environment variables with the key of a database, with the one that it gets, and with that of an export; with
+_FILE behind them the path of a file that holds it, with _COMMAND a command that prints it."""
 _PATIENCE = 60.0
 """Seconds that a command may take."""
 _RAW = re.compile(r"[xX]'([0-9a-fA-F]{64})'")

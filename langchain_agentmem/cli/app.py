@@ -8,7 +8,6 @@ import tempfile
 from collections.abc import Callable
 from contextlib import nullcontext
 from datetime import datetime
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -76,6 +75,14 @@ def _without_colour(wanted: bool) -> None:  # noqa: FBT001 - as the framework ca
         os.environ["NO_COLOR"] = "1"
 
 
+def _of_file(given: str | None) -> None:
+    _keyed("_FILE", given)
+
+
+def _of_command(given: str | None) -> None:
+    _keyed("_COMMAND", given)
+
+
 def _keyed(way: str, given: str | None) -> None:
     if given is not None:
         for each in ("", "_FILE", "_COMMAND"):
@@ -104,7 +111,7 @@ def options(
             help="A file with the key of an encrypted database; as AGENTMEM_KEY_FILE in the environment.",
             is_eager=True,
             expose_value=False,
-            callback=partial(_keyed, "_FILE"),
+            callback=_of_file,
         ),
     ] = None,
     key_command: Annotated[  # noqa: ARG001 - the option acts by itself
@@ -115,7 +122,7 @@ def options(
             help="A command that prints the key; as AGENTMEM_KEY_COMMAND in the environment.",
             is_eager=True,
             expose_value=False,
-            callback=partial(_keyed, "_COMMAND"),
+            callback=_of_command,
         ),
     ] = None,
     version: Annotated[bool, typer.Option("--version", help="Print the version and leave.", is_eager=True)] = False,

@@ -400,7 +400,7 @@ class SqliteEngine(Engine):
         with self._in_use(), self._translated(), self._reader() as connection:
             connection.execute("begin")
             try:
-                page = connection.execute("pragma page_size").fetchone()[0]
+                page = int(connection.execute("pragma page_size").fetchone()[0])  # which SQLCipher gives as a text
                 pages = connection.execute("pragma page_count").fetchone()[0]
                 free = connection.execute("pragma freelist_count").fetchone()[0]
                 file = connection.execute("select file from pragma_database_list where name = 'main'").fetchone()[0]
