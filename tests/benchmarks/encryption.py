@@ -16,7 +16,24 @@ from langchain_agentmem import AgentMemory
 
 ROUNDS = 5
 SINGLE, BATCHES, TOGETHER, SEARCHES, READS, OPENINGS = 300, 10, 100, 60, 40, 5
-WORDS = "heron pond reeds grey morning boat house key door kitchen lisbon porto quince garden water bird".split()
+WORDS = [
+    "heron",
+    "pond",
+    "reeds",
+    "grey",
+    "morning",
+    "boat",
+    "house",
+    "key",
+    "door",
+    "kitchen",
+    "lisbon",
+    "porto",
+    "quince",
+    "garden",
+    "water",
+    "bird",
+]
 KEYS: dict[str, Any] = {
     "plain": None,
     "encrypted": bytes(range(32)),
