@@ -80,12 +80,13 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         return
     if asked("shards") or asked("encrypted"):
         kinds = ["shards" if asked("shards") else "encrypted"]
-    elif test.get_closest_marker("sqlite_suffices") is not None and not asked("every_engine"):
-        kinds = ["sqlite"]
-    elif test.get_closest_marker("encrypted_too") is not None:
-        kinds = [*ENGINES, "encrypted"]
     else:
-        return
+        one = test.get_closest_marker("sqlite_suffices") is not None and not asked("every_engine")
+        kinds = ["sqlite"] if one else [*ENGINES]
+        if test.get_closest_marker("encrypted_too") is not None:
+            kinds.append("encrypted")
+        if kinds == [*ENGINES]:
+            return
     test.add_marker(pytest.mark.parametrize("url", kinds, indirect=True))
 
 

@@ -39,24 +39,25 @@ class EncryptionKey:
         given: The key, or a function that gives it.
     """
 
-    __slots__ = ("_give",)
+    __slots__ = ("_asks", "_give")
 
     def __init__(self, given: KeyLike) -> None:
+        self._asks = callable(given)
         self._give: Callable[[], str | bytes] = given if callable(given) else lambda: given
 
     @classmethod
     def of(cls, given: KeyLike | None) -> EncryptionKey | None:
-        """The same, if any.
+        """The same, if any; `check` and `asked` tell whether it can be one."""
+        return given if given is None or isinstance(given, cls) else cls(given)
+
+    def check(self) -> None:
+        """See whether it can be a key, where nobody has to be asked.
 
         Raises:
-            InvalidInput: This cannot be a key.
+            InvalidInput: It cannot.
         """
-        if given is None or isinstance(given, cls):
-            return given
-        if not callable(given) and (wrong := _wrong(given)):
-            del given
+        if not self._asks and (wrong := _wrong(self._give())):
             raise InvalidInput(wrong)
-        return cls(given)
 
     def asked(self) -> EncryptionKey:
         """The key as it is now: whoever gives it is asked once.

@@ -111,11 +111,7 @@ class Opening(NamedTuple):
 
     @classmethod
     def of(cls, options: OpeningOptions) -> Opening:
-        """The same of options, out of which the key is taken, so that nobody sees it there.
-
-        Raises:
-            InvalidInput: This cannot be a key.
-        """
+        """The same of options, out of which the key is taken, so that nobody sees it there."""
         key = EncryptionKey.of(options.pop("key", None))
         return cls(**options)._replace(key=key)  # type: ignore[arg-type]  # the one that is not there any more
 
@@ -143,6 +139,8 @@ class Opening(NamedTuple):
             if not isinstance(getattr(self, name), bool):
                 raise InvalidInput(f"{name} must be True or False, not {safe_repr(getattr(self, name))}.")
         self._check_shards()
+        if self.key is not None:
+            self.key.check()
         return self
 
     def _check_shards(self) -> None:

@@ -126,7 +126,7 @@ class TestKeys:
     )
     def test_what_is_none_is_refused_and_not_shown(self, given):
         with pytest.raises(InvalidInput, match="A key is a passphrase, 32 bytes, or a function") as refused:
-            EncryptionKey.of(given)
+            EncryptionKey.of(given).check()
         assert "short" not in str(refused.value)
         with pytest.raises(InvalidInput, match="A key is a passphrase"):
             EncryptionKey.of(lambda: given).asked()
