@@ -312,4 +312,4 @@ def no_database(name: str, *, keyed: bool) -> str:
     """
     if keyed:
         return f"The key does not fit {name}, or that is no encrypted database, or it is damaged."
-    return f"{name} is no database, or an encrypted one. If it is encrypted, give its key (key=…, or AGENTMEM_KEY)."
+    return f"{name} is not a database, or an encrypted one. If it is encrypted, give its key (key=…, or AGENTMEM_KEY)."

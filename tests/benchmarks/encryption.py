@@ -12,9 +12,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from langchain_core.messages import HumanMessage
+
 from langchain_agentmem import AgentMemory
 
-ROUNDS = 5
+ROUNDS = 3
 SINGLE, BATCHES, TOGETHER, SEARCHES, READS, OPENINGS = 300, 10, 100, 60, 40, 5
 WORDS = [
     "heron",
@@ -58,7 +60,7 @@ def measured(path: Path, key: Any) -> dict[str, float]:
         chat = memory.conversation("single")
         found["append one"] = timed(lambda: [chat.add_user_message(text(n)) for n in range(SINGLE)], SINGLE)
         many = memory.conversation("batches")
-        batches = [[("user", text(n * TOGETHER + each)) for each in range(TOGETHER)] for n in range(BATCHES)]
+        batches = [[HumanMessage(text(n * TOGETHER + each)) for each in range(TOGETHER)] for n in range(BATCHES)]
         found["append one of 100"] = timed(lambda: [many.add_messages(each) for each in batches], BATCHES * TOGETHER)
         memory.settle()
         found["search"] = timed(lambda: [memory.search(text(n)[:40]) for n in range(SEARCHES)], SEARCHES)

@@ -236,7 +236,7 @@ class TestRefused:
             AgentMemory(path, key=key)
 
     def test_no_key(self, path):
-        with pytest.raises(DatabaseUnreadable, match=r"is no database, or an encrypted one.*give its key \(key=…"):
+        with pytest.raises(DatabaseUnreadable, match=r"is not a database, or an encrypted one.*give its key \(key=…"):
             AgentMemory(path)
         with closing(sqlite3.connect(path)) as plain, pytest.raises(sqlite3.DatabaseError, match="not a database"):
             plain.execute("select * from sqlite_master")

@@ -210,7 +210,7 @@ class TestRefused:
             AgentMemory.rekey(tmp_path / "other.db", new_key=KEY)
         AgentMemory.rekey(path, new_key=KEY)
         for given in ({"new_key": OTHER}, {"key": OTHER, "new_key": KEY}):
-            with pytest.raises(DatabaseUnreadable, match=r"The key does not fit|no database, or an encrypted one"):
+            with pytest.raises(DatabaseUnreadable, match=r"The key does not fit|not a database, or an encrypted one"):
                 AgentMemory.rekey(path, **given)
         held = bytearray(path.read_bytes())
         held[5 * 4096 + 100] ^= 1
