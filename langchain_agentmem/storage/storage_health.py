@@ -111,16 +111,17 @@ def sqlite_file(path: Path, key: EncryptionKey | None = None) -> Iterator[Findin
         yield Finding("encryption", "problem", str(error), "pip install 'langchain-agentmem[encryption]'")
         return
     except errors_of(key) as error:
-        if _code(error) == sqlite3.SQLITE_NOTADB:
-            if key is not None and begins_plain(path):
-                told = f"{path} is not encrypted, and a key is given.", "Open it without a key, or: agentmem encrypt"
-            else:
-                told = no_database(safe_repr(str(path)), keyed=key is not None), "Give its key, or restore a backup."
-            yield Finding("file", "problem", *told)
-            return
         allowed = os.access(path, os.R_OK) and os.access(path.absolute().parent, os.W_OK)
+        told = f"The file cannot be read: {error}."
         remedy = "Restore it from a backup." if allowed else "See what is said of permissions."
-        yield Finding("file", "problem", f"The file cannot be read: {error}.", remedy)
+        if _code(error) == sqlite3.SQLITE_NOTADB and key is not None and begins_plain(path):
+            told, remedy = (
+                f"{path} is not encrypted, and a key is given.",
+                "Open it without a key, or: agentmem encrypt",
+            )
+        elif _code(error) == sqlite3.SQLITE_NOTADB:
+            told = no_database(safe_repr(str(path)), keyed=key is not None)
+        yield Finding("file", "problem", told, remedy)
         return
     yield _locks(path, key)
 
