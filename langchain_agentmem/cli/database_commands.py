@@ -181,9 +181,9 @@ def rekey(*, path: DatabaseFile, as_json: AsJson = False) -> None:
 
 
 def decrypt(*, path: DatabaseFile, as_json: AsJson = False) -> None:
-    """Write an encrypted database so that everybody can read it who may read the file.
+    """Write an encrypted database without a key.
 
-    Nobody may have the database open.
+    Everybody can read it then who may read the file. Nobody may have the database open.
 
     JSON: an object with path, encrypted, rows, overwritten.
     """
