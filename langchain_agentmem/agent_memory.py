@@ -27,6 +27,7 @@ from uuid import UUID
 from langchain_agentmem.base.argument_checks import channels_given, check_flag, name_given
 from langchain_agentmem.base.clock import Clock, NewId, new_uuid, utc_now
 from langchain_agentmem.base.concurrency import aside
+from langchain_agentmem.base.encryption_key import EncryptionKey, KeyLike
 from langchain_agentmem.base.events import Hook, Watch
 from langchain_agentmem.base.lifetime import Closing
 from langchain_agentmem.base.limits import USUAL_LIMITS, MemoryLimits
@@ -139,13 +140,17 @@ class AgentMemory(Maintenance, Closing):
         read_url: A replica of the PostgreSQL database, a URL or a pool, for searches, lists, reports and exports. It
             shows what was written by this memory; where it cannot, the primary answers. Default: none.
         limits: How much callers may give at most, such as the bytes of a message. Default: `MemoryLimits()`.
+        key: What encrypts the SQLite file, its log and its backups (extra `[encryption]`): a passphrase, 32 bytes, or a
+            function that gives one of these and is asked when the file is opened. A database in memory needs none.
+            Default: what AGENTMEM_KEY, AGENTMEM_KEY_FILE or AGENTMEM_KEY_COMMAND name in the environment; without
+            these, nothing is encrypted.
         clock: Gives the time, for tests. Default: the system's.
         new_id: Makes ids for messages that have none, for tests. Default: UUIDs that begin with
             the time.
 
     Raises:
         InvalidInput: An argument is wrong.
-        MissingExtra: PostgreSQL is asked for and psycopg is not installed.
+        MissingExtra: PostgreSQL is asked for and psycopg is not installed, or a key is given and SQLCipher is not.
         StorageError: The database cannot be opened; its subclasses say why.
     """
 
@@ -175,9 +180,11 @@ class AgentMemory(Maintenance, Closing):
         migrate: bool = True,
         read_url: str | ConnectionPool[Any] | None = None,
         limits: MemoryLimits = USUAL_LIMITS,
+        key: KeyLike | None = None,
         clock: Clock = utc_now,
         new_id: NewId = new_uuid,
     ) -> None:
+        key = EncryptionKey.of(key)  # which no traceback shows
         self.retention = checked_retention(retention)
         check_flag("strict", strict)
         check_flag("trace_checkpoints", trace_checkpoints)
@@ -207,6 +214,7 @@ class AgentMemory(Maintenance, Closing):
                 shards,
                 depth,
                 limits,
+                key,
             ),
             clock=clock,
             new_id=new_id,

@@ -30,6 +30,8 @@ from .sharding import ShardedDatabases, with_shards
 ENGINES = ("sqlite", "postgres")
 IN_MEMORY = Path("/dev/shm")
 """Where Linux keeps files in memory: a server makes and deletes so many that a disk's file system costs much of it."""
+KEY = bytes(range(32))
+"""Of encrypted files."""
 ROOM = 4 << 30
 """Bytes that must be free there, for the servers and the files of several workers."""
 
@@ -65,22 +67,27 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--shards", action="store_true", help="run what runs on both engines on a memory with shards alone"
     )
+    parser.addoption(
+        "--encrypted", action="store_true", help="run what runs on both engines on an encrypted SQLite file alone"
+    )
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """What is decided above the storage, and sends no statement that other tests do not send, runs on SQLite alone."""
-    test = metafunc.definition
-    if metafunc.config.getoption("shards"):
-        if "url" in metafunc.fixturenames and not any(
-            "url" in mark.args[0] for mark in test.iter_markers("parametrize")
-        ):
-            test.add_marker(pytest.mark.parametrize("url", ["shards"], indirect=True))
+    test, asked = metafunc.definition, metafunc.config.getoption
+    if "url" not in metafunc.fixturenames or any("url" in mark.args[0] for mark in test.iter_markers("parametrize")):
         return
-    if test.get_closest_marker("sqlite_suffices") is None or metafunc.config.getoption("every_engine"):
-        return
-    if "url" in metafunc.fixturenames and not any("url" in mark.args[0] for mark in test.iter_markers("parametrize")):
-        test.add_marker(pytest.mark.parametrize("url", ["sqlite"], indirect=True))
+    if asked("shards") or asked("encrypted"):
+        kinds = ["shards" if asked("shards") else "encrypted"]
+    else:
+        one = test.get_closest_marker("sqlite_suffices") is not None and not asked("every_engine")
+        kinds = ["sqlite"] if one else [*ENGINES]
+        if test.get_closest_marker("encrypted_too") is not None:
+            kinds.append("encrypted")
+        if kinds == [*ENGINES]:
+            return
+    test.add_marker(pytest.mark.parametrize("url", kinds, indirect=True))
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -157,7 +164,7 @@ def _quick_in_memory() -> Iterator[None]:
 
 @pytest.fixture
 def new_database(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str], str]:
-    """Makes an empty database of a kind, "sqlite", "postgres" or "shards", and gives its path or URL.
+    """Makes an empty database of a kind, "sqlite", "encrypted", "postgres" or "shards", and gives its path or URL.
 
     It is migrated already, as a first opening leaves it; for tests that are marked as `bare`, it was never opened.
     """
@@ -173,9 +180,13 @@ def new_database(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[st
         if kind == "postgres":
             databases: PostgresDatabases = request.getfixturevalue("postgres_databases")
             return databases.bare(number) if bare else databases.migrated(number, keeping=keeping)
-        path = tmp_path / f"memory{number}.db"
+        path, key = tmp_path / f"memory{number}.db", None
+        files: SqliteDatabases = request.getfixturevalue("sqlite_databases")
+        if kind == "encrypted":
+            key = KEY
+            request.getfixturevalue("monkeypatch").setenv("AGENTMEM_KEY", f"x'{KEY.hex()}'")
         if not bare:
-            request.getfixturevalue("sqlite_databases").migrated(path)
+            files.migrated(path, key)
         return str(path)
 
     return make

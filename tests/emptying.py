@@ -27,7 +27,8 @@ import pytest
 from psycopg.sql import SQL, Identifier
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.storage import open_engine
+from langchain_agentmem.base.encryption_key import EncryptionKey
+from langchain_agentmem.storage import Opening, open_engine
 from langchain_agentmem.storage.postgres import PostgresEngine
 from langchain_agentmem.storage.postgres_session import Session
 from langchain_agentmem.storage.sqlite import SqliteEngine
@@ -356,16 +357,19 @@ class SqliteDatabases:
     """
 
     def __init__(self, folder: Path) -> None:
-        self._original = folder / "migrated.db"
-        open_engine(self._original).close()
+        self._folder = folder
+        open_engine(folder / "migrated.db").close()
 
-    def migrated(self, path: Path) -> None:
-        """Put a database at a path, as a first opening leaves it."""
-        shutil.copyfile(self._original, path)
+    def migrated(self, path: Path, key: bytes | None = None) -> None:
+        """Put a database at a path, as a first opening leaves it, with a key or without."""
+        original = self._folder / ("migrated.db" if key is None else f"{key.hex()}.db")
+        if not original.exists():
+            open_engine(original, Opening(key=EncryptionKey.of(key))).close()
+        shutil.copyfile(original, path)
 
     def keep(self, path: Path) -> Path:
         """A copy of a database that is closed."""
-        return Path(shutil.copyfile(path, self._original.with_name(f"{uuid.uuid4().hex}.db")))
+        return Path(shutil.copyfile(path, self._folder / f"{uuid.uuid4().hex}.db"))
 
     def bring(self, path: Path, kept: Path) -> None:
         """Put what was kept where a database is."""

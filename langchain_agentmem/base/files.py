@@ -11,11 +11,14 @@ from pathlib import Path
 from typing import Any, TextIO
 from urllib.parse import unquote, urlsplit
 
+from langchain_agentmem.base.encrypted_file import BEGIN, encrypted_text
+from langchain_agentmem.base.encryption_key import EncryptionKey
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 
 _PRIVATE = 0o600
 _SQLITE_BEGINS = b"SQLite format 3\0"
+_LOOKED_AT, _PAGE = 64, 4_096
 
 
 def path_of_file(path: Any) -> Path:
@@ -71,16 +74,18 @@ def check_free(path: Path, *, force: bool) -> None:
 
 
 @contextlib.contextmanager
-def whole_file(path: str | os.PathLike[str]) -> Iterator[TextIO]:
+def whole_file(path: str | os.PathLike[str], key: EncryptionKey | None = None) -> Iterator[TextIO]:
     """A text file to write, which takes its name only when the block ends well.
 
     A crash leaves the old file or the new one, never half of either.
 
     Args:
         path: Where the file goes. A file that is there is replaced.
+        key: What encrypts it. Default: nothing does.
 
     Raises:
         InvalidInput: It cannot be written, or a SQLite database is there.
+        MissingExtra: There is a key, and `cryptography` is not installed.
     """
     target = path_of_file(path)
     try:
@@ -89,8 +94,9 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[TextIO]:
         handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
         try:
             Path(name).chmod(_PRIVATE)
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                yield file
+            with os.fdopen(handle, "wb") as file:
+                with encrypted_text(file, key) as text:
+                    yield text
                 file.flush()
                 os.fsync(file.fileno())
             Path(name).replace(target)
@@ -145,9 +151,15 @@ def _unwritable(target: Path, error: OSError) -> InvalidInput:
 
 
 def is_database(path: Path) -> bool:
-    """Whether a file is a SQLite database."""
+    """Whether a file is a SQLite database, or looks like an encrypted one: whole pages of bytes that are no text."""
     try:
         with path.open("rb") as file:
-            return file.read(len(_SQLITE_BEGINS)) == _SQLITE_BEGINS
+            begins = file.read(_LOOKED_AT)
+        return begins.startswith(_SQLITE_BEGINS) or looks_encrypted(path, begins)
     except OSError:  # nobody here may read it
         return False
+
+
+def looks_encrypted(path: Path, begins: bytes) -> bool:
+    """Whether a file that begins so looks like an encrypted database, of which every byte seems to be random."""
+    return not begins.startswith((_SQLITE_BEGINS, BEGIN)) and not (begins.isascii() or path.stat().st_size % _PAGE)

@@ -242,12 +242,12 @@ class AgentMemorySaver(Performer, Closing, BaseCheckpointSaver[str]):
             strict: See the class.
             retention: See the class.
             record: See the class. Default: nothing is recorded.
-            **options: How the database is opened, as with `AgentMemory`: schema, pool_size, timeout and so on.
+            **options: How the database is opened, as with `AgentMemory`: schema, pool_size, timeout, key and so on.
 
         Returns:
             The saver, to be used with `with` or `async with`, or closed by hand.
         """
-        unopened = Unopened(conn_string, Opening(**options))
+        unopened = Unopened(conn_string, Opening.of(options))
         saver = cls(unopened, serde=serde, strict=strict, retention=retention, record=record)
         saver._owned = True
         return saver

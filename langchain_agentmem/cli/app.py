@@ -14,6 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from langchain_agentmem import __version__
+from langchain_agentmem.base.encryption_key import VARIABLE
 from langchain_agentmem.base.namespaces import named, namespace_named
 from langchain_agentmem.cli.audit_commands import audit
 from langchain_agentmem.cli.console import (
@@ -36,7 +37,9 @@ from langchain_agentmem.cli.console import (
 from langchain_agentmem.cli.database_commands import (
     backup,
     copy,
+    decrypt,
     doctor,
+    encrypt,
     erase,
     export,
     import_,
@@ -45,6 +48,7 @@ from langchain_agentmem.cli.database_commands import (
     migrate,
     move_tenant,
     prune,
+    rekey,
     restore,
     revoke,
     stats,
@@ -73,6 +77,21 @@ def _without_colour(wanted: bool) -> None:  # noqa: FBT001 - as the framework ca
         os.environ["NO_COLOR"] = "1"
 
 
+def _of_file(given: str | None) -> None:
+    _keyed("_FILE", given)
+
+
+def _of_command(given: str | None) -> None:
+    _keyed("_COMMAND", given)
+
+
+def _keyed(way: str, given: str | None) -> None:
+    if given is not None:
+        for each in ("", "_FILE", "_COMMAND"):
+            os.environ.pop(f"{VARIABLE}{each}", None)
+        os.environ[f"{VARIABLE}{way}"] = given
+
+
 @app.callback(invoke_without_command=True)
 def options(
     *,
@@ -86,6 +105,28 @@ def options(
             callback=_without_colour,
         ),
     ] = False,
+    key_file: Annotated[  # noqa: ARG001 - the option acts by itself
+        str | None,
+        typer.Option(
+            "--key-file",
+            metavar="PATH",
+            help="A file with the key of an encrypted database; as AGENTMEM_KEY_FILE in the environment.",
+            is_eager=True,
+            expose_value=False,
+            callback=_of_file,
+        ),
+    ] = None,
+    key_command: Annotated[  # noqa: ARG001 - the option acts by itself
+        str | None,
+        typer.Option(
+            "--key-command",
+            metavar="COMMAND",
+            help="A command that prints the key; as AGENTMEM_KEY_COMMAND in the environment.",
+            is_eager=True,
+            expose_value=False,
+            callback=_of_command,
+        ),
+    ] = None,
     version: Annotated[bool, typer.Option("--version", help="Print the version and leave.", is_eager=True)] = False,
 ) -> None:
     """One database for everything an agent remembers."""
@@ -223,7 +264,7 @@ app.add_typer(experiences)
 for caring in (stats, verify, doctor, backup, restore, export):
     app.command()(caring)
 app.command("import")(import_)
-for moving in (migrate, copy, erase, revoke, prune):
+for moving in (migrate, copy, erase, revoke, prune, encrypt, rekey, decrypt):
     app.command()(moving)
 app.command("move-tenant")(move_tenant)
 app.command("import-from")(import_from)
@@ -233,7 +274,7 @@ app.command("import-checkpoints")(import_checkpoints)
 def command_line() -> Callable[[], object]:
     """All commands, each with the options that are those of all of them, and interrupted as all of them are."""
     made = typer.main.get_command(app)
-    everywhere = [each for each in made.params if each.name == "no_color"]
+    everywhere = [each for each in made.params if each.name in {"no_color", "key_file", "key_command"}]
     waiting = [*getattr(made, "commands", {}).values()]
     while waiting:
         each = waiting.pop()

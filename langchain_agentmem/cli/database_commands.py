@@ -13,6 +13,13 @@ from typing import Annotated, Any, get_args
 import typer
 
 from langchain_agentmem.agent_memory import AgentMemory
+from langchain_agentmem.base.encryption_key import (
+    EXPORT_VARIABLE,
+    NEW_VARIABLE,
+    VARIABLE,
+    EncryptionKey,
+    key_in_environment,
+)
 from langchain_agentmem.base.files import file_of
 from langchain_agentmem.base.namespaces import named, namespace_named
 from langchain_agentmem.base.safe_repr import counted, printable, safe_repr
@@ -82,14 +89,25 @@ def restore(
     )
 
 
-def export(*, file: File, database: Existing, namespace: Within = None, as_json: AsJson = False) -> None:
+def export(
+    *,
+    file: File,
+    database: Existing,
+    namespace: Within = None,
+    encrypted: Annotated[bool, typer.Option("--encrypt", help="Encrypt the file.")] = False,
+    as_json: AsJson = False,
+) -> None:
     """Write everything to a file of JSON lines.
 
-    With a namespace, all that is one person's. `import` and `restore` read it, on SQLite and PostgreSQL.
+    With a namespace, all that is one person's. `import` and `restore` read it, on SQLite and PostgreSQL. With
+    --encrypt only a key shows it: that of AGENTMEM_EXPORT_KEY (or _FILE, _COMMAND), else that of the database.
     """
+    key = None
+    if encrypted:
+        key = key_in_environment(EXPORT_VARIABLE) or _key(VARIABLE, "The key of the export")
     with interruptible("Nothing was written."), existing(database) as memory, progress_bar("writing") as bar:
         whose = memory if namespace is None else memory.within(namespace_named(namespace))
-        report = whose.export(file, progress=bar.watch)
+        report = whose.export(file, progress=bar.watch, key=key)
         told = dataclasses.asdict(report)
         others = "" if any(told.values()) else other_places(memory, namespace)
     tell(f"{file} was written: {_counts(told)}.{others}", {"path": file, **told}, as_json=as_json)
@@ -103,7 +121,8 @@ def import_(
 ) -> None:
     """Add what an export holds, all of it or nothing.
 
-    What is in the database stays.
+    What is in the database stays. An encrypted export is read with AGENTMEM_EXPORT_KEY (or _FILE, _COMMAND), else with
+    the key of the database.
     """
     if not Path(file).is_file():  # a mistyped path makes no database
         raise InvalidInput(f"There is no export at {safe_repr(file)}.")
@@ -112,9 +131,79 @@ def import_(
         AgentMemory(database, shards=AS_MADE) as memory,
         progress_bar("reading") as bar,
     ):
-        report = memory.import_(file, progress=bar.watch)
+        report = memory.import_(file, progress=bar.watch, key=key_in_environment(EXPORT_VARIABLE))
     told = dataclasses.asdict(report)
     tell(f"{file} was imported. New: {_counts(told)}.", {"path": file, **told}, as_json=as_json)
+
+
+def _key(variable: str, what: str, *, twice: bool = True) -> EncryptionKey:
+    """A key of the environment, else one that is typed in without being seen.
+
+    Args:
+        variable: The environment variable.
+        what: What is asked for at a terminal.
+        twice: Whether it is typed in twice, as what is mistyped would be lost.
+
+    Raises:
+        InvalidInput: There is none, and no terminal to ask at.
+    """
+    if (key := key_in_environment(variable)) is not None:
+        return key
+    if not sys.stdin.isatty():
+        raise InvalidInput(f"{what}? Give it in {variable}, {variable}_FILE or {variable}_COMMAND.")
+    return EncryptionKey(typer.prompt(what, hide_input=True, confirmation_prompt=twice, err=True))
+
+
+DatabaseFile = Annotated[str, typer.Argument(metavar="PATH", help="The file of a SQLite database.")]
+_THE_KEY, _NEW_KEY = "Its key", "Its new key"
+
+
+def encrypt(*, path: DatabaseFile, as_json: AsJson = False) -> None:
+    """Encrypt a database: the file, its log and its indexes.
+
+    The key comes from --key-file, --key-command or AGENTMEM_KEY, or is asked for. Nobody may have the database open.
+
+    JSON: an object with path, encrypted, rows, overwritten.
+    """
+    _rewritten(path, None, _key(VARIABLE, _NEW_KEY), as_json=as_json)
+
+
+def rekey(*, path: DatabaseFile, as_json: AsJson = False) -> None:
+    """Give an encrypted database another key.
+
+    The new key comes from AGENTMEM_NEW_KEY, AGENTMEM_NEW_KEY_FILE or AGENTMEM_NEW_KEY_COMMAND, or is asked for.
+    Nobody may have the database open.
+
+    JSON: an object with path, encrypted, rows, overwritten.
+    """
+    key = _key(VARIABLE, _THE_KEY, twice=False)
+    _rewritten(path, key, _key(NEW_VARIABLE, _NEW_KEY), as_json=as_json)
+
+
+def decrypt(*, path: DatabaseFile, as_json: AsJson = False) -> None:
+    """Write an encrypted database without a key.
+
+    Everybody can read it then who may read the file. Nobody may have the database open.
+
+    JSON: an object with path, encrypted, rows, overwritten.
+    """
+    _rewritten(path, _key(VARIABLE, _THE_KEY, twice=False), None, as_json=as_json)
+
+
+def _rewritten(path: str, key: EncryptionKey | None, new_key: EncryptionKey | None, *, as_json: bool) -> None:
+    with interruptible("The database is whole, under the one key or the other."), progress_bar() as bar:
+        report = AgentMemory.rekey(path, key=key, new_key=new_key, progress=bar.watch)
+    is_now = "is encrypted" if report.encrypted else "is not encrypted any more"
+    text = f"{path} {is_now}: {counted(report.rows, 'rows')} were written and compared."
+    if key is None:
+        text += (
+            f" {counted(report.overwritten, 'bytes')} of the old file were overwritten. What is left of it elsewhere "
+            "is not encrypted: backups, exports, what was deleted before, snapshots of the disk."
+        )
+    tell(text, report, as_json=as_json)
+
+
+Anywhere = Annotated[str, typer.Argument(metavar="DATABASE", help="A path or a postgresql:// URL.")]
 
 
 def migrate(

@@ -157,6 +157,11 @@ def open_engine(url: Any, opening: Opening = Opening()) -> Engine:  # noqa: B008
     if replica is not None and not (is_pool(replica) or (isinstance(replica, str) and is_postgres(replica))):
         raise InvalidInput(f"read_url is the URL of a PostgreSQL replica, or a psycopg pool, not {safe_repr(replica)}.")
     if is_pool(url) or is_postgres(name):
+        if opening.key is not None:
+            raise InvalidInput(
+                "key encrypts a SQLite file. A PostgreSQL server encrypts its own disk: see docs/guides/security.md, "
+                "Encryption at rest."
+            )
         from langchain_agentmem.storage.postgres import PostgresEngine  # noqa: PLC0415 - an extra
         from langchain_agentmem.storage.postgres_replica import ReplicatedEngine  # noqa: PLC0415 - an extra
 

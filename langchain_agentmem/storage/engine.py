@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypedDict,
 
 from langchain_agentmem.base import concurrency
 from langchain_agentmem.base.concurrency import ended
+from langchain_agentmem.base.encryption_key import EncryptionKey, KeyLike
 from langchain_agentmem.base.events import Watch
 from langchain_agentmem.base.limits import USUAL_LIMITS, MemoryLimits
 from langchain_agentmem.base.safe_repr import safe_repr
@@ -76,6 +77,7 @@ class OpeningOptions(TypedDict, total=False):
     shards: int | None
     tenant_depth: int
     limits: MemoryLimits
+    key: KeyLike | None
 
 
 class Opening(NamedTuple):
@@ -96,6 +98,7 @@ class Opening(NamedTuple):
             Default: everything is in one.
         tenant_depth: How many labels of a namespace name a tenant.
         limits: How much callers may give at most.
+        key: What encrypts a SQLite file. Default: the key in the environment, if any.
     """
 
     synchronous: str = "NORMAL"
@@ -109,6 +112,13 @@ class Opening(NamedTuple):
     shards: int | None = None
     tenant_depth: int = 1
     limits: MemoryLimits = USUAL_LIMITS
+    key: EncryptionKey | None = None
+
+    @classmethod
+    def of(cls, options: OpeningOptions) -> Opening:
+        """The same of options, out of which the key is taken, so that nobody sees it there."""
+        key = EncryptionKey.of(options.pop("key", None))
+        return cls(**options)._replace(key=key)  # type: ignore[arg-type]  # the one that is not there any more
 
     def checked(self) -> Opening:
         """The same.
@@ -136,6 +146,8 @@ class Opening(NamedTuple):
         if not isinstance(self.limits, MemoryLimits):
             raise InvalidInput(f"limits must be MemoryLimits(...), not {safe_repr(self.limits)}.")
         self._check_shards()
+        if self.key is not None:
+            self.key.check()
         return self
 
     def _check_shards(self) -> None:
@@ -279,8 +291,8 @@ class Engine(ABC):
         """Give the space of what was deleted back to the system, a little at a time, if nobody is in the way."""
 
     @abstractmethod
-    def backup(self, path: Path, progress: Watch | None = None) -> bool:
-        """Write a consistent copy to `path`; False where the engine has no file format of its own."""
+    def backup(self, path: Path, progress: Watch | None = None, key: EncryptionKey | None = None) -> bool:
+        """Write a consistent copy to `path`, under a key of its own; False where the engine has no file format."""
 
     def alter(self, statements: Sequence[str]) -> None:
         """Run statements that take long and that no transaction may hold. Closing the engine does not wait for them.

@@ -20,6 +20,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+from langchain_agentmem.base.encryption_key import EncryptionKey
 from langchain_agentmem.base.events import Watch
 from langchain_agentmem.base.safe_repr import safe_repr, without_passwords
 from langchain_agentmem.errors import (
@@ -609,9 +610,9 @@ class PostgresEngine(Engine):
                 )
             time.sleep(0.01)
 
-    def backup(self, path: Path, progress: Watch | None = None) -> bool:
+    def backup(self, path: Path, progress: Watch | None = None, key: EncryptionKey | None = None) -> bool:
         """PostgreSQL has no file of its own to copy: the caller exports instead."""
-        del path, progress
+        del path, progress, key
         return False
 
     def _owned(self, connection: psycopg.Connection[DictRow]) -> bool:

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from langchain_agentmem.base import concurrency
+from langchain_agentmem.base.encryption_key import EncryptionKey
 from langchain_agentmem.base.events import Watch
 from langchain_agentmem.base.namespaces import namespace_of
 from langchain_agentmem.base.safe_repr import safe_repr
@@ -456,9 +457,9 @@ class TenantEngine(Engine):
     def release(self) -> None:
         """Let the server do so."""
 
-    def backup(self, path: Path, progress: Watch | None = None) -> bool:
+    def backup(self, path: Path, progress: Watch | None = None, key: EncryptionKey | None = None) -> bool:
         """There is no file to copy."""
-        return self._here.backup(path, progress)
+        return self._here.backup(path, progress, key)
 
     def _enter(self) -> None:
         """Nothing: the engine of the schema is entered."""

@@ -2,7 +2,8 @@
 
 The file is in write-ahead-log mode. One connection writes, behind a lock of this process and SQLite's own lock
 between processes; every other connection only reads, each on its own snapshot. A database in memory has a
-single connection that does both.
+single connection that does both. With a key, the file is SQLCipher's (`encrypted_database.py`), and its driver takes
+the place of Python's.
 """
 
 from __future__ import annotations
@@ -12,12 +13,14 @@ import os
 import re
 import sqlite3
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 from urllib.parse import quote
 
 from langchain_agentmem.base import concurrency
+from langchain_agentmem.base.encryption_key import EncryptionKey, key_in_environment
 from langchain_agentmem.base.events import Progress, Watch
 from langchain_agentmem.base.files import file_of, made_private, whole_copy
 from langchain_agentmem.base.safe_repr import safe_repr
@@ -32,6 +35,7 @@ from langchain_agentmem.errors import (
     StorageError,
 )
 from langchain_agentmem.storage import engine
+from langchain_agentmem.storage.encrypted_database import Cipher, begins_plain, no_database
 from langchain_agentmem.storage.engine import FORKED, Engine, Opening, Sizes
 from langchain_agentmem.storage.foreign_tables import columns_in, how_to_import, is_text
 from langchain_agentmem.storage.queries import load
@@ -89,16 +93,21 @@ class SqliteEngine(Engine):
         NewerDatabase: A newer version of this package wrote it.
         DatabaseUnreadable: It is not a database, is damaged, or cannot be opened.
         StorageError: This Python's SQLite is too old or lacks FTS5.
+        MissingExtra: There is a key, and SQLCipher is not installed.
     """
 
     dialect = "sqlite"
     index_tail = 64
+    _open: ClassVar[weakref.WeakSet[SqliteEngine]] = weakref.WeakSet()
 
     def __init__(self, path: str, opening: Opening = Opening()) -> None:  # noqa: B008 - a value
         super().__init__(opening, writer_threads=1)
         self.path = path
         self._in_memory = path == ":memory:" or bool(_MEMORY_URI.match(path))
         self.lasting = not self._in_memory
+        key = self.opening.key or key_in_environment()
+        self.cipher = Cipher(key) if key is not None and self.lasting else None
+        self._driver = sqlite3 if self.cipher is None else self.cipher.driver
         self._synchronous = opening.synchronous
         self._busy_timeout = opening.busy_timeout
         self._sql = load(self.dialect)
@@ -110,9 +119,22 @@ class SqliteEngine(Engine):
         self._opened: sqlite3.Connection | None = None
         if self.lasting and self._file in {each._file for each in Engine.lost if isinstance(each, SqliteEngine)}:
             raise StorageError(FORKED)
+        if any((each.cipher is None) != (self.cipher is None) for each in self.open_here(file_of(self._file))):
+            how = "a key" if self.cipher is None else "no key"
+            raise InvalidInput(
+                f"{safe_repr(path)} is open in this process already, with {how}. Open it in the same way."
+            )
         with self._in_use(), self._translated():
             self._opened = self._first_opened()
             self._changes = self._opened.total_changes
+        self._open.add(self)
+
+    @classmethod
+    def open_here(cls, file: Path) -> list[SqliteEngine]:
+        """Those that have a file open in this process."""
+        found = [each for each in list(cls._open) if each.lasting and each.usable]
+        places = [(each, file_of(each._file)) for each in found]
+        return [each for each, place in places if file.exists() and place.exists() and file.samefile(place)]
 
     # -- transactions ------------------------------------------------------------------------------------------
 
@@ -208,7 +230,7 @@ class SqliteEngine(Engine):
             made_private(file)
         try:
             return self._prepared()
-        except sqlite3.OperationalError as error:
+        except self._driver.OperationalError as error:
             address = None if self._in_memory else address_to_read(self._file)
             if address is None or _code(error) not in {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY}:
                 raise
@@ -216,16 +238,24 @@ class SqliteEngine(Engine):
             return self._prepared()
 
     def _prepared(self) -> sqlite3.Connection:
-        connection = self._connect()
-        try:
-            self._prepare(connection)
-        except BaseException:
-            connection.close()
-            raise
-        return connection
+        for attempt in range(2):
+            connection = self._connect()
+            try:
+                self._prepare(connection)
+            except self._driver.DatabaseError as error:
+                connection.close()
+                # Of two processes that make one encrypted file, one has a salt that is not the file's.
+                if self.cipher is None or attempt or _code(error) != sqlite3.SQLITE_NOTADB:
+                    raise
+            except BaseException:
+                connection.close()
+                raise
+            else:
+                return connection
+        raise AssertionError  # the second attempt raises or returns
 
     def _connect(self) -> sqlite3.Connection:
-        connection = sqlite3.connect(
+        connection: sqlite3.Connection = self._driver.connect(
             self._address,
             timeout=self._busy_timeout,
             isolation_level=None,
@@ -233,9 +263,11 @@ class SqliteEngine(Engine):
             uri=self._address.startswith("file:"),
             cached_statements=256,
         )
-        connection.row_factory = sqlite3.Row
-        connection.create_function("from_hex", 1, bytes.fromhex, deterministic=True)
+        connection.row_factory = self._driver.Row
         try:
+            if self.cipher is not None:
+                self.cipher.unlock(connection)
+            connection.create_function("from_hex", 1, bytes.fromhex, deterministic=True)
             for pragma in (
                 "pragma foreign_keys = on",
                 f"pragma synchronous = {self._synchronous}",
@@ -251,9 +283,9 @@ class SqliteEngine(Engine):
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
         """Check that the file is ours, and bring its schema up to date."""
-        if sqlite3.sqlite_version_info < OLDEST_SQLITE:
+        if self._driver.sqlite_version_info < OLDEST_SQLITE:
             raise StorageError(
-                f"SQLite {sqlite3.sqlite_version} is too old; 3.35 or newer is needed. Use a newer Python build."
+                f"SQLite {self._driver.sqlite_version} is too old; 3.35 or newer is needed. Use a newer Python build."
             )
         if not connection.execute("select sqlite_compileoption_used('ENABLE_FTS5')").fetchone()[0]:
             raise StorageError(
@@ -262,6 +294,10 @@ class SqliteEngine(Engine):
             )
         applied = self._applied(connection)
         if not self._pending(applied):
+            # Who was killed when it gave the file another key may have left it without its log.
+            if self._address == self._file and connection.execute("pragma journal_mode").fetchone()[0] == "delete":
+                with contextlib.suppress(self._driver.OperationalError):  # the next one who may do so does
+                    connection.execute("pragma journal_mode = wal")
             return
         if not self._in_memory:
             connection.execute("pragma auto_vacuum = incremental")  # before the first table, or never
@@ -303,7 +339,7 @@ class SqliteEngine(Engine):
         while True:
             try:
                 attempt()
-            except sqlite3.OperationalError as error:
+            except self._driver.OperationalError as error:
                 if _code(error) not in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED} or time.monotonic() > deadline:
                     raise
                 time.sleep(0.01)
@@ -366,7 +402,7 @@ class SqliteEngine(Engine):
         with self._in_use(), self._translated(), self._reader() as connection:
             connection.execute("begin")
             try:
-                page = connection.execute("pragma page_size").fetchone()[0]
+                page = int(connection.execute("pragma page_size").fetchone()[0])  # which SQLCipher gives as a text
                 pages = connection.execute("pragma page_count").fetchone()[0]
                 free = connection.execute("pragma freelist_count").fetchone()[0]
                 file = connection.execute("select file from pragma_database_list where name = 'main'").fetchone()[0]
@@ -386,7 +422,7 @@ class SqliteEngine(Engine):
         """Bytes by table, and whether they are estimated; of all that are in use."""
         try:
             rows = connection.execute(_PAGES_BY_TABLE).fetchall()
-        except sqlite3.OperationalError as error:
+        except self._driver.OperationalError as error:
             if "dbstat" not in str(error):
                 raise
         else:
@@ -454,18 +490,27 @@ class SqliteEngine(Engine):
         finally:
             self._writer.execute(f"pragma busy_timeout = {int(self._busy_timeout * 1000)}")
 
-    def backup(self, path: Path, progress: Watch | None = None) -> bool:
+    def backup(self, path: Path, progress: Watch | None = None, key: EncryptionKey | None = None) -> bool:
         """Copy the database as of one moment, while others go on reading and writing.
 
         Raises:
-            InvalidInput: The copy cannot be written there, or it would replace the database itself.
+            InvalidInput: The copy cannot be written there, it would replace the database itself, or it is to be
+                encrypted and the database is not.
         """
+        if key is not None and self.cipher is None:
+            raise InvalidInput(
+                f"{safe_repr(self.path)} is not encrypted, so its backup cannot be: copy(path, key=…) makes an "
+                "encrypted copy of it."
+            )
+        cipher = self.cipher if key is None else Cipher(key)
         told = None if progress is None else lambda _, left, total: progress(Progress("copying", total - left, total))
         with self._in_use(), self._translated(), self._reader() as source:
             own = source.execute("select file from pragma_database_list where name = 'main'").fetchone()[0]
             if own and path.exists() and path.samefile(own):
                 raise InvalidInput(f"{safe_repr(str(path))} is the database itself: give the copy a name of its own.")
-            with whole_copy(path) as copy, contextlib.closing(sqlite3.connect(copy)) as target:
+            with whole_copy(path) as copy, contextlib.closing(self._driver.connect(copy)) as target:
+                if cipher is not None:
+                    target.set_key(cipher.specified())
                 source.execute("begin")
                 try:
                     source.execute("select 1 from sqlite_schema").fetchone()  # nobody who writes makes it begin anew
@@ -491,14 +536,14 @@ class SqliteEngine(Engine):
         """Driver errors leave as our own."""
         try:
             yield
-        except sqlite3.Error as error:
+        except self._driver.Error as error:
             raise self._translate(error) from error
         except UnicodeDecodeError as error:
             raise DatabaseUnreadable(f"{DatabaseUnreadable()} ({safe_repr(self.path)}: {error})") from error
         except (UnicodeEncodeError, OverflowError) as error:
             raise InvalidInput(f"A value cannot be stored in the database: {error}.") from error
 
-    def _translate(self, error: sqlite3.Error) -> AgentMemoryError:
+    def _translate(self, error: Exception) -> AgentMemoryError:
         code = _code(error)
         if code == sqlite3.SQLITE_CANTOPEN:
             if Path(self.path).is_dir():
@@ -514,14 +559,23 @@ class SqliteEngine(Engine):
                 f"{safe_repr(self.path)} cannot be opened. Check that the folder {safe_repr(str(folder))} "
                 "exists and may be used."
             )
-        if code == sqlite3.SQLITE_NOTADB and is_text(file_of(self.path)):
-            return DatabaseUnreadable(
-                f"{safe_repr(self.path)} is a text, not a database. Give langchain-agentmem a file of its own. What "
-                "other programs keep in such files, agentmem import-from reads: see agentmem import-from --help."
-            )
+        if code == sqlite3.SQLITE_NOTADB:
+            return DatabaseUnreadable(self._no_database())
         if kind := _ERRORS.get(code):
             return kind(f"{kind()} ({safe_repr(self.path)}: {error})")
         return StorageError(f"The database {safe_repr(self.path)} failed: {error}.")
+
+    def _no_database(self) -> str:
+        """Why SQLite takes the file for no database."""
+        name, file = safe_repr(self.path), file_of(self.path)
+        if self.cipher is not None and begins_plain(file):
+            return f"{name} is not encrypted. Open it without a key, or encrypt it first: agentmem encrypt."
+        if not is_text(file):
+            return no_database(name, keyed=self.cipher is not None)
+        return (
+            f"{name} is a text, not a database. Give langchain-agentmem a file of its own. What other programs keep in "
+            "such files, agentmem import-from reads: see agentmem import-from --help."
+        )
 
 
 def has_log(file: Path) -> bool:
@@ -548,7 +602,7 @@ def address_to_read(path: str) -> str | None:
     return f"file:{quote(os.fsencode(file.absolute()))}?immutable=1"
 
 
-def _code(error: sqlite3.Error) -> int:
+def _code(error: Exception) -> int:
     """The primary result code; the driver itself raises errors that have none."""
     extended: Any = getattr(error, "sqlite_errorcode", None)
     return int(extended) & 0xFF if extended is not None else -1

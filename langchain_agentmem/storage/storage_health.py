@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 from urllib.parse import quote
 
+from langchain_agentmem.base.encryption_key import EncryptionKey
 from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.errors import NewerDatabase
+from langchain_agentmem.errors import MissingExtra, NewerDatabase
 from langchain_agentmem.storage import engine
-from langchain_agentmem.storage.sqlite import APPLICATION_ID, CHECKPOINT_PAGES, OLDEST_SQLITE, address_to_read
+from langchain_agentmem.storage.encrypted_database import begins_plain, connected, errors_of, no_database
+from langchain_agentmem.storage.sqlite import APPLICATION_ID, CHECKPOINT_PAGES, OLDEST_SQLITE, _code, address_to_read
 
 Level = Literal["ok", "note", "problem"]
 
@@ -81,11 +83,12 @@ def sqlite_itself() -> Iterator[Finding]:
         )
 
 
-def sqlite_file(path: Path) -> Iterator[Finding]:
+def sqlite_file(path: Path, key: EncryptionKey | None = None) -> Iterator[Finding]:
     """The file, its folder and its disk, what it says of itself, and who holds it.
 
     Args:
         path: A file that is there.
+        key: Its key, if it is encrypted.
     """
     yield _permissions(path)
     yield _disk(path)
@@ -99,14 +102,28 @@ def sqlite_file(path: Path) -> Iterator[Finding]:
     try:
         address = address_to_read(str(path)) if not os.access(path.absolute().parent, os.W_OK) else None
         address = address or f"file:{quote(os.fsencode(path.absolute()))}?mode=ro"
-        with contextlib.closing(sqlite3.connect(address, uri=True, timeout=0)) as connection:
+        with contextlib.closing(connected(address, key, uri=True, timeout=0)) as connection:
             yield from _inside(path, connection)
-    except sqlite3.Error as error:
-        allowed = os.access(path, os.R_OK) and os.access(path.absolute().parent, os.W_OK)
-        remedy = "Restore it from a backup." if allowed else "See what is said of permissions."
-        yield Finding("file", "problem", f"The file cannot be read: {error}.", remedy)
+            if key is not None:
+                [version] = connection.execute("pragma cipher_version").fetchone()
+                yield Finding("encryption", "ok", f"every page is encrypted, by SQLCipher {version}")
+    except MissingExtra as error:
+        yield Finding("encryption", "problem", str(error), "pip install 'langchain-agentmem[encryption]'")
         return
-    yield _locks(path)
+    except errors_of(key) as error:
+        allowed = os.access(path, os.R_OK) and os.access(path.absolute().parent, os.W_OK)
+        told = f"The file cannot be read: {error}."
+        remedy = "Restore it from a backup." if allowed else "See what is said of permissions."
+        if _code(error) == sqlite3.SQLITE_NOTADB and key is not None and begins_plain(path):
+            told, remedy = (
+                f"{path} is not encrypted, and a key is given.",
+                "Open it without a key, or: agentmem encrypt",
+            )
+        elif _code(error) == sqlite3.SQLITE_NOTADB:
+            told = no_database(safe_repr(str(path)), keyed=key is not None)
+        yield Finding("file", "problem", told, remedy)
+        return
+    yield _locks(path, key)
 
 
 def interrupted(path: Path) -> Iterator[Finding]:
@@ -117,6 +134,13 @@ def interrupted(path: Path) -> Iterator[Finding]:
             "note",
             f"{path}.copying is what an interrupted copy to this place left.",
             "Run the copy again, which goes on where it was, or delete the file.",
+        )
+    if Path(f"{path}.rekeying").exists():
+        yield Finding(
+            "interrupted",
+            "note",
+            f"{path}.rekeying is what an interrupted encryption or decryption of this file left.",
+            "Run it again, or delete the file. If the database was to be decrypted, it is in it, not encrypted.",
         )
 
 
@@ -246,18 +270,18 @@ def vectors(dimensions: int, waiting: int) -> Finding:
     return Finding("vectors", "ok", f"every document has one of {dimensions:,} dimensions")
 
 
-def _locks(path: Path) -> Finding:
+def _locks(path: Path, key: EncryptionKey | None) -> Finding:
     """Whether anybody writes now, and who has the file open."""
     others = _holders(path)
     who = f" Open in: {', '.join(others)}." if others else ""
     if not os.access(path, os.W_OK) or not os.access(path.absolute().parent, os.W_OK):
         return Finding("locks", "ok", f"not tried, as the file may only be read.{who}")
     try:
-        with contextlib.closing(sqlite3.connect(path, timeout=0, isolation_level=None)) as connection:
+        with contextlib.closing(connected(path, key, timeout=0, isolation_level=None)) as connection:
             connection.execute("begin immediate")
             connection.rollback()
-    except sqlite3.Error as error:
-        if getattr(error, "sqlite_errorcode", None) not in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}:
+    except errors_of(key) as error:
+        if _code(error) not in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}:
             return Finding("file", "problem", f"The file cannot be used: {error}.", "Restore it from a backup.")
         return Finding(
             "locks",

@@ -18,10 +18,12 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from langchain_agentmem.base.files import made_private, path_of_file
+from langchain_agentmem.base.encryption_key import EncryptionKey
+from langchain_agentmem.base.files import looks_encrypted, made_private, path_of_file
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import DatabaseBusy, ForeignDatabase, InvalidInput
-from langchain_agentmem.storage.engine import Engine
+from langchain_agentmem.storage.encrypted_database import connected, errors_of
+from langchain_agentmem.storage.engine import Engine, Opening
 from langchain_agentmem.storage.sqlite import APPLICATION_ID, SqliteEngine, has_log
 
 if TYPE_CHECKING:
@@ -294,27 +296,25 @@ def sqlite_writing(engine: Engine) -> Iterator[SqlitePortions]:
         yield SqlitePortions(connection)
 
 
-def copied_file(file: Path, place: Path) -> None:
+def copied_file(file: Path, place: Path, key: EncryptionKey | None = None) -> None:
     """Copy a database's file, with what its log holds if it is in use.
 
     Args:
         file: The database.
         place: Where to; nothing is there.
+        key: Its key, if it is encrypted, and that of the copy.
 
     Raises:
         InvalidInput: It cannot be read, or not written there.
     """
     try:
         made_private(place)
-        if has_log(file):
-            with (
-                contextlib.closing(sqlite3.connect(file)) as source,
-                contextlib.closing(sqlite3.connect(place)) as made,
-            ):
-                source.backup(made)
-        else:
+        if not has_log(file):
             shutil.copyfile(file, place)
-    except (OSError, sqlite3.Error) as error:
+            return
+        with contextlib.closing(connected(file, key)) as source, contextlib.closing(connected(place, key)) as made:
+            source.backup(made)
+    except (OSError, errors_of(key)) as error:
         raise InvalidInput(f"{safe_repr(str(file))} cannot be copied to {safe_repr(str(place))}: {error}.") from error
 
 
@@ -323,12 +323,14 @@ class SqlitePlace:
 
     Args:
         path: Where it goes.
+        key: What encrypts it. Default: the key in the environment, if any.
 
     Raises:
         InvalidInput: It is no path of a file.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, key: EncryptionKey | None = None) -> None:
+        self.opening = Opening(key=key)
         if path == ":memory:" or path.startswith("file:"):
             raise InvalidInput(
                 f"A copy goes to the path of a file or to a postgresql:// URL, not to {safe_repr(path)}."
@@ -350,14 +352,17 @@ class SqlitePlace:
     def _check(self, *, force: bool) -> None:
         with self._target.open("rb") as file:
             begins = file.read(_OWNER.stop)
-        if not begins.startswith(_HEADER) or int.from_bytes(begins[_OWNER]) != APPLICATION_ID:
+        ours = begins.startswith(_HEADER) and int.from_bytes(begins[_OWNER]) == APPLICATION_ID
+        encrypted = looks_encrypted(self._target, begins)
+        if not ours and not encrypted:
             raise ForeignDatabase(
                 f"{safe_repr(self.name)} is not ours to replace: it is no database of langchain-agentmem."
             )
-        if force:  # whatever is in it; it may be damaged
+        if force and ours:  # whatever is in it; it may be damaged
             return
-        with contextlib.closing(SqliteEngine(self.name)) as engine, sqlite_reading(engine) as rows:
-            if any(rows.count(table) for table in TABLES if table.name not in ALWAYS):
+        # What is encrypted is ours where the key opens it.
+        with contextlib.closing(SqliteEngine(self.name, self.opening)) as engine, sqlite_reading(engine) as rows:
+            if not force and any(rows.count(table) for table in TABLES if table.name not in ALWAYS):
                 raise Occupied(
                     f"{safe_repr(self.name)} holds memories already. Name another file, or say --force (force=True)."
                 )
@@ -389,7 +394,7 @@ class SqlitePlace:
 
     def open(self) -> SqliteEngine:
         """Open the copy that is being made."""
-        return SqliteEngine(str(self._made))
+        return SqliteEngine(str(self._made), self.opening)
 
     def drop(self) -> None:
         """Delete what was made of a copy so far."""

@@ -435,12 +435,12 @@ class AgentMemoryStore(Closing, ItemStore):
             conn_string: A path, ":memory:" or "postgresql://…".
             index: See the class.
             ttl: See the class.
-            **options: How the database is opened, as with `AgentMemory`: schema, pool_size, timeout and so on.
+            **options: How the database is opened, as with `AgentMemory`: schema, pool_size, timeout, key and so on.
 
         Returns:
             The store, to be used with `with` or `async with`, or closed by hand.
         """
-        opened = cls(Unopened(conn_string, Opening(**options)), index=index, ttl=ttl)
+        opened = cls(Unopened(conn_string, Opening.of(options)), index=index, ttl=ttl)
         opened._owned = True
         return opened
 

@@ -33,19 +33,22 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from langchain_agentmem.audit import audit_store
+from langchain_agentmem.base.encryption_key import EncryptionKey, KeyLike, key_in_environment
 from langchain_agentmem.base.events import Progress, Watch, listener_given
 from langchain_agentmem.base.files import is_database, path_of_file
 from langchain_agentmem.base.namespaces import Namespace, range_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations import message_log, prompt_notes
-from langchain_agentmem.errors import DatabaseReadOnly, DatabaseUnreadable, InvalidInput, StorageError
+from langchain_agentmem.errors import DatabaseBusy, DatabaseReadOnly, DatabaseUnreadable, InvalidInput, StorageError
 from langchain_agentmem.language_models.model_calls import Do, Run, Work, across
 from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.rewinding import thread_memory as memories
 from langchain_agentmem.search import search_index, vectors
-from langchain_agentmem.storage import Engine, Operation, Steps, is_postgres, name_of, open_engine, query
+from langchain_agentmem.storage import Engine, Opening, Operation, Steps, is_postgres, name_of, open_engine, query
 from langchain_agentmem.storage.database import Database
+from langchain_agentmem.storage.encrypted_database import RekeyReport, begins_plain, rewrite
 from langchain_agentmem.storage.part import Import, all_parts
+from langchain_agentmem.storage.sqlite import APPLICATION_ID, SqliteEngine
 from langchain_agentmem.storage.table_copy import (
     ALWAYS,
     MEASURES,
@@ -97,11 +100,12 @@ class CopyReport:
     was_complete: bool = False
 
 
-def place_of(target: str | os.PathLike[str]) -> CopyPlace:
+def place_of(target: str | os.PathLike[str], key: EncryptionKey | None = None) -> CopyPlace:
     """Where a copy goes.
 
     Args:
         target: The path of a file, or the URL or connection string of a PostgreSQL database.
+        key: What encrypts the file. Default: the key in the environment, if any.
 
     Raises:
         InvalidInput: It is neither.
@@ -111,10 +115,17 @@ def place_of(target: str | os.PathLike[str]) -> CopyPlace:
         from langchain_agentmem.storage.postgres_copy import PostgresPlace  # noqa: PLC0415 - an extra
 
         return PostgresPlace(name)
-    return SqlitePlace(name)
+    return SqlitePlace(name, key)
 
 
-def copy(source: Engine, target: str, *, force: bool = False, progress: Watch | None = None) -> CopyReport:
+def copy(
+    source: Engine,
+    target: str,
+    *,
+    force: bool = False,
+    progress: Watch | None = None,
+    key: EncryptionKey | None = None,
+) -> CopyReport:
     """Copy a whole database.
 
     Args:
@@ -122,18 +133,24 @@ def copy(source: Engine, target: str, *, force: bool = False, progress: Watch | 
         target: Where to: the path of a file or a `postgresql://` URL, where nothing is stored yet, or the whole copy.
         force: Whether what is stored there is replaced.
         progress: Is told how far it has come. What it raises ends the copy.
+        key: What encrypts a SQLite file. Default: the key of the source, if it has one, or of the environment.
 
     Raises:
         InvalidInput: Something else is stored there, it is the source itself, or it cannot store a value.
         StorageError: A database failed, or the source is damaged. What was copied is kept: the same call goes on.
     """
-    place = place_of(target)
+    if is_postgres(target):
+        opening = Opening(key=key)
+    else:
+        own = source.cipher if isinstance(source, SqliteEngine) else None
+        opening = Opening(key=key if key is not None or own is None else own.key)
+    place = place_of(target, opening.key)
     if place.is_of(source):
         raise InvalidInput(f"{safe_repr(place.name)} is the database itself. Copy it to another place.")
     try:
         place.check(force=force)
     except Occupied:
-        with contextlib.closing(open_engine(target)) as held:
+        with contextlib.closing(open_engine(target, opening)) as held:
             complete = _compared(source, place, held, progress)
         if complete is None:
             raise
@@ -376,6 +393,7 @@ def restore(
     *,
     force: bool = False,
     progress: Watch | None = None,
+    key: KeyLike | None = None,
 ) -> RestoreReport:
     """Make a database of a backup or an export.
 
@@ -384,11 +402,14 @@ def restore(
         target: Where to: a path or a `postgresql://` URL, where nothing is stored yet.
         force: Whether what is stored there is replaced.
         progress: Is told how far it has come.
+        key: The key of the file, and of the SQLite database that is made: of an encrypted backup or export, or of a
+            plain export that becomes an encrypted database. Default: the key in the environment, if any.
 
     Raises:
         InvalidInput: The file is missing or of another kind, or something is stored at the target.
         StorageError: What was restored is not whole, or a database failed. The target is as it was.
     """
+    key = EncryptionKey.of(key) or key_in_environment()
     listener_given(progress, "progress")
     file, name = path_of_file(source), name_of(target)
     if not file.is_file():
@@ -396,33 +417,40 @@ def restore(
     if not is_postgres(name) and Path(name).exists() and file.samefile(name):
         raise InvalidInput(f"{safe_repr(name)} is the backup itself. Restore it to another place.")
     kind = "database" if is_database(file) else "export"
-    place = place_of(name)
+    if kind == "database" and key is not None and begins_plain(file):
+        raise InvalidInput(
+            f"{safe_repr(str(file))} is not encrypted. Restore it without a key, and encrypt what was restored: "
+            "agentmem encrypt."
+        )
+    place = place_of(name, None if is_postgres(name) else key)
     place.check(force=force)
     if is_postgres(name):
         with tempfile.TemporaryDirectory(prefix="agentmem-") as folder:
             made = Path(folder) / "restored.db"
-            checked = _checked_database(file, kind, made, progress)
-            with contextlib.closing(Database(made)) as database:
+            checked = _checked_database(file, kind, made, progress, key)
+            with contextlib.closing(Database(made, opening=Opening(key=key))) as database:
                 copy(database.engine, name, force=force, progress=progress)
     else:
         with place.alone():
             place.drop()
             try:
-                checked = _checked_database(file, kind, Path(f"{name}.copying"), progress)
+                checked = _checked_database(file, kind, Path(f"{name}.copying"), progress, key)
                 place.take(force=force)
             finally:
                 place.drop()
     return RestoreReport(source=str(file), kind=kind, target=place.name, checked=checked)
 
 
-def _checked_database(file: Path, kind: str, place: Path, progress: Watch | None) -> Mapping[str, int]:
+def _checked_database(
+    file: Path, kind: str, place: Path, progress: Watch | None, key: EncryptionKey | None
+) -> Mapping[str, int]:
     """Make the database, and check it."""
     if kind == "database":
-        copied_file(file, place)
-    with contextlib.closing(Database(place)) as database:
+        copied_file(file, place, key)
+    with contextlib.closing(Database(place, opening=Opening(key=key))) as database:
         if kind == "export":
             into = Import(now=database.now(), tail=database.tail)
-            database.write("care.import", partial(export.load, file, into, progress=progress), shown=False)
+            database.write("care.import", partial(export.load, file, into, progress=progress, key=key), shown=False)
         report = database.run("care.check", partial(integrity.verify, [database.engine], progress), shown=False)
     if not report.ok:
         more = f" and {len(report.problems) - 1} more" if len(report.problems) > 1 else ""
@@ -430,6 +458,47 @@ def _checked_database(file: Path, kind: str, place: Path, progress: Watch | None
             f"{safe_repr(str(file))} is damaged, and was not restored: {report.problems[0]}{more}."
         )
     return report.checked
+
+
+def rekey(
+    path: str | os.PathLike[str],
+    *,
+    key: KeyLike | None = None,
+    new_key: KeyLike | None = None,
+    progress: Watch | None = None,
+) -> RekeyReport:
+    """Encrypt a SQLite database, give it another key, or decrypt it.
+
+    It is written into a new file under the new key, read again and compared row by row, and only then takes the place
+    of the old one; whatever interrupts it leaves the one or the other, whole. Nobody may have it open meanwhile. What
+    the old file and its log held is overwritten; backups and exports are as they were, and so is what the file system,
+    the disk or earlier deletions left elsewhere.
+
+    Args:
+        path: The database.
+        key: Its key. Default: it is not encrypted.
+        new_key: The key that it gets. Default: none, so that it is decrypted.
+        progress: Is told how far it has come.
+
+    Returns:
+        What was written.
+
+    Raises:
+        InvalidInput: There is no such file, it cannot be written, or it would stay as it is.
+        DatabaseBusy: A program has it open.
+        StorageError: The key does not fit, or the file is another program's or damaged. It is as it was.
+        MissingExtra: SQLCipher is not installed.
+    """
+    key, new_key = EncryptionKey.of(key), EncryptionKey.of(new_key)
+    listener_given(progress, "progress")
+    name = name_of(path)
+    if is_postgres(name) or name == ":memory:" or name.startswith("file:"):
+        raise InvalidInput(f"What has a key is the file of a SQLite database, not {safe_repr(name)}.")
+    if key is None and new_key is None:
+        raise InvalidInput("Give key= to decrypt a database, new_key= to encrypt it, or both to give it another key.")
+    if SqliteEngine.open_here(Path(name)):
+        raise DatabaseBusy(f"{safe_repr(name)} is open in this process. Close it first.")
+    return rewrite(Path(name), key, new_key, APPLICATION_ID, progress)
 
 
 T = TypeVar("T")

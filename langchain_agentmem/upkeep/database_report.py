@@ -26,6 +26,7 @@ from packaging.requirements import Requirement
 
 from langchain_agentmem.base.argument_checks import check_flag, text_given
 from langchain_agentmem.base.clock import moment, time_given
+from langchain_agentmem.base.encryption_key import EncryptionKey, KeyLike, key_in_environment
 from langchain_agentmem.base.events import Watch
 from langchain_agentmem.base.files import file_of
 from langchain_agentmem.base.namespaces import Namespace, id_of, namespace_of, range_of
@@ -492,6 +493,7 @@ EXTRAS = {
     "import": "langgraph.checkpoint.sqlite",
     "graph": "networkx",
     "otel": "opentelemetry",
+    "encryption": "sqlcipher3",
 }
 """What each extra brings."""
 
@@ -502,6 +504,7 @@ def diagnose(
     schema: str = SCHEMA,
     deep: bool = True,
     progress: Watch | None = None,
+    key: KeyLike | None = None,
 ) -> Iterator[Finding]:
     """Look for trouble.
 
@@ -510,20 +513,22 @@ def diagnose(
         schema: PostgreSQL's schema in which everything is.
         deep: Whether the whole database is verified too, which reads all of it.
         progress: Is told what is being verified.
+        key: The key of an encrypted file. Default: the environment's, if any.
 
     Yields:
         What was found, good and bad, one thing after the other.
 
     Raises:
-        InvalidInput: `schema` cannot be the name of one.
+        InvalidInput: `schema` cannot be the name of one, or `key` no key.
     """
-    opening = Opening(schema=schema).checked()
+    key = EncryptionKey.of(key)
+    opening = Opening(schema=schema, key=key).checked()
     yield from _environment()
     if url is None:
         yield Finding("database", "note", "None was named, so none was looked at.", "agentmem doctor DATABASE")
         return
     sound = True
-    for finding in _place(url, schema):
+    for finding in _place(url, schema, key):
         sound = sound and not (finding.name in {"file", "schema", "locks", "connection"} and finding.level != "ok")
         yield finding
     if deep and sound:
@@ -581,7 +586,7 @@ def _packages() -> Iterator[Finding]:
     yield Finding("packages", "ok", ", ".join(versions))
 
 
-def _place(url: str, schema: str) -> Iterator[Finding]:
+def _place(url: str, schema: str, key: EncryptionKey | None) -> Iterator[Finding]:
     try:
         name = name_of(url)
     except InvalidInput as error:
@@ -591,7 +596,7 @@ def _place(url: str, schema: str) -> Iterator[Finding]:
         path = file_of(name)
         yield from interrupted(path)
         if path.is_file():
-            yield from sqlite_file(path)
+            yield from sqlite_file(path, key or key_in_environment())
         else:
             what = "is a folder" if path.is_dir() else "does not exist"
             problem = f"{safe_repr(name)} {what}."

@@ -19,10 +19,13 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
+from pathlib import Path
 from shutil import copyfileobj
 from tempfile import TemporaryFile
 from typing import Any, TextIO, TypeAlias
 
+from langchain_agentmem.base.encrypted_file import decrypted_text
+from langchain_agentmem.base.encryption_key import EncryptionKey
 from langchain_agentmem.base.events import Progress, Watch
 from langchain_agentmem.base.files import is_database, path_of_file, whole_file
 from langchain_agentmem.base.limits import MemoryLimits
@@ -117,7 +120,10 @@ def check_replaceable(path: str | os.PathLike[str]) -> None:
 
 
 def export(
-    path: str | os.PathLike[str], within: Namespace = (), progress: Watch | None = None
+    path: str | os.PathLike[str],
+    within: Namespace = (),
+    progress: Watch | None = None,
+    key: EncryptionKey | None = None,
 ) -> Steps[TransferReport]:
     """Write everything to a file, one JSON object a line, as of one moment; but not what was measured of the database.
 
@@ -125,6 +131,7 @@ def export(
         path: Where to. A file that is there is replaced, when the new one is whole.
         within: Only this namespace and all below it. Default: all.
         progress: Is told how many of the records were written.
+        key: What encrypts the file. Default: nothing does.
 
     Raises:
         InvalidInput: The file cannot be written.
@@ -133,7 +140,7 @@ def export(
     written: Counter[str] = Counter()
     counting = _Counting(progress, within)
     yield from counting.expect()
-    with whole_file(path) as file:
+    with whole_file(path, key) as file:
         _write_line(file, {"format": FORMAT, "version": VERSION})
 
         def write(record: Record) -> None:
@@ -152,6 +159,7 @@ def exporting(
     path: str | os.PathLike[str],
     within: Namespace = (),
     progress: Watch | None = None,
+    key: EncryptionKey | None = None,
 ) -> Work[TransferReport]:
     """Write what several databases hold to one file, each as of a moment of its own; see `export`.
 
@@ -160,6 +168,7 @@ def exporting(
         path: Where to.
         within: Only this namespace and all below it. Default: all.
         progress: Is told how many of the records were written, of those of the databases so far.
+        key: What encrypts the file. Default: nothing does.
     """
     written: Counter[str] = Counter()
     counting = _Counting(progress, within)
@@ -175,7 +184,7 @@ def exporting(
             )
             for name, file in files.items():
                 begins[name].append(file.tell())
-        yield Do(partial(_joined, path, [(file, begins[name]) for name, file in files.items()]))
+        yield Do(partial(_joined, path, key, [(file, begins[name]) for name, file in files.items()]))
     return TransferReport(**written)
 
 
@@ -202,8 +211,10 @@ def _sorted(
     return written
 
 
-def _joined(path: str | os.PathLike[str], files: Iterable[tuple[TextIO, Sequence[int]]]) -> None:
-    with whole_file(path) as whole:
+def _joined(
+    path: str | os.PathLike[str], key: EncryptionKey | None, files: Iterable[tuple[TextIO, Sequence[int]]]
+) -> None:
+    with whole_file(path, key) as whole:
         _write_line(whole, {"format": FORMAT, "version": VERSION})
         for file, begins in files:
             file.seek(0)
@@ -239,6 +250,7 @@ class Sorting:
 
     Args:
         path: A file that `export` wrote.
+        key: What it is encrypted with, if it is. Default: the environment's.
 
     Attributes:
         together: Threads and those whose content they share.
@@ -247,13 +259,13 @@ class Sorting:
         InvalidInput: The file is missing, damaged or of another kind.
     """
 
-    def __init__(self, path: str | os.PathLike[str], limits: MemoryLimits) -> None:
+    def __init__(self, path: str | os.PathLike[str], limits: MemoryLimits, key: EncryptionKey | None = None) -> None:
         self._branches: dict[Any, Whose] = {}
         self._groups: dict[Any, Whose] = {}
         self._homes: dict[str, Engine] = {}  # of tenants
         self.together: list[tuple[str, str, str]] = []
         places: list[tuple[Whose, Any]] = []
-        for head, records in _groups(path, _holds(_readers()), limits):
+        for head, records in _groups(path, _holds(_readers()), limits, key=key):
             for record in records:
                 kind = record["record"]
                 if kind == "branch":
@@ -304,6 +316,7 @@ def load(
     within: Namespace = (),
     choose: Callable[[Record, Sequence[Record]], Sequence[Record] | None] = lambda _, records: records,
     progress: Watch | None = None,
+    key: EncryptionKey | None = None,
 ) -> Steps[TransferReport]:
     """Write what an export holds into the database, keeping what is there.
 
@@ -314,6 +327,7 @@ def load(
         choose: Gives those records that are taken, of what holds them and all; None for none, not even what holds them.
             Default: all.
         progress: Is told how many bytes of the file were read.
+        key: What the file is encrypted with, if it is. Default: the environment's.
 
     Returns:
         What was added.
@@ -324,7 +338,7 @@ def load(
         MessageError: A conversation holds other content under one of the ids. Nothing was imported.
     """
     readers = _readers()
-    for head, held in _groups(path, _holds(readers), into.limits, progress):
+    for head, held in _groups(path, _holds(readers), into.limits, progress, key):
         if within:
             _check_within((head, *held), within)
         records = choose(head, held)
@@ -372,11 +386,12 @@ def _groups(
     holds: Mapping[str, Collection[str]],
     limits: MemoryLimits,
     progress: Watch | None = None,
+    key: EncryptionKey | None = None,
 ) -> Iterator[tuple[dict[str, Any], list[dict[str, Any]]]]:
     """Each record of an export that holds others, with those."""
     head: dict[str, Any] | None = None
     held: list[dict[str, Any]] = []
-    for number, record in _lines(path, limits, progress):
+    for number, record in _lines(path, limits, progress, key):
         limits.check("batch", len(held), f"What stands together before line {number} of {safe_repr(os.fspath(path))}")
         if number == 1:
             if record.get("format") != FORMAT:
@@ -398,13 +413,13 @@ def _groups(
 
 
 def _lines(
-    path: str | os.PathLike[str], limits: MemoryLimits, progress: Watch | None
+    path: str | os.PathLike[str], limits: MemoryLimits, progress: Watch | None, key: EncryptionKey | None
 ) -> Iterator[tuple[int, dict[str, Any]]]:
     """The numbered records of an export, without its end, which must be there."""
     number, ended, read = 0, False, 0
     try:
-        with path_of_file(path).open(encoding="utf-8") as file:
-            size = os.fstat(file.fileno()).st_size
+        with decrypted_text(path_of_file(path), key) as file:
+            size = Path(path).stat().st_size
             for number, line in enumerate(iter(partial(file.readline, limits.import_bytes + 1), ""), 1):
                 limits.check("import_bytes", len(line), f"Line {number} of {safe_repr(os.fspath(path))}")
                 read += len(line)  # what we write is ASCII

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from langchain_agentmem.base.argument_checks import check_flag, check_whole
 from langchain_agentmem.base.clock import time_given
 from langchain_agentmem.base.concurrency import awaited
+from langchain_agentmem.base.encryption_key import EncryptionKey, KeyLike
 from langchain_agentmem.base.events import (
     ConversationErased,
     MemoryEvent,
@@ -57,6 +58,7 @@ from langchain_agentmem.upkeep.database_copy import (
     copy,
     place_of,
     prune_work,
+    rekey,
     restore,
 )
 from langchain_agentmem.upkeep.database_report import BranchSummary, Finding, Stats, ThreadList
@@ -307,7 +309,9 @@ class Maintenance(Performer):
         self._check_whole("diagnose")
         url, engine = self.database.url, self.database.engine
         place = None if not engine.lasting else str(url.conninfo) if is_pool(url) else os.fspath(url)
-        look = partial(database_report.diagnose, place, schema=engine.opening.schema, deep=False)
+        look = partial(
+            database_report.diagnose, place, schema=engine.opening.schema, deep=False, key=engine.opening.key
+        )
         work = self._blocking("care.look", lambda: list(look()))
         done: list[Finding] = yield Shown("care.diagnose", work, None, lambda found: {"count": len(found)})
         return done
@@ -317,7 +321,12 @@ class Maintenance(Performer):
     # -- copies --------------------------------------------------------------------------------------------------
 
     def _backup_work(
-        self, path: str | os.PathLike[str], *, force: bool = False, progress: Watch | None = None
+        self,
+        path: str | os.PathLike[str],
+        *,
+        force: bool = False,
+        progress: Watch | None = None,
+        key: KeyLike | None = None,
     ) -> Work[Path]:
         """Write a consistent copy, while others go on reading and writing.
 
@@ -328,13 +337,17 @@ class Maintenance(Performer):
             path: Where to.
             force: Whether a file that is there is replaced, when the new one is whole. Default: it is an error.
             progress: Is told how far it has come.
+            key: What encrypts the copy: of an encrypted database, or the export. Default: the key of the database, if
+                it has one.
 
         Returns:
             The path.
 
         Raises:
-            InvalidInput: The file is there or cannot be written, or the memory has shards.
+            InvalidInput: The file is there or cannot be written, the memory has shards, or there is a key and the
+                SQLite database is not encrypted: `copy` encrypts it.
         """
+        key = EncryptionKey.of(key)
         self._check_whole("backup")
         self._check_one_schema("backup")
         target, told = path_of_file(path), listener_given(progress, "progress")
@@ -342,10 +355,10 @@ class Maintenance(Performer):
         yield Do(partial(check_free, target, force=force))
 
         def work() -> Work[dict[str, Any]]:
-            if (yield from self._blocking("care.copy", partial(self.database.engine.backup, target, told))):
+            if (yield from self._blocking("care.copy", partial(self.database.engine.backup, target, told, key))):
                 return {"type": "database"}
             report: TransferReport = yield Run(
-                "care.export", partial(export.export, target, progress=told), shown=False
+                "care.export", partial(export.export, target, progress=told, key=key), shown=False
             )
             return {"type": "export", **asdict(report)}
 
@@ -355,6 +368,7 @@ class Maintenance(Performer):
     backup, abackup = both(_backup_work)
 
     restore, arestore = staticmethod(restore), staticmethod(awaited(restore))
+    rekey, arekey = staticmethod(rekey), staticmethod(awaited(rekey))
 
     def _copy_work(
         self,
@@ -362,6 +376,7 @@ class Maintenance(Performer):
         *,
         force: bool = False,
         progress: Watch | None = None,
+        key: KeyLike | None = None,
     ) -> Work[CopyReport]:
         """Copy everything into another place, of the same engine or of the other one, as of one moment.
 
@@ -374,24 +389,28 @@ class Maintenance(Performer):
             target: A path or a "postgresql://…" URL, where nothing is stored yet.
             force: Whether what is stored there is replaced.
             progress: Is told how far it has come.
+            key: What encrypts a copy in a SQLite file. Default: the key of this database, or of the environment.
 
         Raises:
             InvalidInput: Something else than the whole copy is stored there, the other engine cannot store a value, or
                 the memory has shards.
             StorageError: A database failed. What was copied is kept for the next call.
         """
+        key = EncryptionKey.of(key)
         self._check_whole("copy")
         self._check_one_schema("copy")
         place = name_of(target)
         told = listener_given(progress, "progress")
-        copying = partial(copy, self.database.engine, place, force=force, progress=told)
+        copying = partial(copy, self.database.engine, place, force=force, progress=told, key=key)
         work = self._blocking("care.rows", copying)
         done: CopyReport = yield Shown("care.move", work, lambda: {"target": place_of(place).name})
         return done
 
     copy, acopy = both(_copy_work)
 
-    def _export_work(self, path: str | os.PathLike[str], *, progress: Watch | None = None) -> Work[TransferReport]:
+    def _export_work(
+        self, path: str | os.PathLike[str], *, progress: Watch | None = None, key: KeyLike | None = None
+    ) -> Work[TransferReport]:
         """Write everything to a file of JSON lines, as of one moment. `import_` reads it, on either database.
 
         Each shard of a memory is written as of a moment of its own.
@@ -401,26 +420,31 @@ class Maintenance(Performer):
         Args:
             path: Where to. An older export that is there is replaced, when the new one is whole.
             progress: Is told how many of the records were written.
+            key: What encrypts the file (extra `[encryption]`). Default: nothing does, whether the database is encrypted
+                or not.
 
         Raises:
             InvalidInput: The file cannot be written, or something else is there.
             StorageError: Something is damaged; `verify` tells more. No file was written.
         """
+        key = EncryptionKey.of(key)
         within, told = self._below(None), listener_given(progress, "progress")
         yield Do(partial(export.check_replaceable, path))
         databases = yield from self._all_below(within)
         if len(databases) > 1:
-            work = export.exporting(databases, path, within, told)
+            work = export.exporting(databases, path, within, told, key)
             report: TransferReport = yield Shown("care.export", work, lambda: {"path": path}, asdict)
             return report
-        make = partial(export.export, path, within, told)
+        make = partial(export.export, path, within, told, key)
         run = Run("care.export", make, inputs=lambda: {"path": path}, outputs=asdict, replica=True)
         done: TransferReport = yield In(databases[0], run)
         return done
 
     export, aexport = both(_export_work)
 
-    def _import__work(self, path: str | os.PathLike[str], *, progress: Watch | None = None) -> Work[TransferReport]:
+    def _import__work(
+        self, path: str | os.PathLike[str], *, progress: Watch | None = None, key: KeyLike | None = None
+    ) -> Work[TransferReport]:
         """Add what an export holds to this database, all of it or nothing; of a memory with shards, to each by itself.
 
         What is here already stays; importing the same file twice adds nothing. A memory within a namespace takes only
@@ -429,19 +453,21 @@ class Maintenance(Performer):
         Args:
             path: A file that `export` wrote.
             progress: Is told how many bytes of it were read.
+            key: What the file was encrypted with. Default: the key of this database, or of the environment.
 
         Raises:
-            InvalidInput: The file is missing, damaged or of another kind.
+            InvalidInput: The file is missing, damaged or of another kind, or the key does not fit.
             MessageError: A conversation holds other content under one of the ids.
         """
+        key = EncryptionKey.of(key) or self.database.engine.opening.key
         within, told = self._below(None), listener_given(progress, "progress")
 
         def load(**chosen: Any) -> Steps[tuple[TransferReport, list[Import]]]:  # anew for each attempt
             into = Import(now=self.database.now(), tail=self.database.tail, limits=self.database.limits)
-            return (yield from export.load(path, into, within, progress=told, **chosen)), [into]
+            return (yield from export.load(path, into, within, progress=told, key=key, **chosen)), [into]
 
         def load_each() -> Work[tuple[TransferReport, list[Import]]]:
-            sorting = yield Do(partial(export.Sorting, path, self.database.limits))
+            sorting = yield Do(partial(export.Sorting, path, self.database.limits, key))
             for each in sorting.together:
                 yield Do(partial(self.database.keep_together, *each))
             loaded = []

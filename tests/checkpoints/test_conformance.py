@@ -10,7 +10,7 @@ from langgraph.checkpoint.conformance import checkpointer_test, validate
 
 from langchain_agentmem import AgentMemorySaver
 
-pytestmark = pytest.mark.sqlite_suffices
+pytestmark = [pytest.mark.sqlite_suffices, pytest.mark.encrypted_too]
 
 CHECKS = {
     "put": 17,

@@ -12,8 +12,9 @@ from langchain_agentmem.stores.agent_store import AgentMemoryStore
 from tests.contracts.store_contract import ExpiringStoreContract, IndexedStoreContract, StoreContract
 
 
+@pytest.mark.encrypted_too
 class TestAgentMemoryStore(StoreContract):
-    """Ours, on both engines."""
+    """Ours, on both engines, and encrypted."""
 
     @pytest.fixture
     def store(self, memory):
@@ -24,6 +25,7 @@ class TestAgentMemoryStore(StoreContract):
         return lambda: clock.pass_time(seconds=1)
 
 
+@pytest.mark.encrypted_too
 class TestAgentMemoryStoreWithVectors(IndexedStoreContract):
     """Ours with embeddings."""
 

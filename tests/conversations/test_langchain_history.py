@@ -32,7 +32,7 @@ from langchain_agentmem import AgentMemory, ConversationMemory, MessageError
 from langchain_agentmem.messages.message import message_time
 from tests.messages.test_messages import LANGCHAIN, MESSAGES
 
-pytestmark = pytest.mark.sqlite_suffices
+pytestmark = [pytest.mark.sqlite_suffices, pytest.mark.encrypted_too]
 
 
 @pytest.fixture

@@ -1,0 +1,142 @@
+"""Keys that encrypt what is written to disk, and where they come from. Nothing shows them.
+
+A key is a passphrase (a text), or 32 random bytes, also written as SQLCipher writes them: "x'" and 64 hexadecimal
+digits "'". Bytes are used as they are; a passphrase is made slow to guess first, once for each file that it opens.
+What is held is a function that gives the key, so that it stands in no `repr` and in no local variable of a traceback
+once it was handed over. A function of the user's is asked whenever a database or a file is opened.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import NoReturn, TypeAlias
+
+from langchain_agentmem.errors import InvalidInput
+
+KeyLike: TypeAlias = "str | bytes | Callable[[], str | bytes]"
+"""A passphrase, 32 bytes, or a function that gives one of these."""
+
+SIZE = 32
+"""Bytes of a key that is used as it is."""
+VARIABLE, NEW_VARIABLE, EXPORT_VARIABLE = "AGENTMEM_KEY", "AGENTMEM_NEW_KEY", "AGENTMEM_EXPORT_KEY"
+"""The environment variables with the key of a database, with the one that it gets, and with that of an export; with
+_FILE behind them the path of a file that holds it, with _COMMAND a command that prints it."""
+_PATIENCE = 60.0
+"""Seconds that a command may take."""
+_RAW = re.compile(r"[xX]'([0-9a-fA-F]{64})'")
+
+
+class EncryptionKey:
+    """A key, which nothing shows; called, it gives a passphrase or 32 bytes.
+
+    Args:
+        given: The key, or a function that gives it.
+    """
+
+    __slots__ = ("_asks", "_give")
+
+    def __init__(self, given: KeyLike) -> None:
+        self._asks = callable(given)
+        self._give: Callable[[], str | bytes] = given if callable(given) else lambda: given
+
+    @classmethod
+    def of(cls, given: KeyLike | None) -> EncryptionKey | None:
+        """The same, if any; `check` and `asked` tell whether it can be one."""
+        return given if given is None or isinstance(given, cls) else cls(given)
+
+    def check(self) -> None:
+        """See whether it can be a key, where nobody has to be asked.
+
+        Raises:
+            InvalidInput: It cannot.
+        """
+        if not self._asks and (wrong := _wrong(self._give())):
+            raise InvalidInput(wrong)
+
+    def asked(self) -> EncryptionKey:
+        """The key as it is now: whoever gives it is asked once.
+
+        Raises:
+            InvalidInput: What is given cannot be a key, or whoever gives it failed.
+        """
+        try:
+            given = self._give()
+        except InvalidInput:
+            raise
+        except Exception as error:
+            raise InvalidInput(f"The function that gives the key failed with {type(error).__name__}.") from error
+        if wrong := _wrong(given):
+            del given
+            raise InvalidInput(wrong)
+        return EncryptionKey(given)
+
+    def __call__(self) -> str | bytes:
+        """The passphrase, or the 32 bytes."""
+        given = self._give()
+        raw = _RAW.fullmatch(given) if isinstance(given, str) else None
+        return given if raw is None else bytes.fromhex(raw[1])
+
+    def __repr__(self) -> str:
+        return "EncryptionKey(…)"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("A key is not written down.")
+
+
+def _wrong(given: object) -> str:
+    """Why something cannot be a key, without a word of it; empty where it can."""
+    if isinstance(given, str):
+        halves = any("\ud800" <= each <= "\udfff" for each in given)
+        wrong = "a text with half of a surrogate pair" if halves else "" if given else "an empty text"
+    elif isinstance(given, bytes):
+        wrong = "" if len(given) == SIZE else f"{len(given)} bytes"
+    else:
+        wrong = f"a {type(given).__name__}"
+    return wrong and f"A key is a passphrase, {SIZE} bytes, or a function that gives one of them, not {wrong}."
+
+
+def key_in_environment(variable: str = VARIABLE) -> EncryptionKey | None:
+    """The key that the environment names, if any; the file is read, or the command run, when it is asked for.
+
+    Args:
+        variable: The variable with the key itself.
+
+    Raises:
+        InvalidInput: It is named in several ways.
+    """
+    ways = {"": os.environ.__getitem__, "_FILE": _read, "_COMMAND": _run}
+    named = [way for way in ways if os.environ.get(f"{variable}{way}")]
+    if len(named) > 1:
+        raise InvalidInput(f"The key is given {len(named)} times: by {' and '.join(variable + way for way in named)}.")
+    return EncryptionKey(partial(ways[named[0]], f"{variable}{named[0]}")) if named else None
+
+
+def _read(variable: str) -> str:
+    try:
+        return Path(os.environ[variable]).read_text(encoding="utf-8").rstrip("\r\n")
+    except OSError as error:
+        reason = str(error.strerror)
+    except ValueError:  # which would show what it holds
+        reason = "it is no text in UTF-8"
+    raise InvalidInput(f"The file that {variable} names cannot be read: {reason}.")
+
+
+def _run(variable: str) -> str:
+    try:
+        told = subprocess.run(  # noqa: S603 - the command of whoever runs this process
+            shlex.split(os.environ[variable]), stdout=subprocess.PIPE, check=True, timeout=_PATIENCE
+        ).stdout
+        return told.decode("utf-8").rstrip("\r\n")
+    except OSError as error:
+        reason = str(error.strerror)
+    except subprocess.CalledProcessError as error:
+        reason = f"it ended with {error.returncode}"
+    except (ValueError, subprocess.TimeoutExpired) as error:
+        told, reason = b"", type(error).__name__
+    raise InvalidInput(f"The command that {variable} names gives no key: {reason}.")

@@ -1,0 +1,315 @@
+"""Encrypted SQLite files, by SQLCipher: every page of the file and of its log, indexes and all, is encrypted.
+
+Making a key of a passphrase takes SQLCipher half a second (PBKDF2, 256,000 rounds), for every connection. Here it is
+made once for a file and handed to its connections as it is; the file remains one that SQLCipher opens with the
+passphrase. The salt is read through SQLCipher: who opened the file beside SQLite would drop SQLite's locks.
+
+`rewrite` encrypts a file, decrypts it, or gives it another key: into a new file, which takes the place of the old one
+when it is whole. Meanwhile it holds SQLite's exclusive lock, so nobody else has the old file open; it is overwritten
+before it is let go, so that who waited for it finds no database there, rather than writing where nobody looks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import shutil
+import sqlite3
+from collections.abc import Iterator
+from functools import cache
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from langchain_agentmem.base.encryption_key import EncryptionKey
+from langchain_agentmem.base.events import Progress, Watch
+from langchain_agentmem.base.files import made_private
+from langchain_agentmem.base.safe_repr import safe_repr
+from langchain_agentmem.errors import (
+    DatabaseBusy,
+    DatabaseUnreadable,
+    ForeignDatabase,
+    InvalidInput,
+    MissingExtra,
+    StorageError,
+)
+
+PLAIN_BEGINS = b"SQLite format 3\0"
+ROUNDS = 256_000
+"""Of PBKDF2, as SQLCipher 4 has it."""
+_NONE = f"x'{'0' * 64}'"
+_SALT = 16
+_BLOCK = 2**20
+_BESIDE = ("-wal", "-shm", "-journal")
+
+
+@cache
+def sqlcipher() -> Any:
+    """The driver of encrypted files, which is like Python's `sqlite3`.
+
+    Raises:
+        MissingExtra: It is not installed.
+    """
+    try:
+        from sqlcipher3 import dbapi2  # noqa: PLC0415 - an extra
+    except ImportError as error:
+        raise MissingExtra("An encrypted database", "encryption") from error
+    with contextlib.closing(dbapi2.connect(":memory:")) as connection:
+        connection.execute("pragma cipher_log_level = none")  # it would write to standard error
+    return dbapi2
+
+
+class Cipher:
+    """Unlocks the connections to one file.
+
+    Args:
+        key: Its key, which is asked for now.
+    """
+
+    def __init__(self, key: EncryptionKey) -> None:
+        self.driver = sqlcipher()
+        self.key = key.asked()
+        self._made: dict[str, EncryptionKey] = {}
+
+    def unlock(self, connection: Any) -> None:
+        """Give a connection the key, before it reads or writes anything."""
+        if isinstance(self.key(), str):
+            connection.set_key(_NONE)  # which tells the salt, and makes no key
+            salt = connection.execute("pragma cipher_salt").fetchone()[0]
+            connection.set_key(self._specified(salt))
+        else:
+            connection.set_key(self.specified())
+
+    def specified(self) -> str:
+        """The key as SQLCipher takes it for another file, which has a salt of its own."""
+        given = self.key()
+        return f"x'{given.hex()}'" if isinstance(given, bytes) else self._specified(os.urandom(_SALT).hex())
+
+    def _specified(self, salt: str) -> str:
+        if salt not in self._made:
+            given = self.key()
+            assert isinstance(given, str)  # noqa: S101 - for the type checker
+            made = hashlib.pbkdf2_hmac("sha512", given.encode(), bytes.fromhex(salt), ROUNDS, 32)
+            self._made = {salt: EncryptionKey(made)}
+        made_before = self._made[salt]()
+        assert isinstance(made_before, bytes)  # noqa: S101 - for the type checker
+        return f"x'{made_before.hex()}{salt}'"
+
+
+def errors_of(key: EncryptionKey | None) -> type[Exception]:
+    """What the driver of a file raises."""
+    return sqlite3.Error if key is None else sqlcipher().Error
+
+
+def connected(path: Path | str, key: EncryptionKey | None, **options: Any) -> Any:
+    """A connection to a file, by the driver that fits.
+
+    Args:
+        path: The file; it is made if it is not there.
+        key: Its key; None if it is not encrypted.
+        **options: What the driver takes besides.
+    """
+    cipher = None if key is None else Cipher(key)
+    connection = (cipher.driver if cipher else sqlite3).connect(path, **options)
+    if cipher is not None:
+        cipher.unlock(connection)
+    return connection
+
+
+def begins_plain(path: Path) -> bool:
+    """Whether a file begins as a SQLite file does that is not encrypted."""
+    with path.open("rb") as file:
+        return file.read(len(PLAIN_BEGINS)) == PLAIN_BEGINS
+
+
+class RekeyReport(NamedTuple):
+    """What became of a file.
+
+    Attributes:
+        path: The file.
+        encrypted: Whether it is encrypted now.
+        rows: How many rows it has, each of which was compared.
+        overwritten: Bytes of the file before, and of its log, that were overwritten. What SQLite had deleted earlier,
+            backups, and what a file system or a disk keeps of its own accord, they do not reach.
+    """
+
+    path: str
+    encrypted: bool
+    rows: int
+    overwritten: int
+
+
+def rewrite(
+    path: Path,
+    key: EncryptionKey | None,
+    new_key: EncryptionKey | None,
+    application_id: int,
+    progress: Watch | None = None,
+) -> RekeyReport:
+    """Write a file anew under another key.
+
+    Args:
+        path: The file, which nobody has open.
+        key: Its key; None if it is not encrypted.
+        new_key: The key that it gets; None for none.
+        application_id: What marks our files.
+        progress: Is told how far it has come.
+
+    Raises:
+        InvalidInput: There is no such file, or it cannot be written.
+        DatabaseBusy: Somebody has it open.
+        DatabaseUnreadable: The key does not fit, or the file is damaged.
+        ForeignDatabase: It is another program's.
+        MissingExtra: SQLCipher is not installed.
+    """
+    driver, name = sqlcipher(), safe_repr(str(path))
+    if not path.is_file() or not path.stat().st_size:
+        raise InvalidInput(f"There is no database at {name}.")
+    path = path.resolve()
+    if key is not None and begins_plain(path):
+        raise InvalidInput(f"{name} is not encrypted: agentmem encrypt does that.")
+    old, new = (None if each is None else Cipher(each) for each in (key, new_key))
+    made = Path(f"{path}.rekeying")
+    try:
+        # What is opened here is closed after SQLite's connection: closing it drops SQLite's locks.
+        with contextlib.ExitStack() as held:
+            remains = [held.enter_context(path.open("rb+"))]
+            source = held.enter_context(contextlib.closing(_alone(driver, path, old, name)))
+            with contextlib.suppress(FileNotFoundError):
+                remains.append(held.enter_context(Path(f"{path}-wal").open("rb+")))
+            sizes = [os.fstat(each.fileno()).st_size for each in remains]
+            _check_ours(source, application_id, name)
+            _dropped(made)
+            try:
+                rows = _made(driver, source, made, new, progress)
+                shutil.copymode(path, made)
+                source.execute("pragma journal_mode = delete").fetchone()  # so that closing it deletes no log by name
+                for suffix in _BESIDE:
+                    Path(f"{path}{suffix}").unlink(missing_ok=True)
+                made.replace(path)
+                _synced(path.parent)
+            finally:
+                _dropped(made)
+            for each, size in zip(remains, sizes, strict=True):
+                _overwrite(each.fileno(), max(size, os.fstat(each.fileno()).st_size))
+    except driver.Error as error:
+        raise _told(error, name, keyed=key is not None) from error
+    except OSError as error:
+        raise InvalidInput(f"{name} cannot be rewritten: {error}. It is as it was.") from error
+    return RekeyReport(str(path), new is not None, rows, sum(sizes))
+
+
+def _connected(driver: Any, path: Path, cipher: Cipher | None) -> Any:
+    connection = driver.connect(str(path), timeout=0, isolation_level=None)
+    try:
+        if cipher is not None:
+            cipher.unlock(connection)
+        connection.execute("pragma temp_store = memory")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _alone(driver: Any, path: Path, cipher: Cipher | None, name: str) -> Any:
+    """A connection that keeps all others out, whatever it does."""
+    connection = _connected(driver, path, cipher)
+    try:
+        connection.execute("pragma locking_mode = exclusive").fetchone()
+        connection.execute("begin exclusive")
+        connection.execute("commit")
+    except BaseException as error:
+        connection.close()
+        if getattr(error, "sqlite_errorcode", 0) & 0xFF in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}:
+            raise DatabaseBusy(
+                f"{name} is open in another program. Nobody may have it open meanwhile: end that program first."
+            ) from error
+        raise
+    return connection
+
+
+def _check_ours(source: Any, application_id: int, name: str) -> None:
+    if source.execute("pragma application_id").fetchone()[0] != application_id:
+        raise ForeignDatabase(f"{name} is no database of langchain-agentmem.")
+    [problem, *_] = source.execute("pragma quick_check(1)").fetchone()
+    if problem != "ok":
+        raise DatabaseUnreadable(f"{name} is damaged: {problem}. Restore it from a backup.")
+
+
+def _made(driver: Any, source: Any, made: Path, cipher: Cipher | None, progress: Watch | None) -> int:
+    """Write a file of what the source holds, and see that it holds it. Gives the number of rows."""
+    tell = progress or (lambda _: None)
+    tell(Progress("copying", 0, 2))
+    made_private(made)
+    source.execute("attach ? as made key ?", (str(made), "" if cipher is None else cipher.specified()))
+    for pragma in ("auto_vacuum", "application_id", "user_version"):
+        [value] = source.execute(f"pragma main.{pragma}").fetchone()
+        source.execute(f"pragma made.{pragma} = {value}")
+    source.execute("pragma made.journal_mode = off").fetchone()
+    source.execute("select sqlcipher_export('made')").fetchone()
+    source.execute("detach made")
+    tell(Progress("checking", 1, 2))
+    with contextlib.closing(_connected(driver, made, cipher)) as copy:
+        problem = copy.execute("pragma integrity_check(1)").fetchone()[0]
+        rows = 0
+        for statement in _contents(source):
+            for one, other in zip_longest(source.execute(statement), copy.execute(statement)):
+                rows += 1
+                if one != other:
+                    problem = "its rows are not those of the old one"
+        if problem != "ok":
+            raise StorageError(f"The new file is not whole ({problem}), so the old one was kept.")
+        copy.execute("pragma journal_mode = wal").fetchone()
+    with made.open("rb+") as file:
+        os.fsync(file.fileno())
+    tell(Progress("checking", 2, 2))
+    return rows
+
+
+def _contents(source: Any) -> Iterator[str]:
+    """What shows all that a database holds, the same in both."""
+    yield "select type, name, tbl_name, sql from sqlite_master order by type, name"
+    stored = "select name from sqlite_master where type = 'table' and rootpage > 0"
+    for (name,) in source.execute(stored).fetchall():
+        quoted = '"' + name.replace('"', '""') + '"'
+        yield f"select * from {quoted}"  # noqa: S608 - a name that the database told
+
+
+def _dropped(made: Path) -> None:
+    for suffix in ("", *_BESIDE):
+        Path(f"{made}{suffix}").unlink(missing_ok=True)
+
+
+def _synced(folder: Path) -> None:
+    """Have the names in a folder outlast a power cut, where the system can."""
+    with contextlib.suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def _overwrite(handle: int, size: int) -> None:
+    for start in range(0, size, _BLOCK):
+        os.pwrite(handle, bytes(min(_BLOCK, size - start)), start)
+    os.fsync(handle)
+
+
+def _told(error: Exception, name: str, *, keyed: bool) -> StorageError:
+    if getattr(error, "sqlite_errorcode", 0) & 0xFF != sqlite3.SQLITE_NOTADB:
+        return StorageError(f"{name} cannot be rewritten: {error}. It is as it was.")
+    return DatabaseUnreadable(no_database(name, keyed=keyed))
+
+
+def no_database(name: str, *, keyed: bool) -> str:
+    """What is said of a file that SQLite takes for no database.
+
+    Args:
+        name: The file, as errors show it.
+        keyed: Whether a key was given.
+    """
+    if keyed:
+        return f"The key does not fit {name}, or that is no encrypted database, or it is damaged."
+    return f"{name} is not a database, or an encrypted one. If it is encrypted, give its key (key=…, or AGENTMEM_KEY)."

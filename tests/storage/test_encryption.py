@@ -1,0 +1,441 @@
+"""With a key, nothing that is written to disk shows a word; and who has not the key is told so."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import traceback
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+import langchain_agentmem
+from langchain_agentmem import AgentMemory, AgentMemorySaver, AgentMemoryStore, ConversationMemory
+from langchain_agentmem.base.encryption_key import EncryptionKey
+from langchain_agentmem.errors import DatabaseUnreadable, ForeignDatabase, InvalidInput, MissingExtra, NewerDatabase
+from langchain_agentmem.storage import encrypted_database, engine
+from langchain_agentmem.storage.encrypted_database import connected, sqlcipher
+from langchain_agentmem.storage.engine import migrations
+from langchain_agentmem.storage.sqlite import SqliteEngine
+from langchain_agentmem.upkeep.database_report import diagnose
+from tests.conftest import KEY
+from tests.everything import DIMS, WordEmbeddings, fill
+
+SECRET = "hunter2 of the heron"
+READABLE = re.compile(rb"[ -~]{24,}")
+WORDS = [
+    b"SQLite format",
+    b"heron",
+    b"quince",
+    b"Lisbon",
+    b"Porto",
+    b"Maria",
+    b"conversation",
+    b"search_index",
+    b"create",
+]
+PACKAGE = str(Path(langchain_agentmem.__file__).parent)
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    """A passphrase that costs little."""
+    monkeypatch.setattr(encrypted_database, "ROUNDS", 10)
+
+
+def readable(folder: Path, *but: str) -> list[str]:
+    """The files that show a word, or a long run of what looks like a text."""
+    files = [path for path in folder.rglob("*") if path.is_file() and path.name not in but]
+    assert files
+    found = {path: path.read_bytes() for path in files}
+    return [f"{path.name}: {hit}" for path, held in found.items()
+            for hit in [*READABLE.findall(held)[:3], *(word for word in WORDS if word in held)]]  # fmt: skip
+
+
+def memory_with_vectors(path, key) -> AgentMemory:
+    return AgentMemory(path, key=key, index={"embed": WordEmbeddings(DIMS), "dims": DIMS})
+
+
+class TestNoWord:
+    def test_of_anything_is_in_any_file_whatever_is_done(self, tmp_path):
+        folder = tmp_path / "encrypted"
+        folder.mkdir()
+        opened: set[str] = set()
+        before = {linked(each) for each in Path("/proc/self/fd").iterdir()}
+
+        def look() -> int:
+            opened.update(link for each in Path("/proc/self/fd").iterdir() if (link := linked(each)))
+            return 0
+
+        with memory_with_vectors(folder / "memory.db", KEY) as memory:
+            fill(memory)
+            memory.settle()
+            assert (folder / "memory.db-wal").stat().st_size > 100_000
+            assert readable(folder) == []
+            assert memory.search("herons", everything=True)
+            engine = memory.database.engine
+            writer = engine._writer
+            writer.set_progress_handler(look, 1000)
+            writer.execute("begin immediate")
+            writer.execute("create table t as select hex(randomblob(500)) as a from search_document limit 5000")
+            writer.execute("savepoint one")
+            writer.execute("update t set a = a || 'heron of the savepoint'")
+            writer.execute("create index i on t (a desc)")
+            assert readable(folder) == []
+            writer.execute("rollback to one")
+            writer.execute("rollback")
+            engine.scrub()
+            writer.set_progress_handler(None, 0)
+            memory.backup(folder / "backup.db")
+            memory.copy(folder / "copy.db")
+            memory.export(folder / "export", key=KEY)
+            memory.erase(conversation_id="managed")
+            assert readable(folder) == []
+            assert memory.verify().ok
+        assert readable(folder) == []
+        assert opened
+        assert {path for path in opened - before if "etilqs" in path or "deleted" in path} == set()
+
+    def test_the_same_without_a_key_shows_them(self, tmp_path):
+        with memory_with_vectors(tmp_path / "memory.db", None) as memory:
+            fill(memory)
+            memory.export(tmp_path / "export")
+            found = readable(tmp_path)
+        assert {each.partition(":")[0] for each in found} >= {"memory.db-wal", "export"}
+
+    def test_is_left_by_a_process_that_was_killed(self, tmp_path, forks):
+        program = """
+import os, signal, sys
+from langchain_agentmem import AgentMemory
+memory = AgentMemory(sys.argv[1])
+chat = memory.conversation("c")
+for number in range(60):
+    chat.add_user_message(f"a grey heron, number {number}")
+print("acknowledged", flush=True)
+writer = memory.database.engine._writer
+writer.execute("pragma cache_size = 10")
+writer.execute("begin immediate")
+writer.execute("create table t as select 'the heron that nobody acknowledged' || hex(randomblob(200)) as a "
+               "from search_document a, search_document b")
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+        folder = tmp_path / "encrypted"
+        folder.mkdir()
+        run = forks.run(program, str(folder / "memory.db"), AGENTMEM_KEY=f"x'{KEY.hex()}'")
+        assert (run.returncode, run.stdout) == (-signal.SIGKILL, "acknowledged\n")
+        assert (folder / "memory.db-wal").stat().st_size > 1_000_000
+        assert readable(folder) == []
+        with AgentMemory(folder / "memory.db", key=KEY) as memory:
+            assert len(memory.conversation("c").messages) == 60
+            assert memory.verify().ok
+
+
+def linked(handle: Path) -> str:
+    try:
+        return str(handle.readlink())
+    except OSError:
+        return ""
+
+
+class TestTheKey:
+    def test_opens_every_part_and_door(self, tmp_path, monkeypatch, quick):
+        path = tmp_path / "memory.db"
+        with AgentMemory(path, key=lambda: SECRET) as memory:
+            memory.conversation("c").add_user_message("a heron")
+        with AgentMemorySaver.from_conn_string(path, key=SECRET) as saver:
+            assert list(saver.list(None)) == []
+        with AgentMemoryStore.from_conn_string(path, key=SECRET) as store:
+            store.put(("docs",), "one", {"text": "a heron"})
+        with AgentMemory(path, key=SECRET, read_only=True) as memory:
+            assert memory.search("heron", everything=True)
+        monkeypatch.setenv("AGENTMEM_KEY", SECRET)
+        assert ConversationMemory(path, "c").messages[0].content == "a heron"
+
+    def test_is_one_that_sqlcipher_itself_takes(self, tmp_path):
+        path = tmp_path / "memory.db"
+        AgentMemory(path, key=SECRET).close()
+        with closing(sqlcipher().connect(str(path))) as connection:
+            connection.set_key(SECRET)
+            assert connection.execute("select count(*) from agentmem_migration").fetchone()[0] == len(
+                migrations("sqlite")
+            )
+
+    def test_is_made_of_a_passphrase_once_for_all_connections(self, tmp_path, quick, monkeypatch):
+        made = []
+        real = encrypted_database.hashlib.pbkdf2_hmac
+        monkeypatch.setattr(encrypted_database.hashlib, "pbkdf2_hmac", lambda *given: made.append(1) or real(*given))
+        with AgentMemory(tmp_path / "memory.db", key=SECRET) as memory:
+            memory.conversation("c").add_user_message("a heron")
+            with memory.database.engine.reader(), memory.database.engine.reader(), memory.database.engine.reader():
+                pass
+        assert made == [1]
+
+    def test_is_shown_nowhere(self, tmp_path, quick, caplog, capfd):
+        caplog.set_level(0)
+        events, path = [], tmp_path / "memory.db"
+        with AgentMemory(path, key=SECRET, hooks=[events.append]) as memory:
+            memory.conversation("c").add_user_message("said")
+            memory.backup(tmp_path / "backup.db", key=f"{SECRET} of the backup")
+            memory.export(tmp_path / "export", key=SECRET)
+            engine = memory.database.engine
+            shown = [repr(memory), repr(engine.opening), repr(vars(engine)), repr(events), repr(memory.diagnose()),
+                     repr(memory.stats())]  # fmt: skip
+            shown += [repr(vars(engine.cipher)), repr(engine.cipher.key), *map(repr, engine.cipher._made.values())]
+        raised = [told(lambda: AgentMemory(path, key=f"{SECRET}, not")),
+                  told(lambda: AgentMemory(path, key=SECRET.encode().ljust(32))),
+                  told(lambda: AgentMemory(path, key=SECRET.encode())),
+                  told(lambda: AgentMemorySaver.from_conn_string(path, key=f"{SECRET}, not")),
+                  told(lambda: AgentMemory("postgresql://nowhere/x", key=SECRET)),
+                  told(lambda: AgentMemory.rekey(path, key=f"{SECRET}, not", new_key=SECRET)),
+                  told(lambda: AgentMemory.rekey(tmp_path / "none.db", new_key=SECRET)),
+                  told(lambda: AgentMemory.restore(path, tmp_path / "r.db", key=f"{SECRET}, not"))]  # fmt: skip
+        assert all(raised)
+        for text in (*shown, *raised, caplog.text, *capfd.readouterr()):
+            assert "hunter2" not in text
+            assert SECRET.encode().hex() not in text
+
+    def test_of_the_environment_is_for_files_alone(self, monkeypatch, tmp_path, new_database):
+        plain = new_database("postgres")
+        monkeypatch.setenv("AGENTMEM_KEY", f"x'{KEY.hex()}'")
+        for url in (":memory:", plain):
+            with AgentMemory(url) as memory:
+                memory.conversation("c").add_user_message("a heron")
+
+
+def told(call) -> str:
+    """What a failure says, with the local variables of our own frames."""
+    try:
+        call()
+    except langchain_agentmem.AgentMemoryError as error:
+        said = "".join(traceback.format_exception(error))
+        for each in (error, error.__cause__, error.__context__):
+            for frame, _ in [] if each is None else traceback.walk_tb(each.__traceback__):
+                if frame.f_code.co_filename.startswith(PACKAGE):
+                    values = {name: value for name, value in frame.f_locals.items() if name != "self"}
+                    said += f"{values!r}"
+        return said
+    return ""
+
+
+class TestRefused:
+    @pytest.fixture
+    def path(self, tmp_path, new_database, monkeypatch) -> Path:
+        path = Path(new_database("encrypted"))
+        monkeypatch.delenv("AGENTMEM_KEY")
+        return path
+
+    @pytest.mark.parametrize("key", [bytes(32), "a passphrase"])
+    def test_another_key(self, path, key, quick):
+        with pytest.raises(DatabaseUnreadable, match="The key does not fit"):
+            AgentMemory(path, key=key)
+
+    def test_no_key(self, path):
+        with pytest.raises(DatabaseUnreadable, match=r"is not a database, or an encrypted one.*give its key \(key=…"):
+            AgentMemory(path)
+        with closing(sqlite3.connect(path)) as plain, pytest.raises(sqlite3.DatabaseError, match="not a database"):
+            plain.execute("select * from sqlite_master")
+
+    def test_a_key_for_a_plain_file(self, tmp_path):
+        AgentMemory(tmp_path / "plain.db").close()
+        before = (tmp_path / "plain.db").read_bytes()
+        with pytest.raises(DatabaseUnreadable, match=r"is not encrypted\. Open it without a key, or encrypt"):
+            AgentMemory(tmp_path / "plain.db", key=KEY)
+        assert (tmp_path / "plain.db").read_bytes() == before
+
+    @pytest.mark.parametrize("size", [10, 100, 3_000, 4_096, 20_000])
+    def test_a_file_that_was_cut_off(self, path, size):
+        os.truncate(path, size)
+        with pytest.raises(DatabaseUnreadable):
+            AgentMemory(path, key=KEY)
+
+    def test_a_flipped_bit_in_any_page_is_noticed(self, path):
+        pages = path.stat().st_size // 4096
+        for page in range(0, pages, 7):
+            held = bytearray(path.read_bytes())
+            held[page * 4096 + 1000] ^= 1
+            copy = path.with_name("flipped.db")
+            copy.write_bytes(held)
+            try:
+                with AgentMemory(copy, key=KEY) as memory:
+                    assert not memory.verify().ok
+            except DatabaseUnreadable:
+                pass
+
+    def test_an_encrypted_file_of_another_program_or_a_newer_version(self, path, tmp_path):
+        with closing(connected(tmp_path / "other.db", EncryptionKey(KEY))) as other:
+            other.execute("create table theirs (a)")
+        with pytest.raises(ForeignDatabase):
+            AgentMemory(tmp_path / "other.db", key=KEY)
+        with AgentMemory(path, key=KEY) as memory:
+            memory.database.engine._writer.execute("insert into agentmem_migration values ('9999_later', 0)")
+        with pytest.raises(NewerDatabase):
+            AgentMemory(path, key=KEY)
+
+    def test_both_ways_in_one_process(self, path):
+        with (
+            AgentMemory(path, key=KEY),
+            pytest.raises(InvalidInput, match="is open in this process already, with a key"),
+        ):
+            AgentMemory(path)
+
+    def test_a_key_for_postgresql(self):
+        with pytest.raises(
+            InvalidInput, match=r"A PostgreSQL server encrypts its own disk: see docs/guides/security.md"
+        ):
+            AgentMemory("postgresql://localhost/x", key=KEY)
+
+    def test_without_the_extra(self, path, monkeypatch):
+        sqlcipher.cache_clear()
+        monkeypatch.setitem(sys.modules, "sqlcipher3", None)
+        try:
+            with pytest.raises(MissingExtra, match=r"pip install 'langchain-agentmem\[encryption\]'"):
+                AgentMemory(path, key=KEY)
+        finally:
+            sqlcipher.cache_clear()
+
+    def test_a_backup_under_a_key_of_what_has_none(self, tmp_path):
+        with AgentMemory(tmp_path / "plain.db") as memory:
+            memory.conversation("c").add_user_message("a heron")
+            with pytest.raises(InvalidInput, match=r"copy\(path, key=…\) makes an encrypted copy"):
+                memory.backup(tmp_path / "backup.db", key=KEY)
+            memory.copy(tmp_path / "copy.db", key=KEY)
+        assert [path.name for path in tmp_path.iterdir() if path.name.startswith("backup")] == []
+        with AgentMemory(tmp_path / "copy.db", key=KEY) as memory:
+            assert memory.search("heron")
+
+    def test_an_export_with_another_key_imports_nothing(self, path, tmp_path):
+        with AgentMemory(path, key=KEY) as memory:
+            memory.conversation("c").add_user_message("a heron")
+            memory.export(tmp_path / "export", key=bytes(32))
+        with AgentMemory(tmp_path / "new.db") as memory:
+            for key in (KEY, None):
+                with pytest.raises(InvalidInput, match="key"):
+                    memory.import_(tmp_path / "export", key=key)
+            assert memory.stats()["messages"] == 0
+            assert memory.import_(tmp_path / "export", key=bytes(32)).entries == 1
+
+    def test_a_text_does_not_replace_an_encrypted_file(self, path):
+        with AgentMemory() as memory, pytest.raises(InvalidInput, match="is a database, which a text would replace"):
+            memory.export(path)
+
+
+class TestCopies:
+    def test_a_backup_and_an_export_are_restored_with_their_key(self, tmp_path, monkeypatch):
+        with AgentMemory(tmp_path / "memory.db", key=KEY) as memory:
+            memory.conversation("c").add_user_message("a heron")
+            memory.backup(tmp_path / "backup.db")
+            memory.backup(tmp_path / "other.db", key=bytes(32))
+            memory.export(tmp_path / "export", key=KEY)
+        for name, kind, key in (
+            ("backup.db", "database", KEY),
+            ("other.db", "database", bytes(32)),
+            ("export", "export", KEY),
+        ):
+            target = tmp_path / f"restored {name}"
+            assert AgentMemory.restore(tmp_path / name, target, key=key).kind == kind
+            with AgentMemory(target, key=key) as memory:
+                assert memory.search("heron")
+        with pytest.raises(DatabaseUnreadable, match="The key does not fit"):
+            AgentMemory.restore(tmp_path / "backup.db", tmp_path / "not.db", key=bytes(32))
+        assert not (tmp_path / "not.db").exists()
+
+    def test_a_backup_that_was_in_use_is_restored(self, tmp_path):
+        memory = AgentMemory(tmp_path / "memory.db", key=KEY)
+        memory.conversation("c").add_user_message("a heron")
+        for each in tmp_path.glob("memory.db*"):
+            shutil.copy(each, tmp_path / each.name.replace("memory", "taken"))
+        memory.close()
+        AgentMemory.restore(tmp_path / "taken.db", tmp_path / "restored.db", key=KEY)
+        with AgentMemory(tmp_path / "restored.db", key=KEY) as memory:
+            assert memory.search("heron")
+        assert readable(tmp_path) == []
+
+    @pytest.mark.parametrize("there", [True, False])
+    def test_a_copy_takes_the_place_of_an_encrypted_one_only_with_its_key(self, tmp_path, there):
+        for name, key in (("memory.db", KEY), ("target.db", KEY if there else bytes(32))):
+            with AgentMemory(tmp_path / name, key=key) as memory:
+                memory.conversation(name).add_user_message("a heron")
+        with AgentMemory(tmp_path / "memory.db", key=KEY) as memory:
+            if there:
+                with pytest.raises(InvalidInput, match="holds memories already"):
+                    memory.copy(tmp_path / "target.db")
+                assert not memory.copy(tmp_path / "target.db", force=True).was_complete
+                assert memory.copy(tmp_path / "target.db").was_complete
+            else:
+                with pytest.raises(DatabaseUnreadable, match="The key does not fit"):
+                    memory.copy(tmp_path / "target.db", force=True)
+
+    def test_it_moves_to_postgresql_and_back(self, tmp_path, new_database):
+        server = new_database("postgres")
+        with memory_with_vectors(tmp_path / "memory.db", KEY) as memory:
+            fill(memory)
+            memory.settle()
+            memory.copy(server)
+        with AgentMemory(server) as memory:
+            copied = memory.copy(tmp_path / "back.db", key="x'" + KEY.hex() + "'")
+        with AgentMemory(tmp_path / "back.db", key=KEY) as memory:
+            assert memory.verify().ok
+            assert memory.copy(server).digest == copied.digest
+
+
+class TestOlder:
+    def test_an_encrypted_file_of_an_older_version_is_brought_up_to_date(self, tmp_path, monkeypatch):
+        path, every = tmp_path / "memory.db", migrations("sqlite")
+        with monkeypatch.context() as patch:
+            patch.setattr(engine, "migrations", lambda dialect: every[:5])
+            SqliteEngine(str(path), engine.Opening.of({"key": KEY})).close()
+        with pytest.raises(langchain_agentmem.AgentMemoryError, match="was written by an older version"):
+            AgentMemory(path, key=KEY, migrate=False)
+        with AgentMemory(path, key=KEY) as memory:
+            memory.conversation("c").add_user_message("a heron")
+            assert memory.verify().ok
+        assert readable(tmp_path) == []
+
+
+CREATING = """
+import sys
+from langchain_agentmem import AgentMemory
+from langchain_agentmem.storage import encrypted_database
+encrypted_database.ROUNDS = 10
+name, *paths = sys.argv[1:]
+for path in paths:
+    with AgentMemory(path, key="a passphrase") as memory:
+        memory.conversation("c").add({"role": "user", "content": "a heron", "message_id": name})
+"""
+
+
+class TestTogether:
+    def test_processes_that_make_one_file_at_once_agree_on_its_salt(self, tmp_path, quick):
+        paths = [str(tmp_path / f"{number}.db") for number in range(6)]
+        command = [sys.executable, "-W", "error", "-c", CREATING]
+        running = [subprocess.Popen([*command, name, *paths], stderr=subprocess.PIPE, text=True) for name in "abc"]
+        assert [(each.communicate()[1], each.returncode) for each in running] == [("", 0)] * 3
+        for path in paths:
+            with AgentMemory(path, key="a passphrase") as memory:
+                assert {each.id for each in memory.conversation("c").messages} == {"a", "b", "c"}
+
+    def test_doctor_tells_of_the_key(self, tmp_path, monkeypatch):
+        def found(**given):
+            return {each.name: each for each in diagnose(str(path), deep=True, **given)}
+
+        path = tmp_path / "memory.db"
+        with AgentMemory(path, key=KEY) as memory:
+            memory.conversation("c").add_user_message("a heron")
+            assert {each.name: each.level for each in memory.diagnose()}["encryption"] == "ok"
+        assert found(key=KEY)["encryption"].text.startswith("every page is encrypted, by SQLCipher 4")
+        assert (found(key=KEY)["locks"].level, found(key=KEY)["verify"].level) == ("ok", "ok")
+        assert "give its key" in found()["file"].text
+        assert "does not fit" in found(key=bytes(32))["file"].text
+        AgentMemory(tmp_path / "plain.db").close()
+        path = tmp_path / "plain.db"
+        assert "is not encrypted" in found(key=KEY)["file"].text
+        sqlcipher.cache_clear()
+        monkeypatch.setitem(sys.modules, "sqlcipher3", None)
+        assert "langchain-agentmem[encryption]" in found(key=KEY)["encryption"].remedy
+        sqlcipher.cache_clear()
