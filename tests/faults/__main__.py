@@ -5,8 +5,8 @@
     python -m tests.faults --engine sqlite --seed 7     the same again; a seed is printed first
     python -m tests.faults --kind erase --kills 100     of one kind of writer
 
-PostgreSQL is a server of its own. Exits with 1 if anything acknowledged is lost, anything is half-written, or a database
-does not open or verify.
+PostgreSQL is a server of its own. Exits with 1 if anything acknowledged is lost, anything is half-written, or a
+database does not open or verify.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from functools import partial
 from pathlib import Path
 
 from tests.conftest import IN_MEMORY
@@ -41,7 +42,8 @@ def main() -> int:
     failed = False
     for engine in ENGINES:
         if given.engine in (None, engine):
-            failed |= _strike(engine, {fault: given.kills if fault == "die" else given.others for fault in FAULTS}, given)
+            wanted = {fault: given.kills if fault == "die" else given.others for fault in FAULTS}
+            failed |= _strike(engine, wanted, given)
     return failed
 
 
@@ -52,18 +54,18 @@ def _strike(engine: str, wanted: dict[str, int], given: argparse.Namespace) -> b
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="agentmem-faults-", dir=home)))
         server = stack.enter_context(postgres(fsync="on", full_page_writes="on")).url() if engine == "postgres" else ""
         forks = stack.enter_context(Forks(folder, *IMPORTS))
-        striker = Striker(Databases(engine, folder, server), forks, given.kind)
+        striker = Striker(Databases(engine, folder, server), forks, [given.kind] if given.kind else KINDS)
         for fault, count in wanted.items():
             if not (count and striker.kinds(fault)):
                 continue
             began = time.monotonic()
-            outcome = strike(striker, fault, count, given.seed, lambda problem: print(problem, file=sys.stderr, flush=True))
+            outcome = strike(striker, fault, count, given.seed, partial(print, file=sys.stderr, flush=True))
             failed |= bool(outcome.problems)
             found = Counter(each.what for _, each in outcome.problems)
             print(
-                f"{engine:8} {fault:6} {sum(outcome.strikes.values()):5} times, {len(outcome.strikes)} kinds of writers: "
-                f"{found['lost']} lost, {found['half-written']} half-written, {found['unopened'] + found['stuck']} "
-                f"unopened or of no use, {found['unclean']} unclean; {time.monotonic() - began:.0f} s",
+                f"{engine:8} {fault:6} {sum(outcome.strikes.values()):5} times, {len(outcome.strikes)} kinds of "
+                f"writers: {found['lost']} lost, {found['half-written']} half-written, {found['unopened']} unopened, "
+                f"{found['stuck']} of no use, {found['unclean']} unclean; {time.monotonic() - began:.0f} s",
                 flush=True,
             )
     return failed

@@ -15,7 +15,7 @@ import subprocess
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing
 from functools import cache, partial
 from pathlib import Path
@@ -34,12 +34,17 @@ from tests.forking import Forks
 from tests.importers import sources
 from tests.storage import test_upgrade_to_scopes as old
 
-from .running import opened, run
-from .states import State, counts, state_of
+from .running import REFUSED, opened, run
+from .states import State, committed, counts
 from .writers import KINDS, NS, Kind, Place
 
 ENGINES = ("sqlite", "postgres")
-IMPORTS = ("tests.faults.running", "tests.everything", "langchain_agentmem.parts", "langchain_agentmem.importers.moving")
+IMPORTS = (
+    "tests.faults.running",
+    "tests.everything",
+    "langchain_agentmem.parts",
+    "langchain_agentmem.importers.moving",
+)
 PROGRAM = "from tests.faults.running import main; main()"
 FAULTS: dict[str, str | None] = {
     "die": None, "cancel": None, "limit": "sqlite", "full": "sqlite", "cut": "postgres", "leap": None,
@@ -161,11 +166,11 @@ class Striker:
     Args:
         databases: On copies of which they write.
         forks: What runs them.
-        name: The only kind of writer. Default: all.
+        names: The only kinds of writers. Default: all.
     """
 
-    def __init__(self, databases: Databases, forks: Forks, name: str | None = None) -> None:
-        self.databases, self._forks, self._name = databases, forks, name
+    def __init__(self, databases: Databases, forks: Forks, names: Collection[str] = KINDS) -> None:
+        self.databases, self._forks, self._names = databases, forks, names
         self.course, self.size, self._seconds = cache(self._course), cache(self._size), cache(self._timed)
 
     def kinds(self, fault: str) -> list[Kind]:
@@ -176,7 +181,7 @@ class Striker:
         return [
             each
             for each in KINDS.values()
-            if self._name in (None, each.name)
+            if each.name in self._names
             and (each.base != "shards" or engine == "postgres")
             and (each.awaits or fault != "cancel")
         ]
@@ -224,7 +229,7 @@ class Striker:
         return PROGRAM, at.url, kind.name, str(at.folder), str(at.folder / SEEN), fault, str(number)
 
     def _struck(self, kind: Kind, fault: str, number: int, after: float | None) -> Finding | None:
-        at, course = self.databases.fresh(kind.base), self.course(kind)
+        at = self.databases.fresh(kind.base)
         given = self._program(kind, at, fault, number)
         done = self._forks.run(*given) if after is None else self._forks.run_killed(*given, lines=0, after=after)
         try:
@@ -232,21 +237,30 @@ class Striker:
                 return Finding("ended", "")
             if (done.returncode, done.stderr) != (-signal.SIGKILL if fault in KILLS else 0, ""):
                 return Finding("stuck", f"{done.returncode} {done.stderr[-3000:]}")
-            count = len(_acknowledged(done.stdout))
             self.databases.alone(at.url)
-            found = state_of(at.url)() if fault in KILLS else json.loads((at.folder / SEEN).read_text(encoding="utf-8"))
-            if fault in ("cut", "leap"):
-                if fault == "cut" and counts(found) != counts(course.states[-1]):
-                    return self._differing(kind, found, course.states[-1], count)
-                return self._opened(kind, at, count)
-            steps = [0, *course.acknowledged, len(course.states)]
-            may_be = course.states[steps[count] : steps[count + 1] + 1] if fault != "die" else [course.states[number]]
-            left_out = TRIED_AGAIN if fault in ("limit", "full") else ()
-            if _without(left_out, found) not in [_without(left_out, each) for each in may_be]:
-                return self._differing(kind, found, may_be[0], count)
-            return self._opened(kind, at, count)
+            killed = fault in KILLS
+            found = committed(at.url) if killed else json.loads((at.folder / SEEN).read_text(encoding="utf-8"))
+            count = len(_acknowledged(done.stdout))
+            if f"\n{REFUSED} " in done.stdout and fault == "cut" and not kind.refusing:
+                return Finding("stuck", done.stdout[-3000:])
+            return self._judged(kind, fault, number, found, done.stdout) or self._opened(kind, at, count)
         finally:
             self.databases.drop(at)
+
+    def _judged(self, kind: Kind, fault: str, number: int, found: State, output: str) -> Finding | None:
+        """Whether what is committed may be."""
+        course, count = self.course(kind), len(_acknowledged(output))
+        if fault == "leap":
+            return None  # times are others
+        if fault == "cut" and f"\n{REFUSED} " not in output:  # so are ids where work began again
+            last = course.states[-1]
+            return None if counts(found) == counts(last) else self._differing(kind, found, last, count)
+        steps = [0, *course.acknowledged, len(course.states)]
+        may_be = [course.states[number]] if fault == "die" else course.states[steps[count] : steps[count + 1] + 1]
+        left_out = TRIED_AGAIN if fault in ("limit", "full") else ()
+        if _without(left_out, found) in [_without(left_out, each) for each in may_be]:
+            return None
+        return self._differing(kind, found, may_be[0], count)
 
     def _differing(self, kind: Kind, found: State, wanted: State, count: int) -> Finding:
         known = found in self.course(kind).states

@@ -36,7 +36,7 @@ from langchain_agentmem.storage.engine import AS_MADE
 from tests.conftest import CountingIds, SteppingClock
 from tests.word_embeddings import WordEmbeddings
 
-from .states import State, state_of
+from .states import State, committed, looking
 from .steps import STEPS, dying_at
 from .writers import KINDS, Kind, Place
 
@@ -44,7 +44,9 @@ DIMS = 16
 PAGE = 4096
 STARTED = datetime(2026, 2, 1, tzinfo=UTC) - EPOCH
 GOES_ON = "goes on"
-"""What a process says last whose memory is still of use."""
+"""What a process says whose memory is still of use."""
+REFUSED = "refused"
+"""What it says before the error that ended its calls."""
 
 
 def opened(url: str, name: str, now: Callable[[], datetime] | None = None) -> AgentMemory:
@@ -133,15 +135,16 @@ class Written:
     def die(self) -> int:
         """The process is killed before a step. If it is not, what is committed is looked at before each."""
         STEPS.before = dying_at(self.number)
-        if self.number < 0:
-            states: list[State] = []
-            look = state_of(self.url)
-            STEPS.before = lambda _: states.append(look())
-        with self._opened() as memory:
-            run(self.kind, self._place(memory), self._acknowledge)
-        STEPS.step()
-        if self.number < 0:
-            self.seen.write_text(json.dumps(states), encoding="utf-8")
+        states: list[State] = []
+        with contextlib.ExitStack() as stack:
+            if self.number < 0:
+                look = stack.enter_context(contextlib.closing(looking(self.url)))
+                STEPS.before = lambda _: states.append(look.state())
+            with self._opened() as memory:
+                run(self.kind, self._place(memory), self._acknowledge)
+            STEPS.step()
+            STEPS.before = None
+        self.seen.write_text(json.dumps(states), encoding="utf-8")
         return STEPS.count - 1
 
     def live(self) -> int:
@@ -212,7 +215,7 @@ class Written:
 
             STEPS.before = before
             with self._opened() as memory:
-                run(self.kind, self._place(memory), self._acknowledge)
+                self._try(memory)
                 STEPS.before = None
                 self._go_on(memory)
         return STEPS.count
@@ -244,8 +247,10 @@ class Written:
         _say(f"acknowledged {STEPS.count}")
 
     def _try(self, memory: AgentMemory) -> None:
-        with contextlib.suppress(AgentMemoryError):
+        try:
             run(self.kind, self._place(memory), self._acknowledge)
+        except AgentMemoryError as error:
+            _say(f"{REFUSED} {error!r}")
 
     def _go_on(self, memory: AgentMemory) -> None:
         """See that the same memory is still of use."""
@@ -254,7 +259,7 @@ class Written:
         self._check(memory)
 
     def _look(self) -> None:
-        self.seen.write_text(json.dumps(state_of(self.url)()), encoding="utf-8")
+        self.seen.write_text(json.dumps(committed(self.url)), encoding="utf-8")
 
     def _check(self, memory: AgentMemory) -> None:
         assert len(memory.conversation("afterwards")) == 1
@@ -263,7 +268,9 @@ class Written:
             engine: Any = each.engine
             assert not engine._running, "a call is still running"
             stats = engine.pool_stats()
-            assert stats is None or not (stats["in_use"] or stats["waiting"]), f"a connection is not given back: {stats}"
+            assert stats is None or not (stats["in_use"] or stats["waiting"]), (
+                f"a connection is not given back: {stats}"
+            )
         _say(GOES_ON)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import sqlite3
-from collections.abc import Callable
+from contextlib import closing
 from typing import Any, TypeAlias
 
 import psycopg
@@ -13,14 +13,27 @@ from psycopg.sql import SQL, Identifier
 State: TypeAlias = dict[str, str]
 """How many rows each table has, and their digest."""
 
-LEFT_OUT = ("measure", "receipt", "agentmem_migration")
-"""How long things took, and what sessions wrote; and when it was migrated, of which the names alone are looked at."""
-_NAMES = "select name from {} order by name"
+LEFT_OUT = ("measure", "receipt", "sqlite_", "search_index_")
+"""How tables begin that hold how long things took and what sessions wrote, and those that the engine makes itself."""
+SHOWN = {
+    "agentmem_migration": "select name from {}",
+    "search_total": "select scope_id, sum(series), sum(documents), sum(words), max(last_at) from {} group by scope_id",
+}
+"""What counts of a table, where that is not all of it: not when it was migrated, nor in how many rows sums lie."""
 
 
-def state_of(url: str) -> Callable[[], State]:
+def looking(url: str) -> _Sqlite | _Postgres:
     """What tells what is committed in a database, each time it is asked, on a connection of its own."""
-    return _Postgres(url).state if url.startswith("postgresql://") else _Sqlite(url).state
+    return _Postgres(url) if url.startswith("postgresql://") else _Sqlite(url)
+
+
+def committed(url: str) -> State:
+    """What is committed in a database now."""
+    with closing(looking(url)) as look:
+        return look.state()
+
+
+_TABLES = "select schemaname, tablename from pg_tables where schemaname !~ '^(pg_|information_)'"
 
 
 class _Sqlite:
@@ -34,14 +47,16 @@ class _Sqlite:
             self._version = version
             self._rows("begin")
             try:
-                tables = [name for (name,) in self._rows("select name from sqlite_master where type = 'table'")]
-                kept = [each for each in tables if not each.startswith(("sqlite_", "search_index_", *LEFT_OUT))]
-                self._state = {each: _digest(self._rows(f'select * from "{each}"')) for each in kept}
-                if "agentmem_migration" in tables:
-                    self._state["agentmem_migration"] = _digest(self._rows(_NAMES.format("agentmem_migration")))
+                tables = self._rows("select name from sqlite_master where type = 'table'")
+                kept = [name for (name,) in tables if not name.startswith(LEFT_OUT)]
+                shown = {name: SHOWN.get(name, "select * from {}").format(f'"{name}"') for name in kept}
+                self._state = {name: _digest(self._rows(sql)) for name, sql in shown.items()}
             finally:
                 self._rows("rollback")
         return self._state
+
+    def close(self) -> None:
+        self._connection.close()
 
     def _rows(self, sql: str) -> list[Any]:
         return self._connection.execute(sql).fetchall()
@@ -58,14 +73,18 @@ class _Postgres:
             self._snapshot = snapshot
             self._connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
             with self._connection.transaction():
-                tables = self._rows(SQL("select schemaname, tablename from pg_tables where schemaname !~ '^(pg_|info)'"))
+                tables = self._rows(
+                    SQL("select schemaname, tablename from pg_tables where schemaname !~ '^(pg_|info)'")
+                )
                 self._state = {}
                 for schema, table in sorted(tables):
-                    if table in LEFT_OUT[:-1]:
-                        continue
-                    rows = _NAMES if table in LEFT_OUT else "select t::text from {} t"
-                    self._state[f"{schema}.{table}"] = _digest(self._rows(SQL(rows).format(Identifier(schema, table))))
+                    if not table.startswith(LEFT_OUT[:2]):
+                        rows = SQL(SHOWN.get(table, "select t::text from {} t")).format(Identifier(schema, table))
+                        self._state[f"{schema}.{table}"] = _digest(self._rows(rows))
         return self._state
+
+    def close(self) -> None:
+        self._connection.close()
 
     def _rows(self, sql: Any) -> list[Any]:
         return self._connection.execute(sql).fetchall()
