@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing
 from functools import cache, partial
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 from typing import NamedTuple, TypeAlias
@@ -141,7 +142,7 @@ class Course(NamedTuple):
 
     Attributes:
         states: What is committed before each of its steps, and in the end.
-        acknowledged: How many steps were done when each call was acknowledged.
+        acknowledged: How many steps were done when opening was acknowledged, and each call.
     """
 
     states: list[State]
@@ -199,7 +200,12 @@ class Striker:
         done = self._run(kind, at, "die", -1)
         states = json.loads((at.folder / SEEN).read_text(encoding="utf-8"))
         self.databases.drop(at)
-        return Course(states, _acknowledged(done.stdout))
+        course = Course(states, _acknowledged(done.stdout))
+        names = [line.split()[2] for line in done.stdout.splitlines() if line.startswith("acknowledged")]
+        for name, first, end in zip(names, [0, *course.acknowledged], course.acknowledged, strict=False):
+            commits = sum(one != other for one, other in pairwise(states[first:end]))
+            assert commits <= 1 or name in kind.in_parts, f"{kind.name}: {name} is committed in {commits} parts"
+        return course
 
     def _size(self, kind: Kind, fault: str) -> int:
         """At how many places a fault can happen."""
@@ -265,7 +271,7 @@ class Striker:
     def _differing(self, kind: Kind, found: State, wanted: State, count: int) -> Finding:
         known = found in self.course(kind).states
         differs = sorted(name for name in found | wanted if found.get(name) != wanted.get(name))
-        return Finding("lost" if known else "half-written", f"after {count} calls, in {differs}")
+        return Finding("lost" if known else "half-written", f"after {count - 1} calls, in {differs}")
 
     def _opened(self, kind: Kind, at: Place, count: int) -> Finding | None:
         try:
@@ -276,6 +282,10 @@ class Striker:
                 assert len(memory.conversation("since then")) == 1
                 if kind.files is not None:
                     return self._files(kind, at._replace(memory=memory), count)
+                if kind.in_parts:
+                    run(kind, at._replace(memory=memory))
+                    if problems := memory.verify().problems:
+                        return Finding("unclean", f"when it was called again: {problems[:3]}")
         except AgentMemoryError as error:
             return Finding("unopened", repr(error))
         return None
@@ -292,7 +302,7 @@ class Striker:
                     run(kind, at)
                 for path, opening in kind.files(at.folder).items():
                     if not path.exists():
-                        if count or again:
+                        if count > 1 or again:
                             return Finding("lost", f"no {path.name}")
                         continue
                     with closing(opening(path)) as memory:

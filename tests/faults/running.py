@@ -62,28 +62,28 @@ def opened(url: str, name: str, now: Callable[[], datetime] | None = None) -> Ag
     return AgentMemory(url, clock=now or stepping, new_id=ids, **options)
 
 
-def run(kind: Kind, at: Place, done: Callable[[int], object] = lambda _: None) -> None:
-    """Make a kind's calls, and tell of each when it has returned."""
+def run(kind: Kind, at: Place, done: Callable[[str], object] = lambda _: None) -> None:
+    """Make a kind's calls, and tell the name of each when it has returned."""
     calls, result = kind.calls(at), None
-    for number in itertools.count():
+    while True:
         try:
             wanted = calls.send(result)
         except StopIteration:
             return
         result = wanted.wait()
-        done(number)
+        done(wanted.name)
 
 
-async def arun(kind: Kind, at: Place, done: Callable[[int], object]) -> None:
+async def arun(kind: Kind, at: Place, done: Callable[[str], object]) -> None:
     """The same, awaited."""
     calls, result = kind.calls(at), None
-    for number in itertools.count():
+    while True:
         try:
             wanted = calls.send(result)
         except StopIteration:
             return
         result = await wanted.aawait()
-        done(number)
+        done(wanted.name)
 
 
 def settled() -> None:
@@ -230,6 +230,7 @@ class Written:
 
         time.time_ns = lambda: real() + by() // timedelta(microseconds=1) * 1000
         with opened(self.url, self.kind.name, lambda: EPOCH + STARTED + by()) as memory:
+            self._acknowledge("open")
             run(self.kind, self._place(memory), self._acknowledge)
             self._go_on(memory)
         return 0
@@ -237,14 +238,16 @@ class Written:
     # -- plumbing ----------------------------------------------------------------------------------------------------
 
     def _opened(self) -> AgentMemory:
-        return opened(self.url, self.kind.name)
+        memory = opened(self.url, self.kind.name)
+        self._acknowledge("open")
+        return memory
 
     def _place(self, memory: AgentMemory) -> Place:
         return Place(memory, self.url, self.folder)
 
-    def _acknowledge(self, _: int) -> None:
+    def _acknowledge(self, name: str) -> None:
         STEPS.step()
-        _say(f"acknowledged {STEPS.count}")
+        _say(f"acknowledged {STEPS.count} {name}")
 
     def _try(self, memory: AgentMemory) -> None:
         try:

@@ -84,6 +84,8 @@ class Kind:
         calls: What it calls.
         base: What the database holds before.
         awaits: Whether all it calls has an awaited twin.
+        in_parts: The names of those calls that are committed in more than one transaction. Each leaves a sound database,
+            and to make the call again does what is left. All others are done wholly or not at all.
         refusing: Whether it may be refused where its connections are cut: it works on one of its own, for long.
         files: Gives the files that it writes, each of which is whole or not there; then it can be called again.
     """
@@ -92,6 +94,7 @@ class Kind:
     calls: Callable[[Place], Calls]
     base: str = "full"
     awaits: bool = True
+    in_parts: tuple[str, ...] = ()
     refusing: bool = False
     files: Callable[[Path], dict[Path, Callable[[Path], AgentMemory]]] | None = None
 
@@ -220,7 +223,7 @@ def facts(at: Place) -> Calls:
     yield call(ours.fork, "facts' child")
 
 
-@kind()
+@kind(in_parts=("extract_and_update_from_text", "drain"))
 def extraction(at: Place) -> Calls:
     """A model extracts facts, of a text and of what waits."""
     ours = at.memory.facts("killed", NS, Scripted())
@@ -254,7 +257,7 @@ def audit(at: Place) -> Calls:
     yield call(trail.import_document, at.folder / "opus.json")
 
 
-@kind()
+@kind(in_parts=("add_messages",))
 def compaction(at: Place) -> Calls:
     """A conversation that is kept small, with a model's summaries."""
     config = ManagedMemoryConfig(threshold_tokens=300, token_counter="estimate")
@@ -309,7 +312,7 @@ def erase(at: Place) -> Calls:
     yield call(at.memory.erase, namespace=("a",))
 
 
-@kind()
+@kind(in_parts=("prune",))
 def prune(at: Place) -> Calls:
     """What is old goes, or is made smaller."""
     yield call(
@@ -319,7 +322,7 @@ def prune(at: Place) -> Calls:
     yield call(at.memory.adopt, "chat", NS)
 
 
-@kind(base="embedded")
+@kind(base="embedded", in_parts=("settle",))
 def upkeep(at: Place) -> Calls:
     """What is otherwise done in the background: documents are embedded."""
     chat = at.memory.conversation("embedded", NS)
@@ -353,7 +356,7 @@ def restored(at: Place) -> Calls:
     yield Call(_Functions, "restore", (at.folder / "other.export", at.folder / "restored.db"), {})
 
 
-@kind(awaits=False, base="shards", refusing=True)
+@kind(awaits=False, base="shards", refusing=True, in_parts=("move_tenant",))
 def tenant_moves(at: Place) -> Calls:
     """All that is a tenant's moves to another schema, and back."""
     yield call(at.memory.conversation("moves", NS).add, {"role": "user", "content": "I move", "message_id": "v"})
