@@ -283,12 +283,19 @@ class Striker:
                 if kind.files is not None:
                     return self._files(kind, at._replace(memory=memory), count)
                 if kind.in_parts:
-                    run(kind, at._replace(memory=memory))
-                    if problems := memory.verify().problems:
-                        return Finding("unclean", f"when it was called again: {problems[:3]}")
+                    return self._again(kind, at._replace(memory=memory))
         except AgentMemoryError as error:
             return Finding("unopened", repr(error))
         return None
+
+    def _again(self, kind: Kind, at: Place) -> Finding | None:
+        """Whether what was done in parts can be done again."""
+        try:
+            run(kind, at)
+        except AgentMemoryError as error:
+            return Finding("stuck", repr(error))
+        problems = at.memory.verify().problems
+        return Finding("unclean", f"when it was called again: {problems[:3]}") if problems else None
 
     def _files(self, kind: Kind, at: Place, count: int) -> Finding | None:
         """Whether each file is whole or not there; and is, when it is written again."""

@@ -84,8 +84,8 @@ class Kind:
         calls: What it calls.
         base: What the database holds before.
         awaits: Whether all it calls has an awaited twin.
-        in_parts: The names of those calls that are committed in more than one transaction. Each leaves a sound database,
-            and to make the call again does what is left. All others are done wholly or not at all.
+        in_parts: The names of those calls that are committed in more than one transaction. Each leaves a sound
+            database, and to make the call again does what is left. All others are done wholly or not at all.
         refusing: Whether it may be refused where its connections are cut: it works on one of its own, for long.
         files: Gives the files that it writes, each of which is whole or not there; then it can be called again.
     """
@@ -319,6 +319,11 @@ def prune(at: Place) -> Calls:
         at.memory.prune, keep_checkpoints=1, retention=Retention(keep_last=20),
         archive_before=datetime(2027, 1, 1, tzinfo=UTC),
     )  # fmt: skip
+
+
+@kind()
+def adopt(at: Place) -> Calls:
+    """A thread is moved to a person's namespace."""
     yield call(at.memory.adopt, "chat", NS)
 
 
