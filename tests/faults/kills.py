@@ -247,7 +247,7 @@ class Striker:
             killed = fault in KILLS
             found = committed(at.url) if killed else json.loads((at.folder / SEEN).read_text(encoding="utf-8"))
             count = len(_acknowledged(done.stdout))
-            if f"\n{REFUSED} " in done.stdout and fault == "cut" and not kind.refusing:
+            if f"{REFUSED} " in done.stdout and fault == "cut" and not kind.refusing:
                 return Finding("stuck", done.stdout[-3000:])
             return self._judged(kind, fault, number, found, done.stdout) or self._opened(kind, at, count)
         finally:
@@ -258,7 +258,7 @@ class Striker:
         course, count = self.course(kind), len(_acknowledged(output))
         if fault == "leap":
             return None  # times are others
-        if fault == "cut" and f"\n{REFUSED} " not in output:  # so are ids where work began again
+        if fault == "cut" and f"{REFUSED} " not in output:  # so are ids where work began again
             last = course.states[-1]
             return None if counts(found) == counts(last) else self._differing(kind, found, last, count)
         steps = [0, *course.acknowledged, len(course.states)]

@@ -214,7 +214,12 @@ class Written:
                     )
 
             STEPS.before = before
-            with self._opened() as memory:
+            try:
+                memory = self._opened()
+            except AgentMemoryError as error:
+                _say(f"{REFUSED} {error!r}")
+                memory = self._opened()
+            with memory:
                 self._try(memory)
                 STEPS.before = None
                 self._go_on(memory)

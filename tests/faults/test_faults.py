@@ -20,7 +20,7 @@ from .states import committed
 from .writers import KINDS
 
 SEED = 27
-QUICK = {"sqlite": ("session", "checkpoints", "layers", "facts", "backup"), "postgres": ("items", "corrections")}
+QUICK = {"sqlite": ("session", "checkpoints", "facts", "backup"), "postgres": ("items",)}
 """A few kinds of writers whose turn comes each time; the others come with `-m deep` and `python -m tests.faults`."""
 
 

@@ -304,7 +304,7 @@ def imports(at: Place) -> Calls:
     yield call(at.memory.import_from, "chat-history", at.folder / "chat.json", namespace=NS)
 
 
-@kind()
+@kind(refusing=True)
 def erase(at: Place) -> Calls:
     """A conversation, a thread and a person are erased."""
     yield call(at.memory.erase, conversation_id="managed")
@@ -349,7 +349,7 @@ def backup(at: Place) -> Calls:
     yield call(at.memory.backup, at.folder / "a.backup")
 
 
-@kind(files=lambda folder: {folder / "copied.db": AgentMemory})
+@kind(refusing=True, files=lambda folder: {folder / "copied.db": AgentMemory})
 def copy(at: Place) -> Calls:
     """Everything is copied to a new database."""
     yield call(at.memory.copy, at.folder / "copied.db")
@@ -369,7 +369,7 @@ def tenant_moves(at: Place) -> Calls:
     yield Call(_Functions, "move_tenant", (at.url, TENANT), {"to": "agentmem_01"})
 
 
-@kind(awaits=False, base="old")
+@kind(awaits=False, base="old", refusing=True)
 def upgrade(at: Place) -> Calls:
     """A database of an older version is opened."""
     yield from ()
