@@ -285,21 +285,22 @@ def memory(
             yield memory
 
 
+def run_raw(memory: AgentMemory, sql: str, **parameters: object) -> list[dict[str, object]]:
+    """Run SQL on an open memory behind its back, as an accident or another program would; parameters as `:name`."""
+    engine = memory.database.engine
+    if memory.database.has_shards:
+        pytest.skip("it looks into a schema, of which there are several")
+    if engine.dialect == "sqlite":
+        with engine._writing:
+            return [dict(row) for row in engine._writer.execute(sql, parameters)]
+    with psycopg.connect(
+        direct(engine._url), autocommit=True, options="-c search_path=agentmem", row_factory=psycopg.rows.dict_row
+    ) as connection:
+        cursor = connection.execute(for_psycopg(sql), parameters)
+        return cursor.fetchall() if cursor.description else []
+
+
 @pytest.fixture
 def raw() -> Callable[..., list[dict[str, object]]]:
-    """Runs SQL on an open memory behind its back, as an accident or another program would; parameters as `:name`."""
-
-    def run(memory: AgentMemory, sql: str, **parameters: object) -> list[dict[str, object]]:
-        engine = memory.database.engine
-        if memory.database.has_shards:
-            pytest.skip("it looks into a schema, of which there are several")
-        if engine.dialect == "sqlite":
-            with engine._writing:
-                return [dict(row) for row in engine._writer.execute(sql, parameters)]
-        with psycopg.connect(
-            direct(engine._url), autocommit=True, options="-c search_path=agentmem", row_factory=psycopg.rows.dict_row
-        ) as connection:
-            cursor = connection.execute(for_psycopg(sql), parameters)
-            return cursor.fetchall() if cursor.description else []
-
-    return run
+    """`run_raw`."""
+    return run_raw

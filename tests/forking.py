@@ -6,6 +6,7 @@ imports, environment variables that Python reads as it starts) takes a real star
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -113,7 +114,8 @@ class Forks:
         while self._outputs[0].read_bytes().count(b"\n") < lines and time.monotonic() < deadline:
             time.sleep(0.001)
         time.sleep(after)
-        os.kill(number, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):  # it has ended before
+            os.kill(number, signal.SIGKILL)
         return self.end()
 
     def _number(self) -> int:

@@ -587,7 +587,7 @@ class _Lane:
             try:
                 pause = self._round(early=hurried)
             except Exception:  # the jobs wait on
-                if not self._engine.usable:
+                if self._stopped or not self._engine.usable:
                     break
                 pause = LOOK
                 logger.warning("The jobs of the kind %r cannot be looked at now.", self.kind, exc_info=True)

@@ -107,8 +107,8 @@ _FORGOTTEN = (pg.InvalidSqlStatementName, pg.DuplicatePreparedStatement)
 _RETRIED = (BranchMoved, pg.SerializationFailure, pg.DeadlockDetected, psycopg.IntegrityError, *_FORGOTTEN)
 """What another transaction may cause: the operation begins again and finds the new state. A constraint is broken when
 content was collected by one transaction between being found and being named by another."""
-_PASSING = (pg.CannotConnectNow, pg.TooManyConnections)
-"""Why a server that can be reached takes nobody, for a while."""
+_PASSING = (pg.CannotConnectNow, pg.TooManyConnections, pg.AdminShutdown, pg.CrashShutdown)
+"""Why a server that can be reached takes nobody, for a while, or lets go at once of whom it took."""
 
 _NO_RIGHT = (
     "This role may not do that. Let the owner of the schema grant it, or run: agentmem migrate URL; then open the "
@@ -408,18 +408,15 @@ class PostgresEngine(Engine):
         Raises:
             _UnreachableError: The server cannot be reached, or takes nobody now.
         """
+        connection = None
         try:
             connection = self._connected(Connection)
-        except psycopg.OperationalError as error:
-            if error.sqlstate is None or isinstance(error, _PASSING):
-                raise _UnreachableError(str(error)) from error
-            raise
-        try:
             return self._session_on(connection)
         except BaseException as error:
-            connection.close()
-            if isinstance(error, psycopg.OperationalError) and error.sqlstate is None:
-                raise _LostError(str(error)) from error
+            if connection is not None:
+                connection.close()
+            if _passes(error):
+                raise (_UnreachableError if connection is None else _LostError)(str(error)) from error
             raise
 
     def _session_on(self, connection: psycopg.Connection[Any]) -> Session:
@@ -670,6 +667,11 @@ def translated(path: str) -> Iterator[None]:
             if isinstance(error, kind) or isinstance(error.__cause__, kind):
                 raise type(ours)(f"{ours} ({safe_repr(path)}: {_said(error)})") from error
         raise StorageError(f"The database {safe_repr(path)} failed: {_said(error)}.") from error
+
+
+def _passes(error: BaseException) -> bool:
+    """Whether no connection could be made, and later perhaps one can."""
+    return isinstance(error, psycopg.OperationalError) and (error.sqlstate is None or isinstance(error, _PASSING))
 
 
 def _said(error: psycopg.Error) -> str:

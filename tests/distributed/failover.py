@@ -1,6 +1,6 @@
 """Servers that go away while processes use a memory: what they were told is kept, and how long they waited.
 
-    python -m tests.distributed.failover [--processes 8] [--seconds 12]
+    python -m tests.distributed.failover [--processes 8] [--seconds 12] [--event cut]
 
 Each process says, searches, puts and runs graphs, five things at once, and never handles an error. Exits with 1 if
 something failed, is lost, or is there twice.
@@ -21,6 +21,12 @@ from tests.distributed.clients import Process, Report, missing
 from tests.distributed.servers import Pair, Postgres, pair, postgres
 
 CONNECTIONS = "400"
+FROZEN, CUTS, FEW = 1.5, 10, 9
+"""For how many seconds a server stands still, how often connections are cut, and how many it takes at least."""
+CUT = """
+    select pg_terminate_backend(pid) from pg_stat_activity
+    where backend_type = 'client backend' and pid <> pg_backend_pid()
+"""
 COUNTED = ("said", "shared", "items", "turns", "awaited")
 
 
@@ -102,6 +108,35 @@ def restart(processes: int, seconds: float) -> Outcome:
     return _ended_by(Postgres.stop, processes, seconds)
 
 
+def freeze(processes: int, seconds: float) -> Outcome:
+    """The server stands still for a while, with all its connections open."""
+    with postgres(max_connections=CONNECTIONS) as server:
+
+        def stand_still() -> None:
+            with server.frozen():
+                time.sleep(FROZEN)
+
+        return under_load(server.url(), stand_still, processes=processes, seconds=seconds)
+
+
+def cut(processes: int, seconds: float) -> Outcome:
+    """All connections are cut, again and again."""
+    with postgres(max_connections=CONNECTIONS) as server:
+
+        def cut_all() -> None:
+            for _ in range(CUTS):
+                server.run_sql(CUT)
+                time.sleep(0.1)
+
+        return under_load(server.url(), cut_all, processes=processes, seconds=seconds)
+
+
+def crowd(processes: int, seconds: float) -> Outcome:
+    """The server takes fewer connections than the processes want."""
+    with postgres(max_connections=str(FEW)) as server:
+        return under_load(server.url(), lambda: None, processes=processes, seconds=seconds)
+
+
 def _ended_by(end: Callable[[Postgres], None], processes: int, seconds: float) -> Outcome:
     with postgres(max_connections=CONNECTIONS) as server:
 
@@ -112,7 +147,7 @@ def _ended_by(end: Callable[[Postgres], None], processes: int, seconds: float) -
         return under_load(server.url(), again, processes=processes, seconds=seconds)
 
 
-EVENTS = (failover, crash, restart)
+EVENTS = (failover, crash, restart, freeze, cut, crowd)
 
 
 def main() -> int:
@@ -120,9 +155,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--processes", type=int, default=8)
     parser.add_argument("--seconds", type=float, default=12.0)
+    parser.add_argument("--event", choices=[event.__name__ for event in EVENTS])
     given = parser.parse_args()
     failed = False
     for event in EVENTS:
+        if given.event not in (None, event.__name__):
+            continue
         met = event(given.processes, given.seconds)
         failed |= bool(met.errors or met.problems)
         print(

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from tests.distributed.failover import EVENTS
+from tests.distributed.failover import EVENTS, crash, failover, restart
+
+QUICK = (failover, crash, restart)
 
 
-@pytest.mark.parametrize("event", EVENTS, ids=lambda event: event.__name__)
+@pytest.mark.parametrize(
+    "event",
+    [pytest.param(each, marks=() if each in QUICK else pytest.mark.deep, id=each.__name__) for each in EVENTS],
+)
 def test_processes_go_on_by_themselves(event):
     met = event(processes=3, seconds=5.0)
     assert met.errors == []

@@ -5,18 +5,17 @@ Each is forked from one that has loaded everything and opened nothing.
 
 from __future__ import annotations
 
-import os
 import random
 import signal
 import sys
-import threading
 from collections import defaultdict
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.facts.kg_memory import KGMemory
-from langchain_agentmem.storage import jobs, postgres, sqlite, steps
+from langchain_agentmem.storage import jobs
+from tests.faults.steps import Statements
 from tests.forking import Forks
 
 from .scripted import Scripted, facts_in
@@ -101,39 +100,14 @@ def _midnight(text: str) -> datetime:
     return datetime.fromisoformat(text).replace(tzinfo=UTC)
 
 
-class Killer:
-    """Counts the statements of this process in all its threads, and ends it before a certain one."""
-
-    def __init__(self, last: int) -> None:
-        self.count, self.last = 0, last
-        self._lock = threading.Lock()
-        for engine in (sqlite, postgres):
-            engine.drive = self.drive  # type: ignore[attr-defined]
-
-    def pass_one(self) -> None:
-        with self._lock:
-            if self.count == self.last:
-                os.kill(os.getpid(), signal.SIGKILL)
-            self.count += 1
-
-    def drive(self, operation: Any, execute: Any) -> Any:
-        def counted(statement: Any) -> Any:
-            self.pass_one()
-            return execute(statement)
-
-        value = steps.drive(operation, counted)
-        self.pass_one()  # before the commit
-        return value
-
-
 def listen() -> None:
     """Hear so much of the conversation, and be killed before a statement."""
     jobs.LEASE, jobs.RENEW = SHORT, SHORT / 6
     url, branch, messages, last = sys.argv[1:]
-    killer = Killer(int(last))
+    statements = Statements(int(last))
     with AgentMemory(url) as memory:
         hear(memory.facts(branch, model=Scripted()), conversation(int(messages)))
-    print(killer.count)
+    print(statements.count)
 
 
 class Listener(Forks):

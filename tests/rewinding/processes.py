@@ -11,7 +11,6 @@ import contextlib
 import gc
 import os
 import pickle
-import signal
 import subprocess
 import sys
 from collections import Counter
@@ -19,7 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from langchain_agentmem.storage import postgres, sqlite, steps
+from tests.faults.steps import Statements
 
 from .adapters import Real
 from .graphs import Now
@@ -28,29 +27,6 @@ from .worlds import random_script
 
 ROOT = Path(__file__).parents[2]
 SERVE = "from tests.rewinding.processes import serve; serve()"
-
-
-class Statements:
-    """Counts the statements of this process, and ends it before a certain one."""
-
-    def __init__(self, last: int | None) -> None:
-        self.count, self.last = 0, last
-        for engine in (sqlite, postgres):
-            engine.drive = self.drive  # type: ignore[attr-defined]
-
-    def pass_one(self) -> None:
-        if self.count == self.last:
-            os.kill(os.getpid(), signal.SIGKILL)
-        self.count += 1
-
-    def drive(self, operation: Any, execute: Any) -> Any:
-        def counted(statement: Any) -> Any:
-            self.pass_one()
-            return execute(statement)
-
-        value = steps.drive(operation, counted)
-        self.pass_one()  # before the commit
-        return value
 
 
 APART = 1_000_000

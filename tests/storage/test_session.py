@@ -355,7 +355,7 @@ class TestWaiting:
             with pytest.raises(DatabaseBusy):
                 engine.write(adding(1))
 
-    @pytest.mark.parametrize("error", [None, "57P03", "53300"])
+    @pytest.mark.parametrize("error", [None, "57P03", "53300", "57P01"])
     def test_a_server_that_takes_nobody_for_a_while(self, engine, monkeypatch, error):
         engine.write(adding(1))
         kill_all(engine)
@@ -368,6 +368,22 @@ class TestWaiting:
             return connect(*args, **named)
 
         monkeypatch.setattr(Connection, "connect", refusing)
+        engine.write(adding(2))
+        assert numbers(engine) == [1, 2]
+        assert len(tries) == 4
+
+    def test_one_that_cuts_a_connection_as_soon_as_it_is_made(self, engine, monkeypatch):
+        engine.write(adding(1))
+        kill_all(engine)
+        get_acquainted, tries = Session.get_acquainted, []
+
+        def cut(session, patience):
+            tries.append(1)
+            if len(tries) < 4:
+                kill_all(engine)
+            get_acquainted(session, patience)
+
+        monkeypatch.setattr(Session, "get_acquainted", cut)
         engine.write(adding(2))
         assert numbers(engine) == [1, 2]
         assert len(tries) == 4
