@@ -94,10 +94,9 @@ def graph(memory: AgentMemory) -> Any:
     return builder.compile(checkpointer=memory.checkpointer, store=memory.store)
 
 
-def acts(
-    memory: AgentMemory, agent: Any, tenant: tuple[str, ...], dice: random.Random, ids: itertools.count[int]
-) -> Acts:
+def acts(memory: AgentMemory, agent: Any, tenant: tuple[str, ...], dice: random.Random) -> Acts:
     """What a tenant does, awaited."""
+    ids = itertools.count(1)
     talk = memory.conversation("talk", tenant)
     managed = memory.managed_conversation(
         "managed", tenant, config=ManagedMemoryConfig(threshold_tokens=1_500, token_counter="estimate")
