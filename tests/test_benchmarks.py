@@ -323,3 +323,24 @@ class TestStudio:
         benchmarks.studio.tell({"quick": [quick] * 95 + [slow] * 5, "slow": [quick] * 94 + [slow] * 6})
         _, first, second = capsys.readouterr().out.splitlines()
         assert ("above" in first, "above" in second) == (False, True)
+
+
+class TestSoak:
+    def test_every_worker_does_everything_and_what_is_kept_verifies(
+        self, benchmarks: Benchmarks, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        benchmarks.soak.soak(str(tmp_path / "a.db"), minutes=0.06, workers=2, turns=3, seed=1)
+        told = capsys.readouterr().out
+        assert "verify(): 0 problems" in told
+        for what in ("turn of a graph", "compacted view", "search", "erase a tenant"):
+            assert f"{what}, ms" in told
+
+    @pytest.mark.parametrize("grows", ["memory", "stored", "handles", "threads"])
+    def test_what_grows_is_not_flat(
+        self, benchmarks: Benchmarks, capsys: pytest.CaptureFixture[str], grows: str
+    ) -> None:
+        still = benchmarks.soak.Sample(100_000_000, 20, 10, 50_000_000, {"append": 1.0})
+        later = [still._replace(**{grows: getattr(still, grows) * (10 + number) // 10}) for number in range(30)]
+        assert benchmarks.soak.told([still] * 30)
+        assert not benchmarks.soak.told(later)
+        assert "NOT flat" in capsys.readouterr().out
