@@ -24,7 +24,7 @@ from shutil import copyfileobj
 from tempfile import TemporaryFile
 from typing import Any, TextIO, TypeAlias
 
-from langchain_agentmem.base.encrypted_file import decrypted_text
+from langchain_agentmem.base.encrypted_file import decrypted_text, is_encrypted
 from langchain_agentmem.base.encryption_key import EncryptionKey
 from langchain_agentmem.base.events import Progress, Watch
 from langchain_agentmem.base.files import is_database, path_of_file, whole_file
@@ -111,7 +111,7 @@ def check_replaceable(path: str | os.PathLike[str]) -> None:
     """
     target = path_of_file(path)
     with suppress(OSError):  # what nobody may read is said by whoever writes there
-        if target.is_file() and not is_database(target) and target.stat().st_size:
+        if target.is_file() and not is_database(target) and not is_encrypted(target) and target.stat().st_size:
             with target.open("rb") as file:
                 if FORMAT.encode() not in file.read(_HEAD):
                     raise InvalidInput(
