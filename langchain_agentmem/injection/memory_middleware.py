@@ -54,8 +54,8 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         kinds: What is looked for: "record", "event", "message", "item" and so on. Default: what is the thread's own,
             and in a namespace of its own everything there.
         limit: How much is found at most. Default 8.
-        budget: How much room core memory and what is brought for one question may take, see `Budget.of`. Default: as
-            much as it takes.
+        budget: How much room core memory and what is brought for one question may take: a number of characters, or
+            {"total": 400, "unit": "tokens"}, see `Budget.of`. Default: as much as it takes.
         role: In whose role core memory stands: "user", or "system" for the end of the agent's system message. What is
             found is always in the user's. Default "user".
         sections: What is shown: "core", "recall" (the newest events), "archival" (what was found). Default: all.

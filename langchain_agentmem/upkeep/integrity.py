@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
+from typing import Any
 
 from langchain_agentmem.base.events import Progress, Watch
 from langchain_agentmem.base.namespaces import (
@@ -216,7 +217,8 @@ def erase(
         yield from jobs.erase(low, high)
     if is_everything(namespace=namespace, thread_id=thread_id, conversation_id=conversation_id):
         yield from database.forget()
-    return EraseReport(**erasure.removed), erasure.conversations
+    removed: dict[str, Any] = erasure.removed
+    return EraseReport(**removed), erasure.conversations
 
 
 def items_elsewhere(namespace: Namespace, scopes: Scopes) -> Steps[list[Namespace]]:

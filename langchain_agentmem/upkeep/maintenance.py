@@ -749,4 +749,5 @@ def _added(reports: Sequence[R]) -> R:
     sums: Counter[str] = Counter()
     for each in reports:
         sums.update({name: value for name, value in asdict(each).items() if isinstance(value, int)})
-    return type(reports[0])(**sums)
+    counts: dict[str, Any] = sums
+    return type(reports[0])(**counts)
