@@ -52,7 +52,9 @@ def doomed_by(request: Request) -> Doomed:
 
 async def erase(request: Request) -> Response:
     """What may be erased, and what it takes to do so."""
-    return page(request, "erase.html", doomed=doomed_by(request), rehearsed=None, erased=None, elsewhere=(), problem=None)
+    return page(
+        request, "erase.html", doomed=doomed_by(request), rehearsed=None, erased=None, elsewhere=(), problem=None
+    )
 
 
 async def rehearse(request: Request, _: Mapping[str, str]) -> Response:
