@@ -250,8 +250,8 @@ class AgentMemory(Maintenance, Closing):
         `memory.within(("users", "ada"))`, or `memory.within(user_id="ada")` for a template. What names no namespace is
         that one's: searches, layers, facts, conversations, sessions, the audit trail, tools, statistics, exports and
         erasures. The namespaces of its `store` begin there: `within(("users", "ada")).store` has in `("notes",)` what
-        the whole memory's store has in `("users", "ada", "notes")`. Graphs with its checkpointer need name no user. It
-        uses this memory's database: closing it closes nothing.
+        the whole memory's store has in `("users", "ada", "notes")`. Graphs with its checkpointer need name no user: in
+        their runs, the whole memory is this user's too. It uses this memory's database: closing it closes nothing.
 
         Args:
             namespace: The namespace.
@@ -538,7 +538,8 @@ class AgentMemory(Maintenance, Closing):
     def store(self) -> AgentMemoryStore:
         """The store of LangGraph graphs, for long-term items: `builder.compile(store=memory.store)`.
 
-        It is shared by all threads, and not rewound with them. Namespaces are given by each call.
+        It is shared by all threads, and not rewound with them. Namespaces are given by each call: what is of a user
+        belongs below theirs, as ("users", "ada", "notes").
         """
         from langchain_agentmem.stores.agent_store import AgentMemoryStore  # noqa: PLC0415 - it loads LangGraph
 

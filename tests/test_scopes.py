@@ -361,6 +361,28 @@ class TestWithin:
         assert core_in(memory, run_of("tuesday")) == {"monday": "Lisbon"}  # the only thread of this id is hers
         assert core_in(memory, run_of("thursday", agentmem_namespace=ADA)) == {"monday": "Lisbon"}
 
+    def test_the_whole_memory_is_the_users_in_a_run_of_that_graph(self, templated):
+        seen = []
+
+        def node(state, config):
+            templated.layers().core.set("city", "Lisbon")
+            seen.append([each.kind for each in templated.search("Lisbon", kinds=["message"])])
+            with pytest.raises(InvalidInput, match="lead to"):
+                templated.layers(run_of("t", user_id="bob", agentmem_namespace=ADA))
+            return {"messages": []}
+
+        said(templated, run_of("b", user_id="bob"), "Lisbon")
+        inner = StateGraph(State).add_node("node", node).add_edge(START, "node").compile()
+        for ada in (templated.within(user_id="ada"), templated.within(ADA)):
+            graph_of(ada, inner).invoke({"messages": []}, run_of("t"))
+            assert ada.layers().core.get() == {"city": "Lisbon"}
+        assert seen == [[], []]
+        assert templated.within(user_id="bob").layers().core.get() == {"b": "Lisbon"}
+
+    def test_an_empty_namespace_names_nobody_and_the_error_says_how_to_mean_all(self, templated):
+        with pytest.raises(InvalidInput, match=r"needs user_id.*everything=True"):
+            templated.search("Lisbon", namespace=())
+
     def test_in_the_run_of_another_it_is_main_of_its_own(self, memory):
         ada = memory.within(ADA)
         seen = {}

@@ -80,7 +80,8 @@ class AuditEntry:
         run_id: The run of LangChain that it was. Default None.
         parent_run_id: The run that this one was part of. Default None.
         thread_id: The thread of LangGraph that it was made in. Default None.
-        messages: Of a call, the messages that the model was given, and those that it answered with. Default ().
+        messages: Of a call, the messages that the model was given and, after them, those that it answered with, each
+            with its `role` and `content`; `to_langchain(message)` makes LangChain's of one. Default ().
         extra: Whatever else is known of it; anything that `encoding.to_plain` can write. Default {}.
         archived: Whether it is kept compressed. Default False.
 

@@ -183,13 +183,13 @@ class AuditTrail(Performer):
         memory: MemoryLike = ":memory:",
         namespace: Sequence[str] | None = None,
         *,
-        rules: Iterable[JunkRule] = RULES,
+        rules: Iterable[JunkRule] | None = None,
     ) -> None:
         if namespace is not None:
             path_of(namespace)
         self._root = database_of(memory)
         self._namespace = namespace
-        self.rules = rules
+        self.rules = RULES if rules is None else rules
 
     @property
     def rules(self) -> tuple[JunkRule, ...]:

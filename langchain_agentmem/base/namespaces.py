@@ -112,6 +112,11 @@ def of_thread(name: str) -> str:
     return _END + name
 
 
+def label_within(label: str) -> tuple[str, str]:
+    """By what it is told that a path has a label: the end of a label to put before the path, and what it has then."""
+    return _END, f"{_END}{label}{_END}"
+
+
 def range_of(namespace: Any) -> tuple[str, str]:
     """The paths of a namespace and of all below it: from the first, up to but without the second."""
     path = path_of(namespace)
@@ -263,9 +268,10 @@ class Scopes(NamedTuple):
         if nobody and (everybody or (self.bare_threads and "thread_id" in configurable)):
             return self.home(configurable)
         example = ", ".join(f'"{key}": "…"' for key in missing)
+        nowhere = "" if given is None else " () names nobody; a search looks everywhere with everything=True."
         raise InvalidInput(
             f"The namespace {safe_repr(self.template)} needs {', '.join(missing)}: say it in the run's config, "
-            f'{{"configurable": {{{example}}}}}, and outside of runs with {self._narrowing}.'
+            f'{{"configurable": {{{example}}}}}, and outside of runs with {self._narrowing}.{nowhere}'
         )
 
     @property
@@ -275,6 +281,8 @@ class Scopes(NamedTuple):
 
     def said(self, config: Any) -> Namespace | None:
         """The namespace that a config says itself, by its name or by the keys of the template; None where it does not.
+
+        A run whose graph has a checkpointer of `within` says that one's.
 
         Args:
             config: The config; None says nothing.
@@ -289,6 +297,7 @@ class Scopes(NamedTuple):
         named = configurable.get(CONFIG_KEY)
         path = path_of(named) if CONFIG_KEY in configurable else None
         of_thread = getattr(configurable.get("thread_id"), "namespace", None)  # a text from outside has none
+        of_thread = of_thread or self._of_graph(configurable)
         if self.template is None:
             return of_thread if path is None else namespace_of(path)
         values = {key: _value(key, configurable) for key in self.keys}
@@ -308,6 +317,11 @@ class Scopes(NamedTuple):
                 f"The config names the namespace {safe_repr(named)}, and its keys lead to {safe_repr(filled)}."
             )
         return filled
+
+    def _of_graph(self, configurable: Mapping[str, Any]) -> Namespace | None:
+        """Within which namespace the checkpointer of the running graph is, where it is one of this memory."""
+        scopes = getattr(getattr(configurable.get("__pregel_checkpointer"), "database", None), "scopes", None)
+        return scopes.within if isinstance(scopes, Scopes) and scopes._replace(within=self.within) == self else None
 
     def check_one(self, paths: Collection[str], name: str, how: str) -> None:
         """Check that it is told whose thread is meant, where threads belong to users.

@@ -32,6 +32,7 @@ from langchain_agentmem.cli.console import (
     shortened,
     tell,
 )
+from langchain_agentmem.cli.thread_commands import message_told, print_message
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.storage.engine import AS_MADE
 
@@ -62,12 +63,15 @@ def report(
     include_junk: Annotated[
         bool, typer.Option("--include-junk", help="Print hidden entries too, and why they are hidden.")
     ] = False,
+    messages: Annotated[
+        bool, typer.Option("--messages", help="Print entries with all messages that the model was given and gave.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Report how the audit trail fares and what it tells, there and below; or print its last entries."""
     if context.invoked_subcommand is not None:
         return
-    if last is None and (conversation is not None or include_junk):
+    if last is None and (conversation is not None or include_junk or messages):
         last = _LAST
     with existing(database_given(database)) as memory:
         trail = _trail_in(memory, namespace)
@@ -81,7 +85,8 @@ def report(
         empty = (
             NOTHING if entries or not last else f"{NOTHING}{elsewhere(memory, ['audit'], namespace_named(namespace))}"
         )
-    print_list(entries, _print, _entry, empty, limit=last or 1, as_json=as_json)
+    show, told = (_print_whole, _whole) if messages else (_print, _entry)
+    print_list(entries, show, told, empty, limit=last or 1, as_json=as_json)
 
 
 @audit.command()
@@ -252,6 +257,13 @@ def _print(screen: Screen, entry: AuditEntry) -> None:
         screen.line(f"   hidden: {', '.join(entry.junk)}", "dim")
 
 
+def _print_whole(screen: Screen, entry: AuditEntry) -> None:
+    """An entry with its messages, where it has them."""
+    _print(screen, entry)
+    for message in entry.messages:
+        print_message(screen, message, has_id=bool(message.message_id))
+
+
 def _print_todo(screen: Screen, todo: AuditEntry) -> None:
     screen.line(f"{todo.id}  {todo.created_at:%Y-%m-%d}", "bold")
     screen.line(f"   {shortened(todo.prompt)}")
@@ -259,5 +271,10 @@ def _print_todo(screen: Screen, todo: AuditEntry) -> None:
 
 def _entry(entry: AuditEntry) -> dict[str, Any]:
     """An entry as JSON has it. Of a model call it has prompt and reply, and not all its messages."""
+    return {name: value for name, value in _whole(entry).items() if name != "messages"}
+
+
+def _whole(entry: AuditEntry) -> dict[str, Any]:
+    """An entry with its messages, as JSON has it."""
     told: dict[str, Any] = plain(entry)
-    return {name: value for name, value in told.items() if name != "messages"}
+    return told | {"messages": [plain(message_told(each)) for each in entry.messages]}

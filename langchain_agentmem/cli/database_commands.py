@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -34,8 +35,10 @@ from langchain_agentmem.cli.console import (
     interruptible,
     judge,
     other_places,
+    plain,
     print_json,
     progress_bar,
+    some,
     tell,
     tenant_named,
     time_named,
@@ -348,18 +351,19 @@ def erase(
     where = f" in {named(given['namespace'])}" if given["namespace"] is not None else ""
     with interruptible("Whatever was not erased yet is as it was; erase again."), existing(database) as memory:
         with progress_bar("counting"):
-            found = dataclasses.asdict(memory.erase(**given, dry_run=True))
-            others = "" if any(found.values()) else other_places(memory, namespace, thread or conversation)
+            report = memory.erase(**given, dry_run=True)
+            found, more = report.counts, _items_elsewhere(report.elsewhere, namespace)
+            others = "" if any(found.values()) or more else other_places(memory, namespace, thread or conversation)
         if dry_run:
             told = (
                 f"{_counts(found)} would be erased."
                 if any(found.values())
                 else f"There is nothing to erase{where}.{others}"
             )
-            tell(printable(told), {**found, "dry_run": True}, as_json=as_json)
+            tell(printable(told + more), {**plain(report), "dry_run": True}, as_json=as_json)
             return
         if not yes and any(found.values()):
-            told = printable(f"This deletes{where}, for ever: {_counts(found)}.")
+            told = printable(f"This deletes{where}, for ever: {_counts(found)}.{more}")
             if not sys.stdin.isatty():
                 raise InvalidInput(f"{told} There is no terminal to ask at, so nothing was erased: say --yes.")
             typer.echo(told, err=True)
@@ -368,9 +372,18 @@ def erase(
                 raise typer.Exit(1)
         # Where nothing is left, an erasure that was interrupted may still have to rewrite the storage.
         with progress_bar("erasing") as bar:
-            erased = dataclasses.asdict(memory.erase(**given, progress=bar.watch))
+            report = memory.erase(**given, progress=bar.watch)
+    erased = report.counts
     told = f"{_counts(erased)} were erased." if any(erased.values()) else f"There was nothing to erase{where}.{others}"
-    tell(printable(told), {**erased, "dry_run": False}, as_json=as_json)
+    tell(printable(told + more), {**plain(report), "dry_run": False}, as_json=as_json)
+
+
+def _items_elsewhere(places: Sequence[tuple[str, ...]], namespace: str | None) -> str:
+    """That more of a person lies where the namespace does not lead, and how to erase that; "" where there is none."""
+    if not places:
+        return ""
+    commands = shlex.join(["agentmem", "erase", "--namespace", named(places[0])])
+    return f" Items under {some([*map(named, places)])} are not below {namespace}: erase them too, with {commands}."
 
 
 def revoke(

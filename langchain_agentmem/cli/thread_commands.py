@@ -262,7 +262,7 @@ def _show_log(
     before, after = (most, 0) if around is None else ((most - 1) // 2, most // 2)
     said = chat.around(around, before=before, after=after)
     if as_json:
-        messages = [_message(each) for each in said]
+        messages = [message_told(each) for each in said]
         print_json({"kind": "conversation", **_whose(thread), "total": total, "messages": messages})
         return
     screen = Screen()
@@ -270,7 +270,7 @@ def _show_log(
     if around is None:
         screen.before(total - len(said), total)
     for each in said:
-        _print(screen, each)
+        print_message(screen, each)
 
 
 def _show_thread(
@@ -294,7 +294,7 @@ def _show_thread(
                 "step": step,
                 "source": source,
                 "total": len(every),
-                "messages": [_message(*each) for each in said],
+                "messages": [message_told(*each) for each in said],
                 "state": state,
                 "waits": waits,
             }
@@ -305,7 +305,7 @@ def _show_thread(
     screen.line(f"thread {named(thread.namespace, thread.thread_id)}: {what}", "bold")
     screen.before(len(every) - len(said), len(every))
     for message, has_id in said:
-        _print(screen, message, has_id=has_id)
+        print_message(screen, message, has_id=has_id)
     for key, value in state.items():
         screen.line(f"state {key} = {brief(value)}", "dim")
     for each in waits:
@@ -319,7 +319,8 @@ def _whose(thread: ThreadSummary) -> dict[str, Any]:
     return {"namespace": thread.namespace, "id": thread.thread_id}
 
 
-def _message(message: Message, has_id: bool = True) -> dict[str, Any]:  # noqa: FBT001, FBT002
+def message_told(message: Message, has_id: bool = True) -> dict[str, Any]:  # noqa: FBT001, FBT002
+    """A message as JSON has it."""
     return {
         "id": message.message_id if has_id else None,
         "role": message.role,
@@ -333,7 +334,8 @@ def _message(message: Message, has_id: bool = True) -> dict[str, Any]:  # noqa: 
     }
 
 
-def _print(screen: Screen, message: Message, *, has_id: bool = True) -> None:
+def print_message(screen: Screen, message: Message, *, has_id: bool = True) -> None:
+    """Print a message, whole."""
     head = message.role if message.name is None else f"{message.role} ({message.name})"
     parts = [head, message.message_id if has_id else "without id"]
     if message.created_at is not None:

@@ -61,6 +61,8 @@ RETRIES = 2
 """How often a call that was refused as too large is repeated."""
 _NEARLY_FULL = 0.8
 """From which share of the window on a refusal in words that nobody knows is taken for one of its size, once."""
+_MOST_BESIDE = 0.75
+"""Which share of a context what is sent beside the messages may take before that is told."""
 _REMEMBERED = 256
 
 
@@ -74,7 +76,8 @@ class CompactionMiddleware(AgentMiddleware[Any, Any, Any]):
     and is recorded in the same conversation unless its own is named.
 
     What is sent beside the messages is counted too: the system message, the tools, and the schema of a structured
-    answer. One object serves any number of agents, threads and tasks, awaited or not.
+    answer; a warning is logged, once, where these leave less than a quarter of the room. One object serves any number
+    of agents, threads and tasks, awaited or not.
 
     Among other middleware, let it stand before whatever adds messages for one call only, which would else be recorded,
     and after whatever answers errors, such as `ModelRetryMiddleware`, which would else answer a refusal first.
@@ -129,6 +132,7 @@ class CompactionMiddleware(AgentMiddleware[Any, Any, Any]):
         self._lock = concurrency.lock()
         self._shared: Compactor | None = None
         self._refused: OrderedDict[Any, Size] = OrderedDict()
+        self._told = False
         self._format: tuple[Any, list[dict[str, Any]]] = (None, [])
         if self._model is not None:
             limit_of(self._config, self._window_of(None))
@@ -169,6 +173,7 @@ class CompactionMiddleware(AgentMiddleware[Any, Any, Any]):
         at = self._at()
         compactor = self._compactor(request.model, at)
         overhead = self._overhead(request, compactor)
+        self._warn(overhead, compactor)
         view: ContextView = yield from compactor.viewing(messages, at, overhead=overhead)
         window, limit = self._window_of(request.model), compactor.limit
         attempts = iter(range(1, RETRIES + 1))
@@ -245,6 +250,19 @@ class CompactionMiddleware(AgentMiddleware[Any, Any, Any]):
         compactor.limit = refused or limit_of(self._config, window)
         compactor.target = target_of(self._config, compactor.limit)
         return compactor
+
+    def _warn(self, overhead: int, compactor: Compactor) -> None:
+        """Say once that what no compaction makes smaller takes most of the room."""
+        tokens, limit = compactor.calibrated(overhead), compactor.limit.tokens
+        if not self._told and limit is not None and tokens > limit * _MOST_BESIDE:
+            self._told = True
+            logger.warning(
+                "The system message, the tools and the schema of the answer take %d tokens of the %d that a context "
+                "may have, which leaves little for messages, however much is compacted. Give the agent fewer tools, or "
+                "raise threshold_tokens.",
+                tokens,
+                limit,
+            )
 
     def _window_of(self, model: Any) -> int | None:
         return self._window or window_of(model) or window_of(self._model)

@@ -55,8 +55,8 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         kinds: What is looked for: "record", "event", "message", "item" and so on. Default: what is the thread's own,
             and in a namespace of its own everything there.
         limit: How much is found at most. Default 8.
-        budget: How much room core memory and what is brought for one question may take, see `Budget.of`. Default: as
-            much as it takes.
+        budget: How much room core memory and what is brought for one question may take: a number of characters, or
+            {"total": 400, "unit": "tokens"}, see `Budget.of`. Default: as much as it takes.
         role: In whose role core memory stands: "user", or "system" for the end of the agent's system message. What is
             found is always in the user's. Default "user".
         sections: What is shown: "core", "recall" (the newest events), "archival" (what was found). Default: all.
@@ -64,8 +64,10 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         trust: How far what is shown must be trusted at least: "user", "person", "model", "tool", "import" or "unknown",
             each with all before it; or which of these are trusted. With "model", what a web page said is not shown, nor
             what was made of that. Default: all is shown.
-        tools: Whether the agent is given the tools of layered memory, or the names of those that it is given. Default
-            False.
+        tools: Whether the agent is given the small set of `memory.tools()` by which it keeps things in mind:
+            `mem_core_set`, `mem_core_del`, `mem_archival_write` and `mem_archival_search`; `recall_dropped` and
+            `expand` come with `CompactionMiddleware`. Or the names of tools on layers and facts, see `memory.tools`;
+            "fact_*" means all that begin so. Each costs about a hundred tokens of every prompt. Default False.
         cache_control: Whether the prompt tells Anthropic's models where it can be kept: see `with_breakpoints`. Other
             providers keep prompts without being told. Who sets breakpoints too stands before this. Default False.
 
@@ -157,8 +159,13 @@ def _tools(memory: Any, whose: Any, namespace: Sequence[str] | None, wanted: Any
     if wanted is False:
         return []
     # Whoever wants no tools need not load what they need.
+    from langchain_agentmem.facts.fact_tools import fact_tools  # noqa: PLC0415
     from langchain_agentmem.language_models.tool_factory import chosen  # noqa: PLC0415
-    from langchain_agentmem.layers.layer_tools import layer_tools  # noqa: PLC0415
+    from langchain_agentmem.layers.layer_tools import SMALL_SET, layer_tools  # noqa: PLC0415
 
-    made = layer_tools(whose) if isinstance(whose, LayeredMemory) else layer_tools(memory, whose, namespace)
-    return chosen(made, None if wanted is True else wanted)
+    if isinstance(whose, LayeredMemory):
+        made = layer_tools(whose)
+    else:
+        made = [*layer_tools(memory, whose, namespace), *fact_tools(memory, whose, namespace)]
+    more = " CompactionMiddleware brings recall_dropped and expand; or give the agent itself memory.tools(include=[…])."
+    return chosen(made, SMALL_SET if wanted is True else wanted, more)

@@ -34,7 +34,7 @@ from langchain_agentmem.layers.core_memory import CoreEntry
 from langchain_agentmem.layers.layer import Event, Record, event_of, record_of
 from langchain_agentmem.layers.layered_memory import LayeredMemory
 from langchain_agentmem.layers.prompt_context import HEADINGS, NEWEST, Composed, FoundPassage, Material, composed
-from langchain_agentmem.messages.message import Message
+from langchain_agentmem.messages.message import OWN_TOOLS, Message
 from langchain_agentmem.messages.message_marks import is_injected
 from langchain_agentmem.messages.prompt_forms import Brought, last_said
 from langchain_agentmem.rewinding import memory_rows
@@ -489,8 +489,11 @@ def _with_origin(about: str, found: Any) -> str:
 
 
 def _says(found: Recollection) -> bool:
-    """Whether something says more than what a tool was called with."""
-    return not isinstance(found.value, Message) or bool(found.value.text.strip())
+    """Whether something says more than what a tool was called with, or what a tool of memory answered."""
+    said = found.value
+    if not isinstance(said, Message):
+        return True
+    return bool(said.text.strip()) and not (said.role == "tool" and said.name in OWN_TOOLS)
 
 
 def _hit(found: Recollection) -> FoundPassage:

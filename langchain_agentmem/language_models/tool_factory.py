@@ -286,11 +286,11 @@ def _misused(error: Any) -> str:
     return told(f"The tool was not used, since its arguments are wrong: {faults(error.errors())}.")
 
 
-def chosen(tools: Sequence[BaseTool], include: Iterable[str] | None) -> list[BaseTool]:
+def chosen(tools: Sequence[BaseTool], include: Iterable[str] | None, more: str = "") -> list[BaseTool]:
     """Those of some tools that are named, in the order of the names; all, where none are. "mem_*" names several.
 
     Raises:
-        InvalidInput: There is no tool of a name.
+        InvalidInput: There is no tool of a name; `more` is said then, too.
     """
     if include is None:
         return [*tools]
@@ -301,7 +301,7 @@ def chosen(tools: Sequence[BaseTool], include: Iterable[str] | None) -> list[Bas
     for given in include:
         found = [name for name in by_name if isinstance(given, str) and fnmatchcase(name, given)]
         if not found:
-            raise InvalidInput(f"There is no tool {safe_repr(given)}; there are {', '.join(by_name)}.")
+            raise InvalidInput(f"There is no tool {safe_repr(given)}; there are {', '.join(by_name)}.{more}")
         names.update(dict.fromkeys(found))
     return [by_name[name] for name in names]
 

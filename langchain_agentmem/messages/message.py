@@ -220,6 +220,12 @@ SOURCES = {"user": "user", "assistant": "model", "tool": "tool"}
 """Where a message comes from, by the role that says it."""
 RECALLING = frozenset({"recall_dropped", "expand"})
 """The tools by which a model looks for what left its context."""
+OWN_TOOLS = RECALLING | {
+    *("mem_core_set", "mem_core_get", "mem_core_del", "mem_archival_write", "mem_archival_update", "mem_archival_get"),
+    *("mem_archival_search", "mem_recall_append", "mem_recall_search", "mem_recall_evict", "mem_recall_summarize"),
+    *("mem_node_fork", "mem_node_write", "mem_node_read", "consolidate", "fact_add", "fact_search", "fact_history"),
+}
+"""All tools of `AgentMemory.tools`. What they give is memory, or says that it was changed: an echo, as a memory."""
 LANGCHAIN_ROLES = {"human": "user", "ai": "assistant"}
 """The roles of messages, by LangChain's name for their type."""
 

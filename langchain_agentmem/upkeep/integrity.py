@@ -10,11 +10,22 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import partial
+from typing import Any
 
 from langchain_agentmem.base.events import Progress, Watch
-from langchain_agentmem.base.namespaces import id_of, named, namespace_of, of_thread, path_of, range_of
+from langchain_agentmem.base.namespaces import (
+    Namespace,
+    Scopes,
+    id_of,
+    label_within,
+    named,
+    namespace_of,
+    of_thread,
+    path_of,
+    range_of,
+)
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations import message_log
 from langchain_agentmem.conversations.message_log import Address
@@ -25,6 +36,8 @@ from langchain_agentmem.storage.part import Erasure, all_parts
 from langchain_agentmem.threads.thread_lines import ThreadAt
 
 PAGE = 100
+_PERSON = 2  # most labels that name a person: ("users", "ada")
+MOST_ELSEWHERE = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +73,8 @@ class EraseReport:
         experiences: How many rows of what became of experiences: tallies, and feedback.
         corrections: How many corrections that people made.
         audit: How many entries of the audit trail.
+        elsewhere: Namespaces, ten at most, that were not erased, have long-term items, and have a label that is the
+            person's: `memory.store` puts items where each call says, as in ("ada", "facts"). Each is erased by itself.
     """
 
     conversations: int = 0
@@ -72,6 +87,12 @@ class EraseReport:
     experiences: int = 0
     corrections: int = 0
     audit: int = 0
+    elsewhere: tuple[Namespace, ...] = ()
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many of what were removed."""
+        return {name: value for name, value in asdict(self).items() if isinstance(value, int)}
 
 
 def statistics() -> Steps[dict[str, int]]:
@@ -196,7 +217,28 @@ def erase(
         yield from jobs.erase(low, high)
     if is_everything(namespace=namespace, thread_id=thread_id, conversation_id=conversation_id):
         yield from database.forget()
-    return EraseReport(**erasure.removed), erasure.conversations
+    removed: dict[str, Any] = erasure.removed
+    return EraseReport(**removed), erasure.conversations
+
+
+def items_elsewhere(namespace: Namespace, scopes: Scopes) -> Steps[list[Namespace]]:
+    """Where else a person has long-term items, by the label that is theirs.
+
+    Args:
+        namespace: That of the person: one with the depth of the template, whose keys tell the label. Without a template
+            its last label is taken for it, unless it has more than two.
+        scopes: Which namespaces belong to persons.
+    """
+    whose = list(scopes.keys_of(path_of(namespace)).values())
+    if scopes.template is None and len(namespace) <= _PERSON:
+        whose = list(namespace[-1:])
+    low, high = range_of(namespace)
+    found: dict[Namespace, None] = {}
+    for label in whose:
+        ended, has = label_within(label)
+        rows = yield query.items_elsewhere(ended=ended, label=has, low=low, high=high, limit=MOST_ELSEWHERE)
+        found.update({namespace_of(row["path"]): None for row in rows})
+    return [*found]
 
 
 def adopt(name: str, path: str, *, tail: int) -> Steps[None]:

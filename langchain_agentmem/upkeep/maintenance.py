@@ -16,7 +16,7 @@ import contextlib
 import os
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import datetime
 from functools import partial
 from itertools import chain
@@ -63,7 +63,7 @@ from langchain_agentmem.upkeep.database_copy import (
 )
 from langchain_agentmem.upkeep.database_report import BranchSummary, Finding, Stats, ThreadList
 from langchain_agentmem.upkeep.export import TransferReport
-from langchain_agentmem.upkeep.integrity import EraseReport, VerifyReport
+from langchain_agentmem.upkeep.integrity import MOST_ELSEWHERE, EraseReport, VerifyReport
 from langchain_agentmem.upkeep.namespace_sizes import DayCounts, NamespaceSummary
 
 if TYPE_CHECKING:
@@ -551,6 +551,9 @@ class Maintenance(Performer):
             dry_run: Whether to tell only what would be deleted.
             progress: Is told what is done next: rows are deleted, and then the storage is rewritten.
 
+        Returns:
+            How much of what was removed, and `elsewhere`: where `memory.store` has more of the person.
+
         Raises:
             InvalidInput: Nothing was named.
             StorageError: The rows are gone, but the storage could not be rewritten: erase again.
@@ -579,7 +582,7 @@ class Maintenance(Performer):
                         rehearse = partial(engine.rehearse, erase)
                         report, _ = yield from self._blocking("care.rehearse", rehearse, write=True)
                         reports.append(report)
-                    return _added(reports)
+                    return (yield from self._with_elsewhere(reports, **given))
                 _tell(told, "deleting", 0, 1 + len(engines))
                 done = yield from across(databases, Run("care.delete", erase, write=True, shown=False))
             self._let_go([at for _, erased in done for at in erased])
@@ -594,7 +597,7 @@ class Maintenance(Performer):
                 yield from self._blocking("care.scrub", engine.scrub, write=True)
             _tell(told, "rewriting the storage", 1 + len(engines), 1 + len(engines))
             reports += [report for report, _ in done]
-            return _added(reports)
+            return (yield from self._with_elsewhere(reports, **given))
 
         inputs, outputs = partial(given_only, given), None if dry_run else asdict
         done: EraseReport = yield Shown("care.erase", work(), inputs, outputs)
@@ -674,6 +677,17 @@ class Maintenance(Performer):
         return done
 
     revoke, arevoke = both(_revoke_work)
+
+    def _with_elsewhere(
+        self, reports: Sequence[EraseReport], namespace: Namespace | None, thread_id: Any, conversation_id: Any
+    ) -> Work[EraseReport]:
+        """One report of all schemas, with where else a person has items, where a namespace is erased."""
+        added = _added(reports)
+        if not namespace or thread_id is not None or conversation_id is not None:
+            return added
+        look = partial(integrity.items_elsewhere, tuple(namespace), self.database.scopes)
+        found = yield from across((yield from self._all_below()), Run("care.elsewhere", look, shown=False))
+        return replace(added, elsewhere=tuple(dict.fromkeys(chain.from_iterable(found)))[:MOST_ELSEWHERE])
 
     def _prune_work(
         self,
@@ -836,5 +850,6 @@ def _added(reports: Sequence[R]) -> R:
     """The sums of what reports tell."""
     sums: Counter[str] = Counter()
     for each in reports:
-        sums.update(asdict(each))
-    return type(reports[0])(**sums)
+        sums.update({name: value for name, value in asdict(each).items() if isinstance(value, int)})
+    counts: dict[str, Any] = sums
+    return type(reports[0])(**counts)

@@ -7,6 +7,8 @@ import sqlite3
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from langchain_core.language_models import FakeMessagesListChatModel
+from langchain_core.messages import AIMessage
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.audit.audit_trail import AuditTrail
@@ -47,6 +49,24 @@ def refused(run):
 def fine(run):
     assert (run.returncode, run.stderr) == (0, "")
     return run.stdout
+
+
+def test_a_call_is_shown_with_all_that_the_model_was_given(agentmem, tmp_path):
+    path = tmp_path / "calls.db"
+    with AgentMemory(path) as memory:
+        model = FakeMessagesListChatModel(responses=[AIMessage("In the sun.")])
+        asked = [("system", "You are\n\x1b[31ma gardener."), ("user", "Where do I plant a quince?")]
+        model.invoke(asked, {"callbacks": [memory.audit.handler()]})
+    shown = fine(agentmem(path, "--messages"))
+    assert "   You are\n" in shown
+    assert "gardener" not in fine(agentmem(path, "--last", "1"))
+    [entry] = json.loads(fine(agentmem(path, "--messages", "--json")))
+    assert [(each["role"], each["text"]) for each in entry["messages"]] == [
+        ("system", asked[0][1]),
+        ("user", asked[1][1]),
+        ("assistant", "In the sun."),
+    ]
+    assert "messages" not in json.loads(fine(agentmem(path, "--last", "1", "--json")))[0]
 
 
 class TestReport:

@@ -257,6 +257,21 @@ class TestErasing:
         assert len(messages(database)) == 30
         assert Path(database).read_bytes() == before
 
+    def test_it_says_where_else_the_person_has_items_and_how_to_erase_them(self, agentmem, database):
+        with AgentMemory(database) as memory:
+            memory.store.put(("it's", "ada"), "k", {"text": "a fig tree"})
+        for options, told in (
+            ("--dry-run", "would be erased"),
+            ("--yes", "were erased"),
+            ("--yes", "nothing to erase in"),
+        ):
+            said = fine(agentmem("erase", database, "--namespace", "ada", options))
+            assert told in said
+            assert "Items under it's/ada are not below ada: erase them too, with agentmem erase --namespace" in said
+        assert json.loads(fine(agentmem("erase", database, "--namespace", "ada", "--yes", "--json")))["elsewhere"] == [
+            ["it's", "ada"]
+        ]
+
     def test_where_nobody_can_be_asked_nothing_is_erased(self, agentmem, database):
         line = refused(agentmem("erase", "--database", database, "--namespace", "ada"))
         assert line.startswith("This deletes in ada, for ever: 1 conversation, 30 entries. There is no terminal")

@@ -196,6 +196,14 @@ class TestTheView:
             ask(agent, turn, on("answers"))
         assert model.asked
 
+    def test_that_has_little_room_beside_the_system_message_is_told_once(self, memory, caplog):
+        agent = agent_of(memory, Scripted(), MIDDLING, system_prompt=TALK * 200)
+        for turn in range(2):
+            ask(agent, turn)
+        ask(agent_of(memory, Scripted(), MIDDLING, system_prompt=TALK), 0, on("short"))
+        [told] = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+        assert "leaves little for messages" in told
+
     def test_costs_no_second_call_after_a_restart(self, url, clock):
         with AgentMemory(url, clock=clock) as memory:
             agent = agent_of(memory, model := Scripted(), summarizer=(before := Summarizer()))

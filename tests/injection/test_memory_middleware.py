@@ -8,7 +8,7 @@ import sys
 import pytest
 from langchain.agents import create_agent
 from langchain.agents.middleware import wrap_model_call
-from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 
@@ -16,13 +16,16 @@ from langchain_agentmem import AgentMemory
 from langchain_agentmem.compaction import CompactionMiddleware, ManagedMemoryConfig
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.injection.memory_middleware import MemoryMiddleware
+from langchain_agentmem.layers.layer_tools import SMALL_SET
 from langchain_agentmem.layers.layered_memory import LayeredMemory
+from langchain_agentmem.messages.message import OWN_TOOLS
 from langchain_agentmem.messages.message_marks import MEMORY_MARK, is_injected
 from langchain_agentmem.testing import assert_valid_for_providers
 from tests.compaction.test_middleware import Scripted
 
 pytestmark = pytest.mark.sqlite_suffices
 
+FACTS = ["fact_add", "fact_search", "fact_history"]
 QUESTION = "Which fruit tree did I plant?"
 SMALL = ManagedMemoryConfig(threshold_tokens=600, token_counter="estimate")
 
@@ -183,6 +186,38 @@ class TestTheThread:
         assert "**name**: Ada" in model.shown[-1][0].text
         agent.invoke({"messages": [HumanMessage("Who am I?")]}, at("another"))
         assert shown(model.shown[-1]) == ["human"]
+
+    def test_the_small_set_of_tools_is_offered_beside_those_of_compaction_and_others_by_their_names(self, memory):
+        compaction = CompactionMiddleware(memory, config=SMALL)
+        for given, offered in ((True, SMALL_SET), (["fact_*", "mem_core_get"], [*FACTS, "mem_core_get"])):
+            model = answers(AIMessage("Hello"))
+            middleware = [compaction, MemoryMiddleware(memory, tools=given)]
+            agent = create_agent(model, middleware=middleware, checkpointer=memory.checkpointer)
+            agent.invoke({"messages": [HumanMessage("Hello")]}, at())
+            assert model.offered == [["recall_dropped", "expand", *offered]]
+        with pytest.raises(InvalidInput, match=r"memory\.tools\(include"):
+            MemoryMiddleware(memory, tools=["recall_dropped"])
+
+    def test_what_tools_of_memory_answered_is_not_recalled_and_found_all_the_same(self, memory):
+        everyone = {each.name for each in memory.tools(include=["*"])}
+        assert everyone == OWN_TOOLS
+        talk = memory.conversation("old", ("ada",))
+        talk.add(role="user", content="I planted a quince tree.")
+        for name in ("mem_core_set", "look"):
+            talk.add_message(AIMessage("", tool_calls=[{"name": name, "args": {}, "id": name}]))
+            talk.add_message(ToolMessage(f"The quince tree, says {name}.", name=name, tool_call_id=name))
+        model = answers(AIMessage("a quince"))
+        agent = create_agent(model, middleware=[MemoryMiddleware(memory)], checkpointer=memory.checkpointer)
+        agent.invoke({"messages": [HumanMessage("Which quince tree did I plant?")]}, at(agentmem_namespace=("ada",)))
+        [recalled] = [message.text for message in model.shown[0] if is_injected(message)]
+        assert ("I planted" in recalled, "says look" in recalled, "says mem_core_set" in recalled) == (
+            True,
+            True,
+            False,
+        )
+        assert "The quince tree, says mem_core_set." in [
+            each.text for each in memory.search("quince", namespace=("ada",))
+        ]
 
     def test_what_was_edited_away_is_not_shown(self, memory):
         def reply(messages):

@@ -88,6 +88,35 @@ class TestErasing:
         assert filled.erase(namespace=NS, thread_id="t").items == 0
         assert filled.stats()["items"] == 5
 
+    def test_it_says_where_else_the_person_has_items(self, url):
+        with AgentMemory(url, namespace=("users", "{user_id}")) as memory:
+            for place in (
+                ("ada", "facts"),
+                ("memories", "ada"),
+                ("adam", "facts"),
+                ("users", "ada", "notes"),
+                ("a%a",),
+            ):
+                memory.store.put(place, "k", {"text": "a fig tree"})
+            memory.conversation("ada", ("bob", "ada")).add_user_message("This is no item.")
+            ada, elsewhere = memory.within(user_id="ada"), (("ada", "facts"), ("memories", "ada"))
+            for report in (ada.erase(dry_run=True), ada.erase()):
+                assert (report.items, report.elsewhere) == (1, elsewhere)
+                assert report.counts == {**dict.fromkeys(report.counts, 0), "items": 1}
+            assert memory.erase(namespace=("users", "ada"), thread_id="t").elsewhere == ()
+            assert memory.erase(namespace=("users", "a%"), dry_run=True).elsewhere == ()
+            assert memory.erase(namespace=("ada",)).elsewhere == ()
+            assert ada.erase().elsewhere == (("memories", "ada"),)
+            memory.store.batch([PutOp((f"n{i}", "ada"), "k", {"text": "many"}) for i in range(12)])
+            assert len(ada.erase(dry_run=True).elsewhere) == 10
+
+    def test_without_a_template_the_last_label_is_the_persons(self, url):
+        with AgentMemory(url) as memory:
+            memory.store.put(("ada", "facts"), "k", {"text": "a fig tree"})
+            assert memory.erase(namespace=("users", "ada")).elsewhere == (("ada", "facts"),)
+            assert memory.erase(namespace=("users", "bob", "ada")).elsewhere == ()
+            assert memory.erase(namespace=()).elsewhere == ()
+
     def test_many_are_erased(self, memory):
         memory.store.batch([PutOp((f"n{i % 3}",), str(i), {"text": f"word {i}"}) for i in range(1_100)])
         assert memory.erase(namespace=()).items == 1_100

@@ -29,7 +29,9 @@ def counts_on(text):
 
 def test_a_rehearsal_shows_exactly_what_goes_then(memory, browser):
     where = "?namespace=users/ada"
+    memory.store.put(("ada", "facts"), "k", {"text": "a fig tree"})
     told = browser.submit(f"/erase/rehearse{where}", form_on=f"/erase{where}").text
+    assert "ada/facts" in told
     assert len(memory.conversations(ADA)) == 2
     done = browser.submit(f"/erase{where}", form_on=f"/erase{where}", name="users/ada").text
     assert counts_on(done) == counts_on(told)

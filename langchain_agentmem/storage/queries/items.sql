@@ -149,3 +149,13 @@ join item i on i.namespace_id = n.id
 where n.path < :high and n.path >= :path and (n.path > :path or i.key > :key)
 order by n.path, i.key
 limit cast(:limit as bigint);
+
+-- name: items_elsewhere
+-- Namespaces with items out of a range that have a label in their path, between the ends of labels.
+select n.path
+from namespace n
+where (n.path < :low or n.path >= :high)
+    and replace(cast(:ended as text) || n.path, cast(:label as text), '') <> cast(:ended as text) || n.path
+    and exists (select 1 from item i where i.namespace_id = n.id)
+order by n.path
+limit cast(:limit as bigint);

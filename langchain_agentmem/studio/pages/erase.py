@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from typing import Any, NamedTuple
 
 from starlette.requests import Request
@@ -14,6 +13,7 @@ from starlette.routing import Route
 from langchain_agentmem.base.namespaces import named
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.studio.application import changing, namespace_asked, page, studio_of
+from langchain_agentmem.upkeep.integrity import EraseReport
 
 
 class Doomed(NamedTuple):
@@ -52,7 +52,9 @@ def doomed_by(request: Request) -> Doomed:
 
 async def erase(request: Request) -> Response:
     """What may be erased, and what it takes to do so."""
-    return page(request, "erase.html", doomed=doomed_by(request), rehearsed=None, erased=None, problem=None)
+    return page(
+        request, "erase.html", doomed=doomed_by(request), rehearsed=None, erased=None, elsewhere=(), problem=None
+    )
 
 
 async def rehearse(request: Request, _: Mapping[str, str]) -> Response:
@@ -61,8 +63,9 @@ async def rehearse(request: Request, _: Mapping[str, str]) -> Response:
 
 
 async def _rehearsed(request: Request, doomed: Doomed, status: int = 200, problem: str | None = None) -> Response:
-    counts = asdict(await studio_of(request).memory.aerase(**doomed._asdict(), dry_run=True))
-    return page(request, "erase.html", status, doomed=doomed, rehearsed=_told(counts), erased=None, problem=problem)
+    told = await studio_of(request).memory.aerase(**doomed._asdict(), dry_run=True)
+    seen: dict[str, Any] = {"rehearsed": _told(told), "elsewhere": told.elsewhere, "erased": None, "problem": problem}
+    return page(request, "erase.html", status, doomed=doomed, **seen)
 
 
 async def do_erase(request: Request, fields: Mapping[str, str]) -> Response:
@@ -71,14 +74,15 @@ async def do_erase(request: Request, fields: Mapping[str, str]) -> Response:
     if not hmac.compare_digest(fields.get("name", "").strip().encode(), doomed.name.strip().encode()):
         return await _rehearsed(request, doomed, 400, "This is not its name. Nothing was erased.")
     studio = studio_of(request)
-    erased = asdict(await studio.memory.aerase(**doomed._asdict()))
+    erased = await studio.memory.aerase(**doomed._asdict())
     studio.kept.forget()
-    return page(request, "erase.html", doomed=doomed, rehearsed=None, erased=_told(erased), problem=None)
+    seen: dict[str, Any] = {"rehearsed": None, "elsewhere": erased.elsewhere, "erased": _told(erased), "problem": None}
+    return page(request, "erase.html", doomed=doomed, **seen)
 
 
-def _told(counts: Mapping[str, Any]) -> list[tuple[str, int]]:
+def _told(report: EraseReport) -> list[tuple[str, int]]:
     """How much of what there is, without what there is none of."""
-    return [(name, number) for name, number in counts.items() if number]
+    return [(name, number) for name, number in report.counts.items() if number]
 
 
 ROUTES: Sequence[Route] = (
