@@ -368,9 +368,10 @@ class AuditTrail(Performer):
         conversations = None if conversation_id is None else (id_of(conversation_id, "conversation"),)
         walls = Walls(*self._here(), kinds=(audit_store.KIND,), conversations=conversations)
         check_whole("limit", limit)
-        self._root.limits.check("query_chars", len(text_given(query, "A query")), "The query")
+        text = text_given(query, "A query")
+        self._root.limits.check("query_chars", len(text), "The query")
         found: list[Recollection] = yield Search(
-            inquiry(query, self._root.now()),
+            inquiry(text, self._root.now()),
             walls,
             min(limit, _MOST),
             name="audit.search",

@@ -19,6 +19,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from datetime import datetime
 from functools import partial
+from importlib import import_module
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -643,6 +644,7 @@ class Maintenance(Performer):
         Raises:
             InvalidInput: An argument is wrong.
         """
+        yield Do(partial(import_module, "langchain_agentmem.upkeep.revocation"))  # too slow for a loop
         from langchain_agentmem.upkeep.revocation import (  # noqa: PLC0415 - who needs it pays
             Revocation,
             added,

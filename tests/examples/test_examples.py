@@ -80,7 +80,8 @@ PRINTS = {
         "02 June 2024 09:00 phase_complete: The baseline takes 40 s.\n  02 June 2024 10:00 execution_result: OpenMP",
         "found: Static scheduling wins over dynamic. ('openmp',)",
         "a sibling sees nothing of it: []",
-        "## Retrieved Context\n- Static scheduling wins over dynamic.",
+        "## Retrieved Context\n- [record, ",
+        ", import memgpt] Static scheduling wins over dynamic.",
     ],
     "move_from_message_dicts.py": [
         "given back as it was: True",
