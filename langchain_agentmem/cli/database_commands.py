@@ -374,9 +374,10 @@ def import_checkpoints(
         total = tables.count("checkpoints") if thread is None else None
         watch = partial(bar.imported, total)
         report = memory.checkpointer.import_checkpoints(saver, thread_ids=thread, progress=watch)
+    left = "".join(f"\nThe thread {safe_repr(each)} was left out: {why}" for each, why in report.left_out.items())
     tell(
         f"{counted(report.checkpoints, 'checkpoints')} of {counted(report.threads, 'threads')} were copied; "
-        f"{report.known:,} were there already.",
+        f"{report.known:,} were there already.{left}",
         report,
         as_json=as_json,
     )

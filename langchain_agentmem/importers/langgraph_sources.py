@@ -19,7 +19,7 @@ from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 from langgraph.store.base import BaseStore
 
 from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.checkpoints.saver_import import ImportReport, open_source
+from langchain_agentmem.checkpoints.saver_import import ImportReport, ThreadToCopy, open_source
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.importers.parcels import (
     CHECKPOINTS,
@@ -79,10 +79,18 @@ class ThreadParcel(Parcel):
             return counted
         copy = partial(ours.import_checkpoints, self.saver, thread_ids=[self.thread])
         done: ImportReport = yield Do(partial(whole, self.what, copy))
+        for reason in done.left_out.values():
+            raise InvalidInput(reason)
         return ParcelCount(done.checkpoints, done.known)
 
     def _counted(self, ours: AgentMemorySaver) -> ParcelCount:
-        new = [ours.adopt(each, dry_run=True) for each in _checkpoints(self.saver, self.thread)]
+        new, thread = [], None
+        for each in _checkpoints(self.saver, self.thread):
+            thread = thread or ThreadToCopy(each.config)
+            thread.add(each)
+            new.append(ours.adopt(each, dry_run=True))
+        if thread is not None and (reason := thread.refusal(ours.database)) is not None:
+            raise InvalidInput(reason)
         return ParcelCount(new.count(True), new.count(False))
 
 
