@@ -116,6 +116,7 @@ T = TypeVar("T")
 
 Jobs: TypeAlias = list[Callable[[], bool]]
 Removed: TypeAlias = list[int]
+Later: TypeAlias = list[Callable[[], None]]
 """How many checkpoints or threads each batch removed."""
 
 
@@ -550,7 +551,7 @@ class AgentMemorySaver(Performer, Closing, BaseCheckpointSaver[str]):
             else tuple(each for each in self.record if each in adoption.checkpoint["channel_versions"])
         )
         before: RunnableConfig = {"configurable": {"thread_id": adoption.at.name, "checkpoint_id": adoption.parent}}
-        remember: list[Callable[[], None]] = []
+        remember: Later = []
         seal = self._seal(before, adoption.at, adoption.checkpoint, adoption.metadata, recorded, remember, now)
 
         def then(thread: Thread, recipes: Mapping[str, bytes]) -> Steps[None]:
@@ -775,7 +776,7 @@ class AgentMemorySaver(Performer, Closing, BaseCheckpointSaver[str]):
         plan = self._coding.plan(self.serde, at, rows, list(values.items()), listing=True)
         now = self.database.now()
 
-        remember: list[Callable[[], None]] = []
+        remember: Later = []
         retains = self.retention is not None and not self.retention.off
         recorded = () if ns else tuple(name for name in self.record if name in new_versions)
 
@@ -803,7 +804,7 @@ class AgentMemorySaver(Performer, Closing, BaseCheckpointSaver[str]):
         checkpoint: Mapping[str, Any],
         metadata: Mapping[str, Any],
         recorded: Sequence[str],
-        remember: list[Callable[[], None]],
+        remember: Later,
         now: int,
     ) -> Callable[[Thread, Mapping[str, bytes]], Steps[None]]:
         """Gives a checkpoint its place, with what was said: see `then` of `checkpoint_log.put`.

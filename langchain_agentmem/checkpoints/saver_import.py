@@ -123,8 +123,8 @@ def import_checkpoints(
     for thread in count.threads():
         if count.takes(thread, thread.refusal(database)):
             for config in thread.in_order():
-                if (found := saver.get_tuple(config)) is not None:
-                    count.add(adopted=adopt(found))
+                if (whole := saver.get_tuple(config)) is not None:
+                    count.add(adopted=adopt(whole))
     return count.report()
 
 
@@ -144,14 +144,16 @@ async def aimport_checkpoints(
     for thread in count.threads():
         if count.takes(thread, await asyncio.to_thread(thread.refusal, database)):
             for config in thread.in_order():
-                if (found := await saver.aget_tuple(config)) is not None:
-                    count.add(adopted=await adopt(found))
+                if (whole := await saver.aget_tuple(config)) is not None:
+                    count.add(adopted=await adopt(whole))
     return count.report()
 
 
 def _check_saver(given: Any) -> None:
     if isinstance(given, BaseStore):
-        raise InvalidInput(f"{safe_repr(given)} is a store, whose items come with the kind langgraph-store.")
+        raise InvalidInput(
+            f"{safe_repr(given)} is a store, not a saver: its items come with import_from, of the kind langgraph-store."
+        )
     if not all(callable(getattr(given, name, None)) for name in ("list", "alist", "get_tuple", "aget_tuple")):
         raise InvalidInput(f"Threads are imported from another checkpointer, not from {safe_repr(given)}.")
 

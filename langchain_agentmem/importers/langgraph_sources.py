@@ -30,6 +30,7 @@ from langchain_agentmem.importers.parcels import (
     LeftOut,
     Parcel,
     ParcelCount,
+    Place,
     SourceReading,
     Thing,
     WrittenParcel,
@@ -71,6 +72,10 @@ class ThreadParcel(Parcel):
     thread: str
     namespace: tuple[str, ...]
 
+    def place(self) -> Place:
+        """See `Parcel.place`."""
+        return Place(id=self.thread, namespace=self.namespace)
+
     def stored(self, memory: AgentMemory, *, dry_run: bool) -> Work[ParcelCount]:
         """See `Parcel.stored`."""
         ours = (memory.within(self.namespace) if self.namespace else memory).checkpointer
@@ -108,10 +113,13 @@ def read_saver(source: Any, to: Destination, stack: ExitStack) -> SourceReading:
     """
     if isinstance(source, BaseCheckpointSaver):
         return _threads(source, _counted(source), to)
+    if isinstance(source, BaseStore):
+        raise InvalidInput(f"{safe_repr(source)} is a store, not a saver: its kind is langgraph-store.")
     given = path_or_url(source)
     with foreign_tables(given) as tables:
         if "checkpoints" not in tables.columns:
-            raise InvalidInput(f"{tables.name} has no table of checkpoints, as LangGraph's savers have.")
+            instead = ". It has a table of items: its kind is langgraph-store" if STORE in tables.columns else ""
+            raise InvalidInput(f"{tables.name} has no table of checkpoints, as LangGraph's savers have{instead}.")
         counts = tables.counts("checkpoints", "thread_id")
     return _threads(stack.enter_context(open_source(str(given), allow=to.allow)), counts, to)
 
@@ -187,6 +195,8 @@ def _of_langmem(value: Any) -> str | None:
 def _read_items(source: Any, to: Destination, stack: ExitStack, refused: _Wanted) -> SourceReading:
     if isinstance(source, BaseStore):
         return SourceReading(_items(_through_methods(source), to, refused))
+    if isinstance(source, BaseCheckpointSaver):
+        raise InvalidInput(f"{safe_repr(source)} is a saver, not a store: its kind is langgraph-saver.")
     tables = stack.enter_context(foreign_tables(path_or_url(source)))
     if not tables.columns.get(STORE, frozenset()) >= _WANTED:
         raise InvalidInput(f"{tables.name} has no table of items, as LangGraph's stores have.")
