@@ -445,7 +445,7 @@ def _has_deltas(metadata: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
     )
 
 
-Sealing: TypeAlias = Callable[[Thread, Mapping[str, bytes]], Steps[None]]
+Sealing: TypeAlias = Callable[[Thread, Mapping[str, bytes]], Steps[None]] | None
 
 
 class Adoption:

@@ -545,22 +545,14 @@ class AgentMemorySaver(Performer, Closing, BaseCheckpointSaver[str]):
         if not adoption.prepare(known=known):
             return False
         now = adoption.time(self.database.now())
-        recorded = (
-            ()
-            if adoption.ns
-            else tuple(each for each in self.record if each in adoption.checkpoint["channel_versions"])
-        )
+        recorded = [each for each in self.record if each in adoption.checkpoint["channel_versions"]]
         before: RunnableConfig = {"configurable": {"thread_id": adoption.at.name, "checkpoint_id": adoption.parent}}
         remember: Later = []
         seal = self._seal(before, adoption.at, adoption.checkpoint, adoption.metadata, recorded, remember, now)
 
-        def then(thread: Thread, recipes: Mapping[str, bytes]) -> Steps[None]:
-            if not adoption.ns:
-                yield from seal(thread, recipes)
-
         def steps() -> Steps[bool]:
             remember.clear()
-            new = yield from adoption.steps(now, then)
+            new = yield from adoption.steps(now, None if adoption.ns else seal)
             yield from self._follow("adopt", found.config, checkpoint=adoption.checkpoint, metadata=adoption.metadata)
             return new
 
