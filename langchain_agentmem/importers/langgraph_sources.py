@@ -27,10 +27,10 @@ from langchain_agentmem.importers.parcels import (
     MALFORMED,
     PAGE,
     Destination,
+    ImportedTo,
     LeftOut,
     Parcel,
     ParcelCount,
-    Place,
     SourceReading,
     Thing,
     WrittenParcel,
@@ -72,9 +72,9 @@ class ThreadParcel(Parcel):
     thread: str
     namespace: tuple[str, ...]
 
-    def place(self) -> Place:
+    def place(self) -> ImportedTo:
         """See `Parcel.place`."""
-        return Place(id=self.thread, namespace=self.namespace)
+        return ImportedTo(id=self.thread, namespace=self.namespace)
 
     def stored(self, memory: AgentMemory, *, dry_run: bool) -> Work[ParcelCount]:
         """See `Parcel.stored`."""

@@ -27,9 +27,9 @@ from langchain_agentmem.importers.parcels import (
     MESSAGES,
     Chosen,
     Destination,
+    ImportedTo,
     LeftOut,
     Parcel,
-    Place,
     Reader,
     SourceReading,
     whole,
@@ -89,7 +89,7 @@ class MovingReport:
     left_out: tuple[LeftOut, ...]
     left: int
     left_by: Mapping[str, int]
-    places: tuple[Place, ...]
+    places: tuple[ImportedTo, ...]
 
 
 class _Tally:
@@ -102,7 +102,7 @@ class _Tally:
         self.left_out: list[LeftOut] = []
         self.left_by: Counter[str] = Counter()
         self.left = 0
-        self.places: list[Place] = []
+        self.places: list[ImportedTo] = []
 
     def leave(self, thing: LeftOut) -> None:
         self.left += thing.count

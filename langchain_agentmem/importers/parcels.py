@@ -172,7 +172,7 @@ class LeftOut:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class ImportedTo:
     """Where a thread or a conversation goes.
 
     Attributes:
@@ -211,7 +211,7 @@ class Parcel(ABC):
     count: int
 
     @abstractmethod
-    def place(self) -> Place | None:
+    def place(self) -> ImportedTo | None:
         """Where it goes; None where it is no thread or conversation."""
 
     @abstractmethod
@@ -241,9 +241,9 @@ class WrittenParcel(Parcel):
     name: str | None = None
     make: Callable[[int, int], Steps[Sized]]
 
-    def place(self) -> Place | None:
+    def place(self) -> ImportedTo | None:
         """See `Parcel.place`."""
-        return None if self.name is None else Place(id=self.name, namespace=namespace_of(self.path))
+        return None if self.name is None else ImportedTo(id=self.name, namespace=namespace_of(self.path))
 
     def stored(self, memory: AgentMemory, *, dry_run: bool) -> Work[ParcelCount]:
         """See `Parcel.stored`."""
