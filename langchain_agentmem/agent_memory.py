@@ -899,7 +899,8 @@ class AgentMemory(Maintenance, Closing):
             namespace: Below which everything goes; users of mem0, agents of Letta and items of stores have namespaces
                 below it. With keys in braces, such as ("users", "{user_id}"), each thread or conversation goes to its
                 owner: keys are filled from the metadata of LangGraph's checkpoints and from `owners`, "{thread_id}" and
-                "{session_id}" with its own id. Default: the running config's, else the root.
+                "{session_id}" with its own id. Default: the running config's; else for threads and conversations the
+                template that this memory was opened with, else the root, which is ().
             only: Ids of threads, sessions, users or agents: nothing else comes. Default: everything.
             owners: Whose the threads and conversations are, by their ids: what fills the key of the namespace. Default:
                 what the source says.

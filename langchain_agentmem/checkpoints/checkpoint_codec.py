@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache, partial
 from hashlib import blake2b
 from typing import Any, TypeAlias
@@ -30,6 +30,7 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
 from langchain_agentmem.base import concurrency
+from langchain_agentmem.base.clock import micros, time_written
 from langchain_agentmem.base.namespaces import (
     CONFIG_KEY,
     Scopes,
@@ -444,6 +445,9 @@ def _has_deltas(metadata: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
     )
 
 
+Sealing: TypeAlias = Callable[[Thread, Mapping[str, bytes]], Steps[None]] | None
+
+
 class Adoption:
     """A checkpoint of another saver with what was written towards the next one, taken apart.
 
@@ -454,7 +458,9 @@ class Adoption:
 
     Attributes:
         at: The thread.
+        ns: Which of its lines.
         name: The checkpoint's id.
+        parent: The id of the one before it.
         checkpoint: The checkpoint, with versions as ours are.
         metadata: Its metadata.
 
@@ -463,21 +469,27 @@ class Adoption:
     """
 
     def __init__(self, coding: Coding, serde: SerializerProtocol, found: CheckpointTuple) -> None:
-        self.at, self._ns, name = address(found.config, coding.scopes.foreign)
+        self.at, self.ns, name = address(found.config, coding.scopes.foreign)
         self.name = str(name)
         self.metadata: dict[str, Any] = dict(found.metadata)
         self.checkpoint = with_texts(dict(found.checkpoint), partial(_digest_of, serde))
-        self._parent = found.parent_config["configurable"]["checkpoint_id"] if found.parent_config else None
+        self.parent = found.parent_config["configurable"]["checkpoint_id"] if found.parent_config else None
         self._coding, self._serde = coding, serde
         self._writes = [
             coding.plan(serde, self.at, [_row(task, channel, place, order)], [(channel, value)], listing=False)
             for order, (place, (task, channel, value)) in enumerate(_placed(found.pending_writes or ()))
         ]
-        self._put: Callable[[int], Steps[Any]] | None = None
+        self._put: Callable[[int, Sealing], Steps[Any]] | None = None
+
+    def time(self, now: int) -> int:
+        """When the checkpoint was made, in microseconds since 1970; where it does not tell, or not yet was, `now`."""
+        with suppress(InvalidInput, TypeError):
+            return min(now, micros(time_written(self.checkpoint["ts"])))
+        return now
 
     def is_known(self) -> Steps[bool]:
         """Whether the checkpoint is here already."""
-        return (yield from has(self.at, self._ns, self.name))
+        return (yield from has(self.at, self.ns, self.name))
 
     def prepare(self, *, known: bool) -> bool:
         """Take the values apart, outside the transaction, where they are needed.
@@ -492,29 +504,32 @@ class Adoption:
             self._put = self._putting()
         return bool(self._writes) or not known
 
-    def steps(self, now: int) -> Steps[bool]:
+    def steps(self, now: int, then: Sealing) -> Steps[bool]:
         """Store what is not here yet.
 
         Args:
             now: When.
+            then: See `checkpoint_log.put`.
 
         Returns:
             Whether the checkpoint is new.
         """
         new = self._put is not None and not (yield from self.is_known())
         if self._put is not None and new:
-            yield from self._put(now)
+            yield from self._put(now, then)
         for plan in self._writes:  # also for a checkpoint that is known: there may be more of them now
-            yield from checkpoint_log.put_writes(self.at, self._ns, self.name, plan, now=now, exact=True)
+            yield from checkpoint_log.put_writes(self.at, self.ns, self.name, plan, now=now, exact=True)
         return new
 
-    def _putting(self) -> Callable[[int], Steps[Any]]:
+    def _putting(self) -> Callable[[int, Sealing], Steps[Any]]:
         versions, given = self.checkpoint["channel_versions"], self.checkpoint["channel_values"]
         values = {text_of(each, "channel"): given[each] for each in given if each in versions}
-        stored = self._coding.folded(self._serde, self.at, self.checkpoint, self.metadata, self._parent, values)
+        stored = self._coding.folded(self._serde, self.at, self.checkpoint, self.metadata, self.parent, values)
         rows: Rows = [{"channel": each, "version": short(versions[each])} for each in values]
         plan = self._coding.plan(self._serde, self.at, rows, list(values.items()), listing=True)
-        return lambda now: checkpoint_log.put(self.at, self._ns, stored, plan, retention=None, now=now, exact=True)
+        return lambda now, then: checkpoint_log.put(
+            self.at, self.ns, stored, plan, retention=None, now=now, exact=True, then=then
+        )
 
 
 def _digest_of(serde: SerializerProtocol, value: Any) -> str:

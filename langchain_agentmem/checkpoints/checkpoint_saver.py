@@ -98,7 +98,6 @@ from langchain_agentmem.checkpoints.saver_import import ImportReport, aimport_ch
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.language_models.model_calls import Performer, Work, both
 from langchain_agentmem.messages.role_rounds import Retention
-from langchain_agentmem.rewinding import sealing
 from langchain_agentmem.rewinding import thread_memory as memories
 from langchain_agentmem.rewinding.graph_runs import runs_of
 from langchain_agentmem.storage import Operation, Steps
@@ -117,6 +116,7 @@ T = TypeVar("T")
 
 Jobs: TypeAlias = list[Callable[[], bool]]
 Removed: TypeAlias = list[int]
+Later: TypeAlias = list[Callable[[], None]]
 """How many checkpoints or threads each batch removed."""
 
 
@@ -524,6 +524,8 @@ class AgentMemorySaver(Performer, Closing, BaseCheckpointSaver[str]):
     def adopt(self, found: CheckpointTuple, *, dry_run: bool = False) -> bool:
         """Store a checkpoint of another saver as it is, with what was written towards the next one.
 
+        Of a thread the oldest is adopted first. What was said in it was said at the time that it tells.
+
         Args:
             found: The checkpoint, as the other saver gives it.
             dry_run: Whether to tell only whether it is here. Default: it is stored.
@@ -542,15 +544,23 @@ class AgentMemorySaver(Performer, Closing, BaseCheckpointSaver[str]):
             return not known
         if not adoption.prepare(known=known):
             return False
-        now = self.database.now()
+        now = adoption.time(self.database.now())
+        recorded = [each for each in self.record if each in adoption.checkpoint["channel_versions"]]
+        before: RunnableConfig = {"configurable": {"thread_id": adoption.at.name, "checkpoint_id": adoption.parent}}
+        remember: Later = []
+        seal = self._seal(before, adoption.at, adoption.checkpoint, adoption.metadata, recorded, remember, now)
 
         def steps() -> Steps[bool]:
-            new = yield from adoption.steps(now)
+            remember.clear()
+            new = yield from adoption.steps(now, None if adoption.ns else seal)
             yield from self._follow("adopt", found.config, checkpoint=adoption.checkpoint, metadata=adoption.metadata)
             return new
 
         with readable(adoption.at, adoption.name):
-            return self._home(adoption.at).engine.write(steps)
+            new = self._home(adoption.at).engine.write(steps)
+        for done in remember:
+            done()
+        return new
 
     def import_checkpoints(
         self,
@@ -562,7 +572,8 @@ class AgentMemorySaver(Performer, Closing, BaseCheckpointSaver[str]):
         """Copy every thread of another saver: its whole history, and what was written towards next checkpoints.
 
         What is here already is left alone, so an import that was interrupted is run again and goes on. Where this saver
-        records messages, those of the newest checkpoints are found at the end.
+        records messages, they are found as if they had been said here, at the times that the checkpoints tell. A thread
+        that went on both here and there is left out: import it into another namespace, or erase it here before.
 
         Args:
             from_saver: Any other saver.
@@ -572,7 +583,7 @@ class AgentMemorySaver(Performer, Closing, BaseCheckpointSaver[str]):
         Raises:
             InvalidInput: A checkpoint cannot be stored. The others before it were.
         """
-        return import_checkpoints(self.adopt, self._record_newest, from_saver, thread_ids, progress)
+        return import_checkpoints(self.adopt, self.database, from_saver, thread_ids, progress)
 
     async def aimport_checkpoints(
         self,
@@ -583,8 +594,7 @@ class AgentMemorySaver(Performer, Closing, BaseCheckpointSaver[str]):
     ) -> ImportReport:
         """`import_checkpoints`, awaited; for savers that can only be awaited too."""
         adopt = partial(self._in_thread, self.adopt, write=True)
-        record = partial(self._in_thread, self._record_newest, write=True)
-        return await aimport_checkpoints(adopt, record, from_saver, thread_ids, progress)
+        return await aimport_checkpoints(adopt, self.database, from_saver, thread_ids, progress)
 
     # -- whole threads -----------------------------------------------------------------------------------------
 
@@ -758,19 +768,11 @@ class AgentMemorySaver(Performer, Closing, BaseCheckpointSaver[str]):
         plan = self._coding.plan(self.serde, at, rows, list(values.items()), listing=True)
         now = self.database.now()
 
-        remember: list[Callable[[], None]] = []
+        remember: Later = []
         retains = self.retention is not None and not self.retention.off
         recorded = () if ns else tuple(name for name in self.record if name in new_versions)
 
-        def seal(thread: Thread, recipes: Mapping[str, bytes]) -> Steps[None]:
-            said = None
-            if recorded:
-                held = {name: recipes[name] for name in recorded if name in recipes}
-                deltas = [name for name in recorded if name not in held]
-                before = yield from checkpoint_log.held_in(thread, recorded, parent)
-                parts = partial(checkpoint_log.brought, thread, held, before, parent=parent, deltas=deltas)
-                said = partial(self._said, parts)
-            remember[:] = [(yield from self._rewinding.seal(config, at, thread, checkpoint, told, self.serde, said))]
+        seal = self._seal(config, at, checkpoint, told, recorded, remember, now)
 
         def steps() -> Steps[tuple[Thread, checkpoint_log.Planned, Shelved]]:
             done = yield from checkpoint_log.put(at, ns, stored, plan, retention=self.retention, now=now, then=seal)
@@ -787,32 +789,41 @@ class AgentMemorySaver(Performer, Closing, BaseCheckpointSaver[str]):
 
         return store
 
-    def _record_newest(self, config: RunnableConfig) -> None:
-        """Record what the newest checkpoint of a thread holds, unless it follows one that was recorded."""
-        at, ns, _ = address(config, self.database.scopes.foreign)
-        found = self._found(config, at, ns, None) if self.record else None
-        if found is None:
-            return
-        name = found.checkpoint["id"]
-        remember: list[Callable[[], None]] = []
+    def _seal(
+        self,
+        config: RunnableConfig,
+        at: ThreadAt,
+        checkpoint: Mapping[str, Any],
+        metadata: Mapping[str, Any],
+        recorded: Sequence[str],
+        remember: Later,
+        now: int,
+    ) -> Callable[[Thread, Mapping[str, bytes]], Steps[None]]:
+        """Gives a checkpoint its place, with what was said: see `then` of `checkpoint_log.put`.
 
-        def steps() -> Steps[None]:
-            remember.clear()
-            thread = yield from thread_lines.find(at)
-            if thread is None or thread.line is None or (yield from sealing.place_of(thread.line, name)) is not None:
-                return
-            held = yield from checkpoint_log.held_in(thread, self.record, name)
-            parts = partial(checkpoint_log.brought, thread, {}, held, parent=None)
-            before = found.parent_config or config
-            sealed = self._rewinding.seal(
-                before, at, thread, found.checkpoint, found.metadata, self.serde, partial(self._said, parts)
-            )
+        Args:
+            config: Names the checkpoint before it.
+            at: The thread.
+            checkpoint: It.
+            metadata: What LangGraph says about it.
+            recorded: Which of its channels are recorded.
+            remember: Gets what is to be done when it is stored.
+            now: When.
+        """
+        parent = config["configurable"].get("checkpoint_id")
+
+        def seal(thread: Thread, recipes: Mapping[str, bytes]) -> Steps[None]:
+            said = None
+            if recorded:
+                held = {name: recipes[name] for name in recorded if name in recipes}
+                deltas = [name for name in recorded if name not in held]
+                before = yield from checkpoint_log.held_in(thread, recorded, parent)
+                parts = partial(checkpoint_log.brought, thread, held, before, parent=parent, deltas=deltas)
+                said = partial(self._said, parts)
+            sealed = self._rewinding.seal(config, at, thread, checkpoint, metadata, self.serde, now, said)
             remember[:] = [(yield from sealed)]
 
-        with readable(at, name):
-            self._home(at).engine.write(steps)
-        for done in remember:
-            done()
+        return seal
 
     def _said(self, parts: Callable[..., Steps[Sequence[PartRow]]], *, everything: bool) -> Steps[Sequence[Said]]:
         found = yield from parts(everything=everything)

@@ -216,6 +216,7 @@ class Rewinding:
         checkpoint: Mapping[str, Any],
         metadata: Mapping[str, Any],
         serde: SerializerProtocol,
+        now: int,
         said: Callable[..., Steps[Sequence[Said]]] | None = None,
     ) -> Steps[Callable[[], None]]:
         """A checkpoint is being put.
@@ -227,6 +228,7 @@ class Rewinding:
             checkpoint: The checkpoint.
             metadata: Its metadata.
             serde: What its parent was written with.
+            now: When.
             said: Reads the messages that are to be recorded, see `Put`. Default: none are.
 
         Returns:
@@ -256,7 +258,7 @@ class Rewinding:
             metadata,
             configurable,
             before,
-            self._database.now(),
+            now,
             said,
             self._database.tail,
             [],

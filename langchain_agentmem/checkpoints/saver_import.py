@@ -6,11 +6,14 @@ are allowed by name. An object of any other class would come as plain data, so i
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import importlib
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +21,17 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 from langgraph.checkpoint.serde.event_hooks import SerdeEvent, register_serde_event_listener
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+from langgraph.store.base import BaseStore
 
 from langchain_agentmem.base.events import listener_given
+from langchain_agentmem.base.namespaces import CONFIG_KEY
 from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.checkpoints.checkpoint_codec import listed
+from langchain_agentmem.checkpoints.checkpoint_codec import address, listed
 from langchain_agentmem.errors import InvalidInput, MissingExtra
-from langchain_agentmem.storage import is_postgres, name_of
+from langchain_agentmem.storage import Steps, is_postgres, name_of, query
+from langchain_agentmem.storage.database import Database
 from langchain_agentmem.storage.foreign_tables import read_only
+from langchain_agentmem.threads.thread_lines import ThreadAt, find, home_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,19 +42,66 @@ class ImportReport:
         checkpoints: How many checkpoints were copied.
         known: How many were there already.
         threads: How many threads they belong to.
+        left_out: The threads that went on here and at the source, of which nothing was copied, each with why.
     """
 
     checkpoints: int = 0
     known: int = 0
     threads: int = 0
+    left_out: Mapping[str, str] = field(default_factory=dict)
 
 
 Progress = Callable[[ImportReport], None] | None
 
+WENT_ON = (
+    "it went on here since, so what is new at the source does not follow what is newest here: import it into another "
+    "namespace, or erase it here before."
+)
+
+
+class ThreadToCopy:
+    """What another saver has of a thread.
+
+    Args:
+        config: The config of one of its checkpoints.
+    """
+
+    def __init__(self, config: RunnableConfig) -> None:
+        self.config = config
+        self._checkpoints: list[tuple[str, RunnableConfig]] = []
+
+    def add(self, found: CheckpointTuple) -> None:
+        """Note a checkpoint."""
+        self._checkpoints.append((str(found.checkpoint["id"]), found.config))
+
+    def in_order(self) -> list[RunnableConfig]:
+        """The configs of its checkpoints, the oldest first: each is put behind its parent, as it was at the source."""
+        return [config for _, config in sorted(self._checkpoints, key=itemgetter(0))]
+
+    def refusal(self, database: Database) -> str | None:
+        """Why nothing of it is copied: it went on in both places, and only one of them can be its newest state.
+
+        Returns:
+            None where the source only went on from what is here, or has nothing new.
+        """
+        at, _, _ = address(self.config, database.scopes.foreign)
+        return home_of(database, at).engine.read(partial(self._refusal, at))
+
+    def _refusal(self, at: ThreadAt) -> Steps[str | None]:
+        thread = yield from find(at, exact=True)
+        newest = [] if thread is None or thread.line is None else (yield query.latest_checkpoint(line=thread.line))
+        own = [name for name, config in self._checkpoints if not config["configurable"].get("checkpoint_ns")]
+        if thread is None or not newest or newest[0]["name"] in own:
+            return None
+        for name in own:  # the newest first
+            if not (yield query.checkpoint_there(line=thread.line, checkpoint=name)):
+                return WENT_ON
+        return None
+
 
 def import_checkpoints(
     adopt: Callable[[CheckpointTuple], bool],
-    record: Callable[[RunnableConfig], None],
+    database: Database,
     saver: BaseCheckpointSaver[Any],
     thread_ids: Sequence[str] | None,
     progress: Progress,
@@ -56,7 +110,7 @@ def import_checkpoints(
 
     Args:
         adopt: Stores one checkpoint; False if it is known.
-        record: Records what was said in a thread, all of whose checkpoints are stored.
+        database: Where they go.
         saver: The other saver.
         thread_ids: Only these threads; None for all.
         progress: Is told how far it is.
@@ -65,15 +119,18 @@ def import_checkpoints(
     count = _Count(progress)
     for config in _configs(thread_ids):
         for found in saver.list(config):
-            count.add(found, adopted=adopt(found))
-    for config in count.threads():
-        record(config)
+            count.see(found)
+    for thread in count.threads():
+        if count.takes(thread, thread.refusal(database)):
+            for config in thread.in_order():
+                if (whole := saver.get_tuple(config)) is not None:
+                    count.add(adopted=adopt(whole))
     return count.report()
 
 
 async def aimport_checkpoints(
     adopt: Callable[[CheckpointTuple], Awaitable[bool]],
-    record: Callable[[RunnableConfig], Awaitable[None]],
+    database: Database,
     saver: BaseCheckpointSaver[Any],
     thread_ids: Sequence[str] | None,
     progress: Progress,
@@ -83,39 +140,56 @@ async def aimport_checkpoints(
     count = _Count(progress)
     for config in _configs(thread_ids):
         async for found in saver.alist(config):
-            count.add(found, adopted=await adopt(found))
-    for config in count.threads():
-        await record(config)
+            count.see(found)
+    for thread in count.threads():
+        if count.takes(thread, await asyncio.to_thread(thread.refusal, database)):
+            for config in thread.in_order():
+                if (whole := await saver.aget_tuple(config)) is not None:
+                    count.add(adopted=await adopt(whole))
     return count.report()
 
 
 def _check_saver(given: Any) -> None:
-    if not callable(getattr(given, "list", None)) or not callable(getattr(given, "alist", None)):
+    if isinstance(given, BaseStore):
+        raise InvalidInput(
+            f"{safe_repr(given)} is a store, not a saver: its items come with import_from, of the kind langgraph-store."
+        )
+    if not all(callable(getattr(given, name, None)) for name in ("list", "alist", "get_tuple", "aget_tuple")):
         raise InvalidInput(f"Threads are imported from another checkpointer, not from {safe_repr(given)}.")
 
 
 class _Count:
     def __init__(self, progress: Progress) -> None:
         self._progress = listener_given(progress, "progress")
-        self._threads: dict[str, RunnableConfig] = {}
+        self._threads: dict[tuple[str, str], ThreadToCopy] = {}
         self._counts = {True: 0, False: 0}
+        self._left_out: dict[str, str] = {}
 
-    def add(self, found: CheckpointTuple, *, adopted: bool) -> None:
-        self._threads.setdefault(str(found.config["configurable"]["thread_id"]), found.config)
+    def see(self, found: CheckpointTuple) -> None:
+        configurable = found.config["configurable"]
+        key = str(configurable["thread_id"]), str(configurable.get(CONFIG_KEY))
+        self._threads.setdefault(key, ThreadToCopy(found.config)).add(found)
+
+    def threads(self) -> list[ThreadToCopy]:
+        return list(self._threads.values())
+
+    def takes(self, thread: ThreadToCopy, refusal: str | None) -> bool:
+        if refusal is not None:
+            self._left_out[str(thread.config["configurable"]["thread_id"])] = refusal
+        return refusal is None
+
+    def add(self, *, adopted: bool) -> None:
         self._counts[adopted] += 1
         if self._progress is not None:
             self._progress(self.report())
 
-    def threads(self) -> list[RunnableConfig]:
-        """A config of each thread, which names no checkpoint."""
-        theirs = ("checkpoint_id", "checkpoint_ns", "checkpoint_map")
-        return [
-            {"configurable": {key: value for key, value in each["configurable"].items() if key not in theirs}}
-            for each in self._threads.values()
-        ]
-
     def report(self) -> ImportReport:
-        return ImportReport(checkpoints=self._counts[True], known=self._counts[False], threads=len(self._threads))
+        return ImportReport(
+            checkpoints=self._counts[True],
+            known=self._counts[False],
+            threads=len({thread for thread, _ in self._threads}) - len(self._left_out),
+            left_out=dict(self._left_out),
+        )
 
 
 def _configs(thread_ids: Sequence[str] | None) -> Iterator[RunnableConfig | None]:
@@ -190,15 +264,25 @@ class _Source(BaseCheckpointSaver[Any]):
         with _told(self._name), contextlib.ExitStack() as stack:
             stack.callback(close)  # it may hold a lock that the next listing wants
             for each in found:
-                if self._refused:
-                    thread, classes = each.config["configurable"]["thread_id"], sorted(self._refused)
-                    self._refused.clear()
-                    raise InvalidInput(
-                        f"The thread {safe_repr(thread)} holds objects of the class {classes[0]}, which would "
-                        f"come as plain data. If you trust what the database says, give allow={classes}, "
-                        f"or to the command: --allow {' --allow '.join(classes)}"
-                    )
+                self._check(each)
                 yield each
+
+    def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        with _told(self._name):
+            found = self._saver.get_tuple(config)
+            if found is not None:
+                self._check(found)
+            return found
+
+    def _check(self, found: CheckpointTuple) -> None:
+        if self._refused:
+            thread, classes = found.config["configurable"]["thread_id"], sorted(self._refused)
+            self._refused.clear()
+            raise InvalidInput(
+                f"The thread {safe_repr(thread)} holds objects of the class {classes[0]}, which would "
+                f"come as plain data. If you trust what the database says, give allow={classes}, "
+                f"or to the command: --allow {' --allow '.join(classes)}"
+            )
 
     def _paged(self, config: RunnableConfig | None, size: int) -> Iterator[CheckpointTuple]:
         """Ids come once in a thread, but copies of a thread share them, so the last one is asked for again."""

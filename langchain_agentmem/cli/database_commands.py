@@ -517,9 +517,10 @@ def import_checkpoints(
         total = tables.count("checkpoints") if thread is None else None
         watch = partial(bar.imported, total)
         report = memory.checkpointer.import_checkpoints(saver, thread_ids=thread, progress=watch)
+    left = "".join(f"\nThe thread {safe_repr(each)} was left out: {why}" for each, why in report.left_out.items())
     tell(
         f"{counted(report.checkpoints, 'checkpoints')} of {counted(report.threads, 'threads')} were copied; "
-        f"{report.known:,} were there already.",
+        f"{report.known:,} were there already.{left}",
         report,
         as_json=as_json,
     )
@@ -571,7 +572,7 @@ def import_from(
     1 then.
 
     JSON: an object with kind, source, dry_run, added, known, added_to and left_by (numbers by what they count),
-    left_out (objects with what, why, count, holds), left.
+    left_out (objects with what, why, count, holds), left, places (objects with id, namespace).
     """
     from langchain_agentmem.importers.parcels import json_of_file  # noqa: PLC0415 - it loads every feature
 
@@ -600,13 +601,23 @@ def import_from(
         for each in report.left_out:
             size = f" ({counted(each.count, each.holds)})" if each.count > 1 else ""
             screen.line(f"Left out: {each.what}{size}: {each.why}", "yellow")
-        screen.more(len(report.left_out), len(report.left_out) + report.left - sum(e.count for e in report.left_out))
+        if more := report.left - sum(each.count for each in report.left_out):
+            screen.line(f"… and {more:,} more.", "dim")
         new, left = _amounts(report.added, report.added_to), _amounts(report.left_by, report.left_by)
         comes = "would come" if dry_run else "came"
         known = _amounts(report.known, {})
+        places = report.places if dry_run else ()
+        for place in places[:PLACES]:
+            screen.line(f"{printable(place.id)} goes to {'/'.join(place.namespace) or 'the root'}.", "dim")
+        if len(places) > PLACES:
+            screen.line(f"… and {len(places) - PLACES:,} more: --json tells all.", "dim")
         screen.line(f"{new or 'Nothing'} {comes}. Here already: {known or '0'}. Left out: {left or '0'}.")
     if report.left:
         raise typer.Exit(1)
+
+
+PLACES = 10
+"""Threads and conversations that a dry run prints, with their namespaces."""
 
 
 def _amounts(told: Mapping[str, int], wholes: Mapping[str, int]) -> str:

@@ -19,7 +19,7 @@ from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 from langgraph.store.base import BaseStore
 
 from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.checkpoints.saver_import import ImportReport, open_source
+from langchain_agentmem.checkpoints.saver_import import ImportReport, ThreadToCopy, open_source
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.importers.parcels import (
     CHECKPOINTS,
@@ -27,6 +27,7 @@ from langchain_agentmem.importers.parcels import (
     MALFORMED,
     PAGE,
     Destination,
+    ImportedTo,
     LeftOut,
     Parcel,
     ParcelCount,
@@ -71,6 +72,10 @@ class ThreadParcel(Parcel):
     thread: str
     namespace: tuple[str, ...]
 
+    def place(self) -> ImportedTo:
+        """See `Parcel.place`."""
+        return ImportedTo(id=self.thread, namespace=self.namespace)
+
     def stored(self, memory: AgentMemory, *, dry_run: bool) -> Work[ParcelCount]:
         """See `Parcel.stored`."""
         ours = (memory.within(self.namespace) if self.namespace else memory).checkpointer
@@ -79,10 +84,18 @@ class ThreadParcel(Parcel):
             return counted
         copy = partial(ours.import_checkpoints, self.saver, thread_ids=[self.thread])
         done: ImportReport = yield Do(partial(whole, self.what, copy))
+        for reason in done.left_out.values():
+            raise InvalidInput(reason)
         return ParcelCount(done.checkpoints, done.known)
 
     def _counted(self, ours: AgentMemorySaver) -> ParcelCount:
-        new = [ours.adopt(each, dry_run=True) for each in _checkpoints(self.saver, self.thread)]
+        new, thread = [], None
+        for each in _checkpoints(self.saver, self.thread):
+            thread = thread or ThreadToCopy(each.config)
+            thread.add(each)
+            new.append(ours.adopt(each, dry_run=True))
+        if thread is not None and (reason := thread.refusal(ours.database)) is not None:
+            raise InvalidInput(reason)
         return ParcelCount(new.count(True), new.count(False))
 
 
@@ -100,10 +113,13 @@ def read_saver(source: Any, to: Destination, stack: ExitStack) -> SourceReading:
     """
     if isinstance(source, BaseCheckpointSaver):
         return _threads(source, _counted(source), to)
+    if isinstance(source, BaseStore):
+        raise InvalidInput(f"{safe_repr(source)} is a store, not a saver: its kind is langgraph-store.")
     given = path_or_url(source)
     with foreign_tables(given) as tables:
         if "checkpoints" not in tables.columns:
-            raise InvalidInput(f"{tables.name} has no table of checkpoints, as LangGraph's savers have.")
+            instead = ". It has a table of items: its kind is langgraph-store" if STORE in tables.columns else ""
+            raise InvalidInput(f"{tables.name} has no table of checkpoints, as LangGraph's savers have{instead}.")
         counts = tables.counts("checkpoints", "thread_id")
     return _threads(stack.enter_context(open_source(str(given), allow=to.allow)), counts, to)
 
@@ -179,6 +195,8 @@ def _of_langmem(value: Any) -> str | None:
 def _read_items(source: Any, to: Destination, stack: ExitStack, refused: _Wanted) -> SourceReading:
     if isinstance(source, BaseStore):
         return SourceReading(_items(_through_methods(source), to, refused))
+    if isinstance(source, BaseCheckpointSaver):
+        raise InvalidInput(f"{safe_repr(source)} is a saver, not a store: its kind is langgraph-saver.")
     tables = stack.enter_context(foreign_tables(path_or_url(source)))
     if not tables.columns.get(STORE, frozenset()) >= _WANTED:
         raise InvalidInput(f"{tables.name} has no table of items, as LangGraph's stores have.")

@@ -27,6 +27,7 @@ from langchain_agentmem.importers.parcels import (
     MESSAGES,
     Chosen,
     Destination,
+    ImportedTo,
     LeftOut,
     Parcel,
     Reader,
@@ -76,6 +77,7 @@ class MovingReport:
         left_out: What was left out and why, at most 1,000.
         left: How many things were left out in all.
         left_by: How many these are, by what they are, and how many "threads" and "conversations" were left out.
+        places: The threads and conversations that are new or were here already, each with its namespace.
     """
 
     kind: str
@@ -87,6 +89,7 @@ class MovingReport:
     left_out: tuple[LeftOut, ...]
     left: int
     left_by: Mapping[str, int]
+    places: tuple[ImportedTo, ...]
 
 
 class _Tally:
@@ -99,6 +102,7 @@ class _Tally:
         self.left_out: list[LeftOut] = []
         self.left_by: Counter[str] = Counter()
         self.left = 0
+        self.places: list[ImportedTo] = []
 
     def leave(self, thing: LeftOut) -> None:
         self.left += thing.count
@@ -173,6 +177,7 @@ def moving(
             left_out=tuple(tally.left_out),
             left=tally.left,
             left_by=dict(+tally.left_by),
+            places=tuple(tally.places),
         )
 
     inputs = {"kind": kind, "source": name, "namespace": list(to.namespace), "dry_run": dry_run}
@@ -188,6 +193,8 @@ def _bring(memory: AgentMemory, parcel: Parcel, tally: _Tally, *, dry_run: bool)
     else:
         tally.added[parcel.holds] += stored.added
         tally.known[parcel.holds] += stored.known
+        if (place := parcel.place()) is not None:
+            tally.places.append(place)
         if stored.added and parcel.holds in WHOLES:
             tally.added_to[WHOLES[parcel.holds]] += 1
 
@@ -199,7 +206,9 @@ def _home(kind: SourceKind, namespace: Any, scopes: Scopes) -> Namespace:
         InvalidInput: It is no namespace, may not have keys, or is one in which no thread of a user is looked for.
     """
     if not namespace:
-        return scopes.resolve(namespace, bare=True)
+        home = scopes.resolve(namespace, bare=True)
+        each = namespace is None and not home and kind in OWNED and scopes.keys
+        return (scopes.template or ()) if each else home
     path_of(namespace)
     if keys := Scopes(template=tuple(namespace)).keys:
         if kind not in OWNED:

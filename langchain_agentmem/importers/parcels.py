@@ -22,7 +22,7 @@ from langchain_agentmem.base.events import MessagesStored
 from langchain_agentmem.base.files import path_of_file
 from langchain_agentmem.base.limits import USUAL_LIMITS, MemoryLimits
 from langchain_agentmem.base.namespaces import Namespace, Scopes, id_of, named, namespace_of, path_of
-from langchain_agentmem.base.safe_repr import safe_repr
+from langchain_agentmem.base.safe_repr import printable, safe_repr
 from langchain_agentmem.conversations import conversation_part
 from langchain_agentmem.conversations.message_log import Address, LogEntry
 from langchain_agentmem.errors import InvalidInput
@@ -71,6 +71,14 @@ class Chosen:
         met = self._ids.intersection(map(str, ids))
         self.unmet -= met
         return bool(met) or not self._ids
+
+
+LANGGRAPHS_OWN = frozenset(
+    {"source", "step", "parents", "writes", "thread_id", "run_id", "counters_since_delta_snapshot"}
+)
+"""Keys of a checkpoint's metadata that tell of no owner."""
+MOST_KEYS = 10
+"""Other keys that are named."""
 
 
 class Destination(NamedTuple):
@@ -122,15 +130,20 @@ class Destination(NamedTuple):
         values = {"thread_id": name, "session_id": name}
         if str(name) in self.owners:
             values |= dict.fromkeys(self.keys, self.owners[str(name)])
+        has: set[str] = set()
         for each in chain([{}], told):
+            has.update(each)
             values = {**{key: each[key] for key in self.keys if each.get(key) is not None}, **values}
             if not (missing := [key for key in self.keys if key not in values]):
                 break
         if not self.chosen.has(name, *(values[key] for key in self.keys if key in values)):
             return None
         if missing:
+            others = sorted(printable(str(key)) for key in has.difference(LANGGRAPHS_OWN))[:MOST_KEYS]
+            instead = f", but {', '.join(others)}" if others else ""
             raise InvalidInput(
-                f"nothing says whose it is: it has no {', '.join(missing)}. Name its owner with owners=…."
+                f"nothing says whose it is: it has no {', '.join(missing)}{instead}. Name its owner with owners=…, "
+                "or to the command: --owners FILE."
             )
         filled = Scopes(template=self.namespace).filled({key: id_of(values[key], key) for key in self.keys})
         return self._replace(namespace=self.scopes.resolve(filled))
@@ -161,6 +174,19 @@ class LeftOut:
     holds: str = "things"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportedTo:
+    """Where a thread or a conversation goes.
+
+    Attributes:
+        id: Which.
+        namespace: Its namespace.
+    """
+
+    id: str
+    namespace: Namespace
+
+
 class ParcelCount(NamedTuple):
     """What came of a parcel.
 
@@ -188,6 +214,10 @@ class Parcel(ABC):
     count: int
 
     @abstractmethod
+    def place(self) -> ImportedTo | None:
+        """Where it goes; None where it is no thread or conversation."""
+
+    @abstractmethod
     def stored(self, memory: AgentMemory, *, dry_run: bool) -> Work[ParcelCount]:
         """Write those that are not here.
 
@@ -213,6 +243,10 @@ class WrittenParcel(Parcel):
     path: str
     name: str | None = None
     make: Callable[[int, int], Steps[Sized]]
+
+    def place(self) -> ImportedTo | None:
+        """See `Parcel.place`."""
+        return None if self.name is None else ImportedTo(id=self.name, namespace=namespace_of(self.path))
 
     def stored(self, memory: AgentMemory, *, dry_run: bool) -> Work[ParcelCount]:
         """See `Parcel.stored`."""

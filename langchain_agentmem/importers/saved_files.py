@@ -161,6 +161,9 @@ class ExperienceParcel(Parcel):
     experience: Experience
     shelf: _Shelf
 
+    def place(self) -> None:
+        """See `Parcel.place`."""
+
     def stored(self, memory: AgentMemory, *, dry_run: bool) -> Work[ParcelCount]:
         """See `Parcel.stored`."""
         done: ParcelCount = yield Do(partial(self.shelf.take, memory, self.experience, dry_run=dry_run))

@@ -512,6 +512,39 @@ class TestThreadsOfBefore:
         assert len(said(memory)) == 6
         assert memory.verify().ok
 
+    def test_what_the_source_said_since_the_last_import_and_what_it_took_back(self, url):
+        other = InMemorySaver()
+        theirs = build(other)
+        say(theirs, "apples")
+        first = theirs.get_state(at()).config
+        with AgentMemory(url, namespace=()) as memory:
+            memory.checkpointer.import_checkpoints(other)
+            say(theirs, "figs")
+            memory.checkpointer.import_checkpoints(other)
+            assert memory.verify().problems == ()
+            theirs.invoke({"messages": [HumanMessage("plums", id="plums")]}, first)  # figs lie on no line of its head
+            memory.checkpointer.import_checkpoints(other)
+            assert memory.verify().problems == ()
+            assert found(memory, "apples figs plums") == {"apples", "re-apples", "plums", "re-plums"}
+            graph = build(memory.checkpointer)
+            graph.invoke({"messages": [HumanMessage("kiwis", id="kiwis")]}, graph.get_state(first).config)
+            assert memory.verify().problems == ()
+            assert {"kiwis", "apples"} <= found(memory, "apples kiwis figs plums")
+            assert not {"figs", "plums"} & found(memory, "apples kiwis figs plums")
+
+    def test_imported_ones_were_said_when_their_checkpoints_were_made(self, url):
+        class Earlier(InMemorySaver):
+            def put(self, config, checkpoint, *rest):
+                return super().put(config, {**checkpoint, "ts": f"2024-02-0{1 + len(self.storage['t'][''])}"}, *rest)
+
+        other = Earlier()
+        say(build(other), "apples")
+        with AgentMemory(url) as memory:
+            memory.checkpointer.import_checkpoints(other)
+            days = {hit.id: hit.created_at.date().isoformat() for hit in memory.search("apples")}
+            assert days == {"apples": "2024-02-02", "re-apples": "2024-02-03"}
+            assert memory.threads().threads[0].changed_at.year == 2024
+
     def test_imported_ones_in_the_scope_of_all(self, url):
         other = InMemorySaver()
         say(build(other), "apples")

@@ -186,6 +186,9 @@ class Awaited(BaseCheckpointSaver):
         for found in self._saver.list(config, **options):
             yield found
 
+    async def aget_tuple(self, config):
+        return self._saver.get_tuple(config)
+
 
 class TestAsyncSqliteSaver:
     async def test_its_threads_come_and_go_on(self, saver, foreign, tmp_path):
@@ -345,12 +348,18 @@ class TestAgain:
         assert expected == {"log": ["in", "a", "yes"]}
         assert graph(saver).get_state(at("waiting")).values == expected
 
-    def test_a_thread_that_has_gone_on_here_is_left_alone(self, saver, in_memory):
+    def test_a_thread_that_has_gone_on_here_is_left_alone(self, saver, memory, in_memory):
         saver.import_checkpoints(in_memory)
         go_on(saver)
         before = shown(saver)
-        saver.import_checkpoints(in_memory)
+        assert saver.import_checkpoints(in_memory).left_out == {}
         assert shown(saver) == before
+        go_on(in_memory)
+        report = saver.import_checkpoints(in_memory)
+        assert "chat" in report.left_out
+        assert "erase it here" in report.left_out["chat"]
+        assert shown(saver)["chat"] == before["chat"]
+        assert memory.verify().problems == ()
 
 
 COUNTED = ("threads", "checkpoints", "writes", "parts", "contents", "content_bytes", "messages")
@@ -430,14 +439,15 @@ class TestSerializers:
 
     def test_a_value_that_cannot_be_stored_stops_it_and_what_came_before_stays(self, saver, memory):
         class Odd(InMemorySaver):
-            def list(self, config, **options):
-                for number, found in enumerate(super().list(config, **options)):
-                    if number == 2:
-                        found.checkpoint["channel_values"]["log"] = object()
-                    yield found
+            def get_tuple(self, config):
+                found = super().get_tuple(config)
+                if found is not None and found.metadata["step"] == 1:
+                    found.checkpoint["channel_values"]["log"] = object()
+                return found
 
         source = Odd()
         logging_graph(source, "a", "b").invoke({"log": ["in"]}, at())
+        assert {found.metadata["step"] for found in source.list(None)} == {-1, 0, 1, 2}
         with pytest.raises(InvalidInput, match="'t'"):
             saver.import_checkpoints(source)
         assert memory.stats()["checkpoints"] == 2

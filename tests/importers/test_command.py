@@ -58,6 +58,7 @@ class TestTheCommand:
             "left_out": [{"what": "core_memory 5", "why": "it has expired.", "count": 1, "holds": "memories"}],
             "left": 1,
             "left_by": {"memories": 1},
+            "places": [],
         }
         with AgentMemory(tmp_path / "new.db") as memory:
             assert memory.layers(namespace=("a", "b")).core.get("name") == {"name": "Ada"}
@@ -74,12 +75,16 @@ class TestTheCommand:
         run = agentmem("import-from", "langgraph-saver", source, "--database", target, "--namespace", "users/{user_id}")
         assert run.stdout.endswith("Nothing came. Here already: 0. Left out: 12 checkpoints of 2 threads.\n")
         assert "Left out: the thread 'ada' (6 checkpoints): nothing says whose it is: it has no user_id." in run.stdout
+        assert "--owners FILE" in run.stdout
 
     def test_owners_and_what_is_chosen_are_named(self, agentmem, tmp_path):
         owners = tmp_path / "owners.json"
         owners.write_text('{"ada": "u-1", "bob": "u-2"}')
         given = ("--namespace", "users/{user_id}", "--owners", owners, "--only", "u-1", "--only", "eve")
-        run = agentmem("import-from", "langgraph-saver", saver(tmp_path), "--database", tmp_path / "new.db", *given)
+        source = saver(tmp_path)
+        run = agentmem("import-from", "langgraph-saver", source, "--database", tmp_path / "n.db", *given, "--dry-run")
+        assert "\nada goes to users/u-1.\n6 checkpoints of 1 thread would come" in run.stdout
+        run = agentmem("import-from", "langgraph-saver", source, "--database", tmp_path / "new.db", *given)
         assert run.stdout == (
             "Left out: 'eve': the source has nothing of this id.\n"
             "6 checkpoints of 1 thread came. Here already: 0. Left out: 1 thing.\n"

@@ -68,7 +68,50 @@ class TestSavers:
             assert memory.import_from("langgraph-saver", path, namespace=("users", "ada")).added == told.added
             config = {"configurable": {"thread_id": "bob", "user_id": "ada"}}
             assert memory.checkpointer.get_tuple(config) is not None
-            assert memory.import_from("langgraph-saver", path, dry_run=True).added == told.added
+            assert memory.import_from("langgraph-saver", path, namespace=(), dry_run=True).added == told.added
+            report = memory.import_from("langgraph-saver", path)  # each to its owner, whom nothing names
+            assert (report.added, report.left_by["threads"]) == ({}, 2)
+
+    def test_the_error_for_a_wrong_key_names_those_that_there_are(self, memory):
+        theirs = InMemorySaver()
+        chat_graph(theirs).invoke(
+            {"messages": [HumanMessage("Hi")]}, {"configurable": {"thread_id": "t", "user_id": "ada"}}
+        )
+        [left] = memory.import_from("langgraph-saver", theirs, namespace=("users", "{user}")).left_out
+        assert (
+            "it has no user, but user_id. Name its owner with owners=…, or to the command: --owners FILE." in left.why
+        )
+
+    def test_a_thread_that_went_on_in_both_places_is_left_out_and_the_others_come(self, memory):
+        theirs = InMemorySaver()
+
+        def say(saver, thread, text):
+            return chat_graph(saver).invoke({"messages": [HumanMessage(text)]}, at(thread))
+
+        say(theirs, "a", "herons")
+        say(theirs, "b", "storks")
+        places = memory.import_from("langgraph-saver", theirs).places
+        assert [(place.id, place.namespace) for place in places] == [("a", ()), ("b", ())]
+        say(memory.checkpointer, "a", "here")
+        say(theirs, "a", "there")
+        say(theirs, "b", "cranes")
+        for dry_run in (True, False):
+            report = memory.import_from("langgraph-saver", theirs, dry_run=dry_run)
+            assert [each.what for each in report.left_out] == ["the thread 'a'"]
+            assert "it went on here since" in report.left_out[0].why
+            assert report.added["checkpoints"] == 3
+        assert "cranes" in [hit.text for hit in memory.search("cranes")]
+        assert "there" not in [message.text for message in memory.conversation("a").messages]
+        assert memory.verify().problems == ()
+
+    def test_a_store_is_told_from_a_saver(self, memory, tmp_path):
+        for kind, source, right in (
+            ("langgraph-saver", InMemoryStore(), "langgraph-store"),
+            ("langgraph-saver", store(tmp_path), "langgraph-store"),
+            ("langgraph-store", InMemorySaver(), "langgraph-saver"),
+        ):
+            with pytest.raises(InvalidInput, match=f"kind is {right}"):
+                memory.import_from(kind, source)
 
     @pytest.mark.parametrize(
         "make", [InMemorySaver, lambda: SqliteSaver(sqlite3.connect(":memory:", check_same_thread=False))]
