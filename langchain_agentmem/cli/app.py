@@ -18,6 +18,7 @@ from langchain_agentmem.base.namespaces import named, namespace_named
 from langchain_agentmem.cli.audit_commands import audit
 from langchain_agentmem.cli.console import (
     EPILOG,
+    SCHEMA_VARIABLE,
     AsJson,
     Commands,
     Existing,
@@ -72,6 +73,11 @@ def _without_colour(wanted: bool) -> None:  # noqa: FBT001 - as the framework ca
         os.environ["NO_COLOR"] = "1"
 
 
+def _in_schema(name: str | None) -> None:
+    if name is not None:
+        os.environ[SCHEMA_VARIABLE] = name
+
+
 @app.callback(invoke_without_command=True)
 def options(
     *,
@@ -85,6 +91,17 @@ def options(
             callback=_without_colour,
         ),
     ] = False,
+    schema: Annotated[  # noqa: ARG001 - so does this one, of the commands that have a database
+        str | None,
+        typer.Option(
+            "--schema",
+            metavar="NAME",
+            help="PostgreSQL's schema in which everything is. Default: AGENTMEM_SCHEMA, or agentmem.",
+            is_eager=True,
+            expose_value=False,
+            callback=_in_schema,
+        ),
+    ] = None,
     version: Annotated[bool, typer.Option("--version", help="Print the version and leave.", is_eager=True)] = False,
 ) -> None:
     """One database for everything an agent remembers."""
@@ -230,13 +247,20 @@ app.command("import-checkpoints")(import_checkpoints)
 
 
 def command_line() -> Callable[[], object]:
-    """All commands, each with the options that are those of all of them, and interrupted as all of them are."""
+    """All commands, each with the options that are those of all of them, and interrupted as all of them are.
+
+    Those of a database have --schema as well, but for `restore`, since what is restored is in the usual one.
+    """
     made = typer.main.get_command(app)
     everywhere = [each for each in made.params if each.name == "no_color"]
+    [schema] = [each for each in made.params if each.name == "schema"]
+    made.params.remove(schema)
     waiting = [*getattr(made, "commands", {}).values()]
     while waiting:
         each = waiting.pop()
         each.params += everywhere
+        if each.name != "restore" and any(param.name == "database" for param in each.params):
+            each.params.append(schema)
         if each.callback is not None:
             each.callback = interruptible()(each.callback)
         waiting += getattr(each, "commands", {}).values()

@@ -26,9 +26,11 @@ from langchain_agentmem.cli.console import (
     existing,
     interruptible,
     judge,
+    made,
     other_places,
     print_json,
     progress_bar,
+    schema_given,
     tell,
     tenant_named,
     time_named,
@@ -37,14 +39,13 @@ from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.importers import SourceKind
 from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.storage import is_postgres, name_of
-from langchain_agentmem.storage.engine import AS_MADE, SCHEMA, Opening, newest_migration
+from langchain_agentmem.storage.engine import AS_MADE, Opening, newest_migration
 from langchain_agentmem.storage.foreign_tables import foreign_tables
 from langchain_agentmem.upkeep import tenant_placing
 from langchain_agentmem.upkeep.database_report import Finding, Stats, diagnose
 
 File = Annotated[str, typer.Argument(metavar="FILE", help="The file.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace what is stored there.")]
-Schema = Annotated[str, typer.Option("--schema", help="PostgreSQL's schema in which everything is.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Tell only what would be done.")]
 
 
@@ -109,7 +110,7 @@ def import_(
         raise InvalidInput(f"There is no export at {safe_repr(file)}.")
     with (
         interruptible("Nothing was imported."),
-        AgentMemory(database, shards=AS_MADE) as memory,
+        made(database) as memory,
         progress_bar("reading") as bar,
     ):
         report = memory.import_(file, progress=bar.watch)
@@ -120,7 +121,6 @@ def import_(
 def migrate(
     *,
     database: Made,
-    schema: Schema = SCHEMA,
     shards: Annotated[
         int | None,
         typer.Option("--shards", help="Over how many schemas tenants are spread. Default: one."),
@@ -138,7 +138,7 @@ def migrate(
     with (
         interruptible("Nothing was changed."),
         progress_bar("bringing up to date"),
-        AgentMemory(database, schema=schema, **options) as memory,
+        made(database, **options) as memory,
     ):
         path, newest = memory.database.engine.path, newest_migration(memory.database.engine.dialect)
     tell(f"{path} is up to date ({newest}).", {"path": path, "newest": newest}, as_json=as_json)
@@ -160,7 +160,6 @@ def move_tenant(
     own_schema: Annotated[
         str | None, typer.Option("--own-schema", metavar="NAME", help="A schema for it alone; made if need be.")
     ] = None,
-    schema: Schema = SCHEMA,
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
@@ -176,7 +175,7 @@ def move_tenant(
             own_schema=own_schema,
             dry_run=dry_run,
             progress=bar.watch,
-            opening=Opening(schema=schema),
+            opening=Opening(schema=schema_given()),
         )
     rows, does = counted(sum(moved.rows.values()), "rows"), "would move" if dry_run else "moved"
     if moved.source == moved.target:
@@ -367,7 +366,7 @@ def import_checkpoints(
     with (
         interruptible(kept),
         open_source(source, allow=allow or ()) as saver,
-        AgentMemory(database, shards=AS_MADE) as memory,
+        made(database) as memory,
         foreign_tables(Path(source) if not is_postgres(source) else source) as tables,
         progress_bar("counting") as bar,
     ):
@@ -436,7 +435,7 @@ def import_from(
     kept = "Nothing was written." if dry_run else "What was brought is kept: run it again to go on."
     with (
         interruptible(kept),
-        AgentMemory(":memory:" if fresh else database, shards=None if fresh else AS_MADE) as memory,
+        made(":memory:" if fresh else database) as memory,
         progress_bar("reading") as bar,
     ):
         report = memory.import_from(
@@ -489,7 +488,6 @@ _SIGNS = {"ok": ("ok  ", ""), "note": ("note", "yellow"), "problem": ("BAD ", "r
 def doctor(
     *,
     database: FirstDatabase = None,
-    schema: Schema = SCHEMA,
     quick: Annotated[bool, typer.Option("--quick", help="Do not verify the content, which reads all of it.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -502,7 +500,7 @@ def doctor(
     JSON: an object with ok and findings. A finding has name, level ("ok", "note" or "problem"), text, remedy.
     """
     with interruptible("Nothing was changed."), progress_bar("looking") as bar:
-        findings = list(diagnose(database, schema=schema, deep=not quick, progress=bar.watch))
+        findings = list(diagnose(database, schema=schema_given(), deep=not quick, progress=bar.watch))
     problems = sum(finding.level == "problem" for finding in findings)
     if as_json:
         print_json({"ok": not problems, "findings": findings})
