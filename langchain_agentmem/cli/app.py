@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import shlex
 import tempfile
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -45,6 +46,7 @@ from langchain_agentmem.cli.database_commands import (
     import_from,
     migrate,
     move_tenant,
+    namespaces,
     prune,
     restore,
     stats,
@@ -153,7 +155,8 @@ def demo(
         code = tell_story(database=place, model=model, limit=limit, as_json=as_json)
         if serve is not None and code == 0:
             look_at(screen, serve, database=place, open_browser=not no_open)
-    screen.line("The database was temporary and is deleted." if database is None else "The database is kept.")
+    kept = f"The database is kept: agentmem threads --database {shlex.quote(place)}"
+    screen.line("The database was temporary and is deleted." if database is None else kept)
     raise typer.Exit(code)
 
 
@@ -226,6 +229,8 @@ def search(
         if each.replaced_by is not None:
             screen.line(f"   replaced by: {' '.join(each.replaced_by)}", "dim")
 
+    if as_json and not found:
+        typer.echo(empty, err=True)
     print_list(found, line, hit, empty, limit=limit, as_json=as_json)
 
 
@@ -236,7 +241,7 @@ for looking in (show, why, search, branches, diff, facts, studio, report):
 app.command("eval")(evaluate)
 app.add_typer(audit)
 app.add_typer(experiences)
-for caring in (stats, verify, doctor, backup, restore, export):
+for caring in (stats, namespaces, verify, doctor, backup, restore, export):
     app.command()(caring)
 app.command("import")(import_)
 for moving in (migrate, copy, erase, prune):

@@ -247,6 +247,8 @@ def erase(
 
     No trace of it is left in the storage. It asks first, and refuses where there is no terminal to ask at. That there
     is nothing to erase is no error, so that an erasure can be repeated.
+
+    JSON: an object with namespace, thread_id and conversation_id as they were given, what was counted, dry_run, at.
     """
     if namespace is None and thread is None and conversation is None:
         raise InvalidInput("Say what to erase: --namespace, --thread or --conversation.")
@@ -266,7 +268,7 @@ def erase(
                 if any(found.values())
                 else f"There is nothing to erase{where}.{others}"
             )
-            tell(printable(told), {**found, "dry_run": True}, as_json=as_json)
+            tell(printable(told), _erased(given, found, dry_run=True), as_json=as_json)
             return
         if not yes and any(found.values()):
             told = printable(f"This deletes{where}, for ever: {_counts(found)}.")
@@ -280,7 +282,12 @@ def erase(
         with progress_bar("erasing") as bar:
             erased = dataclasses.asdict(memory.erase(**given, progress=bar.watch))
     told = f"{_counts(erased)} were erased." if any(erased.values()) else f"There was nothing to erase{where}.{others}"
-    tell(printable(told), {**erased, "dry_run": False}, as_json=as_json)
+    tell(printable(told), _erased(given, erased, dry_run=False), as_json=as_json)
+
+
+def _erased(given: Mapping[str, Any], counts: Mapping[str, int], *, dry_run: bool) -> dict[str, Any]:
+    """What JSON has of an erasure, so that it can be kept as its proof."""
+    return {**given, **counts, "dry_run": dry_run, "at": datetime.now(UTC)}
 
 
 def prune(
@@ -519,6 +526,27 @@ def _print(screen: Screen, finding: Finding) -> None:
     screen.line(f"{sign}  {finding.name:<12}  {finding.text}", style)
     if finding.remedy and finding.level != "ok":
         screen.line(f"{'':<6}{'':<14}what to do: {finding.remedy}")
+
+
+def namespaces(*, database: Existing, namespace: Within = None, as_json: AsJson = False) -> None:
+    """Tell how much each namespace holds, which takes most first.
+
+    Each is told without those below it. It reads much of what they hold.
+
+    JSON: a list of objects with namespace, schema, threads, messages, checkpoints, memories, items, audit, bytes.
+    """
+    with existing(database) as memory, progress_bar("counting"):
+        found = sorted(memory.namespaces(namespace_named(namespace)), key=lambda each: -each.bytes)
+        others = "" if found else other_places(memory, namespace)
+    if as_json:
+        print_json(found)
+        return
+    screen, counts = Screen(), ("threads", "messages", "checkpoints", "memories", "items", "audit", "bytes")
+    if not found:
+        screen.line(f"Nothing is stored there.{others}")
+        return
+    rows = [(named(each.namespace), *(f"{getattr(each, name):,}" for name in counts)) for each in found]
+    screen.table(("namespace", *counts), rows, right=counts)
 
 
 WIDTH = 30

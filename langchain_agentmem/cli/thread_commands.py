@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -41,6 +42,7 @@ from langchain_agentmem.cli.console import (
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.messages.langchain_messages import from_langchain
 from langchain_agentmem.messages.message import Message
+from langchain_agentmem.messages.message_marks import is_injected
 from langchain_agentmem.studio.thread_views import (
     ShownChange,
     changes_in,
@@ -168,6 +170,9 @@ def show(
         bool,
         typer.Option("--conversation", help="The log of the conversation, where there is a thread of this id too."),
     ] = False,
+    with_memory: Annotated[
+        bool, typer.Option("--with-memory", help="Print also what memory put into the state for a prompt.")
+    ] = False,
     around: Annotated[
         str | None, typer.Option(metavar="MESSAGE", help="Of a conversation: this message and what stands around it.")
     ] = None,
@@ -177,7 +182,7 @@ def show(
     """Show who said what in a thread.
 
     The last messages of a thread, as it is at a checkpoint, and what else its state holds; or those of the log of a
-    conversation.
+    conversation. What memory brought for a prompt was said by nobody, so it is left out; `why` tells of it.
 
     JSON: an object with kind ("thread" or "conversation"), namespace, id, total, messages; of a thread also
     checkpoint_id, parent_id, step, source, state, waits. A message has id, role, name, text, tool_calls, tool_call_id,
@@ -193,7 +198,7 @@ def show(
         if log:
             _show_log(memory, found, around, limit, as_json=as_json)
         else:
-            _show_thread(memory, found, at, limit, as_json=as_json)
+            _show_thread(memory, found, at, limit, with_memory=with_memory, as_json=as_json)
 
 
 def why(
@@ -274,12 +279,25 @@ def _show_log(
 
 
 def _show_thread(
-    memory: AgentMemory, thread: ThreadSummary, at: str | None, limit: int | None, *, as_json: bool
+    memory: AgentMemory,
+    thread: ThreadSummary,
+    at: str | None,
+    limit: int | None,
+    *,
+    with_memory: bool,
+    as_json: bool,
 ) -> None:
     found = checkpoint_at(memory, thread, at)
-    every = messages_in(found)
+    held = [*messages_in(found).values()]
+    every = [each for each in held if with_memory or not is_injected(each)]
     most = limit or (len(every) if as_json else LIMIT)
-    said = [(from_langchain(each), each.id is not None) for each in [*every.values()][-most:]] if most else []
+    said = [
+        (
+            replace(from_langchain(each), name="memory") if is_injected(each) else from_langchain(each),
+            each.id is not None,
+        )
+        for each in (every[-most:] if most else ())
+    ]
     step, source = found.metadata.get("step"), found.metadata.get("source")
     name = found.config["configurable"]["checkpoint_id"]
     state, waits = state_of(found), list(waits_of(found))
@@ -306,6 +324,8 @@ def _show_thread(
     screen.before(len(every) - len(said), len(every))
     for message, has_id in said:
         _print(screen, message, has_id=has_id)
+    if left_out := len(held) - len(every):
+        screen.line(f"(memory put in {counted(left_out, 'messages')} of its own: --with-memory)", "dim")
     for key, value in state.items():
         screen.line(f"state {key} = {brief(value)}", "dim")
     for each in waits:

@@ -43,6 +43,7 @@ COMMANDS = {
     "facts": ["facts", "--namespace", "/".join(WHOSE)],
     "neighbours": ["facts", "Ada", "Lovelace", "--neighbours", "--namespace", "/".join(WHOSE)],
     "stats": ["stats"],
+    "namespaces": ["namespaces"],
     "verify": ["verify"],
     "doctor": ["doctor", "--quick"],
     "audit": ["audit"],
