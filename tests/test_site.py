@@ -32,6 +32,7 @@ NOT_RUN = {
     r"create role ada_user": "Roles are of the whole server: `tests/storage/test_shards.py` makes these.",
     r"create role memory_owner": "The same: `tests/storage/test_options.py`.",
     r"select citus_schema_distribute": "It takes Citus: `tests/distributed/on_citus.py`.",
+    r'agentmem verify "\$': "The same: `tests/distributed/test_backups.py` verifies what was restored.",
     r"pg_ctl ": "A standby: `tests/distributed/test_failover.py`.",
     r"pg_dump |pg_restore |pg_basebackup |cp -a ": "Programs of a server: `tests/distributed/test_backups.py`.",
 }

@@ -12,6 +12,7 @@ import math
 import os
 import re
 import shlex
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -211,7 +212,9 @@ def existing(database: str, *, read_only: bool = False, index: IndexGiven | None
     """
     on_server = is_postgres(name_of(database))
     if not on_server and not file_of(database).is_file():
-        raise InvalidInput(f"There is no database at {safe_repr(database)}.")
+        last = sys.argv[-1]  # who writes the database behind what is looked for
+        hint = f" Did you mean {safe_repr(last)}? The database comes first." if names_database(last) else ""
+        raise InvalidInput(f"There is no database at {safe_repr(database)}.{hint}")
     # Nothing that is shown needs a class of the user's.
     opened = partial(made, database, strict=True, read_only=read_only, index=index)
     try:

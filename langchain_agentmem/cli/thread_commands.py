@@ -160,9 +160,12 @@ def move(
 
 def show(
     *,
-    thread: Annotated[str, typer.Argument(metavar="ID", help="A thread, or a conversation.")],
+    thread: Annotated[str | None, typer.Argument(metavar="ID", help="A thread, or a conversation.")] = None,
     database: Existing,
     namespace: Whose = None,
+    branch: Annotated[
+        str | None, typer.Option(metavar="NAME", help="In place of a thread: the core memory of this named branch.")
+    ] = None,
     at: Annotated[
         str | None, typer.Option("--at", metavar="CHECKPOINT", help="As it was there. Default: the newest checkpoint.")
     ] = None,
@@ -179,18 +182,24 @@ def show(
     limit: Most = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show who said what in a thread.
+    """Show who said what in a thread, or the core memory of a branch.
 
     The last messages of a thread, as it is at a checkpoint, and what else its state holds; or those of the log of a
     conversation. What memory brought for a prompt was said by nobody, so it is left out; `why` tells of it.
 
     JSON: an object with kind ("thread" or "conversation"), namespace, id, total, messages; of a thread also
     checkpoint_id, parent_id, step, source, state, waits. A message has id, role, name, text, tool_calls, tool_call_id,
-    created_at.
+    created_at. Of a branch, kind is "branch", and core a list of objects with key, value, importance, updated_at,
+    expires_at.
     """
+    if (thread is None) == (branch is None):
+        raise InvalidInput("Name a thread or conversation, or a branch with --branch, such as --branch main.")
     if at is not None and (conversation or around is not None):
         raise InvalidInput("--at shows a thread at a checkpoint; a conversation has none.")
     with existing(database) as memory:
+        if thread is None:
+            _show_branch(memory, str(branch), namespace, limit, as_json=as_json)
+            return
         found = one_thread(memory, thread, namespace)
         log = conversation or around is not None or not found.checkpoint_id
         if log and at is not None:
@@ -256,6 +265,22 @@ def why(
 def brief(value: Any) -> str:
     """A value of a state on one line."""
     return shortened(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+
+
+def _show_branch(memory: AgentMemory, branch: str, namespace: str | None, limit: int | None, *, as_json: bool) -> None:
+    where = branch_home(memory, namespace, branch)
+    core = [
+        {name: getattr(each, name) for name in ("key", "value", "importance", "updated_at", "expires_at")}
+        for each in memory.layers(branch, where).core.entries()
+    ]
+    if as_json:
+        print_json({"kind": "branch", "namespace": where, "id": branch, "core": core[:limit]})
+        return
+    screen, most = Screen(), limit or LIMIT
+    screen.line(f"branch {named(where, branch)}: {counted(len(core), 'values')} of core memory", "bold")
+    for each in core[:most]:
+        screen.line(f"{each['key']} = {brief(each['value'])}")
+    screen.more(min(most, len(core)), len(core))
 
 
 def _show_log(
