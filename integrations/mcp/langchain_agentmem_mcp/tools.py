@@ -41,10 +41,10 @@ def _labels_of(given: object) -> object:
 
 Below = Annotated[
     list[str] | None,
-    BeforeValidator(_labels_of),
     Field(
         max_length=50, description='Where: labels below your own namespace, such as ["work"]. Leave out for your own.'
     ),
+    BeforeValidator(_labels_of),
 ]
 Limit = Annotated[int, Field(ge=1, le=100, description="How many results at most.")]
 Chars = Annotated[int, Field(ge=1, le=LONGEST, description="How much to give of each text, in characters.")]

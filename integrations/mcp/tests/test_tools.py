@@ -38,7 +38,7 @@ WRONG = [
     ("search_memory", {"query": "x", "roles": [""]}, "at least 1 character"),
     ("search_memory", {"query": "x", "before": "yesterday"}, "datetime"),
     ("search_memory", {"query": "x", "conversation_id": "a\x00b"}, "control characters"),
-    ("search_memory", {"query": "x", "namespace": "alice"}, "valid list"),
+    ("search_memory", {"query": "x", "namespace": 5}, "valid list"),
     ("search_memory", {"query": "x", "namespace": ["a\x1fb"]}, "control characters"),
     ("search_memory", {"query": "x", "namespace": [""]}, "label"),
     ("remember", {"text": "x" * 100_001}, "at most 100000"),
