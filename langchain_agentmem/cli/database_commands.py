@@ -529,9 +529,9 @@ def _print(screen: Screen, finding: Finding) -> None:
 
 
 def namespaces(*, database: Existing, namespace: Within = None, as_json: AsJson = False) -> None:
-    """Tell how much each namespace holds, which takes most first.
+    """Tell how much each namespace holds.
 
-    Each is told without those below it. It reads much of what they hold.
+    What takes most comes first, each without those below it. It reads much of what they hold.
 
     JSON: a list of objects with namespace, schema, threads, messages, checkpoints, memories, items, audit, bytes.
     """

@@ -182,7 +182,7 @@ def show(
     limit: Most = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show who said what in a thread, or the core memory of a branch.
+    """Show who said what in a thread, or core memory.
 
     The last messages of a thread, as it is at a checkpoint, and what else its state holds; or those of the log of a
     conversation. What memory brought for a prompt was said by nobody, so it is left out; `why` tells of it.
