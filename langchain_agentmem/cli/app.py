@@ -218,6 +218,8 @@ def search(
         if not found and namespace is None and not everything:
             there = elsewhere(memory, kinds)
             empty = f"Nothing was found in the root namespace.{there}{' Or say --everything.' if there else ''}"
+            if as_json and there:  # the list is empty, and who reads it is told as well
+                typer.echo(empty, err=True)
     numbers = itertools.count(1)
 
     def line(screen: Screen, each: Recollection) -> None:
@@ -229,8 +231,6 @@ def search(
         if each.replaced_by is not None:
             screen.line(f"   replaced by: {' '.join(each.replaced_by)}", "dim")
 
-    if as_json and not found:
-        typer.echo(empty, err=True)
     print_list(found, line, hit, empty, limit=limit, as_json=as_json)
 
 
