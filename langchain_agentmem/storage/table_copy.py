@@ -352,7 +352,8 @@ class SqlitePlace:
             begins = file.read(_OWNER.stop)
         if not begins.startswith(_HEADER) or int.from_bytes(begins[_OWNER]) != APPLICATION_ID:
             raise ForeignDatabase(
-                f"{safe_repr(self.name)} is not ours to replace: it is no database of langchain-agentmem."
+                f"{safe_repr(self.name)} is not ours to replace: it is no database of langchain-agentmem, or its "
+                "beginning is damaged. Move the file away, or name another."
             )
         if force:  # whatever is in it; it may be damaged
             return
