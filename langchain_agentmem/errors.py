@@ -10,6 +10,7 @@
     │   ├── ForeignDatabase     a database that belongs to something else
     │   ├── NewerDatabase       written by a newer version of this package
     │   ├── DatabaseReadOnly    a write to a file that may not be written
+    │   │   └── NothingStored   no memory is there, and this opening may not make one
     │   ├── DatabaseFull        no room left
     │   ├── DatabaseBusy        another process held the lock for too long
     │   ├── DatabaseTimeout     the server did not answer in time
@@ -73,6 +74,10 @@ class NewerDatabase(StorageError):
 
 class DatabaseReadOnly(StorageError):
     """The database may not be written here. Check the permissions of the file and of its folder."""
+
+
+class NothingStored(DatabaseReadOnly):
+    """No memory is stored there, and this opening makes none. Check the address, or run: agentmem migrate DATABASE."""
 
 
 class DatabaseFull(StorageError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import shlex
 import tempfile
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -19,6 +20,7 @@ from langchain_agentmem.base.namespaces import named, namespace_named
 from langchain_agentmem.cli.audit_commands import audit
 from langchain_agentmem.cli.console import (
     EPILOG,
+    SCHEMA_VARIABLE,
     AsJson,
     Commands,
     Existing,
@@ -47,6 +49,7 @@ from langchain_agentmem.cli.database_commands import (
     import_from,
     migrate,
     move_tenant,
+    namespaces,
     prune,
     rekey,
     restore,
@@ -92,6 +95,11 @@ def _keyed(way: str, given: str | None) -> None:
         os.environ[f"{VARIABLE}{way}"] = given
 
 
+def _in_schema(name: str | None) -> None:
+    if name is not None:
+        os.environ[SCHEMA_VARIABLE] = name
+
+
 @app.callback(invoke_without_command=True)
 def options(
     *,
@@ -125,6 +133,17 @@ def options(
             is_eager=True,
             expose_value=False,
             callback=_of_command,
+        ),
+    ] = None,
+    schema: Annotated[  # noqa: ARG001 - so does this one, of the commands that have a database
+        str | None,
+        typer.Option(
+            "--schema",
+            metavar="NAME",
+            help="PostgreSQL's schema in which everything is. Default: AGENTMEM_SCHEMA, or agentmem.",
+            is_eager=True,
+            expose_value=False,
+            callback=_in_schema,
         ),
     ] = None,
     version: Annotated[bool, typer.Option("--version", help="Print the version and leave.", is_eager=True)] = False,
@@ -178,7 +197,8 @@ def demo(
         code = tell_story(database=place, model=model, limit=limit, as_json=as_json)
         if serve is not None and code == 0:
             look_at(screen, serve, database=place, open_browser=not no_open)
-    screen.line("The database was temporary and is deleted." if database is None else "The database is kept.")
+    kept = f"The database is kept: agentmem threads --database {shlex.quote(place)}"
+    screen.line("The database was temporary and is deleted." if database is None else kept)
     raise typer.Exit(code)
 
 
@@ -240,6 +260,8 @@ def search(
         if not found and namespace is None and not everything:
             there = elsewhere(memory, kinds)
             empty = f"Nothing was found in the root namespace.{there}{' Or say --everything.' if there else ''}"
+            if as_json and there:  # the list is empty, and who reads it is told as well
+                typer.echo(empty, err=True)
     numbers = itertools.count(1)
 
     def line(screen: Screen, each: Recollection) -> None:
@@ -261,7 +283,7 @@ for looking in (show, why, search, branches, diff, facts, studio, report):
 app.command("eval")(evaluate)
 app.add_typer(audit)
 app.add_typer(experiences)
-for caring in (stats, verify, doctor, backup, restore, export):
+for caring in (stats, namespaces, verify, doctor, backup, restore, export):
     app.command()(caring)
 app.command("import")(import_)
 for moving in (migrate, copy, erase, revoke, prune, encrypt, rekey, decrypt):
@@ -272,13 +294,20 @@ app.command("import-checkpoints")(import_checkpoints)
 
 
 def command_line() -> Callable[[], object]:
-    """All commands, each with the options that are those of all of them, and interrupted as all of them are."""
+    """All commands, each with the options that are those of all of them, and interrupted as all of them are.
+
+    Those of a database have --schema as well, but for `restore`, since what is restored is in the usual one.
+    """
     made = typer.main.get_command(app)
     everywhere = [each for each in made.params if each.name in {"no_color", "key_file", "key_command"}]
+    [schema] = [each for each in made.params if each.name == "schema"]
+    made.params.remove(schema)
     waiting = [*getattr(made, "commands", {}).values()]
     while waiting:
         each = waiting.pop()
         each.params += everywhere
+        if each.name != "restore" and any(param.name == "database" for param in each.params):
+            each.params.append(schema)
         if each.callback is not None:
             each.callback = interruptible()(each.callback)
         waiting += getattr(each, "commands", {}).values()

@@ -25,6 +25,7 @@ from langchain_agentmem.cli.console import (
     existing,
     interruptible,
     judge,
+    made,
     plain,
     print_json,
     print_list,
@@ -34,7 +35,6 @@ from langchain_agentmem.cli.console import (
 )
 from langchain_agentmem.cli.thread_commands import message_told, print_message
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.storage.engine import AS_MADE
 
 if TYPE_CHECKING:
     from langchain_agentmem.audit.audit_entry import AuditEntry
@@ -175,7 +175,7 @@ def import_document(
     The database is made if it is not there.
     """
     kept = "What was added is kept: run it again to go on."
-    with interruptible(kept), AgentMemory(database, shards=AS_MADE) as memory, progress_bar("adding"):
+    with interruptible(kept), made(database) as memory, progress_bar("adding"):
         done = _trail_in(memory, namespace).import_document(file)
     if as_json:
         print_json(done)

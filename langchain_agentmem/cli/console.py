@@ -12,6 +12,7 @@ import math
 import os
 import re
 import shlex
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -37,11 +38,11 @@ from langchain_agentmem.base.events import Progress as HowFar
 from langchain_agentmem.base.files import file_of, is_database
 from langchain_agentmem.base.namespaces import CONFIG_KEY, id_of, named, namespace_named, namespace_of, path_of
 from langchain_agentmem.base.safe_repr import counted, one_line, printable, safe_repr
-from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.errors import DatabaseReadOnly, InvalidInput, NothingStored
 from langchain_agentmem.search import search_index
 from langchain_agentmem.search.memory_search import MemoryKind, Recollection, Why
 from langchain_agentmem.storage import is_postgres, name_of
-from langchain_agentmem.storage.engine import AS_MADE
+from langchain_agentmem.storage.engine import AS_MADE, SCHEMA
 from langchain_agentmem.storage.part import all_parts
 from langchain_agentmem.upkeep.database_report import ThreadSummary
 
@@ -57,6 +58,8 @@ T = TypeVar("T")
 INTERRUPTED = 130
 DATABASE_VARIABLE = "AGENTMEM_DATABASE"
 """The environment variable that names the database where no option does."""
+SCHEMA_VARIABLE = "AGENTMEM_SCHEMA"
+"""The environment variable that names PostgreSQL's schema where no option does."""
 LIMIT = 50
 """How many lines a list has unless somebody asks for more."""
 
@@ -207,10 +210,42 @@ def existing(database: str, *, read_only: bool = False, index: IndexGiven | None
     Raises:
         InvalidInput: There is none.
     """
-    if not is_postgres(name_of(database)) and not file_of(database).is_file():
-        raise InvalidInput(f"There is no database at {safe_repr(database)}.")
+    on_server = is_postgres(name_of(database))
+    if not on_server and not file_of(database).is_file():
+        last = sys.argv[-1]  # who writes the database behind what is looked for
+        hint = f" Did you mean {safe_repr(last)}? The database comes first." if names_database(last) else ""
+        raise InvalidInput(f"There is no database at {safe_repr(database)}.{hint}")
     # Nothing that is shown needs a class of the user's.
-    return AgentMemory(database, strict=True, shards=AS_MADE, read_only=read_only, index=index)
+    opened = partial(made, database, strict=True, read_only=read_only, index=index)
+    try:
+        return opened(migrate=False)
+    except NothingStored as error:
+        raise InvalidInput(f"{error}{_other_schemas(database) if on_server else ''}") from error
+    except DatabaseReadOnly:  # what an older version wrote is brought up to date
+        return opened()
+
+
+def made(database: str, **options: Any) -> AgentMemory:
+    """Open a database, and make it if it is not there, in the schema that `--schema` or the environment names.
+
+    Args:
+        database: A path, or the URL of a server.
+        **options: As `AgentMemory` takes them.
+    """
+    return AgentMemory(database, **{"shards": AS_MADE, "schema": schema_given(), **options})
+
+
+def schema_given() -> str:
+    """PostgreSQL's schema in which everything is."""
+    return os.environ.get(SCHEMA_VARIABLE) or SCHEMA
+
+
+def _other_schemas(url: str) -> str:
+    """For who found nothing in a schema: in which others there is a memory."""
+    from langchain_agentmem.storage.postgres_health import memory_schemas  # noqa: PLC0415 - an extra
+
+    found = memory_schemas(url)
+    return f" There is a memory in another schema: {some([f'--schema {each}' for each in found])}." if found else ""
 
 
 def tenant_named(written: str) -> str:

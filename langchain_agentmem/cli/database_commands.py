@@ -34,10 +34,12 @@ from langchain_agentmem.cli.console import (
     existing,
     interruptible,
     judge,
+    made,
     other_places,
     plain,
     print_json,
     progress_bar,
+    schema_given,
     some,
     tell,
     tenant_named,
@@ -47,14 +49,14 @@ from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.importers import SourceKind
 from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.storage import is_postgres, name_of
-from langchain_agentmem.storage.engine import AS_MADE, SCHEMA, Opening, newest_migration
+from langchain_agentmem.storage.engine import AS_MADE, Opening, newest_migration
 from langchain_agentmem.storage.foreign_tables import foreign_tables
 from langchain_agentmem.upkeep import tenant_placing
 from langchain_agentmem.upkeep.database_report import Finding, Stats, diagnose
+from langchain_agentmem.upkeep.integrity import EraseReport
 
 File = Annotated[str, typer.Argument(metavar="FILE", help="The file.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace what is stored there.")]
-Schema = Annotated[str, typer.Option("--schema", help="PostgreSQL's schema in which everything is.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Tell only what would be done.")]
 
 
@@ -131,7 +133,7 @@ def import_(
         raise InvalidInput(f"There is no export at {safe_repr(file)}.")
     with (
         interruptible("Nothing was imported."),
-        AgentMemory(database, shards=AS_MADE) as memory,
+        made(database) as memory,
         progress_bar("reading") as bar,
     ):
         report = memory.import_(file, progress=bar.watch, key=key_in_environment(EXPORT_VARIABLE))
@@ -212,7 +214,6 @@ Anywhere = Annotated[str, typer.Argument(metavar="DATABASE", help="A path or a p
 def migrate(
     *,
     database: Made,
-    schema: Schema = SCHEMA,
     shards: Annotated[
         int | None,
         typer.Option("--shards", help="Over how many schemas tenants are spread. Default: one."),
@@ -230,7 +231,7 @@ def migrate(
     with (
         interruptible("Nothing was changed."),
         progress_bar("bringing up to date"),
-        AgentMemory(database, schema=schema, **options) as memory,
+        made(database, **options) as memory,
     ):
         path, newest = memory.database.engine.path, newest_migration(memory.database.engine.dialect)
     tell(f"{path} is up to date ({newest}).", {"path": path, "newest": newest}, as_json=as_json)
@@ -252,7 +253,6 @@ def move_tenant(
     own_schema: Annotated[
         str | None, typer.Option("--own-schema", metavar="NAME", help="A schema for it alone; made if need be.")
     ] = None,
-    schema: Schema = SCHEMA,
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
@@ -268,7 +268,7 @@ def move_tenant(
             own_schema=own_schema,
             dry_run=dry_run,
             progress=bar.watch,
-            opening=Opening(schema=schema),
+            opening=Opening(schema=schema_given()),
         )
     rows, does = counted(sum(moved.rows.values()), "rows"), "would move" if dry_run else "moved"
     if moved.source == moved.target:
@@ -340,6 +340,8 @@ def erase(
 
     No trace of it is left in the storage. It asks first, and refuses where there is no terminal to ask at. That there
     is nothing to erase is no error, so that an erasure can be repeated.
+
+    JSON: an object with namespace, thread_id and conversation_id as they were given, what was counted, dry_run, at.
     """
     if namespace is None and thread is None and conversation is None:
         raise InvalidInput("Say what to erase: --namespace, --thread or --conversation.")
@@ -360,7 +362,7 @@ def erase(
                 if any(found.values())
                 else f"There is nothing to erase{where}.{others}"
             )
-            tell(printable(told + more), {**plain(report), "dry_run": True}, as_json=as_json)
+            tell(printable(told + more), _erased(given, report, dry_run=True), as_json=as_json)
             return
         if not yes and any(found.values()):
             told = printable(f"This deletes{where}, for ever: {_counts(found)}.{more}")
@@ -375,7 +377,7 @@ def erase(
             report = memory.erase(**given, progress=bar.watch)
     erased = report.counts
     told = f"{_counts(erased)} were erased." if any(erased.values()) else f"There was nothing to erase{where}.{others}"
-    tell(printable(told + more), {**plain(report), "dry_run": False}, as_json=as_json)
+    tell(printable(told + more), _erased(given, report, dry_run=False), as_json=as_json)
 
 
 def _items_elsewhere(places: Sequence[tuple[str, ...]], namespace: str | None) -> str:
@@ -384,6 +386,11 @@ def _items_elsewhere(places: Sequence[tuple[str, ...]], namespace: str | None) -
         return ""
     commands = shlex.join(["agentmem", "erase", "--namespace", named(places[0])])
     return f" Items under {some([*map(named, places)])} are not below {namespace}: erase them too, with {commands}."
+
+
+def _erased(given: Mapping[str, Any], report: EraseReport, *, dry_run: bool) -> dict[str, Any]:
+    """What JSON has of an erasure, so that it can be kept as its proof."""
+    return {**given, **plain(report), "dry_run": dry_run, "at": datetime.now(UTC)}
 
 
 def revoke(
@@ -510,7 +517,7 @@ def import_checkpoints(
     with (
         interruptible(kept),
         open_source(source, allow=allow or ()) as saver,
-        AgentMemory(database, shards=AS_MADE) as memory,
+        made(database) as memory,
         foreign_tables(Path(source) if not is_postgres(source) else source) as tables,
         progress_bar("counting") as bar,
     ):
@@ -580,7 +587,7 @@ def import_from(
     kept = "Nothing was written." if dry_run else "What was brought is kept: run it again to go on."
     with (
         interruptible(kept),
-        AgentMemory(":memory:" if fresh else database, shards=None if fresh else AS_MADE) as memory,
+        made(":memory:" if fresh else database) as memory,
         progress_bar("reading") as bar,
     ):
         report = memory.import_from(
@@ -643,7 +650,6 @@ _SIGNS = {"ok": ("ok  ", ""), "note": ("note", "yellow"), "problem": ("BAD ", "r
 def doctor(
     *,
     database: FirstDatabase = None,
-    schema: Schema = SCHEMA,
     quick: Annotated[bool, typer.Option("--quick", help="Do not verify the content, which reads all of it.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -656,7 +662,7 @@ def doctor(
     JSON: an object with ok and findings. A finding has name, level ("ok", "note" or "problem"), text, remedy.
     """
     with interruptible("Nothing was changed."), progress_bar("looking") as bar:
-        findings = list(diagnose(database, schema=schema, deep=not quick, progress=bar.watch))
+        findings = list(diagnose(database, schema=schema_given(), deep=not quick, progress=bar.watch))
     problems = sum(finding.level == "problem" for finding in findings)
     if as_json:
         print_json({"ok": not problems, "findings": findings})
@@ -675,6 +681,27 @@ def _print(screen: Screen, finding: Finding) -> None:
     screen.line(f"{sign}  {finding.name:<12}  {finding.text}", style)
     if finding.remedy and finding.level != "ok":
         screen.line(f"{'':<6}{'':<14}what to do: {finding.remedy}")
+
+
+def namespaces(*, database: Existing, namespace: Within = None, as_json: AsJson = False) -> None:
+    """Tell how much each namespace holds.
+
+    What takes most comes first, each without those below it. It reads much of what they hold.
+
+    JSON: a list of objects with namespace, schema, threads, messages, checkpoints, memories, items, audit, bytes.
+    """
+    with existing(database) as memory, progress_bar("counting"):
+        found = sorted(memory.namespaces(namespace_named(namespace)), key=lambda each: -each.bytes)
+        others = "" if found else other_places(memory, namespace)
+    if as_json:
+        print_json(found)
+        return
+    screen, counts = Screen(), ("threads", "messages", "checkpoints", "memories", "items", "audit", "bytes")
+    if not found:
+        screen.line(f"Nothing is stored there.{others}")
+        return
+    rows = [(named(each.namespace), *(f"{getattr(each, name):,}" for name in counts)) for each in found]
+    screen.table(("namespace", *counts), rows, right=counts)
 
 
 WIDTH = 30

@@ -38,7 +38,7 @@ from langchain_agentmem.agent_memory import AgentMemory
 from langchain_agentmem.base.fencing import fenced
 from langchain_agentmem.base.namespaces import CONFIG_KEY
 from langchain_agentmem.base.safe_repr import counted, safe_repr
-from langchain_agentmem.cli.console import Screen, hit, print_json, shortened
+from langchain_agentmem.cli.console import Screen, hit, made, print_json, shortened
 from langchain_agentmem.errors import AgentMemoryError, InvalidInput
 from langchain_agentmem.language_models.model_calls import usable_model
 from langchain_agentmem.search import analysis
@@ -276,7 +276,7 @@ def tell_story(*, database: str, model: str | None, limit: int, as_json: bool) -
 def first_process(screen: Screen, *, database: str, model: str | None, limit: int, as_json: bool) -> None:
     """Live the first two conversations; arguments as for `tell_story`."""
     chat_model = usable_model(model)
-    with AgentMemory(database) as memory:
+    with made(database) as memory:
         screen.heading(f"Process {os.getpid()} talks with {PERSON}")
         agent = build_agent(memory, chat_model, limit=limit)
         for conversation, sayings in TALKS.items():
@@ -294,7 +294,7 @@ def first_process(screen: Screen, *, database: str, model: str | None, limit: in
 def second_process(screen: Screen, *, database: str, model: str | None, limit: int, as_json: bool) -> None:
     """Answer questions about the first two conversations; arguments as for `tell_story`."""
     chat_model = usable_model(model)
-    with AgentMemory(database) as memory:
+    with made(database) as memory:
         screen.heading(f"Process {os.getpid()} is new, and opened the same database")
         agent = build_agent(memory, chat_model, limit=limit)
         conversation = memory.conversation(namespace=NAMESPACE).conversation_id
@@ -321,7 +321,7 @@ def look_at(screen: Screen, serve: Callable[..., None], *, database: str, open_b
     from langchain_agentmem.studio.sample import live  # noqa: PLC0415 - who looks pays
 
     shown = sys.platform in {"win32", "darwin"} or not os.environ.keys().isdisjoint({"DISPLAY", "WAYLAND_DISPLAY"})
-    with tempfile.TemporaryDirectory(prefix="agentmem-") as folder, AgentMemory(database) as memory:
+    with tempfile.TemporaryDirectory(prefix="agentmem-") as folder, made(database) as memory:
         library = live(memory, Path(folder))
         screen.heading("Studio")
         serve(

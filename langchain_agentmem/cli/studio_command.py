@@ -76,6 +76,8 @@ def report(
 ) -> None:
     """Write what Studio shows to a page to send on.
 
+    It needs the extra [studio].
+
     It has no scripts and no links, and loads nothing: a file to send to somebody. Of a thread it has the newest
     checkpoints as a tree, messages, memory, compactions and prompts with their reasons; of a namespace its threads,
     memory, facts and audit trail.

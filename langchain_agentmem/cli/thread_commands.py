@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -41,6 +42,7 @@ from langchain_agentmem.cli.console import (
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.messages.langchain_messages import from_langchain
 from langchain_agentmem.messages.message import Message
+from langchain_agentmem.messages.message_marks import is_injected
 from langchain_agentmem.studio.thread_views import (
     ShownChange,
     changes_in,
@@ -158,9 +160,12 @@ def move(
 
 def show(
     *,
-    thread: Annotated[str, typer.Argument(metavar="ID", help="A thread, or a conversation.")],
+    thread: Annotated[str | None, typer.Argument(metavar="ID", help="A thread, or a conversation.")] = None,
     database: Existing,
     namespace: Whose = None,
+    branch: Annotated[
+        str | None, typer.Option(metavar="NAME", help="In place of a thread: the core memory of this named branch.")
+    ] = None,
     at: Annotated[
         str | None, typer.Option("--at", metavar="CHECKPOINT", help="As it was there. Default: the newest checkpoint.")
     ] = None,
@@ -168,24 +173,33 @@ def show(
         bool,
         typer.Option("--conversation", help="The log of the conversation, where there is a thread of this id too."),
     ] = False,
+    with_memory: Annotated[
+        bool, typer.Option("--with-memory", help="Print also what memory put into the state for a prompt.")
+    ] = False,
     around: Annotated[
         str | None, typer.Option(metavar="MESSAGE", help="Of a conversation: this message and what stands around it.")
     ] = None,
     limit: Most = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show who said what in a thread.
+    """Show who said what in a thread, or core memory.
 
     The last messages of a thread, as it is at a checkpoint, and what else its state holds; or those of the log of a
-    conversation.
+    conversation. What memory brought for a prompt was said by nobody, so it is left out; `why` tells of it.
 
     JSON: an object with kind ("thread" or "conversation"), namespace, id, total, messages; of a thread also
     checkpoint_id, parent_id, step, source, state, waits. A message has id, role, name, text, tool_calls, tool_call_id,
-    created_at.
+    created_at. Of a branch, kind is "branch", and core a list of objects with key, value, importance, updated_at,
+    expires_at.
     """
+    if (thread is None) == (branch is None):
+        raise InvalidInput("Name a thread or conversation, or a branch with --branch, such as --branch main.")
     if at is not None and (conversation or around is not None):
         raise InvalidInput("--at shows a thread at a checkpoint; a conversation has none.")
     with existing(database) as memory:
+        if thread is None:
+            _show_branch(memory, str(branch), namespace, limit, as_json=as_json)
+            return
         found = one_thread(memory, thread, namespace)
         log = conversation or around is not None or not found.checkpoint_id
         if log and at is not None:
@@ -193,7 +207,7 @@ def show(
         if log:
             _show_log(memory, found, around, limit, as_json=as_json)
         else:
-            _show_thread(memory, found, at, limit, as_json=as_json)
+            _show_thread(memory, found, at, limit, with_memory=with_memory, as_json=as_json)
 
 
 def why(
@@ -253,6 +267,22 @@ def brief(value: Any) -> str:
     return shortened(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
 
 
+def _show_branch(memory: AgentMemory, branch: str, namespace: str | None, limit: int | None, *, as_json: bool) -> None:
+    where = branch_home(memory, namespace, branch)
+    core = [
+        {name: getattr(each, name) for name in ("key", "value", "importance", "updated_at", "expires_at")}
+        for each in memory.layers(branch, where).core.entries()
+    ]
+    if as_json:
+        print_json({"kind": "branch", "namespace": where, "id": branch, "core": core[:limit]})
+        return
+    screen, most = Screen(), limit or LIMIT
+    screen.line(f"branch {named(where, branch)}: {counted(len(core), 'values')} of core memory", "bold")
+    for each in core[:most]:
+        screen.line(f"{each['key']} = {brief(each['value'])}")
+    screen.more(min(most, len(core)), len(core))
+
+
 def _show_log(
     memory: AgentMemory, thread: ThreadSummary, around: str | None, limit: int | None, *, as_json: bool
 ) -> None:
@@ -274,12 +304,25 @@ def _show_log(
 
 
 def _show_thread(
-    memory: AgentMemory, thread: ThreadSummary, at: str | None, limit: int | None, *, as_json: bool
+    memory: AgentMemory,
+    thread: ThreadSummary,
+    at: str | None,
+    limit: int | None,
+    *,
+    with_memory: bool,
+    as_json: bool,
 ) -> None:
     found = checkpoint_at(memory, thread, at)
-    every = messages_in(found)
+    held = [*messages_in(found).values()]
+    every = [each for each in held if with_memory or not is_injected(each)]
     most = limit or (len(every) if as_json else LIMIT)
-    said = [(from_langchain(each), each.id is not None) for each in [*every.values()][-most:]] if most else []
+    said = [
+        (
+            replace(from_langchain(each), name="memory") if is_injected(each) else from_langchain(each),
+            each.id is not None,
+        )
+        for each in (every[-most:] if most else ())
+    ]
     step, source = found.metadata.get("step"), found.metadata.get("source")
     name = found.config["configurable"]["checkpoint_id"]
     state, waits = state_of(found), list(waits_of(found))
@@ -306,6 +349,8 @@ def _show_thread(
     screen.before(len(every) - len(said), len(every))
     for message, has_id in said:
         print_message(screen, message, has_id=has_id)
+    if left_out := len(held) - len(every):
+        screen.line(f"(memory put in {counted(left_out, 'messages')} of its own: --with-memory)", "dim")
     for key, value in state.items():
         screen.line(f"state {key} = {brief(value)}", "dim")
     for each in waits:

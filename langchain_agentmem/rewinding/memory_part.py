@@ -196,8 +196,13 @@ def _dump_memories(tell: WriteRecord, groups: list[int], inside: set[int]) -> St
             if row["id"] is not None and (row["branch_id"] is None or row["branch_id"] in inside)
         ]
         _tell_page(tell, {"record": MEMORIES}, told)
-        count += len(told)
+        count += sum(map(_counts, told))
     return count
+
+
+def _counts(version: Mapping[str, Any]) -> bool:
+    """Whether it is something that is remembered, as `stats` counts; a message of a thread lies there to be found."""
+    return bool(version["kind"] != "message")
 
 
 def _told(row: Row) -> dict[str, Any]:
@@ -663,7 +668,7 @@ class Arrival:
         for series in {id(each): each for each, _ in placed.values()}.values():
             mine = [owners[number] for number, (other, _) in placed.items() if other is series]
             yield from search_index.write(series, mine, tail=self._tail)
-        self._memories += len(wanted)
+        self._memories += sum(version.kind != "message" for version, _ in wanted)
 
     def _landing(self, version: _Version, made: Mapping[int, _Made], *, first: bool) -> Steps[_Landing | None]:
         """Where a version goes; None if it is here, or not needed. `first` says that no copy of it has landed yet."""

@@ -31,7 +31,14 @@ from langchain_agentmem.base.encryption_key import EncryptionKey, KeyLike
 from langchain_agentmem.base.events import Watch
 from langchain_agentmem.base.limits import USUAL_LIMITS, MemoryLimits
 from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.errors import DatabaseReadOnly, InvalidInput, MemoryClosed, NewerDatabase, StorageError
+from langchain_agentmem.errors import (
+    DatabaseReadOnly,
+    InvalidInput,
+    MemoryClosed,
+    NewerDatabase,
+    NothingStored,
+    StorageError,
+)
 from langchain_agentmem.storage.queries import sized
 from langchain_agentmem.storage.steps import Operation, Rehearsed, Statement, rehearsal
 
@@ -496,14 +503,20 @@ class Engine(ABC):
 
         Raises:
             NewerDatabase: The database records a migration that this version does not know.
+            NothingStored: None was ever made, and this opening may make none.
             DatabaseReadOnly: There are some, and this opening may not make them.
         """
         pending = missing(self.dialect, applied)
         if pending and (self.opening.read_only or not self.opening.migrate):
-            what = "was written by an older version" if applied else "holds no memory yet"
+            if not applied:
+                where = f", schema {safe_repr(self.opening.schema)}" if self.dialect == "postgres" else ""
+                raise NothingStored(
+                    f"Nothing is stored in {safe_repr(self.path)}{where}, and this opening makes no memory there. "
+                    "Check the name, restore a backup, or make one with: agentmem migrate URL"
+                )
             raise DatabaseReadOnly(
-                f"{safe_repr(self.path)} {what}, and this opening may not change that. Let a role that may do so run: "
-                "agentmem migrate URL"
+                f"{safe_repr(self.path)} was written by an older version, and this opening may not change that. Let a "
+                "role that may do so run: agentmem migrate URL"
             )
         return pending
 

@@ -195,6 +195,20 @@ def server(url: str, schema: str = SCHEMA) -> Iterator[Finding]:
         yield _locks(connection)
 
 
+def memory_schemas(url: str) -> list[str]:
+    """The schemas of a database that hold a memory, or a part of one that has shards.
+
+    Args:
+        url: A `postgresql://` URL, or a connection string.
+
+    Raises:
+        StorageError: The server cannot be reached.
+    """
+    with translated(address_of(url)), psycopg.connect(url, row_factory=dict_row, connect_timeout=10) as connection:
+        rows = connection.execute("select schemaname from pg_tables where tablename = 'agentmem_migration' order by 1")
+        return [row["schemaname"] for row in rows]
+
+
 def _itself(connection: psycopg.Connection[DictRow]) -> Iterator[Finding]:
     number, version = connection.info.server_version, connection.info.parameter_status("server_version")
     if number < OLDEST:

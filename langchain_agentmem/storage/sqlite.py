@@ -32,6 +32,7 @@ from langchain_agentmem.errors import (
     DatabaseUnreadable,
     ForeignDatabase,
     InvalidInput,
+    NothingStored,
     StorageError,
 )
 from langchain_agentmem.storage import engine
@@ -226,7 +227,7 @@ class SqliteEngine(Engine):
         if _MAKES_FILE.fullmatch(self.path) and not self._in_memory:
             file = file_of(self._file)
             if not file.is_file() and (self.opening.read_only or not self.opening.migrate):
-                raise DatabaseReadOnly(f"There is no database {safe_repr(self.path)}, and this opening makes none.")
+                raise NothingStored(f"There is no database {safe_repr(self.path)}, and this opening makes none.")
             made_private(file)
         try:
             return self._prepared()

@@ -356,7 +356,8 @@ class SqlitePlace:
         encrypted = looks_encrypted(self._target, begins)
         if not ours and not encrypted:
             raise ForeignDatabase(
-                f"{safe_repr(self.name)} is not ours to replace: it is no database of langchain-agentmem."
+                f"{safe_repr(self.name)} is not ours to replace: it is no database of langchain-agentmem, or its "
+                "beginning is damaged. Move the file away, or name another."
             )
         if force and ours:  # whatever is in it; it may be damaged
             return

@@ -534,7 +534,9 @@ def diagnose(
     if deep and sound:
         yield from _verified(url, opening, progress)
     elif deep:
-        yield Finding("verify", "note", "The content was not verified.", "Mend what is told above, and look again.")
+        yield Finding(
+            "verify", "note", "The content was not verified, for what is told above.", "Look again when that is done."
+        )
 
 
 def _environment() -> Iterator[Finding]:

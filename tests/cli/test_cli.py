@@ -102,6 +102,11 @@ class TestSearch:
         assert "roof" in run.stdout
         assert "pond" in run.stdout
 
+    def test_json_of_nothing_comes_with_where_there_is_something(self, database):
+        run = agentmem("search", "heron", "--database", database, "--json")
+        assert (run.returncode, json.loads(run.stdout)) == (0, [])
+        assert "--namespace ada/private" in run.stderr
+
     def test_json_holds_everything(self, database):
         run = agentmem("search", "heron", "--database", database, "--json", "--namespace", "ada", "--limit", "1")
         [found] = json.loads(run.stdout)

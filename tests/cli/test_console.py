@@ -33,6 +33,7 @@ WHOSE = ("users", "ada-lovelace-0123456789", "projects-of-hers")
 COMMANDS = {
     "threads": ["threads"],
     "show": ["show", THREAD],
+    "show a branch": ["show", "--branch", "main", "--namespace", "/".join(WHOSE)],
     "show a conversation": ["show", "talk", "--limit", "3"],
     "why": ["why", "talk"],
     "search": ["search", "grey", "heron", "--everything"],
@@ -43,6 +44,7 @@ COMMANDS = {
     "facts": ["facts", "--namespace", "/".join(WHOSE)],
     "neighbours": ["facts", "Ada", "Lovelace", "--neighbours", "--namespace", "/".join(WHOSE)],
     "stats": ["stats"],
+    "namespaces": ["namespaces"],
     "verify": ["verify"],
     "doctor": ["doctor", "--quick"],
     "audit": ["audit"],

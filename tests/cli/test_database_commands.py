@@ -13,6 +13,7 @@ from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import psycopg
 import pytest
 from langchain_core.messages import HumanMessage
 
@@ -78,6 +79,37 @@ def fine(run):
     assert (run.returncode, run.stderr) == (0, "")
     assert "\x1b" not in run.stdout
     return run.stdout
+
+
+@pytest.mark.bare
+class TestWhereNothingIsStored:
+    LOOKING = (("verify",), ("stats",), ("threads",), ("search", "heron"), ("erase", "--namespace", "ada", "--dry-run"))
+
+    @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+    def test_commands_say_so_and_make_nothing(self, kind, new_database, agentmem, tmp_path):
+        url = new_database(kind)
+        if kind == "sqlite":
+            Path(url).touch()  # it is there, and nothing is in it
+        for name, *arguments in self.LOOKING[: 1 if kind == "sqlite" else None]:
+            run = agentmem(name, *arguments, "--database", url)
+            assert (run.returncode, run.stdout) == (2, "")
+            assert run.stderr.startswith("Nothing is stored in")
+        if kind == "sqlite":
+            assert Path(url).stat().st_size == 0
+        else:
+            with psycopg.connect(url) as connection:
+                assert connection.execute("select from pg_namespace where nspname = 'agentmem'").fetchall() == []
+
+    def test_another_schema_is_reached_and_told_of(self, new_database, agentmem):
+        url = new_database("postgres")
+        with AgentMemory(url, schema="bot") as memory:
+            memory.conversation("one").add_user_message("a heron")
+        run = agentmem("search", "heron", "--database", url)
+        assert run.returncode == 2
+        assert run.stderr.endswith("There is a memory in another schema: --schema bot.\n")
+        for arguments in (("search", url, "heron"), ("audit", "verify", url)):
+            fine(agentmem(*arguments, "--schema", "bot"))
+        assert agentmem("search", url, "heron", "--schema", "Bot;").returncode == 2
 
 
 def refused(run, code=2) -> str:

@@ -242,6 +242,13 @@ class TestWhy:
 
 
 class TestShow:
+    def test_the_core_memory_of_a_branch(self, tmp_path, lines, told):
+        path = str(tmp_path / "memory.db")
+        with AgentMemory(path) as memory:
+            memory.layers("main").core.set("name", "Ada")
+        assert lines("show", "--branch", "main", "--database", path)[1:] == ["name = Ada"]
+        assert [each["key"] for each in told("show", "--branch", "main", "--database", path)["core"]] == ["name"]
+
     def test_a_thread_says_who_said_what(self, lines):
         head, *rest = lines("show", "trip")
         assert re.fullmatch(r"thread ada/private/trip: 5 messages at checkpoint \S+ \(step 9, loop\)", head)

@@ -563,12 +563,12 @@ class TestTransfer:
 
     def test_an_export_that_fails_leaves_the_old_file(self, memory, tmp_path, monkeypatch):
         path = tmp_path / "all.jsonl"
-        path.write_text("the old one")
+        path.write_text(old := '{"format": "langchain-agentmem/export"}')
         fill(memory)
         monkeypatch.setattr("langchain_agentmem.upkeep.export._write_line", lambda file, record: 1 / 0)
         with suppress(ZeroDivisionError):
             memory.export(path)
-        assert path.read_text() == "the old one"
+        assert path.read_text() == old
         assert [p.name for p in tmp_path.iterdir() if "memory" not in p.name] == ["all.jsonl"]
 
     @pytest.mark.parametrize("target", [5, None, b"copy.db"])

@@ -97,12 +97,12 @@ def tokens_of(text: str) -> dict[str, Namespace]:
 
 
 def namespace_given(path: str) -> Namespace:
-    """The namespace that a path of labels names, such as "team/alice".
+    """The namespace that a path of labels names, such as "team/alice"; "/" is the root.
 
     Raises:
         InvalidInput: A label is empty.
     """
-    labels = tuple(path.split("/")) if path else ()
+    labels = () if path in ("", "/") else tuple(path.split("/"))
     if not all(labels):
         raise InvalidInput(f'A namespace is a path of labels such as "team/alice", not {path!r:.100}.')
     return labels

@@ -50,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         address = None if options.http is None else _address(options.http)
         tokens = _tokens(options.tokens)
         _check(options.database, address, tokens)
-        with AgentMemory(options.database, shards=0) as memory:
+        with AgentMemory(options.database, shards=0, schema=options.schema, migrate=not options.read_only) as memory:
             server = create_server(
                 memory,
                 namespace=namespace_given(options.namespace),
@@ -90,7 +90,17 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--branch", default="main", help="the branch of core memory, records and facts (default: %(default)s)"
     )
-    parser.add_argument("--read-only", action="store_true", help="leave out the tools that write")
+    parser.add_argument(
+        "--schema",
+        metavar="NAME",
+        default=os.environ.get("AGENTMEM_SCHEMA") or "agentmem",
+        help="the schema of PostgreSQL in which everything is (default: AGENTMEM_SCHEMA, or agentmem)",
+    )
+    parser.add_argument(
+        "--read-only",
+        action="store_true",
+        help="leave out the tools that write, and make no database that is not there",
+    )
     parser.add_argument(
         "--http", metavar="HOST:PORT", help="serve http://HOST:PORT/mcp; port 0 takes a free one, which is told"
     )

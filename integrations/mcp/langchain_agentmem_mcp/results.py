@@ -42,6 +42,7 @@ class FoundList(BaseModel):
     """What a search found, in the order that was asked for."""
 
     results: list[Found]
+    hint: Recalled | None = Field(default=None, description="Where to look, if the namespace does not exist.")
 
 
 class Record(BaseModel):

@@ -12,11 +12,11 @@ from functools import wraps
 from typing import Annotated, Literal, ParamSpec, TypeVar
 
 from mcp.server.mcpserver.exceptions import ToolError
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from langchain_agentmem import AgentMemory, AgentMemoryError, InvalidInput, KGMemory, LayeredMemory, harmless
 from langchain_agentmem_mcp import results
-from langchain_agentmem_mcp.access import Access
+from langchain_agentmem_mcp.access import Access, Namespace
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -25,16 +25,26 @@ ROLE = "assistant"
 """Whose fact it is that a client adds."""
 SOURCES, QUOTED = 3, 300
 """How many sources are told of a fact, and how much of each, in characters."""
+PLACES = 5
+"""How many namespaces are named to who found nothing."""
 LONGEST = 100_000
 """How long a text may be, in characters."""
 
 Text = Annotated[str, Field(min_length=1, max_length=LONGEST)]
 Name = Annotated[str, Field(min_length=1, max_length=500)]
+
+
+def _labels_of(given: object) -> object:
+    """Labels, also of a path such as "work/plans", which models write."""
+    return [label for label in given.split("/") if label] if isinstance(given, str) else given
+
+
 Below = Annotated[
     list[str] | None,
     Field(
         max_length=50, description='Where: labels below your own namespace, such as ["work"]. Leave out for your own.'
     ),
+    BeforeValidator(_labels_of),
 ]
 Limit = Annotated[int, Field(ge=1, le=100, description="How many results at most.")]
 Chars = Annotated[int, Field(ge=1, le=LONGEST, description="How much to give of each text, in characters.")]
@@ -114,9 +124,11 @@ class Tools:
         Each result says why it was found. Words of the question are enough; times in it, such as "last March", count
         too.
         """
+        here = self._access.here(namespace)
         found = await self._memory.asearch(
             query,
-            namespace=self._access.here(namespace),
+            namespace=here,
+            everything=not here,  # the root alone is of nobody
             limit=limit,
             kinds=kinds,
             conversation_id=conversation_id,
@@ -142,7 +154,15 @@ class Tools:
                     replaced_by=None if each.replaced_by is None else each.replaced_by[1],
                 )
             )
-        return results.FoundList(results=shown)
+        return results.FoundList(results=shown, hint=None if found or not namespace else await self._places(here))
+
+    async def _places(self, here: Namespace) -> str | None:
+        """For who found nothing in a namespace that does not exist: which ones there are."""
+        if await self._memory.anamespaces(here):
+            return None
+        there = [self._access.shown(each.namespace) for each in await self._memory.anamespaces(self._access.here())]
+        told = ", ".join(str(each) for each in there[:PLACES] if each)
+        return f"Nothing is kept in this namespace. {f'There are: {told}.' if told else 'Leave it out.'}"
 
     # -- records -----------------------------------------------------------------------------------------------------
 
@@ -169,11 +189,24 @@ class Tools:
     @answering(ToolError)
     async def forget(
         self,
-        record_id: Annotated[Name, Field(description="The id of a record, from remember or search_memory.")],
+        record_id: Annotated[
+            Name, Field(description="The id of a record, from remember or search_memory, or of a fact.")
+        ],
         namespace: Below = None,
     ) -> results.Gone:
-        """Delete a record for good. Messages, facts and core memory are not records."""
-        return results.Gone(deleted=await self.layers(namespace).archival.adelete(record_id))
+        """Delete a record for good, or take back a fact that is wrong.
+
+        What has merely ceased to hold is no mistake: tell it with add_fact. Messages cannot be deleted here, and core
+        memory has delete_core_memory.
+        """
+        layers = self.layers(namespace)
+        if await layers.archival.adelete(record_id):
+            return results.Gone(deleted=True)
+        corrections, whose = self._memory.corrections, {"namespace": layers.namespace, "branch": self._branch}
+        there = (await corrections.apresent("fact", record_id, **whose)).value is not None
+        if there:
+            await corrections.adelete("fact", record_id, by=ROLE, **whose)
+        return results.Gone(deleted=there)
 
     # -- core memory -------------------------------------------------------------------------------------------------
 

@@ -101,6 +101,11 @@ class TestRefusals:
             code, said = told("--database", "x.db", "--http", f"127.0.0.1:{taken.getsockname()[1]}")
         assert (code, "cannot be served" in said) == (2, True)
 
+    def test_who_only_reads_makes_no_database(self, told, tmp_path):
+        code, said = told("--database", "none.db", "--read-only", "--namespace", "/")
+        assert (code, "There is no database 'none.db'" in said) == (3, True)
+        assert not (tmp_path / "none.db").exists()
+
     def test_what_is_no_database_is_told(self, told, tmp_path):
         (tmp_path / "x.db").write_text("This is a letter. " * 100)
         code, said = told("--database", "x.db")

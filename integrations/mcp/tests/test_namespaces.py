@@ -51,6 +51,13 @@ class TestAMemoryThatIsWithinOne:
                 create_server(memory)
 
 
+class TestTheRoot:
+    async def test_it_is_everything_in_the_database(self, shared):
+        async with Client(create_server(shared)) as client:
+            found = await asking(client)("search_memory", query="treasure", kinds=["message"])
+        assert sorted(each["namespace"] for each in found["results"]) == [[], ["alice2"], ["bob"]]
+
+
 class TestWalls:
     async def test_nothing_of_others_is_read_found_listed_or_told(self, shared):
         [theirs] = shared.search("treasure", namespace=("bob",), kinds=["message"])

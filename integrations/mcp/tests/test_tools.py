@@ -38,7 +38,7 @@ WRONG = [
     ("search_memory", {"query": "x", "roles": [""]}, "at least 1 character"),
     ("search_memory", {"query": "x", "before": "yesterday"}, "datetime"),
     ("search_memory", {"query": "x", "conversation_id": "a\x00b"}, "control characters"),
-    ("search_memory", {"query": "x", "namespace": "alice"}, "valid list"),
+    ("search_memory", {"query": "x", "namespace": 5}, "valid list"),
     ("search_memory", {"query": "x", "namespace": ["a\x1fb"]}, "control characters"),
     ("search_memory", {"query": "x", "namespace": [""]}, "label"),
     ("remember", {"text": "x" * 100_001}, "at most 100000"),
@@ -149,6 +149,14 @@ class TestSearch:
         [found] = (await ask("search_memory", query="plums", max_chars=50_000))["results"]
         assert (len(found["text"]), found["clipped"]) == (10_006, False)
 
+    async def test_a_namespace_is_a_list_or_a_path_and_a_misspelt_one_is_told(self, memory, ask):
+        memory.conversation("plan", ("alice", "work", "plans")).add_user_message("The plums are ripe.")
+        for namespace in (["work", "plans"], "work/plans", "work"):
+            assert len((await ask("search_memory", query="plums", namespace=namespace))["results"]) == 1
+        found = await ask("search_memory", query="plums", namespace="wrok")
+        assert (found["results"], "['work', 'plans']" in found["hint"]) == ([], True)
+        assert (await ask("search_memory", query="zebra", namespace="work"))["hint"] is None
+
 
 class TestRecords:
     async def test_what_is_remembered_is_found_until_it_is_forgotten(self, ask):
@@ -196,6 +204,12 @@ class TestFacts:
         assert [each["object"] for each in found["facts"]] == ["Lisbon"]
         added = await ask("add_fact", subject="Maya", predicate="lives in", object="Faro", valid_from="2026-01-01")
         assert [each["object"] for each in added["ended"]] == ["Porto"]
+
+    async def test_what_is_wrong_is_taken_back_by_its_id(self, ask):
+        added = await ask("add_fact", subject="Maya", predicate="likes", object="tea")
+        assert await ask("forget", record_id=added["fact"]["id"]) == {"deleted": True}
+        assert await ask("forget", record_id=added["fact"]["id"]) == {"deleted": False}
+        assert (await ask("facts_at", subject="Maya"))["facts"] == []
 
     async def test_contradictions_are_kept_and_told(self, ask):
         times = {"valid_from": "2024-01-01", "valid_to": "2024-12-31"}

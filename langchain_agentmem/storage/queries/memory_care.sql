@@ -136,7 +136,7 @@ limit cast(:limit as bigint);
 select branch_id, groups from branch_base where branch_id > :after order by branch_id limit cast(:limit as bigint);
 
 -- name: memory_total
-select count(*) as found, coalesce(max(id), 0) as last from memory
+select count(case when kind <> 'message' then 1 end) as found, coalesce(max(id), 0) as last from memory
 where cast(:last as bigint) is null or id <= cast(:last as bigint);
 
 -- name: remembering_branches
