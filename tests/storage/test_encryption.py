@@ -14,11 +14,13 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from langchain_core.messages import HumanMessage
 
 import langchain_agentmem
 from langchain_agentmem import AgentMemory, AgentMemorySaver, AgentMemoryStore, ConversationMemory
 from langchain_agentmem.base.encryption_key import EncryptionKey
 from langchain_agentmem.errors import DatabaseUnreadable, ForeignDatabase, InvalidInput, MissingExtra, NewerDatabase
+from langchain_agentmem.search import vectors
 from langchain_agentmem.storage import encrypted_database, engine
 from langchain_agentmem.storage.encrypted_database import connected, sqlcipher
 from langchain_agentmem.storage.engine import migrations
@@ -101,6 +103,18 @@ class TestNoWord:
         assert readable(folder) == []
         assert opened
         assert {path for path in opened - before if "etilqs" in path or "deleted" in path} == set()
+
+    @pytest.mark.parametrize("key", [None, KEY])
+    def test_nor_are_vectors_that_do_not_fit_into_memory(self, tmp_path, key, monkeypatch):
+        written, file = [], vectors._File
+        monkeypatch.setattr(vectors, "MOST_BYTES", 600)
+        monkeypatch.setattr(vectors, "_File", lambda: (written.append(file()), written[-1])[1])
+        with memory_with_vectors(tmp_path / "a.db", key) as memory:
+            memory.conversation("c").add_messages([HumanMessage(f"The heron nests in {n} trees.") for n in range(20)])
+            memory.settle()
+            for _ in range(2):
+                assert len(memory.search("heron", limit=5)) == 5
+        assert bool(written) == (key is None)
 
     def test_the_same_without_a_key_shows_them(self, tmp_path):
         with memory_with_vectors(tmp_path / "memory.db", None) as memory:
