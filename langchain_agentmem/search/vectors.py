@@ -427,7 +427,7 @@ class VectorCache:
     """Vectors that were read lately. What was added since is read when it is needed.
 
     Up to `MOST_BYTES` are in memory. Where a search looks through more, up to `MOST_MAPPED` are in a temporary file, in
-    half precision, that has no name and goes with the process; where that cannot or may not be, they are read each time.
+    half precision, that has no name and goes with the process; where it cannot or may not be, they are read each time.
 
     Args:
         measures: Is told how often they were there. Default: nobody is.
