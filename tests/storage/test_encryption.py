@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import shutil
@@ -200,8 +201,11 @@ class TestTheKey:
             engine = memory.database.engine
             shown = [repr(memory), repr(engine.opening), repr(vars(engine)), repr(events), repr(memory.diagnose()),
                      repr(memory.stats())]  # fmt: skip
+            doors = memory.backup, memory.copy, memory.export, memory.import_
+            raised = [told(lambda door=door: door(tmp_path / "none" / "x", key=SECRET)) for door in doors]
+            raised.append(told(lambda: asyncio.run(memory.aexport(tmp_path / "none" / "x", key=SECRET))))
             shown += [repr(vars(engine.cipher)), repr(engine.cipher.key), *map(repr, engine.cipher._made.values())]
-        raised = [told(lambda: AgentMemory(path, key=f"{SECRET}, not")),
+        raised += [told(lambda: AgentMemory(path, key=f"{SECRET}, not")),
                   told(lambda: AgentMemory(path, key=SECRET.encode().ljust(32))),
                   told(lambda: AgentMemory(path, key=SECRET.encode())),
                   told(lambda: AgentMemorySaver.from_conn_string(path, key=f"{SECRET}, not")),
