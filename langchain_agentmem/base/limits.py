@@ -103,3 +103,5 @@ class MemoryLimits:
 
 
 USUAL_LIMITS = MemoryLimits()
+MEASURED_BEFORE = MemoryLimits(**{each.name: 2**62 for each in fields(MemoryLimits)})
+"""Those of what was measured when it was written, such as a backup: it is to be had back whatever the limits were."""

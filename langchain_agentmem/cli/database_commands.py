@@ -69,10 +69,14 @@ def backup(
 ) -> None:
     """Write a consistent copy while others go on.
 
-    Of SQLite it is a database, of PostgreSQL an export. `restore` makes a database of either.
+    Of SQLite it is a database, of PostgreSQL an export. `restore` makes a database of either. A key that is given
+    encrypts it.
     """
     with interruptible("Nothing was written."), existing(database) as memory, progress_bar("copying") as bar:
-        path = memory.backup(file, force=force, progress=bar.watch)
+        key = (
+            key_in_environment() if memory.database.engine.dialect == "postgres" else None
+        )  # SQLite's is the database's
+        path = memory.backup(file, force=force, progress=bar.watch, key=key)
     size = path.stat().st_size
     tell(f"{path} was written: {counted(size, 'bytes')}.", {"path": str(path), "bytes": size}, as_json=as_json)
 

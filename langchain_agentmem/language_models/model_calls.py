@@ -301,10 +301,13 @@ def both(
     """
 
     def call(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return self._do(method(self, *args, **kwargs))
+        work = method(self, *args, **kwargs)
+        del args, kwargs  # a traceback would show them, and a key may be among them
+        return self._do(work)
 
     async def acall(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
         work: Work[T] = await aside(method, self, *args, **kwargs)  # what is given much is also checked in a thread
+        del args, kwargs
         return await self._ado(work)
 
     verb = method.__name__.removeprefix("_").removesuffix("_work")

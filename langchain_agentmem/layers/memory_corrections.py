@@ -378,7 +378,7 @@ class Corrections(Performer):
         made = yield from self._found(path, id_of(correction_id, "correction"))
 
         def check(present: Values | None) -> None:
-            if not force and present != made.after:
+            if not force and _version_of(present) != _version_of(made.after):
                 raise Outdated(
                     f"The {made.kind} {safe_repr(made.key)} was changed since it was corrected. Look at what it says "
                     "now, and correct that, or undo it with force=True."
@@ -540,8 +540,11 @@ class Corrections(Performer):
             path, name = path_of(layers.namespace), layers.name if thread is None else of_thread(thread)
             last = yield from correction_part.of_one(path, kind, name, key, limit=1, offset=0)
             # What a correction wrote may still have words of those from whom came what it replaced.
-            inherited = [each for made in last if made.after == before for each in made.sources]
+            inherited = [
+                each for made in last if _version_of(made.after) == _version_of(before) for each in made.sources
+            ]
             new, events = yield from edit(change, old)
+            new = change.signed(new) if isinstance(new, RowDraft) else new  # as it will be there
             made = KeptCorrection(
                 path,
                 self._database.new_id(),
@@ -618,7 +621,7 @@ class Corrections(Performer):
 
 
 def _keep(made: KeptCorrection) -> Steps[None]:
-    if made.after == made.before:
+    if _version_of(made.after) == _version_of(made.before):
         raise InvalidInput(f"The {made.kind} {safe_repr(made.key)} says so already: nothing was changed.")
     yield from correction_part.add(made)
 
@@ -716,6 +719,9 @@ def _moment(time: int | None) -> datetime | None:
 
 
 def _version_of(row: Values | None) -> str:
+    """Tells what something says, whatever that rests on."""
+    if row is not None and "extra" in row:
+        row = {**row, "extra": {name: value for name, value in row["extra"].items() if name != memory_rows.RESTS}}
     return queries.digest(write_plain(row)).hex()
 
 

@@ -15,8 +15,6 @@ from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.memory_rows import CORE, EVENT, FACT, RECORD, RESTS, SAID, Kept, RowDraft, View
 from langchain_agentmem.storage import Steps, query
 
-REVOCABLE = ("user", "model", "tool", "import")
-"""The sources that versions rest on themselves. What a person corrects is taken back by undoing the correction."""
 RESTING = (CORE, EVENT, RECORD)
 """The kinds whose versions rest on something as a whole; of facts each event does."""
 _LISTED = ("archival", "recall")

@@ -15,7 +15,7 @@ from langchain_agentmem.base.origins import MemoryOrigin
 from langchain_agentmem.language_models.model_calls import NOBODY, In, Run, Shown, Work, Writer, writer
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.branches import BranchAt, Standpoint, family
-from langchain_agentmem.rewinding.derivation import REVOCABLE, all_behind, resting
+from langchain_agentmem.rewinding.derivation import all_behind, resting
 from langchain_agentmem.rewinding.memory_rows import OnBranch, RowDraft, View
 from langchain_agentmem.search.search_index import Series
 from langchain_agentmem.storage import Steps, query
@@ -106,6 +106,13 @@ class Change:
     def remove(self, kind: str, key: str) -> None:
         """Have something be gone."""
         self.drafts.append(RowDraft(kind, key, None, self.now))
+
+    def signed(self, draft: RowDraft) -> RowDraft:
+        """A draft as it is written: with where it comes from, and what it rests on, which is that, too."""
+        source, actor, _ = self.writer
+        if draft.moved or source is None:
+            return draft if draft.moved else resting(draft, self.rests)
+        return resting(draft._replace(source=source, actor=actor), (*self.rests, MemoryOrigin(source, actor)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -245,12 +252,7 @@ def changed(
     if told.rests_on:
         change.rests = yield from all_behind(view, point.path, told.rests_on)
     value = yield from make(change)
-    source, actor, _ = change.writer
-    drafts = change.drafts
-    if source is not None:
-        drafts = [each if each.moved else each._replace(source=source, actor=actor) for each in drafts]
-    rests = change.rests if source not in REVOCABLE else (*change.rests, MemoryOrigin(source, actor))
-    drafts = [each if each.moved else resting(each, rests) for each in drafts]
+    drafts = [change.signed(each) for each in change.drafts]
     if isinstance(place, OnBranch):
         expired = yield query.expired_memory(branch=place.branch, at=now, limit=SWEPT)
         # What is written anew needs no sweeping; where it is swept as well, the later draft counts.

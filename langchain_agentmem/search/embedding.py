@@ -100,7 +100,7 @@ class Embedder:
         self.embeddings = embeddings
         self.dimensions = dimensions
         self._texts = texts
-        self._shelf = VectorCache(database.measures)
+        self._shelf = VectorCache(database.measures, maps=not database.engine.encrypted)
         self._asking = _Asking(embeddings)
         self._closed = False
         self.renew()

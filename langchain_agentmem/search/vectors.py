@@ -357,10 +357,12 @@ class _Found:
         look: Is shown all of it.
         dimensions: Numbers of a vector.
         block: What was kept before. A mapped one is only added to, if nobody has done so meanwhile.
+        maps: Whether a file may be written.
     """
 
-    def __init__(self, look: Look, dimensions: int, block: _Block | None) -> None:
+    def __init__(self, look: Look, dimensions: int, block: _Block | None, *, maps: bool) -> None:
         self._look = look
+        self._maps = maps
         self._dimensions = dimensions
         self._numbers: list[Any] = []
         self._parts: list[Any] = []
@@ -377,7 +379,7 @@ class _Found:
         """Look at some more."""
         self._look(numbers, matrix)
         self._bytes += matrix.nbytes
-        most = max(MOST_BYTES, 2 * MOST_MAPPED) if self.mapped is None else MOST_BYTES
+        most = max(MOST_BYTES, 2 * MOST_MAPPED) if self._maps and self.mapped is None else MOST_BYTES
         self._keeps = self._keeps and self._bytes <= most
         if not self._keeps:
             self._parts, self._file = [], None
@@ -425,14 +427,16 @@ class VectorCache:
     """Vectors that were read lately. What was added since is read when it is needed.
 
     Up to `MOST_BYTES` are in memory. Where a search looks through more, up to `MOST_MAPPED` are in a temporary file, in
-    half precision, that has no name and goes with the process; where it cannot be written, they are read each time.
+    half precision, that has no name and goes with the process; where it cannot or may not be, they are read each time.
 
     Args:
         measures: Is told how often they were there. Default: nobody is.
+        maps: Whether a file may be written: not of what is encrypted, since vectors tell what texts are about.
     """
 
-    def __init__(self, measures: Measures | None = None) -> None:
+    def __init__(self, measures: Measures | None = None, *, maps: bool = True) -> None:
         self._measures = measures
+        self._maps = maps
         self._changing = concurrency.lock()
         self.renew()
         concurrency.renewed(self)
@@ -452,7 +456,7 @@ class VectorCache:
             block = None
         if self._measures is not None:
             self._measures.cache(CACHE, block is not None, block is None)
-        found = _Found(look, dimensions, block)
+        found = _Found(look, dimensions, block, maps=self._maps)
         if block is None:
             found.add(np.empty(0, dtype=np.int64), np.empty((0, dimensions), dtype=np.float32))
             yield from _whole(ranges, found)

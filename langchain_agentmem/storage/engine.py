@@ -220,6 +220,7 @@ class Engine(ABC):
         index_tail: How many new entries may wait before they are put in the full-text index. They are found
             all the same: a search reads the tail directly.
         lasting: Whether what is written outlasts the engine.
+        encrypted: Whether a key encrypts what is written.
         opening: How it was opened.
         afterwards: Called in the writing thread when a write has been committed, outside of its transaction.
     """
@@ -228,6 +229,7 @@ class Engine(ABC):
     path: str
     index_tail: int
     lasting: bool = True
+    encrypted: bool = False
     afterwards: Callable[[], object] | None = None
 
     lost: ClassVar[list[Engine]] = []

@@ -108,6 +108,7 @@ class SqliteEngine(Engine):
         self.lasting = not self._in_memory
         key = self.opening.key or key_in_environment()
         self.cipher = Cipher(key) if key is not None and self.lasting else None
+        self.encrypted = self.cipher is not None
         self._driver = sqlite3 if self.cipher is None else self.cipher.driver
         self._synchronous = opening.synchronous
         self._busy_timeout = opening.busy_timeout

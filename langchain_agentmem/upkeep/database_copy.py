@@ -36,6 +36,7 @@ from langchain_agentmem.audit import audit_store
 from langchain_agentmem.base.encryption_key import EncryptionKey, KeyLike, key_in_environment
 from langchain_agentmem.base.events import Progress, Watch, listener_given
 from langchain_agentmem.base.files import is_database, path_of_file
+from langchain_agentmem.base.limits import MEASURED_BEFORE
 from langchain_agentmem.base.namespaces import Namespace, range_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations import message_log, prompt_notes
@@ -447,9 +448,9 @@ def _checked_database(
     """Make the database, and check it."""
     if kind == "database":
         copied_file(file, place, key)
-    with contextlib.closing(Database(place, opening=Opening(key=key))) as database:
+    with contextlib.closing(Database(place, opening=Opening(key=key, limits=MEASURED_BEFORE))) as database:
         if kind == "export":
-            into = Import(now=database.now(), tail=database.tail)
+            into = Import(now=database.now(), tail=database.tail, limits=MEASURED_BEFORE)
             database.write("care.import", partial(export.load, file, into, progress=progress, key=key), shown=False)
         report = database.run("care.check", partial(integrity.verify, [database.engine], progress), shown=False)
     if not report.ok:

@@ -18,6 +18,7 @@ from langchain_agentmem.language_models import tool_factory
 from langchain_agentmem.layers import resource_files, text_protocol
 from langchain_agentmem.messages import provider_content
 from langchain_agentmem.search import analysis, dates
+from langchain_agentmem.storage.engine import Opening
 from langchain_agentmem.storage.queries import sized
 from langchain_agentmem.stores import item_rows, item_search, search_requests
 from langchain_agentmem.studio import application
@@ -139,6 +140,23 @@ class TestWhatIsImported:
         refused("import_bytes", lambda: memory.import_(tmp_path / "long.jsonl"))
         refused("batch", lambda: memory.import_(tmp_path / "many.jsonl"))
         assert memory.conversation("c").messages == []
+
+    def test_what_was_written_with_larger_limits_is_copied_and_restored(self, url, tmp_path, monkeypatch):
+        with AgentMemory(url) as memory:
+            memory.byte_store(("b",)).mset([("k", b"b" * 4_000)])
+            memory.conversation("c").add_messages(
+                [HumanMessage("y" * 4_000), *(HumanMessage(str(n)) for n in range(9))]
+            )
+            memory.export(tmp_path / "all.jsonl")
+            # As if these had been larger than the usual limits.
+            monkeypatch.setitem(Opening._field_defaults, "limits", SMALL)
+            monkeypatch.setattr(Opening.__new__, "__defaults__", tuple(Opening._field_defaults.values()))
+            memory.copy(copied := str(tmp_path / "copied.db"))
+        AgentMemory.restore(tmp_path / "all.jsonl", restored := str(tmp_path / "restored.db"))
+        for each in (copied, restored):
+            with AgentMemory(each) as memory:
+                assert memory.byte_store(("b",)).mget(["k"]) == [b"b" * 4_000]
+                assert len(memory.conversation("c").messages) == 10
 
     def test_files_that_are_read_as_a_whole(self, memory, tmp_path):
         path = tmp_path / "memories.json"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import shutil
@@ -14,11 +15,13 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from langchain_core.messages import HumanMessage
 
 import langchain_agentmem
 from langchain_agentmem import AgentMemory, AgentMemorySaver, AgentMemoryStore, ConversationMemory
 from langchain_agentmem.base.encryption_key import EncryptionKey
 from langchain_agentmem.errors import DatabaseUnreadable, ForeignDatabase, InvalidInput, MissingExtra, NewerDatabase
+from langchain_agentmem.search import vectors
 from langchain_agentmem.storage import encrypted_database, engine
 from langchain_agentmem.storage.encrypted_database import connected, sqlcipher
 from langchain_agentmem.storage.engine import migrations
@@ -101,6 +104,18 @@ class TestNoWord:
         assert readable(folder) == []
         assert opened
         assert {path for path in opened - before if "etilqs" in path or "deleted" in path} == set()
+
+    @pytest.mark.parametrize("key", [None, KEY])
+    def test_nor_are_vectors_that_do_not_fit_into_memory(self, tmp_path, key, monkeypatch):
+        written, file = [], vectors._File
+        monkeypatch.setattr(vectors, "MOST_BYTES", 600)
+        monkeypatch.setattr(vectors, "_File", lambda: (written.append(file()), written[-1])[1])
+        with memory_with_vectors(tmp_path / "a.db", key) as memory:
+            memory.conversation("c").add_messages([HumanMessage(f"The heron nests in {n} trees.") for n in range(20)])
+            memory.settle()
+            for _ in range(2):
+                assert len(memory.search("heron", limit=5)) == 5
+        assert bool(written) == (key is None)
 
     def test_the_same_without_a_key_shows_them(self, tmp_path):
         with memory_with_vectors(tmp_path / "memory.db", None) as memory:
@@ -186,8 +201,11 @@ class TestTheKey:
             engine = memory.database.engine
             shown = [repr(memory), repr(engine.opening), repr(vars(engine)), repr(events), repr(memory.diagnose()),
                      repr(memory.stats())]  # fmt: skip
+            doors = memory.backup, memory.copy, memory.export, memory.import_
+            raised = [told(lambda door=door: door(tmp_path / "none" / "x", key=SECRET)) for door in doors]
+            raised.append(told(lambda: asyncio.run(memory.aexport(tmp_path / "none" / "x", key=SECRET))))
             shown += [repr(vars(engine.cipher)), repr(engine.cipher.key), *map(repr, engine.cipher._made.values())]
-        raised = [told(lambda: AgentMemory(path, key=f"{SECRET}, not")),
+        raised += [told(lambda: AgentMemory(path, key=f"{SECRET}, not")),
                   told(lambda: AgentMemory(path, key=SECRET.encode().ljust(32))),
                   told(lambda: AgentMemory(path, key=SECRET.encode())),
                   told(lambda: AgentMemorySaver.from_conn_string(path, key=f"{SECRET}, not")),

@@ -335,6 +335,17 @@ class TestCommands:
         assert (run.returncode, run.stderr) == (2, run.stderr)
         assert "Give it in AGENTMEM_KEY, AGENTMEM_KEY_FILE or AGENTMEM_KEY_COMMAND" in run.stderr
 
+    def test_a_key_encrypts_the_backup_of_a_postgresql_database(self, agentmem, new_database, tmp_path):
+        url, key = new_database("postgres"), {"AGENTMEM_KEY": "the heron's"}
+        copy, restored = str(tmp_path / "backup"), str(tmp_path / "restored.db")
+        with AgentMemory(url) as memory:
+            memory.conversation("c").add_user_message("Herons nest in reeds.")
+        assert agentmem("backup", copy, "--database", url, **key).returncode == 0
+        assert Path(copy).read_bytes().startswith(b"agentmem encrypted")
+        assert agentmem("restore", copy, restored, **key).returncode == 0
+        with AgentMemory(restored, key=key["AGENTMEM_KEY"]) as memory:
+            assert memory.search("herons")
+
     def test_no_option_takes_a_key(self):
         options = {
             option for command in command_line().commands.values() for each in command.params for option in each.opts

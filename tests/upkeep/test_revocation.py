@@ -209,6 +209,25 @@ class TestVersions:
         assert memory.corrections.history() == []
         assert core.get() == {"city": "Porto!"}  # that is what Maria says
 
+    @pytest.mark.parametrize("undone", [False, True])
+    def test_what_a_person_corrected_says_what_it_said_before(self, memory, undone):
+        layers = memory.layers("main")
+        layers.core.set("city", "Lisbon")
+        record = layers.archival.write("Herons nest in reeds.")
+        with memory.written_by(rests_on=[PAGE]):  # and can be undone all the same
+            made = [
+                memory.corrections.core("city", "Porto", by="Maria"),
+                memory.corrections.record(record, "Herons nest in cupboards.", by="Maria"),
+            ]
+        for each in made if undone else ():
+            memory.corrections.undo(each.id, by="Maria")
+        report = memory.revoke("person:Maria")
+        assert {each.now for each in report.taken} == {"Lisbon", "Herons nest in reeds."}
+        assert layers.core.get() == {"city": "Lisbon"}
+        assert [each.text for each in memory.search("herons nest")] == ["Herons nest in reeds."]
+        assert memory.corrections.history() == []
+        assert memory.verify().ok
+
 
 class TestMessages:
     def test_go_from_the_conversation_the_search_and_summaries(self, memory):
