@@ -408,7 +408,9 @@ def revoke(
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
-    """Take back what was derived from a source, to any depth.
+    """Take back what was derived from a source.
+
+    To any depth: what was made of that goes, too.
 
     The source is message:ID, thread:ID, record:ID, event:ID, core:KEY, fact:ID, item:KEY, or one of user, person,
     model, tool and import, with a name or without. It asks first, and refuses where there is no terminal to ask at.

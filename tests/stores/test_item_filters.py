@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langgraph.store.memory import _compare_values
 
+from langchain_agentmem.base.limits import USUAL_LIMITS
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.stores.item_rows import written
 from langchain_agentmem.stores.item_search import checked, fits, needle
@@ -28,7 +29,7 @@ NOTE = {
 
 
 def meets(wanted, value=NOTE):
-    return fits(value, checked(wanted) or {})
+    return fits(value, checked(wanted, USUAL_LIMITS) or {})
 
 
 class TestEquality:
@@ -158,13 +159,13 @@ class TestWrongFilters:
     )
     def test_they_are_refused_before_anything_is_compared(self, wanted, says):
         with pytest.raises(InvalidInput, match=says):
-            checked(wanted)
+            checked(wanted, USUAL_LIMITS)
 
     def test_so_is_one_that_has_no_end(self):
         endless: dict = {}
         endless["x"] = endless
         with pytest.raises(InvalidInput, match="levels"):
-            checked(endless)
+            checked(endless, USUAL_LIMITS)
 
 
 plain = st.recursive(

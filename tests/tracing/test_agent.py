@@ -215,9 +215,8 @@ class TestLangSmith:
         (kept,) = before["outputs"]["records"]  # it stands before the first question, and is not brought again
         injected, _ = steps("memory.injection.inject", 1)
         assert injected["inputs"]["query"] == TURNS[1]
-        *records, result = [each["text"] for each in injected["outputs"]["records"]]
+        records = [each["text"] for each in injected["outputs"]["records"]]  # what tools of memory said is not recalled
         assert [kept["text"], *records] == ana
-        assert result.startswith("The record is kept")  # it left the context, as its call did, which says nothing
         (record,) = steps("memory.archival.search", 1)[0]["outputs"]["documents"]
         assert (record["page_content"], record["metadata"]["kind"]) == (ana[0], "record")
         assert record["metadata"]["id"] == kept["id"]

@@ -137,6 +137,11 @@ def texts(values: Mapping[str, Any]) -> list[str]:
     return [message["content"] for message in values.get("messages", [])]
 
 
+def tells(answer: str, text: str) -> bool:
+    """Whether an answer has a line of memory with a text, behind where it comes from."""
+    return any(line.startswith("- ") and line.endswith(text) for line in answer.splitlines())
+
+
 def ask(client: Any, thread_id: str, text: str, **options: Any) -> str:
     """Say something, and give the answer."""
     options.setdefault("config", TURN)

@@ -16,7 +16,7 @@ from langgraph_sdk.errors import (
 )
 
 from .readme import CONFIG, PYTHON
-from .serving import APP, Server, ask, said, texts
+from .serving import APP, Server, ask, said, tells, texts
 
 LIVES = "My sister Ana lives in Lisbon."
 ASKS = "Where does Ana live?"
@@ -166,9 +166,9 @@ def test_memory_goes_back_copies_and_ends_with_the_thread(ada, of_ada):
     ask(ada, copy, "Remember: The boat is red.", config=None)
     first = [each for each in ada.threads.get_history(copy, limit=100) if each["next"] == []][1]["checkpoint_id"]
 
-    assert "- The boat is red." in ask(ada, copy, "What colour has the boat?", config=None).splitlines()
+    assert tells(ask(ada, copy, "What colour has the boat?", config=None), "The boat is red.")
     answer = ask(ada, copy, "What colour has the boat?", config=None, checkpoint_id=first)
-    assert "- The boat is red." not in answer.splitlines()
+    assert not tells(answer, "The boat is red.")
     ada.threads.delete(copy)
     ada.threads.create(thread_id=copy, graph_id="agent")
     assert ada.threads.get_state(copy)["values"] == {}
@@ -188,7 +188,7 @@ def test_users_at_once_do_not_mix(server):
     answers = asyncio.run(all_of_them())
     for place, answer in enumerate(answers):
         user, other = ("ada", "bob") if place % 2 == 0 else ("bob", "ada")
-        assert f"- {user} hid box {place // 2}." in answer.splitlines()
+        assert tells(answer, f"{user} hid box {place // 2}.")
         assert f"{other} hid" not in answer
 
 
