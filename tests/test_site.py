@@ -33,6 +33,7 @@ NOT_RUN = {
     r"create role memory_owner": "The same: `tests/storage/test_options.py`.",
     r"select citus_schema_distribute": "It takes Citus: `tests/distributed/on_citus.py`.",
     r'agentmem verify "\$': "The same: `tests/distributed/test_backups.py` verifies what was restored.",
+    r"AGENTMEM_KEY_FILE=agent.key AGENTMEM_NEW_KEY_FILE=": "Two keys of a file: `tests/upkeep/test_rekey.py`.",
     r"agentmem-mcp ": "A distribution of its own: `integrations/mcp/tests` has the command.",
     r"pg_ctl ": "A standby: `tests/distributed/test_failover.py`.",
     r"pg_dump |pg_restore |pg_basebackup |cp -a ": "Programs of a server: `tests/distributed/test_backups.py`.",

@@ -38,11 +38,10 @@ from langchain_agentmem.conversations import message_log
 from langchain_agentmem.conversations.compaction_records import CompactionRecord, load
 from langchain_agentmem.conversations.log_entries import MOST_TRACED
 from langchain_agentmem.conversations.message_log import Address
-from langchain_agentmem.errors import AgentMemoryError
+from langchain_agentmem.errors import AgentMemoryError, faults
 from langchain_agentmem.language_models.model_calls import In, Run, Shown, Work, aperform, perform
 from langchain_agentmem.language_models.summarization import Turn, parts_of, turn_of
 from langchain_agentmem.language_models.tokens import TokenCounter, clipped
-from langchain_agentmem.language_models.tool_arguments import faults
 from langchain_agentmem.messages.history_shape import calls_of
 from langchain_agentmem.messages.langchain_messages import to_langchain
 from langchain_agentmem.messages.message import RECALLING, Message, decode_body

@@ -8,14 +8,12 @@ misspelled argument that is passed over in silence looks as if it had been obeye
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema, model_validator
 
-from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.errors import InvalidInput, faults
 
 SPELLINGS: Mapping[str, str] = {
     "event_type": "kind",
@@ -254,25 +252,3 @@ def read(kind: type[Arguments], given: Any) -> Arguments:
         raise InvalidInput(faults(error.errors())) from error
     except RecursionError as error:
         raise InvalidInput("it is nested too deeply") from error
-
-
-def faults(errors: Iterable[Mapping[str, Any]], takes: Iterable[str] = ()) -> str:
-    """What pydantic found wrong with arguments, and what to give, in a sentence.
-
-    Args:
-        errors: What was found wrong.
-        takes: The arguments that there are, which are told to who gave another.
-    """
-    told, others = [], ", ".join(takes)
-    for each in errors:
-        place = ".".join(str(part)[:100] for part in each["loc"])
-        if each["type"] == "extra_forbidden":
-            wrong = f"there is no such argument{f'; there are {others}' if others else ''}"
-        elif each["type"] == "missing":
-            wrong = "it is missing, say it"
-        else:
-            wrong = re.sub(r"^\w+ should ", "it should ", str(each["msg"]).removeprefix("Value error, "))
-            if wrong.startswith("it should ") and ", not " not in wrong:
-                wrong += f", not {safe_repr(each['input'], 100)}"
-        told.append(f"{place}: {wrong}" if place else wrong)
-    return "; ".join(told[:10])

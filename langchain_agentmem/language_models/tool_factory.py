@@ -25,9 +25,9 @@ from langchain_core.tools import BaseTool, StructuredTool, ToolException
 
 from langchain_agentmem.base.namespaces import id_of, path_of
 from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.errors import AgentMemoryError, InvalidInput
+from langchain_agentmem.errors import AgentMemoryError, InvalidInput, faults
 from langchain_agentmem.language_models.model_calls import Do, Work, aperform, perform, written_by
-from langchain_agentmem.language_models.tool_arguments import Arguments, faults, read
+from langchain_agentmem.language_models.tool_arguments import Arguments, read
 from langchain_agentmem.storage.database import Database, database_of
 
 T = TypeVar("T")

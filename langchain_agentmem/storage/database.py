@@ -223,7 +223,7 @@ class Whole:
         self.shards = shards
         home = shards.home
         self.dialect, self.path, self.opening, self.lasting = home.dialect, home.path, home.opening, home.lasting
-        self.index_tail, self.in_thread = home.index_tail, home.in_thread
+        self.index_tail, self.in_thread, self.encrypted = home.index_tail, home.in_thread, home.encrypted
 
     @property
     def usable(self) -> bool:

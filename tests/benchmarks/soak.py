@@ -190,7 +190,7 @@ def soak(url: str, minutes: float, workers: int, turns: int, seed: int) -> bool:
         for thread in threads:
             thread.start()
         step = max(LEAST, minutes * 60 / SAMPLES)
-        while time.monotonic() < until and not failures:
+        while (time.monotonic() < until or len(samples) < 3) and not failures:
             time.sleep(step)
             samples.append(sample(memory, url, clock))
         for thread in threads:

@@ -228,13 +228,12 @@ INTERRUPTED = """
 import os, signal
 from langgraph.checkpoint.sqlite import SqliteSaver
 
-def interrupted(*arguments, listed=SqliteSaver.list, **options):
-    for number, found in enumerate(listed(*arguments, **options)):
-        if number == 200:
-            os.kill(os.getpid(), signal.SIGINT)
-        yield found
+def interrupted(*arguments, read=SqliteSaver.get_tuple, numbers=iter(range(300))):
+    if next(numbers) == 200:
+        os.kill(os.getpid(), signal.SIGINT)
+    return read(*arguments)
 
-SqliteSaver.list = interrupted
+SqliteSaver.get_tuple = interrupted
 """
 """Has somebody press Ctrl-C when two hundred checkpoints have been read, before the program that follows."""
 
@@ -300,7 +299,7 @@ class TestImportingCheckpoints:
         run = agentmem("import-checkpoints", path, str(tmp_path / "ours.db"), *arguments)
         assert (run.returncode, run.stderr) == (0, "")
         count = len(before["chat"]) + len(before["asking"])
-        assert json.loads(run.stdout) == {"checkpoints": count, "known": 0, "threads": 2}
+        assert json.loads(run.stdout) == {"checkpoints": count, "known": 0, "threads": 2, "left_out": {}}
         assert counted(tmp_path / "ours.db") == count
 
     @pytest.mark.parametrize("same", [True, False], ids=["into the same database", "into a file"])
@@ -376,10 +375,10 @@ class TestImportingCheckpoints:
             line = Line(saver)
             line.put({"n": 1})
             run = agentmem("import-checkpoints", path, str(tmp_path / "ours.db"), "--json")
-            assert json.loads(run.stdout) == {"checkpoints": 1, "known": 0, "threads": 1}
+            assert json.loads(run.stdout) == {"checkpoints": 1, "known": 0, "threads": 1, "left_out": {}}
             line.put({"n": 2})
             run = agentmem("import-checkpoints", path, str(tmp_path / "ours.db"), "--json")
-            assert json.loads(run.stdout) == {"checkpoints": 1, "known": 1, "threads": 1}
+            assert json.loads(run.stdout) == {"checkpoints": 1, "known": 1, "threads": 1, "left_out": {}}
 
     def test_one_of_an_old_version_is_read_and_not_altered(self, tmp_path):
         """Its table of writes has no column for the paths of tasks yet."""
@@ -441,7 +440,7 @@ class TestImportingCheckpoints:
         assert Path(path).read_bytes() == before
         assert "folder" in refused(agentmem("import-checkpoints", path, str(tmp_path / "nowhere" / "ours.db")), 3)
 
-    def test_damage_stops_it_and_what_came_before_stays(self, tmp_path):
+    def test_damage_stops_it_before_anything_is_copied(self, tmp_path):
         def make(saver):
             line = Line(saver)
             for n in range(4):
@@ -451,11 +450,11 @@ class TestImportingCheckpoints:
         with closing(sqlite3.connect(path)) as connection:
             connection.execute(
                 "update checkpoints set checkpoint = x'c1' "
-                "where checkpoint_id = (select min(checkpoint_id) from checkpoints)"
+                "where checkpoint_id = (select max(checkpoint_id) from checkpoints)"
             )
             connection.commit()
         assert "stock.db" in refused(agentmem("import-checkpoints", path, str(tmp_path / "ours.db")))
-        assert counted(tmp_path / "ours.db") == 3
+        assert counted(tmp_path / "ours.db") == 0
 
     @pytest.mark.parametrize("package", ["sqlite", "postgres"])
     def test_without_the_extra_it_says_what_to_install(self, source, package, tmp_path):
@@ -481,7 +480,7 @@ class TestImportingCheckpoints:
         assert run.stderr == "Interrupted. What was copied is kept: run it again to go on.\n"
         assert counted(database) == 200
         done = json.loads(agentmem("import-checkpoints", path, database, "--json").stdout)
-        assert done == {"checkpoints": 100, "known": 200, "threads": 1}
+        assert done == {"checkpoints": 100, "known": 200, "threads": 1, "left_out": {}}
         assert agentmem("verify", "--database", database).returncode == 0
 
     @pytest.mark.skipif(os.name == "nt", reason="Windows has no pseudo-terminals")

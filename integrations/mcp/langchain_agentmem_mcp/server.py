@@ -16,7 +16,7 @@ from mcp.types import INVALID_PARAMS, ToolAnnotations
 from pydantic import AnyHttpUrl, Field, ValidationError, create_model
 
 from langchain_agentmem import AgentMemory, InvalidInput, harmless
-from langchain_agentmem.language_models.tool_arguments import faults
+from langchain_agentmem.errors import faults
 from langchain_agentmem_mcp.access import Access
 from langchain_agentmem_mcp.tools import LONGEST, Tools, answering
 
