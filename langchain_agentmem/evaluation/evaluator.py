@@ -270,7 +270,8 @@ def _reason(question: EvaluationQuestion, there: Sequence[Passage], place: int |
 def _ids(found: Recollection) -> tuple[str, ...]:
     """What evidence may call it: its id, those of what says the same, and its conversation."""
     named = (found.id, *(name for _, name in found.also))
-    return named if found.conversation_id is None else (*named, f"{WHOLE}{found.conversation_id}")
+    is_said = found.kind == "message" and found.conversation_id is not None
+    return (*named, f"{WHOLE}{found.conversation_id}") if is_said else named
 
 
 def _speaker(value: Any) -> str | None:
