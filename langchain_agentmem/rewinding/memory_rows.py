@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, TypeAlias
 from langchain_agentmem.base.encoding import read_column
 from langchain_agentmem.base.origins import MemoryOrigin, origins_of
 from langchain_agentmem.base.safe_repr import safe_repr
+from langchain_agentmem.errors import DatabaseUnreadable
 from langchain_agentmem.search import search_index
 from langchain_agentmem.search.search_index import IndexedDocument, Series
 from langchain_agentmem.storage import Steps, queries, query
@@ -520,7 +521,7 @@ def _words_left(row: Row) -> str:
     """What a search finds a row by that may be damaged, as far as that can be read."""
     try:
         return words_of(bytes(row["body"] or b""), extra_of(row))
-    except ValueError:
+    except (ValueError, DatabaseUnreadable):
         return ""
 
 

@@ -202,10 +202,11 @@ class Tools:
         layers = self.layers(namespace)
         if await layers.archival.adelete(record_id):
             return results.Gone(deleted=True)
-        corrections, whose = self._memory.corrections, {"namespace": layers.namespace, "branch": self._branch}
-        there = (await corrections.apresent("fact", record_id, **whose)).value is not None
+        corrections, whose = self._memory.corrections, layers.namespace
+        fact = await corrections.apresent("fact", record_id, namespace=whose, branch=self._branch)
+        there = fact.value is not None
         if there:
-            await corrections.adelete("fact", record_id, by=ROLE, **whose)
+            await corrections.adelete("fact", record_id, by=ROLE, namespace=whose, branch=self._branch)
         return results.Gone(deleted=there)
 
     # -- core memory -------------------------------------------------------------------------------------------------
