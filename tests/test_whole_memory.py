@@ -49,9 +49,10 @@ class Line(NamedTuple):
 
 @dataclass
 class Thread:
-    """The lines of a thread by the ids of their checkpoints, the newest last."""
+    """The lines of a thread by the ids of their checkpoints, the newest last; and what it was given as a copy."""
 
     lines: dict[str, Line] = field(default_factory=dict)
+    given: tuple[str, ...] = ()
 
     @property
     def head(self) -> Line:
@@ -229,7 +230,8 @@ class WholeMemory(RuleBasedStateMachine):
         scope = self.scopes[user]
         if name in scope.threads and "copy" not in scope.threads:
             self.memory.within(("users", user)).checkpointer.copy_thread(name, "copy")
-            scope.threads["copy"] = Thread(dict(scope.threads[name].lines))
+            source = scope.threads[name]
+            scope.threads["copy"] = Thread(dict(source.lines), given=source.head.said)
 
     @rule(user=USERS, name=THREADS)
     def delete_thread(self, user: str, name: str) -> None:
@@ -264,11 +266,12 @@ class WholeMemory(RuleBasedStateMachine):
 
     @rule(user=USERS, name=THREADS)
     def erase_thread(self, user: str, name: str) -> None:
-        """What it taught the others goes, too."""
+        """What it taught the others goes, too, and what an earlier thread of this id did."""
         scope = self.scopes[user]
         if "copy" not in scope.threads:
             self.memory.erase(namespace=("users", user), thread_id=name)
             scope.threads.pop(name, None)
+            scope.main = [each for each in scope.main if each.author != name]
 
     @rule(user=USERS)
     def erase_user(self, user: str) -> None:
@@ -337,10 +340,12 @@ class WholeMemory(RuleBasedStateMachine):
             assert memory.layers(config, scope="thread").core.get() == shown(line.writes, "core")
 
     def check_search(self, memory: AgentMemory, user: str, scope: Scope) -> None:
+        """A copy of a thread adds nothing of what it was given to what others find."""
         said = [*scope.items.values(), *(text for talk in scope.conversations.values() for text in talk.values())]
-        there = {*said, *(text for thread in scope.threads.values() for text in thread.head.said)}
+        for thread in scope.threads.values():
+            said += [text for text in thread.head.said if text not in thread.given]
         for word in self.spoken[user][-3:]:
-            assert bool(memory.search(word, namespace=("users", user))) is (word in there), word
+            assert bool(memory.search(word, namespace=("users", user))) is (word in said), word
             assert memory.search(word, namespace=("users", "bob" if user == "ada" else "ada")) == []
 
 
