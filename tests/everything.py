@@ -33,6 +33,9 @@ def fill(memory: AgentMemory) -> None:
     fill_saver(memory.checkpointer)
     memory.byte_store().mset([("k\ud800", b"value"), ("a" * 3000, b"\0" * 2000)])
     memory.store.put(("docs", "ana"), "one", {"text": "Ana grows quinces", "n": 1.5}, ttl=60.0)
+    memory.store.put(("docs", "ana"), "read", {"text": "Ana grows medlars"})
+    with memory.written_by("tool", "web_search"):
+        memory.store.put(("docs", "ana"), "read", {"text": "Ana grows figs"})
     facts = memory.facts("user-42", ("a",))
     facts.add_fact("user", "Ana", "lives in", "Lisbon", valid_from=datetime(2024, 1, 8, tzinfo=UTC), source="m1")
     facts.add_fact("user", "Ana", "lives in", "Porto", valid_from=datetime(2024, 4, 1, tzinfo=UTC))

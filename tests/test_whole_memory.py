@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypedDict
@@ -20,6 +21,7 @@ from langchain_agentmem import AgentMemory, ManagedMemoryConfig
 USERS = st.sampled_from(["ada", "ada", "ada", "bob"])
 THREADS = st.sampled_from(["monday", "monday", "tuesday"])
 CONVERSATIONS = st.sampled_from(["c", "d"])
+TOOLS = st.sampled_from([None, "web", "mail"])
 KEYS = st.sampled_from(["name", "city"])
 SMALL = ManagedMemoryConfig(threshold_tokens=60, token_counter="estimate")
 
@@ -66,8 +68,13 @@ class Scope:
     main: list[Write] = field(default_factory=list)
     threads: dict[str, Thread] = field(default_factory=dict)
     conversations: dict[str, dict[str, str]] = field(default_factory=dict)
-    items: dict[str, str] = field(default_factory=dict)
+    items: dict[str, list[tuple[str | None, str]]] = field(default_factory=dict)
     facts: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def put(self) -> dict[str, str]:
+        """Items as they are now: the last version of each."""
+        return {key: versions[-1][1] for key, versions in self.items.items()}
 
     def counting(self, but: str | None = None) -> Iterator[Write]:
         """What the heads of threads show of their own, but for one, and main."""
@@ -153,15 +160,33 @@ class WholeMemory(RuleBasedStateMachine):
         managed = self.memory.managed_conversation(name, ("users", user), config=SMALL, model=lambda _: "They spoke.")
         assert all(each.content for each in managed.messages)
 
-    @rule(user=USERS, key=KEYS, kept=st.booleans())
-    def put(self, user: str, key: str, kept: bool) -> None:
+    @rule(user=USERS, key=KEYS, kept=st.booleans(), tool=TOOLS)
+    def put(self, user: str, key: str, kept: bool, tool: str | None) -> None:
         items, place = self.scopes[user].items, ("users", user, "items")
         if kept:
-            items[key] = self.word(user)
-            self.memory.store.put(place, key, {"text": items[key]})
+            before = items.get(key, []) if tool else []
+            items[key] = [*before, (tool, self.word(user))][-9:]
+            with self.memory.written_by("tool", tool) if tool else nullcontext():
+                self.memory.store.put(place, key, {"text": items[key][-1][1]})
         else:
             items.pop(key, None)
             self.memory.store.delete(place, key)
+
+    @rule(user=USERS, tool=st.sampled_from(["web", "mail"]), rehearsed=st.booleans())
+    def revoke(self, user: str, tool: str, rehearsed: bool) -> None:
+        """What the tool wrote goes, and what was there before comes back."""
+        items, before = self.scopes[user].items, self.scopes[user].put
+        left = {key: [each for each in versions if each[0] != tool] for key, versions in items.items()}
+        after = {key: versions for key, versions in left.items() if versions}
+        report = self.memory.revoke(f"tool:{tool}", namespace=("users", user), dry_run=rehearsed)
+        changed = {
+            key: after[key][-1][1] if key in after else None for key in items if left[key][-1:] != items[key][-1:]
+        }
+        assert {each.id: (each.text, each.now) for each in report.taken} == {
+            key: (before[key], now) for key, now in changed.items()
+        }
+        if not rehearsed:
+            self.scopes[user].items = after
 
     @rule(user=USERS, removed=st.booleans())
     def tell(self, user: str, removed: bool) -> None:
@@ -324,7 +349,7 @@ class WholeMemory(RuleBasedStateMachine):
             assert {each.id: each.content for each in layers.archival.all()} == shown(scope.counting(), "record")
             assert {each.subject for each in memory.facts(namespace=within).as_of()} == set(scope.facts.values())
             items = memory.store.search((*within, "items"), limit=10)
-            assert {each.key: each.value["text"] for each in items} == scope.items
+            assert {each.key: each.value["text"] for each in items} == scope.put
             for name in ("monday", "tuesday", "copy"):
                 self.check_thread(memory, user, name, scope.threads.get(name, Thread()))
             self.check_search(memory, user, scope)
@@ -341,7 +366,7 @@ class WholeMemory(RuleBasedStateMachine):
 
     def check_search(self, memory: AgentMemory, user: str, scope: Scope) -> None:
         """A copy of a thread adds nothing of what it was given to what others find."""
-        said = [*scope.items.values(), *(text for talk in scope.conversations.values() for text in talk.values())]
+        said = [*scope.put.values(), *(text for talk in scope.conversations.values() for text in talk.values())]
         for thread in scope.threads.values():
             said += [text for text in thread.head.said if text not in thread.given]
         for word in self.spoken[user][-3:]:

@@ -15,13 +15,17 @@ import hashlib
 import hmac
 import io
 import os
+from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import BinaryIO, TextIO
+from typing import TYPE_CHECKING, BinaryIO, TextIO
 
 from langchain_agentmem.base.encryption_key import EncryptionKey, key_in_environment
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput, MissingExtra
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 BEGIN = b"agentmem encrypted 1\n"
 CHUNK = 64 * 1024
@@ -29,6 +33,7 @@ CHUNK = 64 * 1024
 TAG = 16
 """Bytes that sealing adds."""
 _SALT = _CHECK = 16
+_NONCE = 12
 _HEAD = len(BEGIN) + 1 + _SALT + _CHECK
 _RAW, _SCRYPT = b"k", b"p"
 _COST = {"n": 2**17, "r": 8, "p": 1, "maxmem": 256 * 2**20}
@@ -97,17 +102,34 @@ def decrypted_text(path: Path, key: EncryptionKey | None) -> Iterator[TextIO]:
             yield io.TextIOWrapper(opened, encoding="utf-8")
 
 
+class LineSeal:
+    """Seals lines that this object alone can read, with a key that is nowhere else.
+
+    Raises:
+        MissingExtra: `cryptography` is not installed.
+    """
+
+    def __init__(self) -> None:
+        self._cipher = _cipher(os.urandom(32))
+
+    def close(self, line: str) -> str:
+        """A line, sealed as one."""
+        nonce = os.urandom(_NONCE)
+        return b64encode(nonce + self._cipher.encrypt(nonce, line.encode(), None)).decode("ascii") + "\n"
+
+    def open(self, sealed: str) -> str:
+        """What a line said."""
+        data = b64decode(sealed)
+        return self._cipher.decrypt(data[:_NONCE], data[_NONCE:], None).decode()
+
+
 class _Chunks:
     """Seals and opens the chunks of one file."""
 
     def __init__(self, key: EncryptionKey, how: bytes, salt: bytes) -> None:
-        try:
-            from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415 - an extra
-        except ImportError as error:
-            raise MissingExtra("An encrypted file", "encryption") from error
         sealing, self.check = _keys(key, how, salt)
         self.head = BEGIN + how + salt + self.check
-        self._cipher = AESGCM(sealing)
+        self._cipher = _cipher(sealing)
         self._number = 0
 
     def seal(self, chunk: bytes, *, last: bool) -> bytes:
@@ -126,6 +148,14 @@ class _Chunks:
     def _nonce(self, *, last: bool) -> bytes:
         self._number += 1
         return self._number.to_bytes(11) + bytes([last])
+
+
+def _cipher(key: bytes) -> AESGCM:
+    try:
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415 - an extra
+    except ImportError as error:
+        raise MissingExtra("An encrypted file", "encryption") from error
+    return AESGCM(key)
 
 
 def _how(key: EncryptionKey) -> bytes:

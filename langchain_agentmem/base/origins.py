@@ -26,8 +26,8 @@ SOURCES: tuple[SourceName, ...] = ("user", "person", "model", "tool", "import")
 RANKING: tuple[TrustLevel, ...] = (*SOURCES, "unknown")
 """The levels of trust, the highest first."""
 UNKNOWN = "unknown"
-MESSAGE, THREAD = "message", "thread"
-THINGS = (MESSAGE, THREAD, "core", "event", "record", "fact", "item")
+MESSAGE, THREAD, ITEM = "message", "thread", "item"
+THINGS = (MESSAGE, THREAD, "core", "event", "record", "fact", ITEM)
 """What something can rest on beside sources."""
 BROUGHT = "brought"
 """What a prompt was shown before a question: known by the question's id until it is looked up."""

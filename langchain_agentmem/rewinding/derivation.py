@@ -6,17 +6,22 @@ index, and it is not lost on the way: what stood between may have been changed o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from langchain_agentmem.base.encoding import read_plain
-from langchain_agentmem.base.origins import BROUGHT, MESSAGE, SOURCES, THREAD, MemoryOrigin, as_plain
+from langchain_agentmem.base.namespaces import namespace_of, range_of
+from langchain_agentmem.base.origins import BROUGHT, ITEM, MESSAGE, SOURCES, THREAD, MemoryOrigin, as_plain
 from langchain_agentmem.rewinding import memory_rows
+from langchain_agentmem.rewinding.branches import Standpoint
 from langchain_agentmem.rewinding.memory_rows import CORE, EVENT, FACT, RECORD, RESTS, SAID, Kept, RowDraft, View
 from langchain_agentmem.storage import Steps, query
 
 RESTING = (CORE, EVENT, RECORD)
 """The kinds whose versions rest on something as a whole; of facts each event does."""
+THREAD_ITEM = "thread_item"
+"""The kind of an item of a thread."""
+_SEEN = frozenset({*RESTING, FACT, ITEM})
 _LISTED = ("archival", "recall")
 """The parts of what a prompt was shown for a question."""
 
@@ -29,17 +34,38 @@ def all_behind(view: View, path: str, origins: Iterable[MemoryOrigin]) -> Steps[
         path: The path of its namespace.
         origins: They.
     """
-    found: dict[MemoryOrigin, None] = {}
-    for each in origins:
-        if each.kind == BROUGHT:
-            found.update(dict.fromkeys((yield from _brought(path, each))))
-        else:
-            found[each] = None
+    found = dict.fromkeys((yield from _looked_up(path, origins)))
     for kind in (*RESTING, FACT):
         keys = [each.name for each in found if each.kind == kind and each.name is not None]
         for kept in (yield from memory_rows.named(view, kind, keys)).values() if keys else ():
             found.update(dict.fromkeys(behind(kept)))
+    items = {each.name for each in found if each.kind == ITEM and each.name is not None}
+    for extra in (yield from _items(view, path, items)) if items else ():
+        found.update(dict.fromkeys(memory_rows.origins_in(extra)))
     return tuple(found)
+
+
+def behind_at(point: Standpoint, origins: Iterable[MemoryOrigin], now: int) -> Steps[tuple[MemoryOrigin, ...]]:
+    """The same as a standpoint sees it, which is asked only where something is to be looked up.
+
+    Args:
+        point: Where.
+        origins: They.
+        now: When.
+    """
+    found = yield from _looked_up(point.path, origins)
+    if {each.kind for each in found}.isdisjoint(_SEEN):
+        return found
+    return (yield from all_behind((yield from point.view(now)), point.path, found))
+
+
+def _items(view: View, path: str, keys: Collection[str]) -> Steps[list[Mapping[str, Any]]]:
+    """What items rest on that are seen from somewhere: those of a thread, and those of its namespace and below."""
+    low, high = range_of(namespace_of(path))
+    shared = yield query.items_of_keys(keys=memory_rows.as_json(sorted(keys)), low=low, high=high)
+    own = yield from memory_rows.current(view, THREAD_ITEM)
+    mine = [each.extra for each in own if each.extra["key"] in keys]
+    return [*mine, *(memory_rows.extra_of(row) for row in shared if row["extra"] is not None)]
 
 
 def behind(kept: Kept) -> list[MemoryOrigin]:
@@ -111,11 +137,19 @@ def told_by(rests: Iterable[MemoryOrigin], source: str | None, actor: str | None
     return {RESTS: as_plain(found)} if found else {}
 
 
+def _looked_up(path: str, origins: Iterable[MemoryOrigin]) -> Steps[tuple[MemoryOrigin, ...]]:
+    """Some origins, with what a prompt was shown in the place of the questions for which it was."""
+    found: dict[MemoryOrigin, None] = {}
+    for each in origins:
+        found.update(dict.fromkeys((yield from _brought(path, each)) if each.kind == BROUGHT else [each]))
+    return tuple(found)
+
+
 def _brought(path: str, question: MemoryOrigin) -> Steps[list[MemoryOrigin]]:
     """What a prompt was shown for a question, as its notes tell."""
     keys = memory_rows.as_json([question.name])
     notes = yield query.prompt_notes(path=path, name=question.thread, reader=None, keys=keys)
     items = [item for note in notes if note["part"] in _LISTED for item in read_plain(bytes(note["body"]))["items"]]
-    known = {*RESTING, FACT, MESSAGE}
+    known = {*_SEEN, MESSAGE}
     # Of a message the thread is not noted.
     return [MemoryOrigin(item[0], item[1]) for item in items if item[0] in known]

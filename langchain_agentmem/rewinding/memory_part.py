@@ -28,6 +28,7 @@ from pydantic import BaseModel, BeforeValidator, Field, TypeAdapter, ValidationE
 
 from langchain_agentmem.base.clock import EARLIEST, LATEST
 from langchain_agentmem.base.encoding import read_column
+from langchain_agentmem.base.limits import MemoryLimits
 from langchain_agentmem.base.namespaces import id_of, namespace_of, path_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput
@@ -437,10 +438,11 @@ class Arrival:
 
     Args:
         tail: How many documents may wait for the search index.
+        limits: How many tags a record may have.
     """
 
-    def __init__(self, *, tail: int) -> None:
-        self._tail = tail
+    def __init__(self, *, tail: int, limits: MemoryLimits) -> None:
+        self._tail, self._limits = tail, limits
         self._places: list[tuple[int, str, int, int]] = []  # line, checkpoint, branch, position
         self._groups: dict[int, int] = {}
         self._needed: set[int] = set()
@@ -651,6 +653,8 @@ class Arrival:
         numbers = [*self._numbers[-1:], *(version.number for version in versions)]
         if numbers != sorted(numbers):
             raise InvalidInput("What is remembered does not come in its order: the export is damaged.")
+        for version in versions:
+            self._limits.check("tags", len((version.extra or {}).get("tags", ())), "The list of tags of a record")
         wanted: list[tuple[_Version, _Landing]] = []
         landed: set[int] = set()
         for version in versions:
@@ -816,7 +820,7 @@ def _erase(erasure: Erasure) -> Steps[None]:
 
 
 def _arrival(into: Import) -> Arrival:
-    return Arrival(tail=into.tail)
+    return Arrival(tail=into.tail, limits=into.limits)
 
 
 def _load(into: Import, head: Record, records: Sequence[Record]) -> Steps[None]:

@@ -107,7 +107,7 @@ def _corrected(events: Sequence[Mapping[str, Any]], first: int) -> dict[str, Any
     return found
 
 
-def _unlinked(extra: Mapping[str, Any], whole: MemoryOrigin) -> dict[str, Any]:
+def unlinked(extra: Mapping[str, Any], whole: MemoryOrigin) -> dict[str, Any]:
     """The same without a word of a conversation or thread among what it rests on."""
 
     def cut(told: Mapping[str, Any]) -> dict[str, Any]:
@@ -137,7 +137,7 @@ def _forget(
             extra = memory_rows.extra_of(row)
             left = without(extra, gone) if "told" in extra else dict(extra)
             if left is not None and whole is not None:
-                left = _unlinked(left, whole)
+                left = unlinked(left, whole)
         except (AttributeError, KeyError, TypeError, ValueError):  # nobody can read it, and it is not to stay for that
             extra, left = {}, None
         if left is None:

@@ -160,6 +160,7 @@ class Recollection:
         thread_id: The thread that wrote it; None where none did.
         source: Where it comes from: "user", "model", "tool", "import", "person"; None where nobody said so.
         actor: Who that is, such as a tool's name.
+        rests_on: Of an item what it rests on, to any depth; of other things their `value` says it.
         also: Kind and id of what else says just this: a text that is a message, an event and a record is found once. In
             the order of time, of what nearly says this, too.
         replaced_by: Kind and id of what replaced it later; None where nothing is known to. Of facts, what ended them;
@@ -181,6 +182,7 @@ class Recollection:
     thread_id: str | None = field(default=None, compare=False)
     source: str | None = field(default=None, compare=False)
     actor: str | None = field(default=None, compare=False)
+    rests_on: tuple[str, ...] = field(default=(), compare=False, repr=False)
     row: tuple[str, int] | None = field(default=None, compare=False, repr=False)
 
     def more(self, **signals: float) -> Recollection:
@@ -196,19 +198,25 @@ def trusts(found: Any, trusted: frozenset[str] | None) -> bool:
         found: A `Recollection`, or an event, a record, a value of core memory or a fact.
         trusted: Which sources are trusted; None for all.
     """
-    value = found.value if isinstance(found, Recollection) else found
+    value, rests_on = _said(found)
     if told := getattr(value, "told", ()):
         return any(is_trusted(SOURCES.get(each.role), each.rests_on, trusted) for each in told)
-    return is_trusted(found.source, getattr(value, "rests_on", ()), trusted)
+    return is_trusted(found.source, rests_on, trusted)
 
 
 def origin_of(found: Any) -> str:
     """Where the same comes from, in words; of a fact, the most trusted who tells of it."""
-    value = found.value if isinstance(found, Recollection) else found
+    value, rests_on = _said(found)
     told = [in_words(SOURCES.get(each.role), None, each.rests_on) for each in getattr(value, "told", ())]
     if told:
         return min(told, key=lambda each: RANKING.index(each.partition(" ")[0] or UNKNOWN))
-    return in_words(found.source, found.actor, getattr(value, "rests_on", ()))
+    return in_words(found.source, found.actor, rests_on)
+
+
+def _said(found: Any) -> tuple[Any, tuple[str, ...]]:
+    """What something is to the user, and what it rests on."""
+    value, rests_on = (found.value, found.rests_on) if isinstance(found, Recollection) else (found, ())
+    return value, getattr(value, "rests_on", rests_on)
 
 
 class Hit(NamedTuple):

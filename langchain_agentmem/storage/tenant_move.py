@@ -58,6 +58,7 @@ _CONTENTS = f"""
     union select content_id from memory where {_OF_MEMORY}
     union select content_id from audit_message where {_OF_SHELVES}
 """
+_ITEMS = "select id from item where namespace_id = any(%(whole)s)"
 _DOCUMENTS = f"""
     select document_id from entry where branch_id = any(%(branches)s)
     union all select document_id from memory where {_OF_MEMORY}
@@ -81,6 +82,8 @@ _WHERE: Mapping[str, str] = {
     "channel_value": _OF_LINES,
     "pending_write": _OF_LINES,
     "item": "namespace_id = any(%(whole)s)",
+    "item_version": f"item_id in ({_ITEMS})",
+    "item_source": f"version_id in (select id from item_version where item_id in ({_ITEMS}))",
     "blob": "namespace_id = any(%(whole)s)",
     "search_scope": "namespace_id = any(%(apart)s)",
     "search_total": _OF_SCOPES,

@@ -213,6 +213,11 @@ class Batch:
         return bool(self._changes)
 
     @property
+    def rests(self) -> bool:
+        """Whether anything that is to be written rests on something."""
+        return any(draft is not None and draft.rests for draft in self._changes.values())
+
+    @property
     def finds(self) -> bool:
         """Whether it only searches, and lists namespaces."""
         return not self.writes and not any(isinstance(op, GetOp) for op in self._ops)
@@ -380,7 +385,8 @@ class Batch:
             raise InvalidNamespace("An item cannot be in the empty namespace (): give it a label, as in ('users',).")
         value = written(op.value)  # type: ignore[arg-type]  # a deletion has no draft
         ttl = ttl_of(self._ttl.get("default_ttl") if isinstance(op.ttl, NotProvided) else op.ttl)
-        draft = ItemDraft(value, ttl, rests=writer().sources())
+        who = writer()
+        draft = ItemDraft(value, ttl, rests=who.sources(), source=who.source, actor=who.actor)
         if op.index is False:
             return draft
         fields = self._fields if op.index is None else checked_fields("index", op.index)

@@ -16,7 +16,7 @@ from langchain_agentmem.base.namespaces import Namespace, namespace_of
 from langchain_agentmem.base.origins import as_plain
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.branches import families
-from langchain_agentmem.rewinding.derivation import all_behind
+from langchain_agentmem.rewinding.derivation import THREAD_ITEM, all_behind
 from langchain_agentmem.rewinding.memory_rows import Kept, View, kept_of
 from langchain_agentmem.rewinding.thread_memory import ThreadPoint
 from langchain_agentmem.search import memory_search as retrieval
@@ -27,7 +27,7 @@ from langchain_agentmem.stores import item_search
 from langchain_agentmem.stores.item_rows import MINUTE, ItemDraft, ItemPlace, StoredItem, read
 from langchain_agentmem.stores.item_search import FIRST_PAGE, FoundItem, Look
 
-KIND = "thread_item"
+KIND = THREAD_ITEM
 READ_KIND = "thread_item_read"
 """The kind of a row that puts off the end of an item."""
 
@@ -231,7 +231,10 @@ def _draft(name: str, at: ItemPlace, draft: ItemDraft, begun: int, now: int) -> 
         extra |= {"ttl": draft.ttl, "ends": _end(draft.ttl, now)}
     if draft.rests:
         extra[memory_rows.RESTS] = as_plain(draft.rests)
-    return memory_rows.RowDraft(KIND, name, draft.value, begun, label=at.path, extra=extra, findable=bool(draft.text))
+    return memory_rows.RowDraft(
+        KIND, name, draft.value, begun, label=at.path, extra=extra, findable=bool(draft.text), source=draft.source,
+        actor=draft.actor,
+    )  # fmt: skip
 
 
 def _end(ttl: float, now: int) -> int:

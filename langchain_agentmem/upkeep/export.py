@@ -20,11 +20,10 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from shutil import copyfileobj
 from tempfile import TemporaryFile
 from typing import Any, TextIO, TypeAlias
 
-from langchain_agentmem.base.encrypted_file import decrypted_text, is_encrypted
+from langchain_agentmem.base.encrypted_file import LineSeal, decrypted_text, is_encrypted
 from langchain_agentmem.base.encryption_key import EncryptionKey
 from langchain_agentmem.base.events import Progress, Watch
 from langchain_agentmem.base.files import is_database, path_of_file, whole_file
@@ -175,7 +174,8 @@ def exporting(
     with ExitStack() as stack:
         # An import takes all that is of one form together.
         heads = dict.fromkeys(name for part in all_parts().all for name in part.records)
-        files = {name: stack.enter_context(TemporaryFile("w+", encoding="utf-8")) for name in heads}
+        sealed = None if key is None else LineSeal()
+        files = {name: _Spool(stack.enter_context(TemporaryFile("w+", encoding="utf-8")), sealed) for name in heads}
         begins: dict[str, list[int]] = {name: [0] for name in files}
         for each in databases:
             begun = {name: places[-1] for name, places in begins.items()}
@@ -188,15 +188,37 @@ def exporting(
     return TransferReport(**written)
 
 
+class _Spool:
+    """Lines that wait in a file without a name until an export is put together.
+
+    Args:
+        file: The file.
+        seal: What seals each line, where the export is encrypted. Default: nothing does.
+    """
+
+    def __init__(self, file: TextIO, seal: LineSeal | None) -> None:
+        self._file, self._seal = file, seal
+        self.seek, self.tell, self.truncate = file.seek, file.tell, file.truncate
+
+    def write(self, line: str) -> None:
+        """Write a line at the end."""
+        self._file.write(line if self._seal is None else self._seal.close(line))
+
+    def readline(self) -> str:
+        """The next line; empty behind the last."""
+        line = self._file.readline()
+        return line if self._seal is None or not line else self._seal.open(line)
+
+
 def _sorted(
-    files: Mapping[str, TextIO], begun: Mapping[str, int], within: Namespace, counting: _Counting
+    files: Mapping[str, _Spool], begun: Mapping[str, int], within: Namespace, counting: _Counting
 ) -> Steps[Counter[str]]:
     yield from counting.expect()
     for name, each in files.items():
         each.seek(begun[name])
         each.truncate()
     written: Counter[str] = Counter()
-    file: TextIO | None = None
+    file: _Spool | None = None
 
     def write(record: Mapping[str, Any]) -> None:
         nonlocal file
@@ -212,7 +234,7 @@ def _sorted(
 
 
 def _joined(
-    path: str | os.PathLike[str], key: EncryptionKey | None, files: Iterable[tuple[TextIO, Sequence[int]]]
+    path: str | os.PathLike[str], key: EncryptionKey | None, files: Iterable[tuple[_Spool, Sequence[int]]]
 ) -> None:
     with whole_file(path, key) as whole:
         _write_line(whole, {"format": FORMAT, "version": VERSION})
@@ -221,7 +243,7 @@ def _joined(
             first = file.readline()
             if not first or "namespace" in json.loads(first):
                 file.seek(0)
-                copyfileobj(file, whole)
+                whole.writelines(iter(file.readline, ""))
                 continue
             # What no namespace holds comes in the order of its numbers, which schemas give by turns.
             parts = [_numbered(file, first, begin, end) for begin, end in pairwise(begins)]
@@ -232,7 +254,7 @@ def _joined(
         _write_line(whole, {"record": END})
 
 
-def _numbered(file: TextIO, head: str, begin: int, end: int) -> Iterator[tuple[int, str]]:
+def _numbered(file: _Spool, head: str, begin: int, end: int) -> Iterator[tuple[int, str]]:
     """The records in a part of a file, with their numbers, without the head that holds them."""
     while begin < end:
         file.seek(begin)
@@ -377,7 +399,7 @@ def _check_within(records: Iterable[Mapping[str, Any]], within: Namespace) -> No
                 )
 
 
-def _write_line(file: TextIO, record: Mapping[str, Any]) -> None:
+def _write_line(file: TextIO | _Spool, record: Mapping[str, Any]) -> None:
     file.write(json.dumps(record) + "\n")
 
 

@@ -657,7 +657,7 @@ class Maintenance(Performer):
         thread = None if thread_id is None else id_of(thread_id, "thread")
         where = self._below(namespace)
         asked = Revocation(*range_of(where), origin_given(source, thread), messages)
-        make = partial(revoke, asked, tail=self.database.tail)
+        make = partial(revoke, asked, now=self.database.now(), tail=self.database.tail)
 
         def work() -> Work[RevokeReport]:
             reports: list[RevokeReport] = []

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from langchain_agentmem.base.namespaces import Namespace, namespace_of, path_of
-from langchain_agentmem.base.origins import MESSAGE, NOWHERE, SOURCES, THREAD, MemoryOrigin
+from langchain_agentmem.base.origins import ITEM, MESSAGE, NOWHERE, SOURCES, THREAD, MemoryOrigin
 from langchain_agentmem.conversations import message_log, prompt_notes
 from langchain_agentmem.conversations.message_log import Address
 from langchain_agentmem.facts import fact_store
@@ -23,7 +23,7 @@ from langchain_agentmem.facts.fact import sentence
 from langchain_agentmem.layers import correction_part
 from langchain_agentmem.messages import message as messages
 from langchain_agentmem.rewinding import memory_rows, message_sources
-from langchain_agentmem.rewinding.derivation import RESTING, origins_of_event
+from langchain_agentmem.rewinding.derivation import RESTING, THREAD_ITEM, origins_of_event
 from langchain_agentmem.rewinding.memory_rows import (
     CORE,
     FACT,
@@ -37,11 +37,13 @@ from langchain_agentmem.search import search_index
 from langchain_agentmem.search.search_index import IndexedDocument
 from langchain_agentmem.storage import Steps, queries, query
 from langchain_agentmem.storage.steps import Row
+from langchain_agentmem.stores import item_rows
+from langchain_agentmem.stores.item_rows import ItemPlace
 from langchain_agentmem.tracing import brief
 
-WHOLE = (*RESTING, "thread_item")
+WHOLE = (*RESTING, THREAD_ITEM)
 """The kinds of which a version goes as a whole."""
-NAMES: Mapping[str, str] = {FORMER: FACT, "thread_item": "item"}
+NAMES: Mapping[str, str] = {FORMER: FACT, THREAD_ITEM: ITEM}
 """What a user calls kinds that are stored under other names."""
 _REVOCABLE = (*WHOLE, FACT, FORMER, "fact_rule", "fact_text", "fact_due", "fact_failure")
 """The kinds that are looked at: what was said belongs to conversations."""
@@ -57,7 +59,7 @@ class Revoked:
             "fact_rule", and what waits to have facts extracted "fact_text", "fact_due" and "fact_failure".
         id: Its id; of core memory, its key.
         namespace: Whose it was.
-        where: The branch or thread on which it was; of a message its conversation.
+        where: The branch or thread on which it was; of a message its conversation. None of an item of `memory.store`.
         text: What it said, its beginning.
         now: What it says instead: the last version that does not rest on the source. None where it is gone.
     """
@@ -106,6 +108,7 @@ class _Taking:
     """A revocation that goes on: what is revoked by now, and what was taken."""
 
     source: Revocation
+    now: int
     tail: int
     origins: set[MemoryOrigin]
     taken: dict[tuple[Any, ...], Revoked] = field(default_factory=dict)
@@ -117,19 +120,22 @@ class _Taking:
         return any(not self.origins.isdisjoint(other.covered_by()) for other in others)
 
 
-def revoke(source: Revocation, *, tail: int) -> Steps[RevokeReport]:
+def revoke(source: Revocation, *, now: int, tail: int) -> Steps[RevokeReport]:
     """Take back what was derived from a source.
 
     Args:
         source: What is revoked, and where.
+        now: When.
         tail: How many documents may wait for the index.
     """
-    taking = _Taking(source, tail, {source.origin})
+    taking = _Taking(source, now, tail, {source.origin})
     removed = yield from _messages(taking)
     first = yield from _of_itself(source)
     new = sorted(taking.origins, key=str)
     while new:  # a fact that is gone takes with it what rests on it
-        new = yield from _rows(taking, new, first)
+        names = {f"rests {each}" for each in new}
+        yield from _items(taking, names)
+        new = yield from _rows(taking, new, names, first)
         first = []
         taking.origins.update(new)
     for at, key in removed:  # what rests on them is known by now
@@ -181,20 +187,42 @@ def _of_itself(source: Revocation) -> Steps[list[int]]:
         rows = yield query.rows_of_authors(**within, name=origin.name)
     elif origin.kind == MESSAGE:
         return []
+    elif origin.kind == ITEM:
+        head = memory_rows.as_json({"key": origin.name})[:-1] + ","
+        rows = yield query.thread_items_of_key(**within, name=origin.name, head=head)
     else:
-        kind = "thread_item" if origin.kind == "item" else origin.kind
-        rows = yield query.versions_of(**within, kind=kind, keys=json.dumps([origin.name]))
+        rows = yield query.versions_of(**within, kind=origin.kind, keys=json.dumps([origin.name]))
     return [row["id"] for row in rows]
 
 
-def _rows(taking: _Taking, new: Sequence[MemoryOrigin], own: Sequence[int]) -> Steps[list[MemoryOrigin]]:
-    """Take what rests on some origins, and the versions that the source wrote itself.
+def _items(taking: _Taking, names: Iterable[str]) -> Steps[None]:
+    """Take the items that rest on some origins, by the names of these, and those that are the source."""
+    source, origin = taking.source, taking.source.origin
+    within = {"low": source.low, "high": source.high}
+    rows = yield query.items_resting(keys=json.dumps(sorted(names)), **within)
+    mine = (yield query.items_of_keys(keys=json.dumps([origin.name]), **within)) if origin.kind == ITEM else ()
+    itself, resting = ({ItemPlace(row["path"], row["key"]) for row in some} for some in (mine, rows))
+
+    def goes(at: ItemPlace, extra: Mapping[str, Any]) -> bool:
+        return at in itself or taking.covers(origins_in(extra))
+
+    if places := itself | resting:
+        for each in (yield from item_rows.take(places, goes, now=taking.now, tail=taking.tail)):
+            taking.versions += each.versions
+            path, key = each.at
+            text, left = each.was, each.now
+            _note(taking, Revoked(kind=ITEM, id=key, namespace=namespace_of(path), where=None, text=text, now=left))
+
+
+def _rows(
+    taking: _Taking, new: Sequence[MemoryOrigin], names: set[str], own: Sequence[int]
+) -> Steps[list[MemoryOrigin]]:
+    """Take what rests on some origins, by the names of these, and the versions that the source wrote itself.
 
     Returns:
         The facts that nobody tells of any more, as origins of what rests on them.
     """
-    names = {f"rests {each}" for each in new}
-    names |= {message_source(each.name or "") for each in new if each.kind == MESSAGE}
+    names = names | {message_source(each.name or "") for each in new if each.kind == MESSAGE}
     names |= {conversation_source(each.name or "") for each in new if each.kind == THREAD}
     ids = {row["id"] for row in (yield query.resting_anywhere(keys=json.dumps(sorted(names))))} | {*own}
     if not ids:
@@ -296,7 +324,7 @@ def _retell(taking: _Taking, row: Row, left: Mapping[str, Any]) -> Steps[None]:
 def _revoked(row: Row, now: str | None) -> Revoked:
     """A version that is taken back, as a report shows it."""
     text = memory_rows.text_of(bytes(row["body"] or b""))
-    if row["kind"] == "thread_item":
+    if row["kind"] == THREAD_ITEM:
         text = memory_rows.words_of(b"", memory_rows.extra_of(row))
     return Revoked(
         kind=NAMES.get(row["kind"], row["kind"]),

@@ -127,6 +127,13 @@ class TestWhatIsAsked:
         refused("tags", lambda: memory.layers("user").archival.write("x", ["a", "b", "c"]))
         refused("tags", lambda: list(memory.layers("user").archival.all(tags=["a", "b", "c"])))
 
+    def test_tags_of_what_is_imported(self, memory, tmp_path):
+        with AgentMemory(tmp_path / "other.db") as other:
+            other.layers("user").archival.write("x", ["a", "b", "c"])
+            other.export(tmp_path / "all.jsonl")
+        refused("tags", lambda: memory.import_(tmp_path / "all.jsonl"))
+        assert memory.layers("user").archival.all() == []
+
 
 @pytest.mark.sqlite_suffices
 class TestWhatIsImported:

@@ -120,6 +120,39 @@ class TestTurns:
         assert memory.thread_store.at(at("t1")).get(("notes",), "page") is None
         assert memory.verify().ok
 
+    @pytest.mark.parametrize("source", [WEB, "message:page-t1", "thread:t1"])
+    def test_items_go_too_and_what_was_there_before_comes_back(self, memory, source):
+        def put(config: Any) -> None:
+            memory.store.put(ADA, "page", {"text": POISON})
+            memory.store.put(ADA, "notes", {"text": POISON})
+
+        memory.store.put(ADA, "notes", {"text": "innocent"})
+        browse(memory, act=put)
+        assert memory.search("mallory", namespace=ADA, kinds=["item"], trust="unknown") != []
+        assert memory.search("mallory", namespace=ADA, kinds=["item"], trust=["unknown"]) == []
+        report = memory.revoke(source, messages=False)
+        assert {(each.kind, each.id, each.now) for each in report.taken} == {
+            ("item", "page", None),
+            ("item", "notes", "innocent"),
+        }
+        assert {each.key: each.value["text"] for each in memory.store.search(ADA)} == {"notes": "innocent"}
+        assert memory.verify().ok
+
+    def test_what_a_node_puts_rests_on_what_its_prompt_was_shown(self, memory):
+        browse(memory)
+        inject = memory.inject()
+
+        def put(state: Any) -> Any:
+            inject.invoke(state["messages"])
+            memory.store.put(ADA, "page", {"text": "as I was told"})
+            return {"messages": [AIMessage("done")]}
+
+        graph = StateGraph(MessagesState).add_node("node", put).add_edge(START, "node")
+        asked = {"messages": [HumanMessage("Who wants passwords?", id="q9")]}
+        graph.compile(checkpointer=memory.checkpointer).invoke(asked, at("t9"))
+        memory.revoke("thread:t1")
+        assert memory.store.search(ADA) == []
+
     def test_an_independent_telling_in_another_turn_keeps_a_fact(self, memory):
         def tell(config: Any) -> None:
             memory.facts(config).add_fact("assistant", "Ada", "likes", "tea")

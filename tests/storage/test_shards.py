@@ -8,7 +8,7 @@ import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from itertools import chain
+from itertools import chain, count
 
 import psycopg
 import pytest
@@ -24,6 +24,7 @@ from langchain_agentmem.storage.engine import MOST_SHARDS
 from langchain_agentmem.storage.queries import number_of
 from langchain_agentmem.storage.shards import Shards, TenantEngine
 from langchain_agentmem.storage.table_copy import TABLES
+from langchain_agentmem.upkeep import export
 from langchain_agentmem.upkeep.tenant_placing import move_tenant
 from tests import everything
 from tests.checkpoints.graphs import at, chat_graph
@@ -506,3 +507,27 @@ class TestMovingInTheMiddleOfARun:
                 assert self.run(memory, str(number)) == expected
                 assert not moves
             assert memory.verify().problems == ()
+
+
+@pytest.mark.parametrize("key", [None, bytes(32)])
+def test_what_waits_for_an_encrypted_export_shows_no_word(postgres, tmp_path, monkeypatch, key):
+    spools = tmp_path / "spools"
+    spools.mkdir()
+    number = count()
+
+    def named(mode, **how):
+        return (spools / str(next(number))).open(mode, **how)
+
+    monkeypatch.setattr(export, "TemporaryFile", named)
+    with AgentMemory(postgres, shards=COUNT) as memory:
+        for whose in ("ada", "bob", "eve"):
+            memory.layers(namespace=(whose,)).archival.write(f"{whose} grows quinces")
+            memory.store.put((whose,), "fruit", {"text": "quinces"})
+        memory.export(tmp_path / "export.jsonl", key=key)
+    waited = b"".join(each.read_bytes() for each in spools.iterdir())
+    assert (b"quinces" in waited, b"ada" in waited) == ((key is None,) * 2)
+    assert len(waited) > 1_000
+    with AgentMemory(tmp_path / "other.db") as other:
+        assert other.import_(tmp_path / "export.jsonl", key=key).memories == 3
+        assert other.store.get(("eve",), "fruit").value == {"text": "quinces"}
+        assert other.verify().ok

@@ -16,7 +16,7 @@ from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.layers.layer import LayersConfig
 from langchain_agentmem.rewinding import memory_rows
 
-KINDS = ["event", "fact", "message", "record"]
+NOTES = ("notes", "of pages")
 PAGE = "message:page"
 WEB = "tool:web_search"
 
@@ -29,13 +29,15 @@ def plant(memory: AgentMemory, at: random.Random, number: int) -> set[tuple[str,
     for depth in range(at.randint(1, 5)):
         text = f"chain {number} depth {depth}"
         with memory.written_by("model", rests_on=[source]):
-            kind = at.choice(("core", "event", "fact", "record"))
+            kind = at.choice(("core", "event", "fact", "item", "record"))
             if kind == "core":
                 layers.core.set(key := f"chain {number} {depth}", text)
             elif kind == "event":
                 key = layers.recall.append("note", text)
             elif kind == "fact":
                 key = facts.add_fact("user", text, "says", "poison")
+            elif kind == "item":
+                memory.store.put(NOTES, key := f"chain {number} {depth}", {"text": text})
             else:
                 key = layers.archival.write(text)
         planted.add((kind, key))
@@ -50,6 +52,7 @@ def shown(memory: AgentMemory) -> set[tuple[str, str]]:
         *(("core", each.key) for each in layers.core.entries()),
         *(("event", each.id) for each in layers.recall.recent(limit=None)),
         *(("fact", each.id) for each in memory.facts("main").as_of()),
+        *(("item", each.key) for each in memory.store.search(NOTES, limit=100_000)),
         *(("record", each.id) for each in layers.archival.all()),
     }
 
@@ -63,7 +66,12 @@ def chains(memory: AgentMemory, count: int, others: int) -> None:
     for number in range(count):
         with memory.written_by("model", rests_on=[f"message:fine-{number}"]):
             written = layers.write(recall=[f"innocent event {number}"], archival=["innocent"] * (others // count // 2))
-        innocent |= {("event", key) for key in written.recall} | {("record", key) for key in written.archival}
+            memory.store.put(NOTES, f"fine {number}", {"text": "innocent"})
+        innocent |= (
+            {("item", f"fine {number}")}
+            | {("event", key) for key in written.recall}
+            | {("record", key) for key in written.archival}
+        )
         planted |= plant(memory, at, number)
         innocent |= {("record", key) for key in layers.write(archival=["innocent"] * (others // count // 2)).archival}
     taken: set[tuple[str, str]] = set()
@@ -227,6 +235,163 @@ class TestVersions:
         assert [each.text for each in memory.search("herons nest")] == ["Herons nest in reeds."]
         assert memory.corrections.history() == []
         assert memory.verify().ok
+
+
+def put(memory: AgentMemory, key: str, text: str, *rests_on: str) -> None:
+    with memory.written_by(rests_on=rests_on):
+        memory.store.put(NOTES, key, {"text": text})
+
+
+def items(memory: AgentMemory) -> dict[str, str]:
+    return {each.key: each.value["text"] for each in memory.store.search(NOTES)}
+
+
+class TestItems:
+    def test_what_a_page_replaced_comes_back_and_is_found_again(self, memory):
+        before = memory.store.put(NOTES, "city", {"text": "Lisbon"}) or memory.store.get(NOTES, "city")
+        with memory.written_by("tool", "web_search", rests_on=[PAGE]):
+            memory.store.put(NOTES, "city", {"text": "Porto"})
+            memory.store.put(NOTES, "city", {"text": "Porto, twice"})
+            memory.store.put(NOTES, "page", {"text": "mallory"})
+        rehearsed = memory.revoke(PAGE, dry_run=True)
+        assert items(memory) == {"city": "Porto, twice", "page": "mallory"}
+        report = memory.revoke(PAGE)
+        assert report == rehearsed
+        assert {(each.kind, each.id, each.namespace, each.text, each.now) for each in report.taken} == {
+            ("item", "city", NOTES, "Porto, twice", "Lisbon"),
+            ("item", "page", NOTES, "mallory", None),
+        }
+        assert report.versions == 3
+        assert memory.store.get(NOTES, "city") == before
+        assert [each.id for each in memory.search("Lisbon", namespace=NOTES)] == ["city"]
+        assert memory.search("Porto mallory", namespace=NOTES) == []
+        assert memory.verify().ok
+
+    def test_a_version_between_others_goes_alone(self, memory, raw):
+        put(memory, "city", "Lisbon", "message:fine")
+        put(memory, "city", "Porto", PAGE)
+        put(memory, "city", "Faro", "message:fine")
+        assert memory.revoke(PAGE).taken == ()
+        assert items(memory) == {"city": "Faro"}
+        assert not [
+            row for row in raw(memory, "select body from item_version") if b"Porto" in bytes(row["body"] or b"")
+        ]
+        assert [each.now for each in memory.revoke("message:fine").taken] == [None]
+        assert raw(memory, "select source from item_source") == []
+
+    def test_few_former_versions_are_kept_and_none_once_it_rests_on_nothing(self, memory, raw):
+        def count() -> int:
+            return raw(memory, "select count(*) as found from item_version")[0]["found"]
+
+        for number in range(20):
+            put(memory, "city", f"Porto {number}", PAGE)
+        assert count() == 9
+        put(memory, "city", "Faro")
+        assert count() == 0
+        put(memory, "city", "Porto", PAGE)
+        memory.store.delete(NOTES, "city")
+        assert count() == 0
+        assert raw(memory, "select source from item_source") == []
+
+    def test_what_expired_meanwhile_does_not_come_back(self, memory, clock):
+        memory.store.put(NOTES, "city", {"text": "Lisbon"}, ttl=10)
+        put(memory, "city", "Porto", PAGE)
+        clock.pass_time(hours=1)
+        memory.revoke(PAGE)
+        assert items(memory) == {}
+        assert memory.verify().ok
+
+    @pytest.mark.parametrize("source", ["record", "core", "event", "fact", "item"])
+    def test_one_rests_on_what_its_sources_rested_on(self, memory, source):
+        layers, home = memory.layers(namespace=NOTES[:1]), NOTES[:1]
+        with memory.written_by("tool", "web_search", rests_on=[PAGE]):
+            if source == "record":
+                key = layers.archival.write("the page")
+            elif source == "core":
+                layers.core.set(key := "duty", "the page")
+            elif source == "event":
+                key = layers.recall.append("note", "the page")
+            elif source == "fact":
+                key = memory.facts(namespace=home).add_fact("user", "Ada", "likes", "tea")
+            else:
+                memory.store.put(home, key := "first", {"text": "the page"})
+        put(memory, "made of it", "mallory", f"{source}:{key}")
+        [found] = memory.search("mallory", namespace=NOTES)
+        assert {f"{source}:{key}", PAGE, WEB} <= set(found.rests_on)
+        memory.revoke(PAGE, namespace=NOTES)  # only there
+        assert items(memory) == {}
+
+    def test_one_that_is_named_goes_with_all_that_rests_on_it(self, memory):
+        memory.store.put(NOTES, "tea", {"text": "green"})
+        put(memory, "tea", "mallory", PAGE)
+        put(memory, "cup", "for tea", "item:tea")
+        put(memory, "plate", "for cake")
+        assert {each.id for each in memory.revoke("item:tea").taken} == {"tea", "cup"}
+        assert items(memory) == {"plate": "for cake"}
+
+    def test_what_is_trusted_less_is_not_found(self, memory):
+        with memory.written_by("user"):
+            put(memory, "mine", "a heron")
+        with memory.written_by("user", rests_on=[WEB]):
+            memory.store.put(NOTES, "read", {"text": "a heron of the web"})
+        put(memory, "nobody", "a heron of nobody")
+        found = {each.id: (each.source, each.rests_on) for each in memory.search("heron", namespace=NOTES)}
+        assert found == {"mine": ("user", ("user",)), "read": ("user", (WEB, "user")), "nobody": (None, ())}
+        assert [each.id for each in memory.search("heron", namespace=NOTES, trust="model")] == ["mine"]
+        assert {each.id for each in memory.search("heron", namespace=NOTES, trust="tool")} == {"mine", "read"}
+
+    def test_an_export_knows_what_they_were(self, memory, tmp_path):
+        memory.store.put(NOTES, "city", {"text": "Lisbon"})
+        put(memory, "city", "Porto", PAGE)
+        put(memory, "city", "Faro", "message:fine")
+        memory.export(tmp_path / "all.jsonl")
+        with AgentMemory(tmp_path / "other.db") as other:
+            other.import_(tmp_path / "all.jsonl")
+            assert other.verify().ok
+            other.revoke("message:fine")
+            assert items(other) == {"city": "Porto"}
+            assert [each.now for each in other.revoke(PAGE).taken] == ["Lisbon"]
+        assert items(memory) == {"city": "Faro"}
+
+    def test_a_thread_that_is_erased_is_named_by_none(self, memory, raw):
+        with memory.written_by(rests_on=[MemoryOrigin("message", "page", "t1"), WEB]):
+            memory.store.put(NOTES, "page", {"text": "mallory"})
+        memory.conversation("t1").add_messages([HumanMessage("look", id="page")])
+        memory.erase(thread_id="t1")
+        assert [each.rests_on for each in memory.search("mallory", namespace=NOTES)] == [(WEB,)]
+        assert {row["source"] for row in raw(memory, "select source from item_source")} == {
+            f"rests {WEB}",
+            "rests tool",
+        }
+        assert memory.verify().ok
+
+    @pytest.mark.parametrize(
+        ("damage", "left"),
+        [
+            ("update item_version set extra = '{' where body is null", {"city": "Lisbon"}),
+            ("update item_version set body = item.value from item where body is not null", {}),
+            ("delete from item_source", {"city": "Porto"}),
+        ],
+    )
+    def test_damage_is_found_and_what_nobody_can_read_goes(self, memory, raw, damage, left):
+        memory.store.put(NOTES, "city", {"text": "Lisbon"})
+        put(memory, "city", "Porto", PAGE)
+        raw(memory, damage)
+        assert any("rests on is damaged" in each for each in memory.verify().problems)
+        memory.revoke(PAGE)
+        assert items(memory) == left
+
+    def test_what_an_import_says_is_checked(self, memory, tmp_path):
+        put(memory, "city", "Lisbon", PAGE)
+        put(memory, "city", "Porto", PAGE)
+        memory.export(tmp_path / "all.jsonl")
+        told = (tmp_path / "all.jsonl").read_text()
+        rests = '[["message", "page"]]'
+        assert told.count(rests) == 2
+        for other in ('"heron"', "[3]", '[["weather","x"]]', "[[null]]", '[["message","page","t",4]]', "[]"):
+            (tmp_path / "other.jsonl").write_text(told.replace(rests, other))
+            with AgentMemory(tmp_path / "other.db") as into, pytest.raises(InvalidInput):
+                into.import_(tmp_path / "other.jsonl")
 
 
 class TestMessages:

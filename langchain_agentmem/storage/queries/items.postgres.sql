@@ -6,7 +6,8 @@ where n.path = :path and i.key = any (array(select value from json_array_element
     and (i.expires_at is null or i.expires_at > :now);
 
 -- name: items_by_id
-select i.id, n.path, i.key, i.created_at, i.updated_at, i.ttl, i.expires_at, i.indexed, i.value
+select i.id, n.path, i.key, i.checksum, i.created_at, i.updated_at, i.ttl, i.expires_at, i.document_id, i.indexed, i.value,
+    (select v.extra from item_version v where v.item_id = i.id and v.body is null) as extra
 from item i
 join namespace n on n.id = i.namespace_id
 where i.id = any (array(select cast(value as bigint) from json_array_elements_text(cast(:ids as json))))
@@ -15,7 +16,8 @@ where i.id = any (array(select cast(value as bigint) from json_array_elements_te
 -- name: items_to_write
 -- Locked in the order of their keys, so that two writers never wait for each other in a circle.
 select i.id, i.key, i.created_at, i.expires_at, i.document_id, i.indexed,
-    case when i.document_id is not null and i.indexed is null then i.value end as value
+    case when i.document_id is not null and i.indexed is null then i.value end as value,
+    exists (select 1 from item_version v where v.item_id = i.id) as rests
 from namespace n
 join item i on i.namespace_id = n.id
 where n.path = :path and i.key = any (array(select value from json_array_elements_text(cast(:keys as json))))

@@ -359,6 +359,14 @@ where n.path >= :low and n.path < :high and m.kind = :kind and m.key in (
 -- include: keys
     ) and m.deleted = 0;
 
+-- name: thread_items_of_key
+-- Versions of items of threads, by their keys, with which what belongs to a row begins, or by the keys of their rows.
+select m.id from memory m
+join branch b on b.id = m.branch_id
+join namespace n on n.id = b.namespace_id
+where n.path >= :low and n.path < :high and m.kind = 'thread_item' and m.deleted = 0
+    and (m.key = :name or substr(m.extra, 1, length(:head)) = :head);
+
 -- name: revocable
 -- Some versions and copies of them, in namespaces of a range, those that came last on their branch first.
 select m.id, m.origin, m.branch_id, m.group_id, m.position, m.until, m.kind, m.key, m.label, m.extra, m.document_id,
