@@ -10,7 +10,7 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage
 from langgraph.graph import START, MessagesState, StateGraph
 
 from langchain_agentmem import (
@@ -19,9 +19,11 @@ from langchain_agentmem import (
     AgentMemoryError,
     AgentMemorySaver,
     AgentMemoryStore,
+    LayersConfig,
     ManagedMemoryConfig,
     Retention,
 )
+from langchain_agentmem.compaction import ActiveContextPolicyConfig, SummarizationConfig
 
 pytestmark = pytest.mark.sqlite_suffices
 
@@ -46,6 +48,10 @@ REFUSED = {
     'AgentMemory("agent.db", synchronous="OFF")': "'NORMAL' or 'FULL', not 'OFF'",
     'AgentMemory("agent.db", timeout="60")': "a number of seconds, not '60'",
     'AgentMemory("agent.db", hooks=print)': "hooks must be a list of functions",
+    'AgentMemory("agent.db", clock=7)': "clock and new_id must be functions",
+    'AgentMemory("agent.db", bare_threads="no")': "bare_threads must be True or False, not 'no'",
+    'AgentMemory("agent.db", on_thread_delete="drop")': '"keep" or "forget", not \'drop\'',
+    'AgentMemory.restore("notes.txt", "notes.txt")': "'notes.txt' is the backup itself. Restore it to another place",
     'AgentMemoryStore(memory, index="static")': "a dictionary such as {'fields': ['text']}",
     'AgentMemory("agent.db", retention=90)': "a Retention or None, not 90",
     "Retention(max_age=90)": "a timedelta above zero, or None; not 90",
@@ -53,6 +59,10 @@ REFUSED = {
     'AgentMemory("new.db", index={"embed": 7})': "must be Embeddings, a function, 'provider:model' or 'static'",
     'AgentMemory("new.db", index={"embed": "nobody:model", "dims": 3})': "cannot be made of 'nobody:model'",
     'AgentMemory("new.db", index={"field": ["text"]})': "index takes embed, dims, fields, text_fields, score, and no",
+    'AgentMemory("new.db", index={"embed": len})': "index['embed'] needs index['dims']",
+    'AgentMemory("new.db", index={"embed": "static", "dims": 3})': "leave index['dims'] out",
+    'AgentMemory("new.db", index={"embed": len, "dims": 3, "score": "dot"})': "'cosine' or left out, not 'dot'",
+    'AgentMemory("new.db", index={"score": "cosine"})': "index['score'] = 'cosine' needs index['embed']",
     'AgentMemory("new.db", strict="no")': "strict must be True or False, not 'no'",
     'AgentMemorySaver("new.db", record=7)': "record is a list of names of channels",
     'AgentMemorySaver.from_conn_string("new.db", retention=7)': "retention must be a Retention, not 7",
@@ -71,6 +81,10 @@ REFUSED = {
     'users.search("tea")': 'config, {"configurable": {"user_id": "…"}}',
     'users.conversation("monday").add_user_message("Hello.")': "with memory.within(user_id=…)",
     'users.within(user="ada")': "has no key 'user'",
+    "users.within(WAITING)": "is the template itself: say whose memory with memory.within(user_id=…)",
+    "users.within()": "Name one namespace: within(",
+    'AgentMemory("agent.db", namespace=("users", "{user}-{team}"))': "has several keys: give each a label of its own",
+    'memory.search("tea", namespace=("users",), everything=True)': "a namespace or everything=True, not both",
     'memory.within(user_id="ada")': "was opened without a template, so it has no key 'user_id'",
     'memory.search("tea", namespace="ada")': "write ('ada',) instead of 'ada'",
     'memory.conversation("monday", namespace="ada")': "write ('ada',) instead of 'ada'",
@@ -96,6 +110,7 @@ REFUSED = {
     'memory.search("tea", order="newest")': '"score" or "time", not \'newest\'',
     'memory.search("tea", before="2026-01-01")': "before is a datetime, not str",
     "memory.search(7)": "A query is text, not int",
+    'memory.search("tea", weights=3)': "weights must be Weights, not int",
     "memory.retriever(limits=3)": "takes no 'limits'; it takes namespace, limit,",
     'memory.retriever(namespace="ada").invoke("tea")': "write ('ada',) instead of 'ada'",
     # conversations
@@ -107,6 +122,11 @@ REFUSED = {
     'memory.conversation("monday").add_messages("Hello.")': "come as a list, not as str",
     'memory.conversation("monday").add_user_message(b"Hello.")': "not bytes",
     'memory.conversation("monday").update("none", content="Hello.")': "holds no message with the id 'none'",
+    'memory.conversation("monday").add()': "A message needs a role: give message= or role=",
+    'memory.conversation("monday").add(RemoveMessage("m"))': "use remove_by_id('m')",
+    'memory.conversation("monday").load_from_file(7)': "A saved memory is a file: give its path, not int",
+    'post(memory, {"message": "Hi."})': "A post is a Post, not dict",
+    'post(memory, message="Hi.")': "A post needs a sender and a recipient",
     'memory.session("s").create_round()': "SessionMemory.create_round() missing 1 required positional argument",
     'memory.create("conversation")': "there are conversation_history, kg, layers,",
     # layers and facts
@@ -119,6 +139,16 @@ REFUSED = {
     'memory.layers("ada").recall.append("Ana called.")': 'append("note", "Ana called."), for example',
     'memory.layers("ada").archival.write("Tea.", tags=[7])': "Tags are texts, and 7 is none",
     'memory.layers("ada", scope="threads")': '"shared" or "thread", not \'threads\'',
+    'memory.layers("ada").write(core=["home"])': "core is a mapping of keys to values, not list",
+    'memory.layers("ada").write(core={"home": {"worth": 1}})': "There is no 'worth' in a value; it has value,",
+    'memory.layers("ada").write(core={"home": {"ttl": 60}})': "There is no value in a value",
+    'memory.layers("ada").write(recall=7)': "Events and records are texts or mappings, or lists of them, not 7",
+    'memory.layers("ada").merge("child", prefer="both")': '"parent" or "child", not \'both\'',
+    'LayersConfig(oversize="shorten")': '"compress" or "refuse", not \'shorten\'',
+    "LayersConfig(pressure_thresholds=(3, 2, 1))": "three ascending numbers above 0, not (3, 2, 1)",
+    'LayersConfig(section_budgets=["core"])': "section_budgets must map names of sections to numbers",
+    'LayersConfig(final_memory_filename_md="../final.md")': "the name of a file without a folder",
+    "LayersConfig.from_config([1])": "A configuration is a mapping of names to values, not list",
     'memory.facts("ada").add_fact("Ana", "lives in", "Lisbon")': "KGMemory.add_fact() missing 1 required",
     'memory.facts("ada").add_fact("user", "Ana", "is", "in", valid_from="May")': "valid_from is a datetime, not str",
     'memory.facts("ada").as_of("2024-01-01")': "valid is a datetime, not str",
@@ -128,11 +158,23 @@ REFUSED = {
     'memory.compaction(config={"threshold_tokens": 100})': "config must be a ManagedMemoryConfig, not dict",
     "ManagedMemoryConfig(treshold_tokens=100)": "unexpected keyword argument 'treshold_tokens'",
     "ManagedMemoryConfig(threshold_tokens=-1)": "a whole number of 1 or more, not -1",
+    "ManagedMemoryConfig(threshold_fraction=0)": "threshold_fraction must be more than 0",
+    "memory.compaction(config=ManagedMemoryConfig(threshold_fraction=0.5))": "Give such a model, or threshold_tokens",
+    "ManagedMemoryConfig(threshold_rounds=2)": "retain_rounds (3) must be less than threshold_rounds (2)",
+    'ActiveContextPolicyConfig(mode="window")': "'compaction' or 'sliding_window', not 'window'",
+    'ActiveContextPolicyConfig(processor_order=["summarization"] * 2)': "processor_order names a processor twice",
+    "SummarizationConfig(timeout=0)": "more than 0 seconds; None waits for ever",
+    'memory.inject("ada", role="tool")': '"user" or "system", not \'tool\'',
+    'memory.written_by(actor="Ana")': "Give the source that the actor is: source=",
     'memory.inject("ada", kind=["message"])': "unexpected keyword argument 'kind'",
     'memory.inject("ada", budget=-1)': "a whole number of 0 or more, not -1",
     'memory.tools(include=["mem_core"])': "There is no tool 'mem_core'; there are",
     'memory.tools(include="mem_core_set")': "a list of names of tools, not 'mem_core_set'",
     'memory.experiences("nowhere")': "There is no folder 'nowhere' with experiences. Make it, or name another",
+    'memory.experiences("folder").selector(rule="Planner")': "unexpected keyword argument 'rule'",
+    'memory.experiences("folder").add("Be kind.")': "A library holds experiences, not str",
+    'memory.experiences("folder").decide("a.yaml", "maybe", by="Ana")': "not 'maybe'",
+    'memory.audit.todos("later")': "A todo is 'open' or 'done', not 'later'",
     'memory.audit.handler(redact="yes")': "True, False, or a function from text to text",
     # the store
     'memory.store.put("users", "ada", {"home": "Lisbon"})': "write ('users',) instead of 'users'",
@@ -144,9 +186,12 @@ REFUSED = {
     'memory.store.search(query="tea")': "BaseStore.search() missing 1 required positional argument",
     'memory.store.get(("users",))': "BaseStore.get() missing 1 required positional argument: 'key'",
     'AgentMemoryStore(memory, ttl={"default": 5})': "ttl takes refresh_on_read,",
+    "memory.store.batch([7])": "Unknown operation 7: give GetOp, SearchOp, PutOp or ListNamespacesOp",
+    "memory.store.list_namespaces(max_depth=0)": "max_depth must be at least 1",
     # looking after it
     "memory.erase()": "Say what to erase: namespace=, thread_id= or conversation_id=",
     "memory.prune()": "Say what to prune: keep_checkpoints=, retention= or archive_before=",
+    "memory.growth(days=4_000)": "days must be 3,660 at most, not 4,000",
     "memory.studio(user=7)": "user must be a name, or a function",
     'memory.backup("missing/agent.db")': "there is no folder 'missing'. Make it first",
     'memory.export("missing/agent.jsonl")': "there is no folder 'missing'. Make it first",
@@ -188,6 +233,11 @@ def graph(memory: AgentMemory):
     return StateGraph(MessagesState).add_node(agent).add_edge(START, "agent").compile(checkpointer=memory.checkpointer)
 
 
+def post(memory: AgentMemory, *given, **fields):
+    session = memory.session("s")
+    return session.add_post(session.create_round("Hello.").id, *given, **fields)
+
+
 def thread(name):
     return {"configurable": {"thread_id": name}}
 
@@ -209,7 +259,8 @@ GIVEN = {
             Path,
             Retention,
         ),
-        *(asyncio, datetime, graph, in_a_loop, sqlite3, thread),
+        *(ActiveContextPolicyConfig, LayersConfig, RemoveMessage, SummarizationConfig),
+        *(asyncio, datetime, graph, in_a_loop, post, sqlite3, thread),
     )
 } | {"HELLO": {"messages": [("user", "Hello.")]}, "WAITING": ("users", "{user_id}")}
 

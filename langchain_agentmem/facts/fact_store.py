@@ -337,8 +337,7 @@ def first_told(extra: Mapping[str, Any]) -> State:
     if first is None:  # another line tells of it
         first = {"n": 0, "at": 0, "do": SAID, "role": extra["role"], "from": 0, "to": None}
     known = fact_events.state({**extra, "told": [first]})
-    if known is None:
-        raise AssertionError  # what is told of by an event is known
+    assert known is not None  # noqa: S101 - what is told of by an event is known
     return known
 
 

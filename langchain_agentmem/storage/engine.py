@@ -369,7 +369,6 @@ class Engine(ABC):
             self.write(rehearsal(make))
         except Rehearsed as done:
             return done.value  # type: ignore[no-any-return]  # an exception is not generic
-        raise AssertionError  # a rehearsal ends by raising
 
     def write_at_once(self, make: Operation[T], patience: float = 0.0) -> T:
         """Run a small operation that writes, and that may as well not be run: it waits for no connection.

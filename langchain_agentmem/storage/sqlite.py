@@ -240,21 +240,21 @@ class SqliteEngine(Engine):
             return self._prepared()
 
     def _prepared(self) -> sqlite3.Connection:
-        for attempt in range(2):
-            connection = self._connect()
-            try:
-                self._prepare(connection)
-            except self._driver.DatabaseError as error:
-                connection.close()
-                # Of two processes that make one encrypted file, one has a salt that is not the file's.
-                if self.cipher is None or attempt or _code(error) != sqlite3.SQLITE_NOTADB:
-                    raise
-            except BaseException:
-                connection.close()
+        try:
+            return self._once_prepared()
+        except self._driver.DatabaseError as error:
+            if self.cipher is None or _code(error) != sqlite3.SQLITE_NOTADB:
                 raise
-            else:
-                return connection
-        raise AssertionError  # the second attempt raises or returns
+        return self._once_prepared()  # of two processes that make one encrypted file, one has a salt not the file's
+
+    def _once_prepared(self) -> sqlite3.Connection:
+        connection = self._connect()
+        try:
+            self._prepare(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
 
     def _connect(self) -> sqlite3.Connection:
         connection: sqlite3.Connection = self._driver.connect(

@@ -15,7 +15,7 @@ generator, because an operation that lost a race is run again from its first lin
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple, NoReturn, TypeAlias, TypeVar
 
 T = TypeVar("T")
 
@@ -58,10 +58,10 @@ class Rehearsed(Exception):
         self.value = value
 
 
-def rehearsal(make: Operation[Any]) -> Operation[Any]:
+def rehearsal(make: Operation[Any]) -> Operation[NoReturn]:
     """The operation that does the same, raises `Rehearsed` at its end, and so is taken back as a whole."""
 
-    def steps() -> Steps[Any]:
+    def steps() -> Steps[NoReturn]:
         raise Rehearsed((yield from make()))
 
     return steps

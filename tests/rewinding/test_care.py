@@ -698,6 +698,8 @@ class TestMoving:
             ("memory", {"key": 7}),
             ("memory", {"key": "\0"}),
             ("memory", {"position": None}),
+            ("memory", {"branch": None, "position": None, "group": None}),
+            ("memory", {"number": 10**9}),
             ("memory", {"until": "soon"}),
             ("memory", {"created_at": 2**63}),
             ("memory", {"extra": [1]}),
@@ -724,6 +726,15 @@ class TestMoving:
         with pytest.raises(InvalidInput):
             another.import_(exported)
         assert {name: another.stats()[name] for name in MEMORIES} == {name: before[name] for name in MEMORIES}
+
+    def test_a_branch_that_is_told_twice_is_refused(self, exported, another):
+        lines = [json.loads(line) for line in exported.read_text(encoding="utf-8").splitlines()]
+        branch = next(line for line in lines if line.get("record") == "branch" and line["kind"] == "layers")
+        lines.insert(lines.index(branch), {**branch, "number": 10**9})
+        exported.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+        with pytest.raises(InvalidInput, match="twice"):
+            another.import_(exported)
+        assert another.stats()["branches"] == 0
 
     @pytest.mark.parametrize(
         "damage",

@@ -23,7 +23,9 @@ from langchain_agentmem.errors import (
     InvalidInput,
     MemoryClosed,
     MissingExtra,
+    StorageError,
 )
+from langchain_agentmem.storage.sqlite import SqliteEngine
 from tests.emptying import direct
 
 pytestmark = pytest.mark.bare
@@ -187,6 +189,33 @@ class TestDamagedFiles:
 
         with pytest.raises(DatabaseUnreadable):
             AgentMemory(path)
+
+
+class TestAnotherSqlite:
+    """What this package needs of SQLite is looked for before anything is written."""
+
+    def test_one_that_is_too_old_is_told(self, tmp_path, monkeypatch):
+        with monkeypatch.context() as patched:
+            patched.setattr(sqlite3, "sqlite_version_info", (3, 34, 1))
+            with pytest.raises(StorageError, match=r"too old; 3\.35 or newer"):
+                AgentMemory(tmp_path / "agent.db")
+        assert (tmp_path / "agent.db").stat().st_size == 0
+        assert is_whole(tmp_path / "agent.db")
+
+    def test_one_without_full_text_search_is_told(self, tmp_path, monkeypatch):
+        connected = SqliteEngine._connect
+
+        def without_fts5(engine):
+            connection = connected(engine)
+            connection.create_function("sqlite_compileoption_used", 1, lambda option: int(option != "ENABLE_FTS5"))
+            return connection
+
+        with monkeypatch.context() as patched:
+            patched.setattr(SqliteEngine, "_connect", without_fts5)
+            with pytest.raises(StorageError, match="built without FTS5"):
+                AgentMemory(tmp_path / "agent.db")
+        assert (tmp_path / "agent.db").stat().st_size == 0
+        assert is_whole(tmp_path / "agent.db")
 
 
 class TestReadOnly:
