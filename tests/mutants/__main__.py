@@ -56,6 +56,7 @@ def main() -> int:
     parser.add_argument("--map", nargs="*", metavar="TEST", help="write down which lines tests run; of some, or of all")
     parser.add_argument("--only", default="", help="only mutants whose path begins so")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="begin no mutant after so long")
+    parser.add_argument("--stages", type=int, default=len(STAGES), help="after how many a mutant is taken to survive")
     parser.add_argument("--again", action="store_true", help="run again what survived")
     parser.add_argument("--control", action="store_true", help="run the tests that noticed something on the original")
     asked = parser.parse_args()
@@ -76,7 +77,7 @@ def main() -> int:
     print(f"seed {seed}", flush=True)
     sampled, count = kept(asked.folder / f"sample-{seed}-{asked.sample}.json", seed, asked.sample)
     print(f"{len(sampled)} of {count} mutants", flush=True)
-    run = Run(Reach(lines), asked.folder / f"results-{seed}.jsonl", time.monotonic() + 60 * asked.minutes)
+    run = Run(Reach(lines), asked.folder / f"results-{seed}.jsonl", time.monotonic() + 60 * asked.minutes, asked.stages)
     found = run.found()
     with server():
         if asked.control:
@@ -104,10 +105,11 @@ class Run:
         reach: Which tests run what.
         file: Where results are kept, one a line.
         end: When to begin no more, on the clock that `time.monotonic` reads.
+        stages: After how many a mutant is taken to survive.
     """
 
-    def __init__(self, reach: Reach, file: Path, end: float) -> None:
-        self.reach, self.file, self.end = reach, file, end
+    def __init__(self, reach: Reach, file: Path, end: float, stages: int) -> None:
+        self.reach, self.file, self.end, self.stages = reach, file, end, stages
 
     def found(self) -> dict[Mutant, dict[str, Any]]:
         """The results that there are; of a mutant that was judged again, the newest."""
@@ -161,7 +163,7 @@ class Run:
             return
         tests = left = self.reach.tests(mutant)
         outcome = Outcome(False, how="no test runs it")
-        for seconds, count in STAGES:
+        for seconds, count in STAGES[: self.stages]:
             chosen = within(left, seconds, count)
             if chosen and not outcome.killed:
                 ran += len(chosen)

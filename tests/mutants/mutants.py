@@ -6,7 +6,7 @@ Left out is what changes nothing that the package does:
   and functions that are `@overload`s;
 - what an error or a log says: the arguments of a call that is raised, and of a call of `logger`;
 - the bare `*` and `/` of a signature, which cosmic-ray takes for operators;
-- what Python cannot compile, and what it compiles to the same as the original.
+- what cosmic-ray cannot make, what Python cannot compile, and what it compiles to the same as the original.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def sample(seed: int, count: int) -> tuple[dict[Mutant, str], int]:
     shuffled = Random(seed).sample(every, len(every))
     candidates = shuffled[: count + count // 4 + 20]
     texts = {mutant: text for mutant, text in _mutants(frozenset(candidates)) if text}
-    living = [mutant for mutant in candidates if _changes(mutant, texts[mutant])]
+    living = [mutant for mutant in candidates if mutant in texts and _changes(mutant, texts[mutant])]
     return {mutant: texts[mutant] for mutant in living[:count]}, len(every)
 
 
@@ -148,14 +148,18 @@ def _text(tree: Any, node: Any, operator: Any, index: int) -> str:
     around = node.parent
     kept = [(each, [*each.children]) for each in (around, *ast_nodes(node)) if hasattr(each, "children")]
     values = [(each, each.value) for each in ast_nodes(node) if hasattr(each, "value")]
-    changed = operator.mutate(node, index)
-    around.children = [changed if each is node else each for each in around.children]
-    around.children = [each for each in around.children if each is not None]
-    text: str = tree.get_code()
-    for each, children in kept:
-        each.children = children
-    for each, value in values:
-        each.value = value
+    try:
+        changed = operator.mutate(node, index)
+        around.children = [changed if each is node else each for each in around.children]
+        around.children = [each for each in around.children if each is not None]
+        text: str = tree.get_code()
+    except AttributeError:  # it takes the `a.B` of an `except` for a name
+        return ""
+    finally:
+        for each, children in kept:
+            each.children = children
+        for each, value in values:
+            each.value = value
     return text
 
 
