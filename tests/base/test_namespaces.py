@@ -4,10 +4,20 @@ import re
 import uuid
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from langchain_agentmem.base.namespaces import Scopes, id_of, namespace_of, path_of, range_of
+from langchain_agentmem.base.namespaces import (
+    Scopes,
+    config_given,
+    id_of,
+    named,
+    namespace_named,
+    namespace_of,
+    path_of,
+    range_of,
+    scopes_given,
+)
 from langchain_agentmem.errors import InvalidInput, MessageError
 
 pytestmark = pytest.mark.sqlite_suffices
@@ -24,6 +34,11 @@ class TestPaths:
     @given(namespaces)
     def test_a_path_and_back_is_the_same(self, namespace):
         assert namespace_of(path_of(namespace)) == namespace
+
+    @given(namespaces)
+    @example(("-a",))  # which comes before "/"
+    def test_what_a_person_writes_and_back_is_the_same(self, namespace):
+        assert namespace_named(named(namespace)) == namespace
 
     @given(namespaces, namespaces)
     def test_different_namespaces_have_different_paths(self, one, other):
@@ -72,6 +87,18 @@ class TestPaths:
         assert path_of(["a", "b"]) == path_of(("a", "b"))
 
 
+class TestTemplates:
+    def test_keys_lead_to_namespaces_of_the_templates_length_alone(self):
+        scopes = scopes_given(("users", "{user_id}"))
+        assert scopes.keys_of(path_of(("users", "ada"))) == {"user_id": "ada"}
+        assert scopes.keys_of(path_of(("users",))) == scopes.keys_of(path_of(("users", "ada", "notes"))) == {}
+
+    def test_what_is_below_a_tenant_is_of_one_tenant_however_deep(self):
+        scopes = Scopes(tenant_depth=2)
+        one = [scopes.one_tenant(path_of(("a", "b", "c", "d")[:depth])) for depth in range(5)]
+        assert one == [False, False, True, True, True]
+
+
 class TestIds:
     def test_numbers_and_uuids_are_written_as_text(self):
         number = uuid.uuid4()
@@ -93,6 +120,13 @@ class TestConfigs:
     @pytest.mark.parametrize("config", [None, {}, {"configurable": None}, {"configurable": {}}])
     def test_without_one_it_is_the_root(self, config):
         assert Scopes().resolve((), config) == ()
+
+    def test_its_keys_may_be_of_a_class_of_strings(self):
+        class Key(str):
+            __slots__ = ()
+
+        config = {Key("configurable"): {Key("thread_id"): "t"}}
+        assert config_given(config) is config
 
     def test_a_wrong_one_is_refused(self):
         with pytest.raises(InvalidInput):
