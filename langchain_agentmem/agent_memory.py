@@ -43,14 +43,9 @@ from langchain_agentmem.base.origins import SOURCES, MemoryOrigin, SourceName, T
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations.conversation_memory import ConversationMemory
 from langchain_agentmem.conversations.persistence import checked_retention
-from langchain_agentmem.conversations.session_memory import SessionMemory
-from langchain_agentmem.conversations.thread_session import is_of_thread
 from langchain_agentmem.errors import InvalidInput, MissingExtra
 from langchain_agentmem.language_models.model_calls import Do, ModelLike, Work, both, written_by
 from langchain_agentmem.messages.role_rounds import Retention
-from langchain_agentmem.search.memory_search import MemoryKind, Recollection
-from langchain_agentmem.search.ranking import Weights
-from langchain_agentmem.search.timeline import Order
 from langchain_agentmem.storage import Opening
 from langchain_agentmem.storage.database import Database
 from langchain_agentmem.stores.search_requests import SearchRequest, checked_weights, sought
@@ -75,6 +70,7 @@ if TYPE_CHECKING:
         RetrievalStrategy,
         TriggerStrategy,
     )
+    from langchain_agentmem.conversations.session_memory import SessionMemory
     from langchain_agentmem.experiences.experience_library import ExperienceLibrary, Usage
     from langchain_agentmem.facts.fact import FactsConfig
     from langchain_agentmem.facts.fact_tools import RememberFacts, RememberFactsOptions
@@ -86,6 +82,9 @@ if TYPE_CHECKING:
     from langchain_agentmem.layers.layered_memory import LayeredMemory
     from langchain_agentmem.layers.memory_corrections import Corrections
     from langchain_agentmem.rewinding.branches import Standpoint
+    from langchain_agentmem.search.memory_search import MemoryKind, Recollection
+    from langchain_agentmem.search.ranking import Weights
+    from langchain_agentmem.search.timeline import Order
     from langchain_agentmem.stores.agent_store import AgentMemoryStore, AgentMemoryThreadStore, IndexGiven
     from langchain_agentmem.stores.byte_store import AgentMemoryByteStore
     from langchain_agentmem.stores.retriever import AgentMemoryRetriever, SearchOptions
@@ -521,6 +520,9 @@ class AgentMemory(Maintenance, Closing):
             session_id: Which one; or a config, a `Runtime` or a `ToolRuntime`. Default: a new one.
             namespace: Whose it is; a thread's is what its config says. Default: the running config's, else the root.
         """
+        from langchain_agentmem.conversations.session_memory import SessionMemory  # noqa: PLC0415 - who needs it pays
+        from langchain_agentmem.conversations.thread_session import is_of_thread  # noqa: PLC0415
+
         retention = None if is_of_thread(session_id) else self.retention  # what follows a thread is kept as it was
         return SessionMemory(self.database, session_id, namespace=namespace, retention=retention)
 

@@ -47,6 +47,7 @@ exec(compile(order["program"], "<program>", "exec"), main.__dict__)
 COMMAND = "import runpy; runpy.run_module('langchain_agentmem', run_name='__main__', alter_sys=True)"
 """The program that is our command line."""
 
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # what one program has compiled, the many after it need not
 ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("LANGSMITH")} | {
     "PYTHONPATH": str(Path(__file__).parent.parent),
     "PYTHONIOENCODING": "utf-8",

@@ -6,11 +6,13 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from langchain_agentmem.base.redaction import SecretPattern
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from langchain_agentmem.base.redaction import SecretPattern
 
 LONGEST_NAME = 500
 
@@ -127,6 +129,8 @@ def patterns_given(values: Any) -> tuple[SecretPattern, ...]:
     Raises:
         InvalidInput: It is no list of patterns.
     """
+    from langchain_agentmem.base.redaction import SecretPattern  # noqa: PLC0415 - who has secrets pays for the patterns
+
     if isinstance(values, str) or not isinstance(values, Sequence):
         raise InvalidInput("secret_patterns must be a list; make one with patterns_with([...]).")
     if wrong := [each for each in values if not isinstance(each, SecretPattern)]:

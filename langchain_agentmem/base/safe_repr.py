@@ -20,8 +20,6 @@ from typing import Any, TypeAlias
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
-from langchain_agentmem.base.secret_names import kind_of_name
-
 HIDDEN = "***"
 """What stands in place of a password."""
 
@@ -135,6 +133,8 @@ def without_passwords(text: str) -> str:
 
 
 def _without_parameters(text: str) -> str:
+    from langchain_agentmem.base.secret_names import kind_of_name  # noqa: PLC0415 - as few values need it
+
     parts: list[str] = []
     end = 0
     for parameter in _PARAMETER.finditer(text):
@@ -201,6 +201,8 @@ def _dict(value: Any, most: int, depth: int) -> str:
 
 
 def _pair(item: tuple[object, object], most: int, depth: int) -> str:
+    from langchain_agentmem.base.secret_names import kind_of_name  # noqa: PLC0415 - as above
+
     key, value = item
     named = str.__getitem__(key, slice(_READ)) if issubclass(type(key), str) else ""  # type: ignore[index]  # it is a str
     secret = value is not None and kind_of_name(named) is not None

@@ -24,7 +24,7 @@ from langchain_agentmem.base.events import (
 from langchain_agentmem.base.files import whole_file
 from langchain_agentmem.base.namespaces import Namespace, namespace_of
 from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.conversations import conversation_part, message_log
+from langchain_agentmem.conversations import message_log
 from langchain_agentmem.conversations.log_entries import trace_inputs
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.language_models.model_calls import Do, Performer, Run, Work, both
@@ -155,9 +155,11 @@ class LogMemory(EventSource):
         now = self._now()
 
         def load() -> Steps[list[str]]:
+            from langchain_agentmem.conversations.conversation_part import restore  # noqa: PLC0415 - who needs it pays
+
             yield from self._log.clear(self._at, keep_description=False)
             entries = document["entries"]
-            return (yield from conversation_part.restore(self._at, entries, **now, into=self._log, following=False))
+            return (yield from restore(self._at, entries, **now, into=self._log, following=False))
 
         keys: list[str] = yield Run(f"{self._part}.load", load, True, self._given_to(trace_inputs(path=path)))  # noqa: FBT003
         self._description = self._own_description = None  # the file's counts now
@@ -231,7 +233,9 @@ class LogMemory(EventSource):
         return {"namespace": self.namespace, "conversation_id": self._at.name}
 
     def _dump(self) -> Steps[list[dict[str, Any]]]:
-        return (yield from conversation_part.dump(self._at))
+        from langchain_agentmem.conversations.conversation_part import dump  # noqa: PLC0415 - who needs it pays
+
+        return (yield from dump(self._at))
 
 
 def checked_retention(retention: Any) -> Retention | None:

@@ -35,7 +35,6 @@ from langchain_agentmem.errors import AgentMemoryError, DatabaseBusy, DatabaseRe
 from langchain_agentmem.language_models.model_calls import Do, In, Run, Work
 from langchain_agentmem.messages.history_shape import is_said_by_user, role_of
 from langchain_agentmem.messages.message_marks import summary_in
-from langchain_agentmem.messages.prompt_forms import last_said
 from langchain_agentmem.storage import Steps, queries, query
 from langchain_agentmem.storage.database import Database
 
@@ -121,6 +120,8 @@ class NoteBook:
     def __init__(
         self, at: Address | None, reader: str, messages: Sequence[BaseMessage], notes: Sequence[PromptNote] = ()
     ) -> None:
+        from langchain_agentmem.messages.prompt_forms import last_said  # noqa: PLC0415 - who fills prompts has it
+
         place = last_said(messages)
         self.question = messages[place].id if at is not None and place is not None else None
         self._at = at

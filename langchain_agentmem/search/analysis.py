@@ -15,21 +15,23 @@ little else is found and nothing depends on it. No rule knows a name.
 from __future__ import annotations
 
 import re
+import sys
 import unicodedata
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from functools import lru_cache
+from contextlib import suppress
+from functools import cache, lru_cache
+from importlib import import_module
 from importlib.metadata import version
+from importlib.util import find_spec, module_from_spec
 from itertools import accumulate, compress
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from zlib import crc32
-
-from snowballstemmer.english_stemmer import EnglishStemmer
 
 from langchain_agentmem.base import concurrency
 from langchain_agentmem.base.data_tables import data_table, word_set
 
-_ENGLISH = data_table("search/english.yaml")
+_ENGLISH = data_table("search/english.toml")
 STOP_WORDS = word_set(_ENGLISH, "stop_words")
 """Function words that questions are made of, pieces of contractions included. English only."""
 BASE_FORMS: Mapping[str, str] = MappingProxyType(
@@ -41,6 +43,7 @@ _TIME_WORDS, _NUMBER_WORDS, _FIRST_PERSON = (
 )
 
 
+@cache
 def _patterns(name: str) -> dict[str, re.Pattern[str]]:
     """The patterns of one table by name; each of their lines is another way to say it."""
     asking = "|".join(_ENGLISH["asking"].splitlines())
@@ -50,8 +53,6 @@ def _patterns(name: str) -> dict[str, re.Pattern[str]]:
     }
 
 
-_ASKS = _patterns("asks_for")
-_SAYS = _patterns("says")
 LONGEST_QUESTION = 1_000
 """Characters of a question that are looked at."""
 _LONGEST_SAYING = 3_000  # characters of a message in which people are looked for to say something of themselves
@@ -81,7 +82,7 @@ def asks_for(question: str) -> frozenset[str]:
         and "course" (how it went, or what contradicts what); empty for a text that asks for none of them, and in other
         languages.
     """
-    return _matching(_ASKS, question[:LONGEST_QUESTION])
+    return _matching(_patterns("asks_for"), question[:LONGEST_QUESTION])
 
 
 def says(text: str) -> frozenset[str]:
@@ -93,7 +94,7 @@ def says(text: str) -> frozenset[str]:
     Returns:
         Any of "standing wish" (how they want it always), "preference" and "introduction" (it begins with themselves).
     """
-    return _matching(_SAYS, text[:_LONGEST_SAYING])
+    return _matching(_patterns("says"), text[:_LONGEST_SAYING])
 
 
 def _matching(patterns: Mapping[str, re.Pattern[str]], text: str) -> frozenset[str]:
@@ -181,10 +182,26 @@ _WORD = 4  # characters that a word of Thai or a compound of Chinese has
 _UNSPACED_START = re.compile(f"[{_UNSPACED}]")
 _PHRASE = re.compile(r'"([^"]{0,200})"|“([^”]{0,200})”|«([^»]{0,200})»')
 
-FEATURES = ("question", "first person", "time", "number", "proper noun", *_SAYS)
+FEATURES = ("question", "first person", "time", "number", "proper noun", *_ENGLISH["says"])
 """What is kept of a text beside its terms: each is one bit, in this order."""
 
-_snowball = EnglishStemmer()  # not the one of PyStemmer that may be installed: every process must cut words alike
+
+def _english_stemmer() -> Any:
+    """The stemmer of English, and not the one of PyStemmer that may be installed: every process must cut words alike.
+
+    Its package would bring those of thirty other languages, so a package of our own with the same modules stands in for
+    it; where there are no files, as in a program that was packed up, it comes as usual.
+    """
+    name = "english_stemmer"
+    if (found := find_spec("snowballstemmer")) is not None:
+        alias = f"{__name__}_snowball"
+        sys.modules[alias] = module_from_spec(found)
+        with suppress(ImportError):
+            return import_module(f"{alias}.{name}").EnglishStemmer()
+    return import_module(f"snowballstemmer.{name}").EnglishStemmer()
+
+
+_snowball = _english_stemmer()
 _stemming = concurrency.lock()  # a stemmer keeps the word it is at work on in itself
 
 
@@ -298,12 +315,15 @@ def _stem(word: str) -> str:
         return str(_snowball.stemWord(BASE_FORMS.get(word, word)))
 
 
-TALK = frozenset(_stem(word) for word in word_set(_ENGLISH, "talk_words"))
-"""Terms of questions about the talk itself. English only."""
-STOP_TERMS, DENIALS, CHANGES = (
-    frozenset(map(_stem, words)) for words in (STOP_WORDS, word_set(_ENGLISH, "denials"), word_set(_ENGLISH, "changes"))
-)
-"""Terms of function words; terms that say that something is not so, and, in English only, that something is new."""
+@cache
+def terms_of(name: str) -> frozenset[str]:
+    """The terms of one list of words.
+
+    Args:
+        name: "stop_words", function words; "talk_words", of questions about the talk itself; "changes", by which
+            something is new: English only. Or "denials", by which something is not so.
+    """
+    return frozenset(map(_stem, word_set(_ENGLISH, name)))
 
 
 def _quoted(text: str) -> Iterable[str]:

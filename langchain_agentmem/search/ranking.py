@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.search.analysis import FEATURES, TALK, USER
+from langchain_agentmem.search.analysis import FEATURES, USER, terms_of
 from langchain_agentmem.search.dates import TimeSpan
 from langchain_agentmem.search.search_index import PLACE_BITS
 
@@ -290,7 +290,7 @@ def rarity(documents: int, holding: int) -> float:
 
 def worth_of(term: str, documents: int, holding: int) -> float:
     """What a term of a question is worth: its rarity, less for a word that asks about the talk itself."""
-    return rarity(documents, holding) * (_TALK if term in TALK else 1.0)
+    return rarity(documents, holding) * (_TALK if term in terms_of("talk_words") else 1.0)
 
 
 def trust_in(closeness: Mapping[int, float], holding: Collection[int]) -> float:

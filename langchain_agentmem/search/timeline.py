@@ -5,7 +5,7 @@
 A *repeat* says nothing that another text of the same speaker does not say, too. A *change* is two statements about what
 was asked: the later denies what the earlier says, or the reverse, or has a new number for it. That is told by words, so
 some are missed, and some that are found are none. What denies is known of several languages, what brings a new number
-of English alone (`english.yaml`). Of facts it is known what ended them.
+of English alone (`english.toml`). Of facts it is known what ended them.
 
 Pure arithmetic over texts; each result is compared with the best `MOST_COMPARED`.
 """
@@ -127,7 +127,9 @@ def _folded(found: Sequence[Recollection], place_of: Callable[[Recollection], in
 
 def _repeat(one: set[str], other: set[str]) -> bool:
     fewer, more = sorted((one, other), key=len)
-    return len(fewer) >= _ALIKE * len(more) > 0 and fewer <= more and analysis.DENIALS.isdisjoint(more - fewer)
+    return (
+        len(fewer) >= _ALIKE * len(more) > 0 and fewer <= more and analysis.terms_of("denials").isdisjoint(more - fewer)
+    )
 
 
 def _speaker(each: Recollection) -> tuple[object, ...]:
@@ -160,7 +162,7 @@ def _changed(found: Sequence[Recollection], question: analysis.Question) -> list
 
 def _pairs(given: Sequence[Recollection], question: analysis.Question) -> Iterator[tuple[float, int, int]]:
     """For what replaces something: how sure that is, its place, and that of what says most of the same before it."""
-    topic = frozenset(question.terms) - analysis.TALK
+    topic = frozenset(question.terms) - analysis.terms_of("talk_words")
     said = [_statements(each) for each in given]
     holding = Counter(term for some in said for term in frozenset().union(*(each.terms for each in some)))
     worth = {term: ranking.rarity(max(_FEW, len(given)), count) for term, count in holding.items()}
@@ -208,8 +210,8 @@ def _statements(each: Recollection) -> list[_Statement]:
     for text in _STATEMENT.split(each.text[:_LONGEST]):
         terms = frozenset(analysis.terms(text))
         numbers = frozenset(term for term in terms if any(map(str.isdigit, term)))
-        rest = terms - numbers - analysis.STOP_TERMS - analysis.DENIALS
+        rest = terms - numbers - analysis.terms_of("stop_words") - analysis.terms_of("denials")
         if rest:
-            denies, changes = (not words.isdisjoint(terms) for words in (analysis.DENIALS, analysis.CHANGES))
+            denies, changes = (not analysis.terms_of(name).isdisjoint(terms) for name in ("denials", "changes"))
             found.append(_Statement(rest, numbers, denies, changes))
     return found

@@ -237,7 +237,6 @@ class Engine(ABC):
 
     def __init__(self, opening: Opening, *, writer_threads: int) -> None:
         self.opening = opening.checked()
-        self._sized = sized(self.dialect)
         self._writer_threads = writer_threads
         self._opening = concurrency.lock()
         self._ended = concurrency.condition()
@@ -490,8 +489,8 @@ class Engine(ABC):
 
     def _check_sizes(self, statement: Statement) -> None:
         """Refuse values that are larger than the limits, before they are written."""
-        if statement.query in self._sized:
-            self.opening.limits.check_rows(statement.query, self._sized[statement.query], statement.parameters)
+        if (held := sized(self.dialect, statement.query)) is not None:
+            self.opening.limits.check_rows(statement.query, held, statement.parameters)
 
     def _check(self) -> None:
         if self._closed:

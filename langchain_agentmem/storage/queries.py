@@ -126,11 +126,12 @@ _VALUES = ("body", "value", "recipe", "head", "metadata", "extra", "versions", "
 
 
 @cache
-def sized(dialect: str) -> Mapping[str, tuple[str, ...]]:
-    """The queries that write what callers gave, and the parameters that hold it; empty for many that are written."""
-    puts = {name: sql for name, sql in load(dialect).items() if not {"insert", "update"}.isdisjoint(_words(sql))}
-    found = {name: tuple(filter(parameters(sql).__contains__, _VALUES)) for name, sql in puts.items()}
-    return {name: held for name, held in found.items() if held or name == "insert_entries"}
+def sized(dialect: str, name: str) -> tuple[str, ...] | None:
+    """The parameters of a query that hold what callers gave, where it writes that; () for many that are written."""
+    sql = load(dialect).get(name, "")
+    held = tuple(filter(parameters(sql).__contains__, _VALUES))
+    puts = not {"insert", "update"}.isdisjoint(_words(sql))
+    return held if puts and (held or name == "insert_entries") else None
 
 
 def _words(sql: str) -> list[str]:

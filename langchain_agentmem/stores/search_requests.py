@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence, Sized
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from langchain_agentmem.base.argument_checks import check_flag
 from langchain_agentmem.base.clock import time_given
@@ -13,13 +13,13 @@ from langchain_agentmem.base.origins import Trust, trusted_given
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.messages.message import column_role
-from langchain_agentmem.rewinding.outlook import reach_of
-from langchain_agentmem.search.database_search import Search
-from langchain_agentmem.search.memory_search import inquiry
-from langchain_agentmem.search.ranking import Weights
-from langchain_agentmem.search.timeline import ORDERS, Order
 from langchain_agentmem.storage.database import Database
 from langchain_agentmem.storage.part import all_parts
+
+if TYPE_CHECKING:
+    from langchain_agentmem.search.database_search import Search
+    from langchain_agentmem.search.ranking import Weights
+    from langchain_agentmem.search.timeline import Order
 
 MOST_HITS = 10_000
 
@@ -55,6 +55,11 @@ def sought(
     Raises:
         InvalidInput: An argument is wrong.
     """
+    from langchain_agentmem.rewinding.outlook import reach_of  # noqa: PLC0415 - who searches pays
+    from langchain_agentmem.search.database_search import Search  # noqa: PLC0415
+    from langchain_agentmem.search.memory_search import inquiry  # noqa: PLC0415
+    from langchain_agentmem.search.timeline import ORDERS  # noqa: PLC0415
+
     query, namespace, limit, kinds, conversation_id, roles, before, after, everything, abandoned, order, trust = asked
     if not isinstance(query, str):
         raise InvalidInput(f"A query is text, not {type(query).__name__}.")
@@ -91,7 +96,11 @@ def checked_weights(weights: Any) -> Weights | None:
     Raises:
         InvalidInput: They are something else.
     """
-    if not isinstance(weights, Weights | None):
+    if weights is None:
+        return None
+    from langchain_agentmem.search.ranking import Weights  # noqa: PLC0415 - who weighs pays
+
+    if not isinstance(weights, Weights):
         raise InvalidInput(f"weights must be Weights, not {type(weights).__name__}.")
     return weights
 

@@ -30,9 +30,8 @@ from datetime import UTC, datetime
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from langchain_agentmem.audit import audit_store
 from langchain_agentmem.base.encryption_key import EncryptionKey, KeyLike, key_in_environment
 from langchain_agentmem.base.events import Progress, Watch, listener_given
 from langchain_agentmem.base.files import is_database, path_of_file
@@ -43,8 +42,7 @@ from langchain_agentmem.conversations import message_log, prompt_notes
 from langchain_agentmem.errors import DatabaseBusy, DatabaseReadOnly, DatabaseUnreadable, InvalidInput, StorageError
 from langchain_agentmem.language_models.model_calls import Do, Run, Work, across
 from langchain_agentmem.messages.role_rounds import Retention
-from langchain_agentmem.rewinding import thread_memory as memories
-from langchain_agentmem.search import search_index, vectors
+from langchain_agentmem.search import search_index
 from langchain_agentmem.storage import Engine, Opening, Operation, Steps, is_postgres, name_of, open_engine, query
 from langchain_agentmem.storage.database import Database
 from langchain_agentmem.storage.encrypted_database import RekeyReport, begins_plain, rewrite
@@ -65,9 +63,10 @@ from langchain_agentmem.storage.table_copy import (
     reading,
     writing,
 )
-from langchain_agentmem.threads import thread_lines
-from langchain_agentmem.threads.thread_lines import ThreadAt
 from langchain_agentmem.upkeep import export, integrity
+
+if TYPE_CHECKING:
+    from langchain_agentmem.threads.thread_lines import ThreadAt
 
 __all__ = ["CopyReport", "copy", "place_of"]
 
@@ -338,6 +337,8 @@ def _bytes(row: Values) -> bytes:
 
 def _indexed(made: Engine, telling: _Telling, *, anew: bool) -> int:
     """Index what can be found, from where an interrupted copy was; and how many documents there are."""
+    from langchain_agentmem.search import vectors  # noqa: PLC0415 - who needs it pays
+
     if anew:
         made.write(search_index.emptied)
         made.write(vectors.server_side_emptied)
@@ -573,11 +574,8 @@ def prune_work(
         engine = database.at(*at).engine
         more, count = True, 0
         while more:
-            some = yield from do(
-                engine, partial(_pruned_at_once if dry_run else memories.prune, at, keep=keep, now=now)
-            )
+            some, more = yield from do(engine, partial(_pruned, at, keep=keep, now=now, at_once=dry_run))
             count += some
-            more = some >= thread_lines.BATCH and not dry_run
         removed.append(count)
         _tell(progress, number + 1, len(threads) + len(talks))
     for number, address in enumerate(talks):
@@ -618,9 +616,15 @@ def _archived(do: Callable[..., Work[Any]], low: str, high: str, before: int) ->
     after: int | None = 0
     while after is not None:
         # A rehearsal of one page leaves the page as it was, and goes on behind it all the same.
-        page = yield from do(partial(audit_store.archive, low, high, before, after=after))
+        page = yield from do(partial(_page_archived, low, high, before, after))
         archived, saved, after = archived + page.entries, saved + page.saved, page.after
     return archived, saved
+
+
+def _page_archived(low: str, high: str, before: int, after: int) -> Steps[Any]:
+    from langchain_agentmem.audit.audit_store import archive  # noqa: PLC0415 - who needs it pays
+
+    return (yield from archive(low, high, before, after=after))
 
 
 def _done(engine: Engine, make: Operation[T], *, rehearsed: bool) -> Work[T]:
@@ -629,17 +633,23 @@ def _done(engine: Engine, make: Operation[T], *, rehearsed: bool) -> Work[T]:
     return value
 
 
-def _pruned_at_once(at: ThreadAt, *, keep: int, now: int) -> Steps[int]:
-    """All batches in one transaction."""
-    removed = 0
-    while True:
-        some = yield from memories.prune(at, keep=keep, now=now)
-        removed += some
-        if some < thread_lines.BATCH:
-            return removed
+def _pruned(at: ThreadAt, *, keep: int, now: int, at_once: bool) -> Steps[tuple[int, bool]]:
+    """How many checkpoints a batch removed, or all of them in one transaction, and whether there are more."""
+    from langchain_agentmem.rewinding.thread_memory import prune  # noqa: PLC0415 - who needs it pays
+    from langchain_agentmem.threads.thread_lines import BATCH  # noqa: PLC0415
+
+    removed, more = 0, True
+    while more:
+        some = yield from prune(at, keep=keep, now=now)
+        removed, more = removed + some, some >= BATCH
+        if not at_once:
+            break
+    return removed, more
 
 
 def _threads(low: str, high: str) -> Steps[list[ThreadAt]]:
+    from langchain_agentmem.threads.thread_lines import ThreadAt  # noqa: PLC0415 - who needs it pays
+
     rows = yield query.threads_within(low=low, high=high, name=None)
     return [ThreadAt(row["path"], row["name"]) for row in rows]
 

@@ -22,8 +22,6 @@ from importlib.util import find_spec
 from itertools import chain
 from typing import Any, TypedDict, cast
 
-from packaging.requirements import Requirement
-
 from langchain_agentmem.base.argument_checks import check_flag, text_given
 from langchain_agentmem.base.clock import moment, time_given
 from langchain_agentmem.base.encryption_key import EncryptionKey, KeyLike, key_in_environment
@@ -33,7 +31,6 @@ from langchain_agentmem.base.namespaces import Namespace, id_of, namespace_of, r
 from langchain_agentmem.base.safe_repr import one_line, safe_repr
 from langchain_agentmem.conversations.message_log import ALL, count_given
 from langchain_agentmem.errors import AgentMemoryError, DatabaseBusy, InvalidInput, MissingExtra
-from langchain_agentmem.language_models.token_estimate import FILES, tiktoken_file_present
 from langchain_agentmem.messages.message import decode_body, plain
 from langchain_agentmem.search.analysis import question
 from langchain_agentmem.storage import Opening, PoolStats, Sizes, Steps, database, is_postgres, name_of, query
@@ -540,6 +537,11 @@ def diagnose(
 
 
 def _environment() -> Iterator[Finding]:
+    from langchain_agentmem.language_models.token_estimate import (  # noqa: PLC0415 - who needs its tables pays
+        FILES,
+        tiktoken_file_present,
+    )
+
     yield Finding("python", "ok", f"Python {platform.python_version()} on {platform.system()} {platform.machine()}")
     yield from _packages()
     yield from sqlite_itself()
@@ -566,6 +568,8 @@ def _environment() -> Iterator[Finding]:
 
 def _packages() -> Iterator[Finding]:
     """Whether what the package needs is installed in the versions that it needs."""
+    from packaging.requirements import Requirement  # noqa: PLC0415 - who needs it pays
+
     try:
         needed = [Requirement(PACKAGE), *map(Requirement, metadata.requires(PACKAGE) or ())]
     except metadata.PackageNotFoundError:

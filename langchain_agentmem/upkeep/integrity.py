@@ -30,10 +30,9 @@ from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations import message_log
 from langchain_agentmem.conversations.message_log import Address
 from langchain_agentmem.errors import AgentMemoryError, DatabaseTimeout, InvalidInput, MemoryClosed
-from langchain_agentmem.rewinding import memory_rows, thread_memory
+from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.storage import Engine, Operation, Steps, database, jobs, queries, query
 from langchain_agentmem.storage.part import Erasure, all_parts
-from langchain_agentmem.threads.thread_lines import ThreadAt
 
 PAGE = 100
 _PERSON = 2  # most labels that name a person: ("users", "ada")
@@ -252,8 +251,11 @@ def adopt(name: str, path: str, *, tail: int) -> Steps[None]:
     Raises:
         InvalidInput: There is none, the namespace has one of the id, or it shares what it remembers with a copy.
     """
+    from langchain_agentmem.rewinding.thread_memory import move  # noqa: PLC0415 - who needs it pays
+    from langchain_agentmem.threads.thread_lines import ThreadAt  # noqa: PLC0415
+
     yield query.create_namespace(path=path)
-    thread = yield from thread_memory.move(ThreadAt("", name), path, tail=tail)
+    thread = yield from move(ThreadAt("", name), path, tail=tail)
     conversation = yield from message_log.move(Address("", name), path, tail=tail)
     yield query.adopt_corrections(path=path, name=name, alone=of_thread(name))
     if not thread and not conversation:

@@ -9,6 +9,7 @@ temporary folder. What counts are the ratios: machines differ and are noisy.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import gc
 import json
 import sqlite3
@@ -129,22 +130,33 @@ def growth() -> None:
         close()
 
 
+BEGINNINGS = {
+    "import langchain_core.messages": "import langchain_core.messages",
+    "the base class of chat histories": "import langchain_core.chat_history",
+    "import langchain_agentmem": "import langchain_agentmem",
+    "from langchain_agentmem import AgentMemory": "from langchain_agentmem import AgentMemory",
+    "the same, and a first message": "from langchain_agentmem import AgentMemory\n"
+    "with AgentMemory(url) as memory: memory.conversation('c').add_user_message('Hello')",
+}
+"""How programs begin: the first is what the others are compared with."""
+
+
 def imports() -> None:
-    """How long importing this package takes, as a multiple of importing LangChain's messages."""
+    """What a new process costs until it has done that, as CPU time beside that of importing LangChain's messages."""
 
-    def seconds(module: str) -> float:
-        code = f"import time; b = time.perf_counter(); import {module}; print(time.perf_counter() - b)"
-        runs = [
-            subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True) for _ in range(9)
-        ]
-        return statistics.median(float(run.stdout) for run in runs)
+    def seconds(program: str, folder: str) -> float:
+        code = f"import time; url = {str(Path(folder, 'memory.db'))!r}; b = time.process_time()\n{program}\n"
+        code += "print(time.process_time() - b)"
+        with contextlib.suppress(FileNotFoundError):
+            Path(folder, "memory.db").unlink()
+        return float(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout)
 
-    langchain, own = seconds("langchain_core.messages"), seconds("langchain_agentmem")
-    both = seconds("langchain_core.messages, langchain_agentmem.messages")
-    print(
-        f"\nimport langchain_core.messages {langchain * 1e3:.0f} ms, langchain_agentmem {own * 1e3:.1f} ms "
-        f"({own / langchain:.2f} times), with its messages {both * 1e3:.0f} ms ({both / langchain:.2f} times)"
-    )
+    with tempfile.TemporaryDirectory() as folder:
+        rounds = [[seconds(each, folder) for each in BEGINNINGS.values()] for _ in range(15)]
+    print("\nCPU time of a new process, median of 15 in turn, and of its ratios to the first")
+    for name, runs in zip(BEGINNINGS, zip(*rounds, strict=True), strict=True):
+        ratios = [run / first for run, (first, *_) in zip(runs, rounds, strict=True)]
+        print(f"  {name:<44} {statistics.median(runs) * 1e3:>6.0f} ms  {statistics.median(ratios):5.2f} times")
 
 
 def main() -> None:

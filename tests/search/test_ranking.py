@@ -9,7 +9,7 @@ from dataclasses import fields, replace
 import pytest
 
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.search.analysis import FEATURES, TALK
+from langchain_agentmem.search.analysis import FEATURES, terms_of
 from langchain_agentmem.search.dates import TimeSpan
 from langchain_agentmem.search.ranking import (
     REACH,
@@ -98,7 +98,7 @@ class TestTerms:
         assert found[ONE] + found[ONE + 200] == pytest.approx(1)
 
     def test_a_word_about_the_talk_itself_says_little(self):
-        assert "summari" in TALK
+        assert "summari" in terms_of("talk_words")
         assert worth_of("summari", 100, 5) == pytest.approx(0.3 * worth_of("cat", 100, 5))
 
     def test_a_rare_word_counts_more_than_a_common_one(self):
