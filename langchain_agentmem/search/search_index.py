@@ -172,14 +172,19 @@ def remove(documents: Iterable[tuple[int, str]]) -> Steps[None]:
     Args:
         documents: The number and the text of each.
     """
-    rows = [_terms(number, analysis.terms(text)) for number, text in documents]
-    if rows:
-        ids = [{"id": row["id"]} for row in rows]
-        yield query.unindex_terms.many(rows)
-        yield query.totals_changed.many([_change(row["scope"], documents=-1, gone=row["id"]) for row in rows])
+    there = dict(documents)
+    if there:
+        ids = [{"id": number} for number in there]
+        waited = yield query.take_waiting(ids=json.dumps(list(there)))
+        indexed = there.keys() - {row["document_id"] for row in waited}
+        if indexed:
+            yield query.unindex_terms.many(
+                [_terms(number, analysis.terms(there[number])) for number in sorted(indexed)]
+            )
+        changes = [_change(number >> _SCOPE_BITS, documents=-1, gone=number) for number in there]
+        yield query.totals_changed.many(changes)
         yield query.series_shrunk.many(ids)
         yield query.delete_document.many(ids)
-        yield query.delete_waiting.many(ids)
         yield query.vectors_removed()
 
 
@@ -231,7 +236,7 @@ def absorb() -> Steps[None]:
     """Put everything that waits into the index."""
     rows = yield query.all_waiting()
     if rows:
-        yield query.index_terms.many([{"id": row["document_id"], "terms": row["terms"], "scope": 0} for row in rows])
+        yield query.index_terms.many([{"id": row["document_id"], "terms": row["terms"]} for row in rows])
         yield query.empty_waiting()
 
 
@@ -397,7 +402,7 @@ def _change(
 
 
 def _terms(number: int, terms: Sequence[str]) -> dict[str, Any]:
-    return {"id": number, "terms": " ".join(analysis.different(terms)), "scope": number >> _SCOPE_BITS}
+    return {"id": number, "terms": " ".join(analysis.different(terms))}
 
 
 def _speakers(number: int, name: str | None) -> list[dict[str, Any]]:

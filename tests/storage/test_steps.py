@@ -122,7 +122,7 @@ class TestOperationsWithoutADatabase:
         drive(index_of("One fish", "fish two two", tail=0), asked)
         first = (5 << 22) + 1
         assert asked.asked[-1] == query.index_terms.many(
-            [{"id": first, "terms": "one fish", "scope": 0}, {"id": first + 1, "terms": "fish two", "scope": 0}]
+            [{"id": first, "terms": "one fish"}, {"id": first + 1, "terms": "fish two"}]
         )
 
 
