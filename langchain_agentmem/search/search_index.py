@@ -18,6 +18,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from itertools import groupby
+from operator import itemgetter
 from typing import Any, NamedTuple
 from zlib import crc32
 
@@ -139,12 +140,12 @@ def write(placed: Placed, owners: Sequence[int], *, tail: int) -> Steps[None]:
     if placed.embeds:
         yield from _insert(query.want_vector, [{"id": number} for number in placed.numbers])
     terms = [_terms(number, found.terms) for number, _, _, found in each]
-    if not tail:
+    if placed.waiting + len(terms) < tail:
+        yield from _insert(query.insert_waiting, terms)
+    elif placed.waiting:
+        yield from absorb(terms)
+    else:
         yield from _insert(query.index_terms, terms)
-        return
-    yield from _insert(query.insert_waiting, terms)
-    if placed.waiting + len(terms) >= tail:
-        yield from absorb()
 
 
 def replace(number: int, old: str, owner: int, new: IndexedDocument, *, tail: int) -> Steps[None]:
@@ -232,11 +233,15 @@ def close(path: str, kind: str, name: str | None = None) -> Steps[None]:
     yield query.delete_scopes(path=path, kind=kind)
 
 
-def absorb() -> Steps[None]:
-    """Put everything that waits into the index."""
+def absorb(new: Sequence[dict[str, Any]] = ()) -> Steps[None]:
+    """Put everything that waits into the index.
+
+    Args:
+        new: The terms of documents that need not wait. Default: none.
+    """
     rows = yield query.all_waiting()
-    if rows:
-        yield query.index_terms.many([{"id": row["document_id"], "terms": row["terms"]} for row in rows])
+    if terms := [*({"id": row["document_id"], "terms": row["terms"]} for row in rows), *new]:
+        yield query.index_terms.many(sorted(terms, key=itemgetter("id")))
         yield query.empty_waiting()
 
 
