@@ -21,7 +21,6 @@ import base64
 import dataclasses
 import json
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from math import isfinite
@@ -176,8 +175,10 @@ def decode(data: bytes) -> Any:
 def write_plain(value: Any) -> bytes:
     """Write what `to_plain` gave, keys in their order. It is not checked again."""
     if type(value) is dict and _FLAT.issuperset(map(type, value.values())):
-        with suppress(TypeError):  # a lone surrogate, or a number of more than 64 bits
+        try:
             return orjson.dumps(value)
+        except TypeError:  # a lone surrogate, or a number of more than 64 bits
+            return _write_in_order(value).encode("utf-8", "surrogatepass")
     return _write_in_order(value).encode("utf-8", "surrogatepass")
 
 

@@ -285,7 +285,7 @@ def _from(fields: dict[str, Any], kind: _Kind, extra: dict[str, Any] | None, new
         kept["type"] = kind.wire
     if extra:
         kept["extra"] = _copied(extra)
-    values["langchain"] = kept
+    values["langchain"] = kept if kept or note is not None else None
     if note is not None:
         _apply(note, values)
     return Message(**values)

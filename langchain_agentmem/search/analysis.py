@@ -104,7 +104,12 @@ def _matching(patterns: Mapping[str, re.Pattern[str]], text: str) -> frozenset[s
 
 def _may_say(lowered: str, name: str) -> bool:
     """Whether a text has a word that is needed to say something: a pattern takes many times as long to find nothing."""
-    return name not in _SAID_WITH or any(word in lowered for word in _SAID_WITH[name])
+    if name not in _SAID_WITH:
+        return True
+    for word in _SAID_WITH[name]:  # noqa: SIM110 - three times as fast as any
+        if word in lowered:
+            return True
+    return False
 
 
 _LETTERS_AND_DIGITS = bytes(

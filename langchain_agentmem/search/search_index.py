@@ -158,25 +158,25 @@ def replace(number: int, old: str, owner: int, new: IndexedDocument, *, tail: in
         new: What it is now.
         tail: How many may wait for the index, 0 for none.
     """
-    yield from remove([(number, old)])
+    yield from remove([(number, old)], tail=tail)
     found = analysis.analysed(new.text, new.role)
-    yield query.series_grown(series=number >> PLACE_BITS, words=found.length)
+    [series] = yield query.series_grown(series=number >> PLACE_BITS, words=found.length)
     yield query.totals_changed(**_change(number >> _SCOPE_BITS, documents=1, words=found.length))
-    [waiting] = yield query.count_waiting()
-    placed = Placed([number], [new], [found], embeds=True, waiting=waiting["documents"])
+    placed = Placed([number], [new], [found], series["dimensions"] is not None, series["waiting"])
     yield from write(placed, [owner], tail=tail)
 
 
-def remove(documents: Iterable[tuple[int, str]]) -> Steps[None]:
+def remove(documents: Iterable[tuple[int, str]], *, tail: int = 1) -> Steps[None]:
     """Take documents out of the index.
 
     Args:
         documents: The number and the text of each.
+        tail: How many may wait for the index, 0 for none. Default: some may.
     """
     there = dict(documents)
     if there:
         ids = [{"id": number} for number in there]
-        waited = yield query.take_waiting(ids=json.dumps(list(there)))
+        waited = (yield query.take_waiting(ids=json.dumps(list(there)))) if tail else ()
         indexed = there.keys() - {row["document_id"] for row in waited}
         if indexed:
             yield query.unindex_terms.many(
@@ -212,7 +212,7 @@ def move(documents: Sequence[Row], path: str, renumber: Query, *, tail: int) -> 
         yield query.same_speaker.many(numbers)
         yield query.same_speakers.many(numbers)
         yield renumber.many([{"id": number, "owner": row["owner"]} for number, row, _ in moved])
-        yield from remove([(row["id"], text) for _, row, text in moved])
+        yield from remove([(row["id"], text) for _, row, text in moved], tail=tail)
 
 
 def _series_of(row: Row) -> tuple[str, str]:

@@ -34,6 +34,11 @@ cross join lateral (
 where n.path >= :low and n.path < :high
 order by s.id;
 
+-- name: series_grown
+-- A document is there again, in its place.
+update search_series set documents = documents + 1, words = words + :words where id = :series
+returning (select dimensions from search_state where id = 1) as dimensions, 0 as waiting;
+
 -- name: totals_changed
 -- A scope has more or fewer documents; without the one that is `gone`, as long as that is there. Who writes at the same time
 -- takes another row, so that nobody waits for others.
@@ -66,9 +71,6 @@ truncate search_index;
 -- name: insert_waiting
 -- Nothing waits here: documents are indexed in the transaction that writes them.
 select cast(:id as bigint) as id, cast(:terms as text) as terms where false;
-
--- name: count_waiting
-select 0 as documents;
 
 -- name: all_waiting
 select cast(null as bigint) as document_id, cast(null as text) as terms where false;

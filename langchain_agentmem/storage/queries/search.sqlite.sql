@@ -15,6 +15,11 @@ where id = (
     and next + :documents <= :most
 returning id, next, (select dimensions from search_state where id = 1) as dimensions, (select count(*) from search_waiting) as waiting;
 
+-- name: series_grown
+-- A document is there again, in its place.
+update search_series set documents = documents + 1, words = words + :words where id = :series
+returning (select dimensions from search_state where id = 1) as dimensions, (select count(*) from search_waiting) as waiting;
+
 -- name: totals_changed
 -- A scope has more or fewer documents; without the one that is `gone`, as long as that is there.
 insert into search_total (id, scope_id, series, documents, words, last_at)
@@ -37,9 +42,6 @@ insert into search_index (search_index) values ('delete-all');
 
 -- name: insert_waiting
 insert into search_waiting (document_id, terms) values (:id, :terms);
-
--- name: count_waiting
-select count(*) as documents from search_waiting;
 
 -- name: all_waiting
 select document_id, terms from search_waiting order by document_id;
