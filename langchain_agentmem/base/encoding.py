@@ -28,6 +28,8 @@ from typing import Any, NoReturn, TypeVar
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
+import orjson
+
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput
 
@@ -68,6 +70,8 @@ _JSON: dict[str, Any] = {
 }
 _write = json.JSONEncoder(sort_keys=True, **_JSON).encode
 _write_in_order = json.JSONEncoder(**_JSON).encode
+_FLAT = frozenset({str, int, bool, type(None)})
+"""Types that orjson writes as `json` does."""
 _read_plain = json.JSONDecoder(parse_constant=_refuse_constant).decode
 
 
@@ -170,6 +174,11 @@ def decode(data: bytes) -> Any:
 
 def write_plain(value: Any) -> bytes:
     """Write what `to_plain` gave, keys in their order. It is not checked again."""
+    if type(value) is dict and _FLAT.issuperset(map(type, value.values())):
+        try:
+            return orjson.dumps(value)
+        except TypeError:  # a lone surrogate, or a number of more than 64 bits
+            return _write_in_order(value).encode("utf-8", "surrogatepass")
     return _write_in_order(value).encode("utf-8", "surrogatepass")
 
 

@@ -58,8 +58,7 @@ def message_of(given: Any = None, *, new_id: Callable[[], str], **fields: Any) -
             f"A RemoveMessage is an instruction, not a message: use remove_by_id({safe_repr(given.id)})."
         )
     if isinstance(given, BaseMessage):
-        message = from_langchain(given)
-        return (message, False) if given.id else (dataclasses.replace(message, message_id=new_id()), True)
+        return (from_langchain(given), False) if given.id else (from_langchain(given, new_id=new_id()), True)
     if isinstance(given, Mapping):
         return _made(given), False
     raise MessageError(f"A message is a Message, a LangChain message or a dict, not {type(given).__name__}.")

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Sequence
 from datetime import datetime
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple, Protocol
 
 from langchain_agentmem.base.clock import moment
@@ -788,7 +788,7 @@ def _row(branch: int, position: int, entry: LogEntry, now: int, bodies: dict[byt
     if entry.attachments is not None and attachments is not None:
         bodies[attachments] = entry.attachments
     return {
-        **{name: getattr(entry, name) for name in _COLUMNS},
+        **dict(zip(_COLUMNS, _columns_of(entry), strict=True)),
         "branch": branch,
         "position": position,
         "replaces": None,
@@ -800,6 +800,7 @@ def _row(branch: int, position: int, entry: LogEntry, now: int, bodies: dict[byt
 
 
 _COLUMNS = ("kind", "key", "role", "sender", "recipient", "round_key", "created_at")
+_columns_of = attrgetter(*_COLUMNS)
 _fields_of_stored = itemgetter(*Stored._fields)
 
 

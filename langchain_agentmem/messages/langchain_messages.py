@@ -172,12 +172,13 @@ _CHAT = _BY_WIRE["chat"]
 _NONE: dict[str, Any] = {}
 
 
-def from_langchain(message: BaseMessage) -> Message:
+def from_langchain(message: BaseMessage, *, new_id: str | None = None) -> Message:
     """Turn a LangChain message into ours.
 
     Args:
         message: Any message. One of a user's own class comes back from `to_langchain` as LangChain's nearest
             class, its own fields as extra fields.
+        new_id: The id that it gets when it has none. Default: a random UUID.
 
     Returns:
         A message under the same id; a new id when it had none. Invalid tool calls follow the valid ones in
@@ -193,7 +194,7 @@ def from_langchain(message: BaseMessage) -> Message:
             extra or {}
         )
     try:
-        return _from(message.__dict__, kind, extra)
+        return _from(message.__dict__, kind, extra, new_id)
     except RecursionError:
         raise MessageError("The message is nested too deeply, or refers to itself.") from None
 
@@ -257,13 +258,13 @@ def _nearest(message: Any) -> _Kind:
     raise MessageError(f"{type(message).__name__} is none of LangChain's kinds of message.")
 
 
-def _from(fields: dict[str, Any], kind: _Kind, extra: dict[str, Any] | None) -> Message:
+def _from(fields: dict[str, Any], kind: _Kind, extra: dict[str, Any] | None, new_id: str | None = None) -> Message:
     content = fields["content"]
     kept: dict[str, Any] = {}
     values: dict[str, Any] = {
         "role": kind.role or fields["role"],
         "content": content if type(content) is str else _copied(content),
-        "message_id": fields["id"],
+        "message_id": fields["id"] or new_id,
         "name": fields["name"],
     }
     note = None
@@ -284,7 +285,7 @@ def _from(fields: dict[str, Any], kind: _Kind, extra: dict[str, Any] | None) -> 
         kept["type"] = kind.wire
     if extra:
         kept["extra"] = _copied(extra)
-    values["langchain"] = kept
+    values["langchain"] = kept if kept or note is not None else None
     if note is not None:
         _apply(note, values)
     return Message(**values)

@@ -16,6 +16,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
+from operator import attrgetter
 from typing import Any, Self, TypeAlias, TypedDict
 from uuid import uuid4
 
@@ -305,7 +306,8 @@ class Message:
         if type(content) is not str and content is not None:
             self._settle_content(content)
         for name in ("message_id", "name", "tool_call_id"):
-            if getattr(self, name) is not None:
+            value = getattr(self, name)
+            if type(value) is not str and value is not None:
                 _check_text(self, "message", name)
         for name, settle in _SETTLED:
             value = getattr(self, name)
@@ -489,6 +491,7 @@ class Message:
 
 KEPT = tuple(each.name for each in dataclasses.fields(Message) if each.name != "message_id")
 """What is stored of a message: what it says, and not what it is called."""
+_kept_of = attrgetter(*KEPT)
 _REVIVED = frozenset({"content", "structured_data", "reasoning_details", "langchain"})
 
 
@@ -503,8 +506,7 @@ def kept_fields(message: Message, *, copied: bool = True) -> dict[str, Any]:
         MessageError: Something inside cannot be kept as JSON. The message names the place and the type.
     """
     data: dict[str, Any] = {}
-    for name in KEPT:
-        value = getattr(message, name)
+    for name, value in zip(KEPT, _kept_of(message), strict=True):
         if value is None:
             continue
         if type(value) is str:

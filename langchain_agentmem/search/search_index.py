@@ -18,6 +18,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from itertools import groupby
+from operator import itemgetter
 from typing import Any, NamedTuple
 from zlib import crc32
 
@@ -139,12 +140,12 @@ def write(placed: Placed, owners: Sequence[int], *, tail: int) -> Steps[None]:
     if placed.embeds:
         yield from _insert(query.want_vector, [{"id": number} for number in placed.numbers])
     terms = [_terms(number, found.terms) for number, _, _, found in each]
-    if not tail:
+    if placed.waiting + len(terms) < tail:
+        yield from _insert(query.insert_waiting, terms)
+    elif placed.waiting:
+        yield from absorb(terms)
+    else:
         yield from _insert(query.index_terms, terms)
-        return
-    yield from _insert(query.insert_waiting, terms)
-    if placed.waiting + len(terms) >= tail:
-        yield from absorb()
 
 
 def replace(number: int, old: str, owner: int, new: IndexedDocument, *, tail: int) -> Steps[None]:
@@ -157,29 +158,34 @@ def replace(number: int, old: str, owner: int, new: IndexedDocument, *, tail: in
         new: What it is now.
         tail: How many may wait for the index, 0 for none.
     """
-    yield from remove([(number, old)])
+    yield from remove([(number, old)], tail=tail)
     found = analysis.analysed(new.text, new.role)
-    yield query.series_grown(series=number >> PLACE_BITS, words=found.length)
+    [series] = yield query.series_grown(series=number >> PLACE_BITS, words=found.length)
     yield query.totals_changed(**_change(number >> _SCOPE_BITS, documents=1, words=found.length))
-    [waiting] = yield query.count_waiting()
-    placed = Placed([number], [new], [found], embeds=True, waiting=waiting["documents"])
+    placed = Placed([number], [new], [found], series["dimensions"] is not None, series["waiting"])
     yield from write(placed, [owner], tail=tail)
 
 
-def remove(documents: Iterable[tuple[int, str]]) -> Steps[None]:
+def remove(documents: Iterable[tuple[int, str]], *, tail: int = 1) -> Steps[None]:
     """Take documents out of the index.
 
     Args:
         documents: The number and the text of each.
+        tail: How many may wait for the index, 0 for none. Default: some may.
     """
-    rows = [_terms(number, analysis.terms(text)) for number, text in documents]
-    if rows:
-        ids = [{"id": row["id"]} for row in rows]
-        yield query.unindex_terms.many(rows)
-        yield query.totals_changed.many([_change(row["scope"], documents=-1, gone=row["id"]) for row in rows])
+    there = dict(documents)
+    if there:
+        ids = [{"id": number} for number in there]
+        waited = (yield query.take_waiting(ids=json.dumps(list(there)))) if tail else ()
+        indexed = there.keys() - {row["document_id"] for row in waited}
+        if indexed:
+            yield query.unindex_terms.many(
+                [_terms(number, analysis.terms(there[number])) for number in sorted(indexed)]
+            )
+        changes = [_change(number >> _SCOPE_BITS, documents=-1, gone=number) for number in there]
+        yield query.totals_changed.many(changes)
         yield query.series_shrunk.many(ids)
         yield query.delete_document.many(ids)
-        yield query.delete_waiting.many(ids)
         yield query.vectors_removed()
 
 
@@ -206,7 +212,7 @@ def move(documents: Sequence[Row], path: str, renumber: Query, *, tail: int) -> 
         yield query.same_speaker.many(numbers)
         yield query.same_speakers.many(numbers)
         yield renumber.many([{"id": number, "owner": row["owner"]} for number, row, _ in moved])
-        yield from remove([(row["id"], text) for _, row, text in moved])
+        yield from remove([(row["id"], text) for _, row, text in moved], tail=tail)
 
 
 def _series_of(row: Row) -> tuple[str, str]:
@@ -227,11 +233,15 @@ def close(path: str, kind: str, name: str | None = None) -> Steps[None]:
     yield query.delete_scopes(path=path, kind=kind)
 
 
-def absorb() -> Steps[None]:
-    """Put everything that waits into the index."""
+def absorb(new: Sequence[dict[str, Any]] = ()) -> Steps[None]:
+    """Put everything that waits into the index.
+
+    Args:
+        new: The terms of documents that need not wait. Default: none.
+    """
     rows = yield query.all_waiting()
-    if rows:
-        yield query.index_terms.many([{"id": row["document_id"], "terms": row["terms"], "scope": 0} for row in rows])
+    if terms := [*({"id": row["document_id"], "terms": row["terms"]} for row in rows), *new]:
+        yield query.index_terms.many(sorted(terms, key=itemgetter("id")))
         yield query.empty_waiting()
 
 
@@ -397,7 +407,7 @@ def _change(
 
 
 def _terms(number: int, terms: Sequence[str]) -> dict[str, Any]:
-    return {"id": number, "terms": " ".join(analysis.different(terms)), "scope": number >> _SCOPE_BITS}
+    return {"id": number, "terms": " ".join(analysis.different(terms))}
 
 
 def _speakers(number: int, name: str | None) -> list[dict[str, Any]]:

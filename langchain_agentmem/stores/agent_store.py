@@ -230,33 +230,23 @@ class ItemStore(Performer, BaseStore):
         now, tail = self.database.now(), self.database.tail
         embedder = embedder_of(self.database)
 
-        def one(database: Database, part: Batch) -> Work[Read]:
-            def read() -> Steps[Read]:
-                return part.read(opened(), now)
-
-            def write() -> Steps[Read]:
-                return part.run(opened(), now, tail=tail)
-
-            engine = database.engine
-            found: Read
-            if part.writes:
-                found = yield Do(partial(engine.write, write), partial(engine.awrite, write))
-                if embedder is not None:
-                    embedder.wake(database)
-            else:
-                replica = part.finds
-                found = yield Do(
-                    partial(engine.read, read, replica=replica), partial(engine.aread, read, replica=replica)
-                )
-            return found
+        def done(part: Batch) -> Steps[Read]:
+            return part.run(opened(), now, tail=tail) if part.writes else part.read(opened(), now)
 
         def run() -> Work[Read]:
             if embedder is not None and batch.asks:
                 embed = partial(self._embed, batch, opened(), now)
                 yield Do(embed, partial(embedder.in_thread, embed))
-            found = []
+            found: list[Read] = []
             for database, part in self._parts(batch):
-                found.append((yield from one(database, part)))
+                engine, steps = database.engine, partial(done, part)
+                if part.writes:
+                    found.append((yield Do(partial(engine.write, steps), partial(engine.awrite, steps))))
+                    if embedder is not None:
+                        embedder.wake(database)
+                else:
+                    asked = partial(engine.read, replica=part.finds), partial(engine.aread, replica=part.finds)
+                    found.append((yield Do(*(partial(each, steps) for each in asked))))
             return batch.joined(found)
 
         run_type: RunType = "retriever" if batch.verb == SEARCH else "chain"

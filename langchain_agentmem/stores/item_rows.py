@@ -42,7 +42,9 @@ LONGEST_TTL = 1e9
 """Minutes: some 1,900 years."""
 
 _TAGGED = TAG.encode()
-_LONG_NUMBER = re.compile(rb"\d{19}")
+_LONG = 19
+_LONG_NUMBER = re.compile(rb"\d{%d}" % _LONG)
+_NO_DIGITS = bytes(code for code in range(256) if code not in b"0123456789")
 _UNUSABLE = re.compile(r"[\x00\ud800-\udfff]")
 
 
@@ -144,22 +146,23 @@ def text_of(value: Mapping[str, Any], data: bytes) -> str:
 def _gather(value: Any, texts: list[str]) -> None:
     if isinstance(value, str):
         texts.append(value)
-    elif isinstance(value, Mapping):
+    elif isinstance(value, int | float):
+        if not isinstance(value, bool):
+            texts.append(str(value))
+    elif isinstance(value, dict | Mapping):  # an abstract class takes long to tell
         for inner in value.values():
             _gather(inner, texts)
     elif isinstance(value, list):
         for inner in value:
             _gather(inner, texts)
-    elif isinstance(value, int | float):
-        if not isinstance(value, bool):
-            texts.append(str(value))
     elif value is not None:
         _gather(plain_view(value), texts)
 
 
 def _decoded(data: bytes) -> Any:
     """The same as `decode`, quicker for what is usual."""
-    if _TAGGED in data or _LONG_NUMBER.search(data):  # orjson would make a float of a number of more than 64 bits
+    long = len(data.translate(None, _NO_DIGITS)) >= _LONG and _LONG_NUMBER.search(data)
+    if _TAGGED in data or long:  # orjson would make a float of a number of more than 64 bits
         return decode(data)
     try:
         return orjson.loads(data)
@@ -282,7 +285,9 @@ def get(places: Iterable[ItemPlace], *, now: int) -> Steps[dict[ItemPlace, Store
             rows = yield query.find_item(path=path, key=keys[0], now=now)
         else:
             rows = yield query.find_items(path=path, keys=json.dumps(keys), now=now)
-        found.update((item.at, item) for item in (stored(row, path) for row in rows))
+        for row in rows:
+            item = stored(row, path)
+            found[item.at] = item
     return found
 
 
@@ -319,7 +324,7 @@ def write(
         if drafts:
             yield from _write(path, drafts, known, now=now, tail=tail)
         if gone := [known[key] for key in keys if changes[ItemPlace(path, key)] is None and key in known]:
-            yield from _delete(gone)
+            yield from _delete(gone, tail=tail)
             emptied.add(path)
     yield from _tidy(emptied)
 
@@ -414,7 +419,8 @@ def _write(
 ) -> Steps[None]:
     """Write the drafts of one namespace, and put them into the index."""
     entering = [key for key, draft in drafts if draft.text and _document(known.get(key)) is None]
-    texts = {key: IndexedDocument(draft.text, _times(draft, known.get(key), now).created_at) for key, draft in drafts}
+    times = {key: _times(draft, known.get(key), now) for key, draft in drafts}
+    texts = {key: IndexedDocument(draft.text, times[key].created_at) for key, draft in drafts}
     placed = yield from _places(path, [texts[key] for key in entering])
     if not known and placed is None:
         yield query.create_namespace(path=path)
@@ -423,7 +429,7 @@ def _write(
     for key, draft in drafts:
         row = known.get(key)
         number = entered.get(key, _document(row))
-        values = _values(draft, row, number if draft.text else None, now)
+        values = _values(draft, times[key], number if draft.text else None)
         if row is None:
             fresh.append({"path": path, "key": key, **values})
             continue
@@ -440,7 +446,7 @@ def _write(
     ids |= yield from _insert(path, fresh)
     if changed:
         yield query.update_item.many(changed) if len(changed) > 1 else query.update_item(**changed[0])
-    yield from search_index.remove(leaving)
+    yield from search_index.remove(leaving, tail=tail)
     for number, old, owner, new in other:
         yield from search_index.replace(number, old, owner, new, tail=tail)
     if placed is not None:
@@ -673,12 +679,12 @@ def _insert(path: str, rows: list[dict[str, Any]]) -> Steps[dict[str, int]]:
     return {row["key"]: row["id"] for row in told}
 
 
-def _delete(rows: Sequence[Row]) -> Steps[None]:
+def _delete(rows: Sequence[Row], *, tail: int = 1) -> Steps[None]:
     documents = [
         (row["document_id"], found_by(row["value"], row["indexed"])) for row in rows if row["document_id"] is not None
     ]
     if documents:
-        yield from search_index.remove(documents)
+        yield from search_index.remove(documents, tail=tail)
     yield query.delete_item.many([{"id": row["id"]} for row in rows])
 
 
@@ -695,10 +701,10 @@ def _by_namespace(places: Iterable[ItemPlace]) -> list[tuple[str, list[str]]]:
     return [(path, [at.key for at in group]) for path, group in groupby(sorted(set(places)), lambda at: at.path)]
 
 
-def _values(draft: ItemDraft, row: Row | None, number: int | None, now: int) -> dict[str, Any]:
+def _values(draft: ItemDraft, times: Times, number: int | None) -> dict[str, Any]:
     """The columns of an item that is written over another one, or as a new one."""
     return {
-        **_times(draft, row, now)._asdict(),
+        **times._asdict(),
         "checksum": zlib.crc32(draft.value),
         "ttl": draft.ttl,
         "document": number,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
 from langgraph.store.base import (
@@ -220,9 +220,9 @@ class Batch:
     @property
     def finds(self) -> bool:
         """Whether it only searches, and lists namespaces."""
-        return not self.writes and not any(isinstance(op, GetOp) for op in self._ops)
+        return not self.writes and not self._gets
 
-    @property
+    @cached_property
     def verb(self) -> str:
         """What a trace calls it."""
         verbs = set(map(verb_of, self._ops))
@@ -380,13 +380,17 @@ class Batch:
     def _refresh(self, given: bool | None) -> bool:  # noqa: FBT001 - as LangGraph has it
         return self._ttl.get("refresh_on_read", True) if given is None else bool(given)
 
+    @cached_property
+    def _written_by(self) -> dict[str, Any]:
+        who = writer()
+        return {"rests": who.sources(), "source": who.source, "actor": who.actor}
+
     def _draft(self, op: PutOp) -> ItemDraft:
         if not op.namespace:
             raise InvalidNamespace("An item cannot be in the empty namespace (): give it a label, as in ('users',).")
         value = written(op.value)  # type: ignore[arg-type]  # a deletion has no draft
         ttl = ttl_of(self._ttl.get("default_ttl") if isinstance(op.ttl, NotProvided) else op.ttl)
-        who = writer()
-        draft = ItemDraft(value, ttl, rests=who.sources(), source=who.source, actor=who.actor)
+        draft = ItemDraft(value, ttl, **self._written_by)
         if op.index is False:
             return draft
         fields = self._fields if op.index is None else checked_fields("index", op.index)
@@ -535,12 +539,13 @@ class _namespaces:  # noqa: N801 - it reads as a function
 
 
 def _item(item: StoredItem, above: int) -> Item:
+    made = moment(item.created_at)
     return Item(
         value=read(item.value, *item.at),
         key=item.at.key,
         namespace=_namespace_of(item.at.path)[above:],
-        created_at=moment(item.created_at),
-        updated_at=moment(item.updated_at),
+        created_at=made,
+        updated_at=made if item.updated_at == item.created_at else moment(item.updated_at),
     )
 
 

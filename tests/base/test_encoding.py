@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from langchain_agentmem.base.encoding import MAX_DEPTH, TAG, decode, encode, from_plain, is_plain, to_plain
+from langchain_agentmem.base.encoding import MAX_DEPTH, TAG, decode, encode, from_plain, is_plain, to_plain, write_plain
 from langchain_agentmem.errors import InvalidInput
 
 TEXT = st.text(st.characters(exclude_categories=()), max_size=8)
@@ -120,6 +120,14 @@ class TestRoundTrips:
 
 
 class TestCanonical:
+    @given(st.dictionaries(st.text(), st.text() | st.integers() | st.booleans() | st.none()))
+    def test_what_is_not_nested_has_the_bytes_that_json_gives(self, value):
+        assert write_plain(value) == json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+
+    def test_so_do_lone_surrogates_and_large_numbers(self):
+        assert write_plain({"a": "\ud800", "b": 1}) == b'{"a":"\xed\xa0\x80","b":1}'
+        assert write_plain({"a": 2**70}) == b'{"a":1180591620717411303424}'
+
     def test_the_order_of_keys_and_members_does_not_matter(self):
         assert encode({"a": 1, "b": {1, 2, 3}}) == encode({"b": {3, 2, 1}, "a": 1})
         assert encode({2: "b", "x": 0}) == encode({"x": 0, 2: "b"})

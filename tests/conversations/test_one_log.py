@@ -26,9 +26,9 @@ class TestTheTail:
                 session.finish_round(begun.id)
 
             def waiting():
-                return (yield query.count_waiting())
+                return (yield query.count_index())
 
-            assert memory.database.engine.read(waiting)[0]["documents"] < memory.database.engine.index_tail
+            assert memory.database.engine.read(waiting)[0]["waiting"] < memory.database.engine.index_tail
             assert memory.search("apple 7", limit=1)[0].text == "fetch apple 7"
             assert memory.verify().problems == ()
 

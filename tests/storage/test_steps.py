@@ -111,18 +111,19 @@ class TestOperationsWithoutADatabase:
         assert answers.names[-3:] == ["scope_series", "create_series", "totals_changed"]
 
     def test_the_index_is_written_when_the_tail_is_full(self):
-        waits = [{"document_id": 3, "terms": "waited"}]
-        for waiting, written in ((62, []), (63, ["all_waiting", "index_terms", "empty_waiting"])):
+        waits, placed = [{"document_id": 3, "terms": "waited"}], ["series_places", "totals_changed", "insert_document"]
+        for waiting, written in ((62, ["insert_waiting"]), (63, ["all_waiting", "index_terms", "empty_waiting"])):
             asked = Answers(series_places=[PLACES[0] | {"waiting": waiting}], all_waiting=waits)
             drive(index_of("now"), asked)
-            assert asked.names == ["series_places", "totals_changed", "insert_document", "insert_waiting", *written]
+            assert asked.names == [*placed, *written]
+        assert [row["terms"] for row in asked.asked[-2].parameters] == ["waited", "now"]
 
     def test_without_a_tail_every_document_is_indexed_at_once(self):
         asked = Answers(series_places=PLACES)
         drive(index_of("One fish", "fish two two", tail=0), asked)
         first = (5 << 22) + 1
         assert asked.asked[-1] == query.index_terms.many(
-            [{"id": first, "terms": "one fish", "scope": 0}, {"id": first + 1, "terms": "fish two", "scope": 0}]
+            [{"id": first, "terms": "one fish"}, {"id": first + 1, "terms": "fish two"}]
         )
 
 

@@ -83,3 +83,14 @@ select i.id, page.path, i.key, i.created_at, i.updated_at, i.ttl, i.expires_at, 
 from page
 join item i on i.id = page.id
 order by page.updated_at desc, page.key, page.path;
+
+-- fragment: new_item
+-- For Citus, what is looked up is not among the values, and stands apart.
+with given as materialized (select (select id from namespace where path = :path) as namespace_id)
+insert into item (namespace_id, key, checksum, created_at, updated_at, ttl, expires_at, document_id, indexed, value)
+select given.namespace_id, :key, :checksum, :created_at, :updated_at, :ttl, :expires_at, :document, :indexed, :value
+from given
+
+-- name: insert_item
+-- include: new_item
+on conflict (id) do nothing;

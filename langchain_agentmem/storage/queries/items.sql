@@ -35,19 +35,19 @@ from namespace n
 join item i on i.namespace_id = n.id
 where n.path = :path and i.key in (select value from json_each(:keys));
 
--- name: insert_item
-with given as materialized (select (select id from namespace where path = :path) as namespace_id)
+-- fragment: new_item
 insert into item (namespace_id, key, checksum, created_at, updated_at, ttl, expires_at, document_id, indexed, value)
-select given.namespace_id, :key, :checksum, :created_at, :updated_at, :ttl, :expires_at, :document, :indexed, :value
-from given
-where true on conflict (id) do nothing;
+values (
+    (select id from namespace where path = :path),
+    :key, :checksum, :created_at, :updated_at, :ttl, :expires_at, :document, :indexed, :value
+)
+
+-- name: insert_item
+-- include: new_item
 
 -- name: add_item
 -- One item alone, whose row is told at once.
-with given as materialized (select (select id from namespace where path = :path) as namespace_id)
-insert into item (namespace_id, key, checksum, created_at, updated_at, ttl, expires_at, document_id, indexed, value)
-select given.namespace_id, :key, :checksum, :created_at, :updated_at, :ttl, :expires_at, :document, :indexed, :value
-from given
+-- include: new_item
 returning id, key;
 
 -- name: update_item

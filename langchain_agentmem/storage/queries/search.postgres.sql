@@ -34,6 +34,11 @@ cross join lateral (
 where n.path >= :low and n.path < :high
 order by s.id;
 
+-- name: series_grown
+-- A document is there again, in its place.
+update search_series set documents = documents + 1, words = words + :words where id = :series
+returning (select dimensions from search_state where id = 1) as dimensions, 0 as waiting;
+
 -- name: totals_changed
 -- A scope has more or fewer documents; without the one that is `gone`, as long as that is there. Who writes at the same time
 -- takes another row, so that nobody waits for others.
@@ -51,23 +56,21 @@ on conflict (id) do update set series = search_total.series + excluded.series,
 -- name: index_terms
 -- Each term with its scope, since the index is one for all namespaces.
 insert into search_index (document_id, terms)
-values (:id, array_to_tsvector(array_remove(string_to_array(
-    replace(cast(:terms as text), ' ', chr(31) || cast(:scope as text) || ' ') || chr(31) || cast(:scope as text), ' '
-), chr(31) || cast(:scope as text))));
+values (cast(:id as bigint), array_to_tsvector(array_remove(string_to_array(
+    replace(cast(:terms as text), ' ', chr(31) || (cast(:id as bigint) >> 37) || ' ')
+        || chr(31) || (cast(:id as bigint) >> 37), ' '
+), chr(31) || (cast(:id as bigint) >> 37))));
 
 -- name: unindex_terms
 -- The terms are stored with the row, so they need not be said again.
-delete from search_index where document_id = :id and cast(:terms as text) is not null and :scope >= 0;
+delete from search_index where document_id = :id and cast(:terms as text) is not null;
 
 -- name: empty_index
 truncate search_index;
 
 -- name: insert_waiting
 -- Nothing waits here: documents are indexed in the transaction that writes them.
-select cast(:id as bigint) as id, cast(:terms as text) as terms, :scope as scope where false;
-
--- name: count_waiting
-select 0 as documents;
+select cast(:id as bigint) as id, cast(:terms as text) as terms where false;
 
 -- name: all_waiting
 select cast(null as bigint) as document_id, cast(null as text) as terms where false;
@@ -75,8 +78,8 @@ select cast(null as bigint) as document_id, cast(null as text) as terms where fa
 -- name: empty_waiting
 select null as id where false;
 
--- name: delete_waiting
-select cast(:id as bigint) as id where false;
+-- name: take_waiting
+select cast(null as bigint) as document_id where cast(:ids as text) = '';
 
 -- name: waiting_within
 select cast(null as bigint) as document_id, cast(null as text) as terms where cast(:ranges as text) = '' and :choosy < 0 and :roles = '' and :before < :after;

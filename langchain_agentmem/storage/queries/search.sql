@@ -28,9 +28,6 @@ on conflict (id) do nothing;
 -- name: create_series
 insert into search_series (id, scope_id, name, first_at, last_at) values (:id, :scope, :name, :first_at, :first_at);
 
--- name: series_grown
-update search_series set documents = documents + 1, words = words + :words where id = :series;
-
 -- name: series_shrunk
 update search_series
 set documents = documents - 1, words = words - coalesce((select d.length from search_document d where d.id = :id), 0)

@@ -15,6 +15,11 @@ where id = (
     and next + :documents <= :most
 returning id, next, (select dimensions from search_state where id = 1) as dimensions, (select count(*) from search_waiting) as waiting;
 
+-- name: series_grown
+-- A document is there again, in its place.
+update search_series set documents = documents + 1, words = words + :words where id = :series
+returning (select dimensions from search_state where id = 1) as dimensions, (select count(*) from search_waiting) as waiting;
+
 -- name: totals_changed
 -- A scope has more or fewer documents; without the one that is `gone`, as long as that is there.
 insert into search_total (id, scope_id, series, documents, words, last_at)
@@ -26,23 +31,17 @@ on conflict (id) do update set series = series + excluded.series, documents = do
     words = words + excluded.words, last_at = max(last_at, excluded.last_at);
 
 -- name: index_terms
-insert into search_index (rowid, terms) select :id, :terms where cast(:scope as integer) is not null;
+-- As values: a statement that selects them may fail half-way, so FTS5 would write out what it holds before each row.
+insert into search_index (rowid, terms) values (:id, :terms);
 
 -- name: unindex_terms
--- What still waits is not in the index.
-insert into search_index (search_index, rowid, terms)
-select 'delete', cast(:id as integer), cast(:terms as text)
-where cast(:scope as integer) is not null
-    and not exists (select 1 from search_waiting where document_id = cast(:id as integer));
+insert into search_index (search_index, rowid, terms) values ('delete', :id, :terms);
 
 -- name: empty_index
 insert into search_index (search_index) values ('delete-all');
 
 -- name: insert_waiting
-insert into search_waiting (document_id, terms) select :id, :terms where cast(:scope as integer) is not null;
-
--- name: count_waiting
-select count(*) as documents from search_waiting;
+insert into search_waiting (document_id, terms) values (:id, :terms);
 
 -- name: all_waiting
 select document_id, terms from search_waiting order by document_id;
@@ -50,8 +49,9 @@ select document_id, terms from search_waiting order by document_id;
 -- name: empty_waiting
 delete from search_waiting;
 
--- name: delete_waiting
-delete from search_waiting where document_id = :id;
+-- name: take_waiting
+-- Those of some documents that wait; they do no more.
+delete from search_waiting where document_id in (select value from json_each(:ids)) returning document_id;
 
 -- name: waiting_within
 select w.document_id, w.terms
