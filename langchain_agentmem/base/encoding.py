@@ -23,6 +23,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
+from json.encoder import encode_basestring
 from math import isfinite
 from typing import Any, NoReturn, TypeVar
 from uuid import UUID
@@ -171,6 +172,10 @@ def decode(data: bytes) -> Any:
 def write_plain(value: Any) -> bytes:
     """Write what `to_plain` gave, keys in their order. It is not checked again."""
     return _write_in_order(value).encode("utf-8", "surrogatepass")
+
+
+quoted: Callable[[str], str] = encode_basestring
+"""A text as `write_plain` writes it, before it is encoded."""
 
 
 def read_plain(data: bytes) -> Any:

@@ -184,6 +184,8 @@ _PHRASE = re.compile(r'"([^"]{0,200})"|“([^”]{0,200})”|«([^»]{0,200})»'
 FEATURES = ("question", "first person", "time", "number", "proper noun", *_SAYS)
 """What is kept of a text beside its terms: each is one bit, in this order."""
 
+_BITS = {name: 1 << bit for bit, name in enumerate(FEATURES)}
+
 _snowball = EnglishStemmer()  # not the one of PyStemmer that may be installed: every process must cut words alike
 _stemming = concurrency.lock()  # a stemmer keeps the word it is at work on in itself
 
@@ -231,8 +233,8 @@ def analysed(text: str, role: str | None = None) -> Analysed:
     """
     words = _cut(text, _pairs_and_characters)
     told = tells(text[:LONGEST_TEXT]) | (says(text) if role == USER else frozenset())
-    features = sum(1 << bit for bit, name in enumerate(FEATURES) if name in told)
-    return Analysed([_stem(word) for word in words], _length(words), features)
+    features = sum(map(_BITS.__getitem__, told))
+    return Analysed(list(map(_stem, words)), len(words) if text.isascii() else _length(words), features)
 
 
 def _length(words: Sequence[str]) -> int:
@@ -314,7 +316,7 @@ def _cut(text: str, unspaced: Callable[[str], list[str]]) -> list[str]:
     text = text[:LONGEST_TEXT].lower()
     if text.isascii():
         found = _ASCII_TERM.findall(text)
-        if len(text) <= LONGEST_TERM:
+        if max(map(len, found), default=0) <= LONGEST_TERM:
             return found
         return [term if len(term) <= LONGEST_TERM else term[:LONGEST_TERM] for term in found]
     found = []
