@@ -13,14 +13,14 @@ as `erase` does, which no head tells: watch how many are `erased`.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from hashlib import blake2b
 from types import NoneType
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, get_args
 
-from langchain_agentmem.base.encoding import write_plain
+from langchain_agentmem.base.encoding import quoted
 from langchain_agentmem.base.namespaces import Namespace
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
@@ -206,21 +206,25 @@ def new_salt() -> bytes:
     return os.urandom(SALT_BYTES)
 
 
-def digest(salt: bytes, fields: Sequence[Any], body: bytes, messages: Iterable[tuple[bytes, str]] = ()) -> bytes:
+def digest(salt: bytes, fields: Sequence[Any], body: bytes, messages: Sequence[tuple[bytes, str]] = ()) -> bytes:
     """The digest of an entry.
 
     Args:
         salt: Its salt.
-        fields: What stands in its columns and never changes.
+        fields: What stands in its columns and never changes: path, key, kind, conversation, thread, time and mark.
         body: Its text and what goes with it, uncompressed.
         messages: The digest of the body and the id of each message, in order.
     """
-    said = b"".join(part for key, name in messages for part in _identity(key, name))
-    found = blake2b(write_plain([*fields, len(body), len(said)]), digest_size=LINK_BYTES, key=salt)
-    found.update(b"\n")
-    found.update(body)
-    found.update(said)
-    return found.digest()
+    said = b"".join(part for key, name in messages for part in _identity(key, name)) if messages else b""
+    path, key, kind, conversation, thread, created_at, mark = fields
+    # As `write_plain` writes a list of them, in half the time.
+    line = (
+        f"[{quoted(path)},{quoted(key)},{quoted(kind)},{'null' if conversation is None else quoted(conversation)},"
+        f"{'null' if thread is None else quoted(thread)},{created_at:d},{'null' if mark is None else quoted(mark)},"
+        f"{len(body)},{len(said)}]\n"
+    )
+    whole = line.encode("utf-8", "surrogatepass") + body + said
+    return blake2b(whole, digest_size=LINK_BYTES, key=salt).digest()
 
 
 def following(link: bytes, of_entry: bytes) -> bytes:

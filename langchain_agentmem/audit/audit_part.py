@@ -26,7 +26,7 @@ from langchain_agentmem.messages.message import decode_body, plain
 from langchain_agentmem.search.memory_search import Hit, Recollection
 from langchain_agentmem.storage import Steps, queries, query
 from langchain_agentmem.storage.part import Erasure, Found, Import, Part, Record, WriteRecord
-from langchain_agentmem.storage.steps import Row
+from langchain_agentmem.storage.steps import Row, values_of
 from langchain_agentmem.threads.value_recipe import Range, covered, without
 
 
@@ -96,9 +96,7 @@ def verify(since: Head | None = None) -> Steps[ChainReport]:
         if found[-1]["sequence"] <= after:  # an index that is damaged leads back
             walk.wrong(f"the audit trail cannot be followed beyond its number {after}")
             break
-        said = yield from _said(found)
-        for row in found:
-            walk.look_at(row, said.get(row["shelf_id"], {}))
+        walk.along(found, (yield from _said(found)))
         after = found[-1]["sequence"]
     for problem in (yield from _messages()):
         walk.wrong(problem)
@@ -133,6 +131,43 @@ class _Walk:
         self._confirmed = self._since == START
         self._found: list[str] = []
         self._count = self._erased = self._places = 0
+
+    def along(self, rows: Sequence[Row], said: Mapping[int, Mapping[int, tuple[bytes, str]]]) -> None:
+        """See to some places. What is not as most are is looked at more closely, by itself.
+
+        Args:
+            rows: The places, in their order.
+            said: The digests and ids of the messages of their shelves, by shelf and number.
+        """
+        at, link = self._at
+        since = self._since.sequence
+        digest, following, named = audit_entry.digest, audit_entry.following, audit_rows.named
+        for row in rows:
+            (
+                messages, shelf, sequence, its_link, its_digest, salt, path, key, kind, hidden, conversation, thread,
+                created_at, junk, status, mark, archived, settled, _, body,
+            ) = values_of(row)  # fmt: skip
+            fields = path, key, kind, conversation, thread, created_at, None
+            try:
+                is_usual = (
+                    sequence == at + 1 != since
+                    and (hidden, junk, status, mark, archived, settled) == _USUAL
+                    and kind != TODO
+                    and (shelf is None) == (messages is None)
+                    and digest(salt, fields, body, () if messages is None else named(said[shelf], messages))
+                    == its_digest
+                    and following(link, its_digest) == its_link
+                )
+            except (KeyError, TypeError, ValueError):
+                is_usual = False
+            if is_usual:
+                at, link = sequence, its_link
+                self._places += 1
+            else:
+                self._at = Head(at, link)
+                self.look_at(row, said.get(shelf, {}))
+                at, link = self._at
+        self._at = Head(at, link)
 
     def look_at(self, row: Row, said: Mapping[int, tuple[bytes, str]]) -> None:
         """See that a place of the chain holds what it was made of.
@@ -203,6 +238,10 @@ class _Walk:
         return ChainReport(
             entries=self._places, erased=self._erased, problems=tuple(self._found), head=head or self._at
         )
+
+
+_USUAL = (audit_rows.SHOWN, None, None, None, 0, 1)
+"""What stands in the columns that may change, and as a mark, in most entries."""
 
 
 def _missing(first: int, last: int) -> str:

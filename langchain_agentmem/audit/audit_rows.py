@@ -180,6 +180,18 @@ def number_at(ranges: Sequence[Range], place: int) -> int:
     raise ValueError(place)
 
 
+def named(messages: Mapping[int, T], ranges: str) -> list[T]:
+    """The messages that stored ranges name, in their order.
+
+    Raises:
+        ValueError: The ranges are damaged, or one of the messages is not there.
+    """
+    try:
+        return [messages[number] for number in numbers_in(read(ranges))]
+    except KeyError as error:
+        raise ValueError(f"message {error}") from error
+
+
 def numbers_in(ranges: Iterable[Range]) -> Iterator[int]:
     """The numbers of a list of ranges, one by one: there is no end of them where somebody has written a wrong one."""
     return (number for low, high in ranges for number in range(low, high))
@@ -314,11 +326,7 @@ def digest_of(row: Row, messages: Mapping[int, tuple[bytes, str]]) -> bytes:
     Raises:
         ValueError: It is damaged.
     """
-    ranges = read(row["messages"]) if row["messages"] is not None else []
-    try:
-        said = [messages[number] for number in numbers_in(ranges)]
-    except KeyError as error:
-        raise ValueError(f"message {error}") from error
+    said = [] if row["messages"] is None else named(messages, row["messages"])
     return audit_entry.digest(bytes(row["salt"]), _lasting(row["path"], row), plain_body(row["body"]), said)
 
 

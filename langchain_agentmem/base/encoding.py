@@ -23,6 +23,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
+from json.encoder import encode_basestring
 from math import isfinite
 from typing import Any, NoReturn, TypeVar
 from uuid import UUID
@@ -180,6 +181,10 @@ def write_plain(value: Any) -> bytes:
         except TypeError:  # a lone surrogate, or a number of more than 64 bits
             return _write_in_order(value).encode("utf-8", "surrogatepass")
     return _write_in_order(value).encode("utf-8", "surrogatepass")
+
+
+quoted: Callable[[str], str] = encode_basestring
+"""A text as `write_plain` writes it, before it is encoded."""
 
 
 def read_plain(data: bytes) -> Any:

@@ -53,7 +53,7 @@ def as_of_work(
         subject: Only of this. Default: any.
         predicate: Only with this predicate. Default: any.
         obj: Only of this object. Default: any.
-        limit: Most facts. Default: all.
+        limit: Most facts. Default: all. All that fits is read to tell which began first; `latest(valid=…)` reads pages.
 
     Returns:
         What began first comes first.
@@ -94,9 +94,10 @@ def latest_work(
     before: str | None = None,
     entity: str | None = None,
     predicate: str | None = None,
+    valid: datetime | None = None,
     recorded: datetime | None = None,
 ) -> Work[list[Fact]]:
-    """What was learned last, whether or not it holds still, a page at a time.
+    """What was learned last, a page at a time.
 
     Args:
         ground: The facts.
@@ -104,6 +105,7 @@ def latest_work(
         before: The id of a fact: only what was learned before it, for the next page. Default: from the last on.
         entity: Only facts that are about this, or that it is the object of. Default: any.
         predicate: Only with this predicate. Default: any.
+        valid: Only what held at this time. Default: all, whether or not it holds still.
         recorded: What we learned later does not count. Default: all counts.
 
     Returns:
@@ -114,6 +116,7 @@ def latest_work(
     """
     most = USUAL_LIMIT if limit is None else limit_given(limit)
     by = None if recorded is None else time_given(recorded, "recorded")
+    at = None if valid is None else time_given(valid, "valid")
     for value, what in ((before, "An id"), (entity, "An entity"), (predicate, "The predicate")):
         if value is not None:
             text_given(value, what)
@@ -128,10 +131,12 @@ def latest_work(
             behind = min(behind, LearnedAt(there[before].created_at, there[before].number))
         names = None if entity is None else agreed.keys_of([agreed.canonical(entity)])
         labels = None if predicate is None else [predicate_key(predicate)]
-        return (yield from fact_store.learned(view, agreed, most, behind, names=names, predicates=labels, recorded=by))
+        only: dict[str, Any] = {"names": names, "predicates": labels, "recorded": by, "at": at}
+        return (yield from fact_store.learned(view, agreed, most, behind, **only))
 
     asked: dict[str, Any] = {"limit": most, "before": before, "entity": entity, "predicate": predicate}
-    return looking(ground, "facts.latest", look, outputs=fact_store.facts_shown, **asked, recorded=recorded)
+    asked |= {"valid": valid, "recorded": recorded}
+    return looking(ground, "facts.latest", look, outputs=fact_store.facts_shown, **asked)
 
 
 def contradictions_work(

@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import Any, Literal, NamedTuple
 
-from langchain_agentmem.base.argument_checks import ALL
 from langchain_agentmem.base.clock import LATEST, NewId, moment
 from langchain_agentmem.base.origins import MemoryOrigin
 from langchain_agentmem.base.safe_repr import safe_repr
@@ -95,10 +94,8 @@ def _told_by_others(
     subjects: Iterable[str] | None = None,
     objects: Iterable[str] | None = None,
     labels: Sequence[str] | None = None,
-    limit: int = ALL,
-    before: LearnedAt | None = None,
 ) -> Steps[Sequence[Row]]:
-    """The keys of what others tell in the scope of a view, and when it was learned, the last first."""
+    """The keys of what others tell in the scope of a view."""
 
     def listed(names: Iterable[str] | None) -> str | None:
         return None if names is None else as_json(sorted(set(names)))
@@ -112,8 +109,6 @@ def _told_by_others(
             subjects=listed(subjects),
             objects=listed(objects),
             labels=listed(labels),
-            limit=limit,
-            **(before or BEHIND_ALL)._asdict(),
         )
     )
 
@@ -134,12 +129,8 @@ def latest(view: View, kind: str, limit: int | None = None) -> Steps[list[Kept]]
     """The last facts, or texts, that a view shows, by when they were learned first, oldest first; None for all."""
     if limit is None:
         return sorted((yield from memory_rows.current(view, kind)), key=lambda kept: kept.created_at)
-    if kind == FACT and view.scope is not None:
-        keys = [each.key for each in (yield from _last_learned(view, limit))]
-        found = yield from memory_rows.named(view, kind, keys)
-        return sorted(found.values(), key=lambda kept: kept.created_at)
-    asked = {**view._replace(scope=None).parameters(), "kind": kind, "labels": None, "limit": limit}
-    return list(reversed(_kept((yield query.latest_facts(**asked, **BEHIND_ALL._asdict()))).values()))
+    there, _ = yield from _last_learned(view, kind, limit)
+    return list(reversed(there.values()))
 
 
 class LearnedAt(NamedTuple):
@@ -155,13 +146,8 @@ class LearnedAt(NamedTuple):
 
 
 BEHIND_ALL = LearnedAt(LATEST, 2**63 - 1)
-
-
-class _Learned(NamedTuple):
-    """The key of a fact, behind its place among all."""
-
-    place: LearnedAt
-    key: str
+MOST_AT_ONCE = 1_000
+"""Most facts that are looked through at once for those of a page that held at some time."""
 
 
 def learned(
@@ -173,8 +159,9 @@ def learned(
     names: Iterable[str] | None = None,
     predicates: Iterable[str] | None = None,
     recorded: int | None = None,
+    at: int | None = None,
 ) -> Steps[list[Fact]]:
-    """The facts that were learned last, whether or not they hold still, the last first.
+    """The facts that were learned last, the last first.
 
     Args:
         view: From where.
@@ -184,46 +171,41 @@ def learned(
         names: Only what has one of these as its subject or object, by their keys. Default: any.
         predicates: Only what has one of these, by their keys. Default: any.
         recorded: What was learned later does not count. Default: everything counts.
+        at: Only what held then. Default: all, whether or not it holds still.
     """
     found: list[Fact] = []
-    while len(found) < limit:
-        some = yield from _last_learned(view, limit, before, names, predicates)
-        there = yield from memory_rows.named(view, FACT, [each.key for each in some])
-        facts = {fact.id: fact for fact in (yield from settled(view, agreed, there, recorded))}
-        found += [facts[each.key] for each in some if each.key in facts]  # some were taken back
-        if len(some) < limit:
-            break
-        before = some[-1].place
+    behind: LearnedAt | None = before
+    wanted, looked_through = limit, 0
+    while behind is not None and len(found) < limit:
+        there, behind = yield from _last_learned(view, FACT, wanted, behind, names, predicates)
+        found += yield from settled(view, agreed, there, recorded, at=at)  # some were taken back, or did not hold
+        looked_through += wanted
+        wanted = min(1 + (limit - len(found)) * looked_through // max(1, len(found)), MOST_AT_ONCE)
     return found[:limit]
 
 
 def _last_learned(
     view: View,
+    kind: str,
     limit: int,
     before: LearnedAt = BEHIND_ALL,
     names: Iterable[str] | None = None,
     predicates: Iterable[str] | None = None,
-) -> Steps[list[_Learned]]:
-    """Which facts were learned last, the last first; what is gone since may be among them."""
-    labels = None if predicates is None else sorted(set(predicates))
-    asked = {
-        **view._replace(scope=None).parameters(),
-        **before._asdict(),
-        "kind": FACT,
-        "labels": None if labels is None else as_json(labels),
-        "limit": limit,
-    }
+) -> Steps[tuple[dict[str, Kept], LearnedAt | None]]:
+    """The facts, or texts, that were learned last, by their keys, the last first; and before what more may come."""
+    if limit == 0:
+        return {}, None
+    labels = None if predicates is None else as_json(sorted(set(predicates)))
+    asked = {**view.parameters(), **before._asdict(), "kind": kind, "labels": labels, "limit": limit}
     if names is None:
-        rows = [*(yield query.latest_facts(**asked))]
+        rows = yield query.latest_facts(**asked)
     else:
-        names = sorted(set(names))
-        rows = [*(yield query.facts_naming(**asked, keys=as_json(names)))]
-    if view.scope is not None:
-        rows += yield from _told_by_others(view, FACT, subjects=names, labels=labels, limit=limit, before=before)
-        if names is not None:
-            rows += yield from _told_by_others(view, FACT, objects=names, labels=labels, limit=limit, before=before)
-    places = {row["key"]: LearnedAt(row["created_at"], row["number"]) for row in rows}
-    return sorted((_Learned(place, key) for key, place in places.items()), reverse=True)[:limit]
+        rows = yield query.facts_naming(**asked, keys=as_json(sorted(set(names))))
+    more = LearnedAt(rows[-1]["created_at"], rows[-1]["number"]) if len(rows) == limit else None
+    if kind != FACT or view.scope is None:
+        return _kept(rows), more
+    there = yield from memory_rows.named(view, kind, [row["key"] for row in rows])
+    return {row["key"]: there[row["key"]] for row in rows if row["key"] in there}, more
 
 
 def states_of(found: Mapping[str, Kept], recorded: int | None = None) -> dict[str, State]:

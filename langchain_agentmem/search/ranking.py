@@ -395,10 +395,14 @@ def ranked(
     weight = weights.where(field.average)
     total = sum(field.worth[term] for term in asked.terms) or 1.0
     shares = {term: field.worth[term] / total for term in asked.terms}
-    strength = {
-        number: (1 + _DAMPING) / (1 + _DAMPING * (_FIXED + (1 - _FIXED) * document.length / field.average))
-        for number, document in field.documents.items()
+    of_length = {  # there are few different ones
+        length: (
+            (1 + _DAMPING) / (1 + _DAMPING * (_FIXED + (1 - _FIXED) * length / field.average)),
+            math.log1p(length) / 5,
+        )
+        for length in {document.length for document in field.documents.values()}
     }
+    strength = {number: of_length[document.length][0] for number, document in field.documents.items()}
     best: dict[int, dict[str, float]] = {number: {} for number in candidates}
     cover: dict[int, float] = {}
     for term, share in shares.items():
@@ -413,8 +417,11 @@ def ranked(
             if number in holding or _when(asked.spans, field.documents[number]) == 1
         }
     roles = _Roles(field.documents)
+    two, conversations = roles.two, field.conversations
     told: dict[tuple[int, int | None, str | None], tuple[dict[str, float], float]] = {}  # there are few different ones
-    longer, conversation, recency = (weight[name] for name in ("length", "conversation", "recency"))
+    longer, conversation, recency, dated, covered, vectors, own_vector = (
+        weight[name] for name in ("length", "conversation", "recency", "date", "cover", "vectors", "own_vector")
+    )
     around, inside = weight["context"], weight["own"] - weight["context"]
     wider = weight["opening"] or "advice" in asked.asks_for or not _LISTS.isdisjoint(asked.asks_for)
     hits: list[tuple[float, int, tuple[float, ...]]] = []
@@ -423,24 +430,25 @@ def ranked(
         near = _when(asked.spans, document) if asked.spans else 0.0
         if not (terms or near or number in alone):
             continue
-        kind = document.features, document.speaker, document.role
+        words_there, features, _, speaker, role = document
+        kind = features, speaker, role
         if kind not in told:
             signals = _told(asked, document, roles, weight)
             told[kind] = signals, sum(signals.values())
-        length = math.log1p(document.length) / 5
+        length = of_length[words_there][1]
         measured: tuple[float, ...] = (
             longer * length,
-            weight["date"] * near if near else 0.0,
-            conversation * field.conversations.get(number >> PLACE_BITS, 0.0),
-            weight["vectors"] * among.get(number, usual_among),
-            weight["own_vector"] * alone.get(number, usual_alone),
+            dated * near if near else 0.0,
+            conversation * conversations.get(number >> PLACE_BITS, 0.0),
+            vectors * among.get(number, usual_among),
+            own_vector * alone.get(number, usual_alone),
             recency and recency * _lateness(asked, document),
         )
-        if roles.two and document.role is not None and (wider or number + 1 in cover or number - 1 in cover):
+        if two and role is not None and (wider or number + 1 in cover or number - 1 in cover):
             measured += _between(asked, field, number, length, cover, weight)
         words = around * sum(terms.values())
         if number in cover:
-            words += cover[number] * (inside * strength[number] + weight["cover"])
+            words += cover[number] * (inside * strength[number] + covered)
         hits.append((words + told[kind][1] + sum(measured), number, measured))
     return [
         Ranked(
@@ -489,18 +497,24 @@ def _spread(
 ) -> None:
     """Give each candidate the best of what a term is worth in it and in its neighbours."""
     around = [(side * far, _NEIGHBOUR / math.sqrt(far)) for far in range(1, reach + 1) for side in (-1, 1)]
-    for number in field.documents.keys() & field.postings[term]:
+    documents = field.documents
+    for number in documents.keys() & field.postings[term]:
         cover[number] = cover.get(number, 0.0) + share
         worth = share * strength[number]
-        lent = [(number, worth)]
+        if (there := best.get(number)) is not None and there.get(term, 0.0) < worth:
+            there[term] = worth
         series = number >> PLACE_BITS
-        if around and series in field.related:
-            lent += [(number + offset, worth * factor) for offset, factor in around]
-            if field.documents[number].features & _QUESTION and (answer := field.documents.get(number + 1)):
-                lent.append((number + 1, worth / (1 + answer.length / _INHERITS)))
-        for other, value in lent:
-            there = best.get(other)
-            if there is not None and there.get(term, 0.0) < value and other >> PLACE_BITS == series:
+        if not around or series not in field.related:
+            continue
+        for offset, factor in around:
+            if (there := best.get(number + offset)) is not None:
+                value = worth * factor
+                if there.get(term, 0.0) < value and number + offset >> PLACE_BITS == series:
+                    there[term] = value
+        if documents[number].features & _QUESTION and (answer := documents.get(number + 1)):
+            value = worth / (1 + answer.length / _INHERITS)
+            there = best.get(number + 1)
+            if there is not None and there.get(term, 0.0) < value and number + 1 >> PLACE_BITS == series:
                 there[term] = value
 
 

@@ -14,7 +14,7 @@ generator, because an operation that lost a race is run again from its first lin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, NoReturn, TypeAlias, TypeVar
 
 T = TypeVar("T")
@@ -22,6 +22,11 @@ T = TypeVar("T")
 Row: TypeAlias = Mapping[str, Any]
 Rows: TypeAlias = Sequence[Any]
 """The rows of one statement, each readable as `row["column"]`; empty for a statement that returns none."""
+
+
+def values_of(row: Any) -> Iterable[Any]:
+    """What stands in the columns of a row, in their order: by these a long walk is shorter than by their names."""
+    return row.values() if isinstance(row, dict) else row
 
 
 class Statement(NamedTuple):

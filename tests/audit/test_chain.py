@@ -15,9 +15,9 @@ from .entries import add, call, entry, hide, read, todo, write
 EVERYWHERE = range_of(())
 
 
-@pytest.fixture
-def filled(memory):
-    """Seven entries, of which the last two are model calls."""
+@pytest.fixture(params=["waiting", "settled"])
+def filled(memory, request):
+    """Seven entries, of which the last two are model calls; they wait for the indexes, or are in them as most are."""
     add(
         memory,
         entry("first", "one", conversation_id="c"),
@@ -28,6 +28,8 @@ def filled(memory):
         call(["hello"], "hi", conversation_id="c"),
         call(["hello", "hi", "more"], "less", conversation_id="c"),
     )
+    if request.param == "settled":
+        write(memory, audit_store.settle)
     return memory
 
 
@@ -121,6 +123,12 @@ class TestWhatIsFound:
         raw(filled, "update audit set link = (select link from audit where sequence = 1) where sequence = 2")
         assert any("does not follow" in each for each in problems(filled))
 
+    def test_a_link_at_the_end_breaks_the_chain(self, filled, raw):
+        raw(filled, "update audit set link = digest where sequence = 7")
+        raw(filled, "update audit_head set link = (select link from audit where sequence = 7)")
+        [problem] = problems(filled)
+        assert "does not follow" in problem
+
     def test_a_message_of_a_call(self, filled, raw):
         raw(filled, "update audit_message set key = 'm-9-hello' where number = 1")
         found = problems(filled)
@@ -167,6 +175,7 @@ class TestWhatIsFound:
         assert problems(filled) == ["nothing is noted of where the chain of the audit trail ends"]
 
     def test_swapped_rows(self, filled, raw):
+        raw(filled, "delete from audit_document")
         for one, other in ((2, 99), (5, 2), (99, 5)):
             raw(filled, "update audit set sequence = :other where sequence = :one", one=one, other=other)
         found = problems(filled)

@@ -66,6 +66,14 @@ class TestWhatVerifyFinds:
         [problem] = filled.audit.verify().problems
         assert problem.endswith(f"(number 3) is marked as no entry can be: {name}")
 
+    def test_a_todo_that_is_neither_open_nor_done(self, filled, raw):
+        filled.audit.filter_junk()
+        [counted] = raw(filled, "select count(*) as todos from audit where kind = 'todo'")
+        raw(filled, "update audit set status = null where kind = 'todo'")
+        found = filled.audit.verify().problems
+        assert len(found) == counted["todos"] > 0
+        assert all(each.endswith("is marked as no entry can be: status") for each in found)
+
     def test_nothing_where_entries_still_wait(self, memory):
         add(memory, *(entry() for _ in range(130)))
         assert read(memory, audit_part.verify).ok

@@ -87,6 +87,26 @@ def test_it_can_be_asked_as_of_what_was_known_then(memory):
     assert facts.latest(entity="Porto", recorded=then) == []
 
 
+def test_pages_of_what_held_at_a_time_are_all_that_did(memory):
+    """However few of what was learned held then, and whatever a page's size is."""
+    facts = memory.facts("main", NS)
+    past, later = datetime(2020, 6, 1, tzinfo=UTC), datetime(2023, 6, 1, tzinfo=UTC)
+    for number in range(9):
+        for year, place in enumerate(("Lisbon", "Porto", "Faro")):
+            start = datetime(2020 + 2 * year, 1, 1, tzinfo=UTC)
+            facts.add_fact("user", f"Friend {number}", "lives in", place, valid_from=start)
+    facts.add_fact("user", "Friend 8", "likes", "tea", valid_from=datetime(2020, 1, 1, tzinfo=UTC), valid_to=later)
+    for at, entity, count in ((past, None, 10), (later, None, 9), (None, "Faro", 9), (past, "Porto", 0)):
+        held = facts.as_of(at, obj=entity)
+        assert len(held) == count
+        every = sorted(held, key=lambda fact: fact.recorded_at, reverse=True)
+        for size in (1, 4, 100):
+            at_that_time = facts.now if at is None else at
+            found = pages(facts, size, entity=entity, valid=at_that_time)
+            assert [text for page in found for text in page] == texts(every)
+            assert all(len(page) == size for page in found[:-1])
+
+
 def test_a_fork_shows_what_it_sees(memory):
     facts = memory.facts("user-1")
     fact = facts.add_fact("user", "Ana", "lives in", "Lisbon")
@@ -120,6 +140,7 @@ def test_contradictions_of_several_are_found_together(memory):
         ({"entity": 1}, "entity"),
         ({"predicate": b"x"}, "predicate"),
         ({"recorded": "today"}, "recorded"),
+        ({"valid": "today"}, "valid"),
     ],
 )
 def test_what_makes_no_sense_is_refused(here, given, told):

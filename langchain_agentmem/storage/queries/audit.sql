@@ -242,8 +242,8 @@ join content c on c.id = m.content_id;
 
 -- name: audit_chain
 -- Places of the chain, with all that the digests stand for.
-select a.sequence, a.link, a.digest, a.salt, a.namespace_id, n.path, a.key, a.kind, a.hidden, a.conversation, a.thread,
-    a.created_at, a.junk, a.status, a.mark, a.archived, a.settled, a.shelf_id, a.messages, a.body
+select a.messages, a.shelf_id, a.sequence, a.link, a.digest, a.salt, n.path, a.key, a.kind, a.hidden, a.conversation,
+    a.thread, a.created_at, a.junk, a.status, a.mark, a.archived, a.settled, a.namespace_id, a.body
 from audit a
 left join namespace n on n.id = a.namespace_id
 where a.sequence > :after

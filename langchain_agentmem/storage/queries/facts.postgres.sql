@@ -84,17 +84,54 @@ select m.* from live cross join lateral (
 
 -- fragment: latest_of_each
 -- The latest facts of each level of a line.
-select level.id from line cross join lateral (
-    select x.id from memory x
+select level.id, level.created_at from line cross join lateral (
+    select x.id, x.created_at from memory x
     where x.branch_id = line.branch_id and x.kind = :kind and x.subject is not null and x.position <= line.up_to
-        and x.until > line.up_to and x.deleted = 0 and
-        -- include: learned_before
-        and not exists (
-            -- include: newer
-        )
+        and x.until > line.up_to and
+        -- include: unhidden
     order by x.created_at desc, coalesce(x.origin, x.id) desc
     limit cast(:limit as bigint)
 ) as level
+
+-- fragment: latest_of_names
+-- The same of each name, as a subject and as an object.
+select level.id, level.created_at from line cross join wanted cross join lateral (
+    select x.id, x.created_at from memory x
+    where x.branch_id = line.branch_id and x.subject = wanted.key and x.kind = :kind and x.position <= line.up_to
+        and x.until > line.up_to and
+        -- include: unhidden
+    order by x.created_at desc, coalesce(x.origin, x.id) desc
+    limit cast(:limit as bigint)
+) as level
+union
+select level.id, level.created_at from line cross join wanted cross join lateral (
+    select x.id, x.created_at from memory x
+    where x.branch_id = line.branch_id and x.object = wanted.key and x.kind = :kind and x.position <= line.up_to
+        and x.until > line.up_to and
+        -- include: unhidden
+    order by x.created_at desc, coalesce(x.origin, x.id) desc
+    limit cast(:limit as bigint)
+) as level
+
+-- fragment: latest_of_names_counting
+-- What counts of others, likewise.
+select counting.id from wanted cross join lateral (
+    select x.id from memory x where x.subject = wanted.key and x.subject is not null and
+        -- include: counts
+        and x.created_at >= (select at from since) and
+        -- include: unhidden
+    order by x.created_at desc, coalesce(x.origin, x.id) desc
+    limit cast(:limit as bigint)
+) as counting
+union
+select counting.id from wanted cross join lateral (
+    select x.id from memory x where x.object = wanted.key and x.subject is not null and
+        -- include: counts
+        and x.created_at >= (select at from since) and
+        -- include: unhidden
+    order by x.created_at desc, coalesce(x.origin, x.id) desc
+    limit cast(:limit as bigint)
+) as counting
 
 -- fragment: named_here
 select m.id, m.kind, m.key, m.origin, m.stamp, m.deleted, m.name

@@ -72,23 +72,24 @@ with
 -- include: shown_facts
 ;
 
--- name: latest_facts
--- The last that a view shows of one kind, by when they began to be known, the last first.
-with
--- include: view
-, chosen (key) as materialized (
--- include: chosen
-), picked as (
--- include: latest_of_each
-    union
-    select x.id from live cross join memory x
-    where x.group_id = live.group_id and x.kind = :kind and x.subject is not null and x.origin is null
-        and x.id <= live.up_to and x.deleted = 0 and
+-- fragment: unhidden
+-- The version x, which was learned before something, has nothing newer that the view shows.
+x.deleted = 0 and
 -- include: learned_before
-        and not exists (
+and not exists (
 -- include: newer
-        )
 )
+
+-- fragment: since
+-- When the last was learned that is needed of others: the line itself may show enough that was learned later.
+since (at) as materialized (
+    select coalesce(
+        (select h.created_at from here h order by h.created_at desc limit 1 offset cast(:limit as bigint) - 1),
+        -9223372036854775808
+    )
+)
+
+-- fragment: last_picked
 select
 -- include: kept
 from
@@ -97,27 +98,69 @@ left join content c on c.id = r.content_id
 order by r.created_at desc, number desc
 limit cast(:limit as bigint);
 
+-- name: latest_facts
+-- The last that a view shows of one kind, by when they began to be known, the last first.
+with
+-- include: view
+, chosen (key) as materialized (
+-- include: chosen
+), here (id, created_at) as materialized (
+-- include: latest_of_each
+    union
+    select x.id, x.created_at from live cross join memory x
+    where x.group_id = live.group_id and x.kind = :kind and x.subject is not null and x.origin is null
+        and x.id <= live.up_to and
+-- include: unhidden
+),
+-- include: since
+, picked (id) as (
+    select id from here
+    union
+    select id from (
+        select x.id from memory x where
+-- include: counts
+            and x.subject is not null and x.created_at >= (select at from since) and
+-- include: unhidden
+        order by x.created_at desc, coalesce(x.origin, x.id) desc
+        limit cast(:limit as bigint)
+    ) of_others
+    union
+    select x.id from memory x where
+-- include: counted
+        and x.subject is not null and x.created_at >= (select at from since) and
+-- include: unhidden
+)
+-- include: last_picked
+
 -- name: facts_naming
--- The keys of the last that a view shows of one kind with some subject or object, the last first. What is gone on a nearer
--- branch is among them.
+-- The same of those that have some subject or object.
 with
 -- include: view
 , wanted (key) as materialized (
 -- include: keys
 ), chosen (key) as materialized (
 -- include: chosen
-), seen as materialized (
--- include: of_subjects
-    union all
--- include: of_objects
+), here (id, created_at) as materialized (
+-- include: latest_of_names
+    union
+    select x.id, x.created_at from live cross join memory x
+    where x.group_id = live.group_id and x.kind = :kind and x.origin is null and x.id <= live.up_to
+        and (x.subject in (select key from wanted) or x.object in (select key from wanted)) and
+-- include: unhidden
+),
+-- include: since
+, picked (id) as (
+    select id from here
+    union
+-- include: latest_of_names_counting
+    union
+    select x.id from memory x where
+-- include: counted
+        and (x.subject in (select key from wanted) or x.object in (select key from wanted))
+        and x.created_at >= (select at from since) and
+-- include: unhidden
 )
-select x.key, min(x.created_at) as created_at, max(coalesce(x.origin, x.id)) as number
-from seen x
-where x.deleted = 0 and
--- include: learned_before
-group by x.key
-order by 2 desc, 3 desc
-limit cast(:limit as bigint);
+-- include: last_picked
 
 -- name: entities_named
 -- The subjects and objects of what a view shows of facts, from one name up to, but without, another, and how often each

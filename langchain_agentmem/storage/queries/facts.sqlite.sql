@@ -51,7 +51,7 @@ where m.group_id = live.group_id and m.kind = :kind and m.origin is null and m.i
 
 -- fragment: of_objects
 select m.* from line cross join wanted cross join memory m
-where m.branch_id = line.branch_id and m.object = wanted.key and m.kind = :kind and m.until > line.up_to
+where m.branch_id = line.branch_id and m.object = wanted.key and m.kind = :kind and +m.until > line.up_to
     and +m.position <= line.up_to and (cast(:labels as text) is null or m.label in (select key from chosen))
 union all
 select m.* from live cross join memory m
@@ -60,15 +60,56 @@ where m.group_id = live.group_id and m.kind = :kind and m.origin is null and m.i
 
 -- fragment: latest_of_each
 -- The latest facts of each level of a line.
-select m.id from line cross join memory m
+select m.id, m.created_at from line cross join memory m
 where m.id in (
     select x.id from memory x
     where x.branch_id = line.branch_id and x.kind = :kind and x.subject is not null and +x.position <= line.up_to
-        and +x.until > line.up_to and x.deleted = 0 and
-        -- include: learned_before
-        and not exists (
-            -- include: newer
-        )
+        and +x.until > line.up_to and
+        -- include: unhidden
+    order by x.created_at desc, coalesce(x.origin, x.id) desc
+    limit cast(:limit as bigint)
+)
+
+-- fragment: latest_of_names
+-- The same of each name, as a subject and as an object.
+select m.id, m.created_at from line cross join wanted cross join memory m
+where m.id in (
+    select x.id from memory x
+    where x.branch_id = line.branch_id and x.subject = wanted.key and x.kind = :kind and +x.position <= line.up_to
+        and +x.until > line.up_to and
+        -- include: unhidden
+    order by x.created_at desc, coalesce(x.origin, x.id) desc
+    limit cast(:limit as bigint)
+)
+union
+select m.id, m.created_at from line cross join wanted cross join memory m
+where m.id in (
+    select x.id from memory x
+    where x.branch_id = line.branch_id and x.object = wanted.key and x.kind = :kind and +x.position <= line.up_to
+        and +x.until > line.up_to and
+        -- include: unhidden
+    order by x.created_at desc, coalesce(x.origin, x.id) desc
+    limit cast(:limit as bigint)
+)
+
+-- fragment: latest_of_names_counting
+-- What counts of others, likewise.
+select m.id from wanted cross join memory m
+where m.id in (
+    select x.id from memory x where x.subject = wanted.key and x.subject is not null and
+        -- include: counts
+        and x.created_at >= (select at from since) and
+        -- include: unhidden
+    order by x.created_at desc, coalesce(x.origin, x.id) desc
+    limit cast(:limit as bigint)
+)
+union
+select m.id from wanted cross join memory m
+where m.id in (
+    select x.id from memory x where x.object = wanted.key and x.subject is not null and
+        -- include: counts
+        and x.created_at >= (select at from since) and
+        -- include: unhidden
     order by x.created_at desc, coalesce(x.origin, x.id) desc
     limit cast(:limit as bigint)
 )

@@ -334,9 +334,8 @@ with
 ;
 
 -- name: fact_keys
--- The keys of what counts of others, by subjects, objects and labels; of the latest that were learned before something,
--- where there is a limit.
-select x.key, min(x.created_at) as created_at, max(coalesce(x.origin, x.id)) as number from memory x
+-- The keys of what counts of others, by subjects, objects and labels.
+select distinct x.key from memory x
 where ((
 -- include: counts
 ) or (
@@ -350,11 +349,7 @@ where ((
     ))
     and (cast(:labels as text) is null or x.label in (
 -- include: chosen
-    ))
-group by x.key
-having (min(x.created_at), max(coalesce(x.origin, x.id))) < (cast(:learned_at as bigint), cast(:number as bigint))
-order by 2 desc, 3 desc
-limit cast(:limit as bigint);
+    ));
 
 -- name: count_seen
 -- How many versions of a kind a view shows, up to a limit.

@@ -321,10 +321,10 @@ async def _held(
         layers.core.aentries(),
         layers.archival.aall(limit=starts["records"] + PAGE + 1),
         layers.recall.arecent(starts["events"] + PAGE + 1),
-        facts.aas_of(checkpoint.created_at if checkpoint else None),
+        facts.alatest(starts["facts"] + PAGE + 1, valid=checkpoint.created_at if checkpoint else facts.now),
     )
-    found = {"records": records, "events": events, "facts": held}
-    return {"core": core, **{name: _part(found[name][::-1][start:], start) for name, start in starts.items()}}
+    found = {"records": records[::-1], "events": events[::-1], "facts": held}
+    return {"core": core, **{name: _part(found[name][start:], start) for name, start in starts.items()}}
 
 
 def _part(found: Sequence[Any], start: int) -> Shown:
