@@ -147,6 +147,12 @@ _RECEIPT_OF = prepared(  # as soon as what the session is at is carried out or g
     "on conflict (session) do update set at = receipt.at returning transactions"
 )
 _FORGET_RECEIPTS = prepared("delete from receipt where at < :before")
+_IDENTITY = "generated always as identity"
+_COUNTING = """
+    select s.seqincrement as step, s.seqincrement + n.last_value % s.seqincrement as next
+    from pg_sequence s, namespace_id_seq n where s.seqrelid = cast('namespace_id_seq' as regclass)
+"""
+"""How the tables that are there number their rows."""
 
 
 class _Patience:
@@ -475,7 +481,8 @@ class PostgresEngine(Engine):
         connection.execute("select set_config('lock_timeout', %s, true)", (lock,))
         connection.execute("select pg_advisory_xact_lock(%s)", (_ADVISORY_LOCK,))
         # Another process may have been quicker: look again, now that nobody else migrates.
-        pending = self._pending(self._applied(lambda sql: connection.execute(sql).fetchall()))
+        applied = self._applied(lambda sql: connection.execute(sql).fetchall())
+        pending = self._pending(applied)
         [found] = connection.execute(
             "select to_regnamespace(name) is not null as there, quote_ident(name) <> name as reserved "
             "from cast(%s as text) name",
@@ -487,8 +494,12 @@ class PostgresEngine(Engine):
             connection.execute(f"create schema if not exists {self.schema}")
         look_in(connection, self.schema)
         connection.execute(engine.RECORD)
+        numbered = _IDENTITY
+        if applied:  # no two schemas of one memory give one number, in new tables either
+            [counting] = connection.execute(_COUNTING).fetchall()
+            numbered += f" (increment by {counting['step']} start with {counting['next']})"
         for migration in pending:
-            connection.execute(migration.sql)
+            connection.execute(migration.sql.replace(_IDENTITY, numbered))
             connection.execute(
                 "insert into agentmem_migration (name, applied_at) values (%s, %s)",
                 (migration.name, time.time_ns() // 1000),

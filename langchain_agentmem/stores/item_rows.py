@@ -482,8 +482,9 @@ def _note(drafts: Sequence[tuple[int, ItemDraft, bool]], were: Mapping[int, byte
         yield query.retire_item_version.many(retired)
     rows = [{"item": number, "extra": "{}", "was": were[number]} for number, rested in stay if not rested]
     for number, draft, _ in drafts:
-        rows += [{"item": number, "extra": each.extra, "was": each.body} for each in draft.former or ()]
-        rows += [{"item": number, "extra": draft.extra, "was": None}] if draft.rests else []
+        if draft.rests:
+            rows += [{"item": number, "extra": each.extra, "was": each.body} for each in draft.former or ()]
+            rows.append({"item": number, "extra": draft.extra, "was": None})
     if not rows:
         return
     yield query.add_item_version.many(rows)
@@ -653,13 +654,19 @@ def unlink(low: str, high: str, thread: str) -> Steps[None]:
     if not rows:
         return
     left = {}
+    founded = set()
     for row in (yield query.item_versions(ids=json.dumps([row["id"] for row in rows]))):
         extra = extra_of(row) or {}
         if (without := unlinked(extra, whole)) != extra or not extra:
             left[row["id"]] = without
+        if row["body"] is None and memory_rows.origins_in(without):
+            founded.add(row["item_id"])
     yield query.retell_item_version.many([{"id": number, "extra": as_json(each)} for number, each in left.items()])
     yield query.delete_item_sources.many([{"version": number} for number in left])
     yield from _note_sources(left)
+    # What rests on nothing any more has no versions.
+    if free := [{"item": row["id"], "kept": 0} for row in rows if row["id"] not in founded]:
+        yield query.forget_item_versions.many(free)
 
 
 def _places(path: str, documents: Sequence[IndexedDocument]) -> Steps[search_index.Placed | None]:

@@ -19,7 +19,7 @@ from psycopg.conninfo import make_conninfo
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.audit import audit_entry
 from langchain_agentmem.errors import DatabaseBusy, DatabaseUnreadable, InvalidInput, StorageError
-from langchain_agentmem.storage import Opening, query, tenant_move
+from langchain_agentmem.storage import Opening, engine, query, tenant_move
 from langchain_agentmem.storage.engine import MOST_SHARDS
 from langchain_agentmem.storage.queries import number_of
 from langchain_agentmem.storage.shards import Shards, TenantEngine
@@ -95,6 +95,25 @@ class TestMaking:
     def test_numbers_of_rows_are_different_in_all_schemas(self, shards):
         numbers = [each.write(lambda: number_of("a\x1f")) for each in shards.engines]
         assert [number % MOST_SHARDS for number in numbers] == list(range(COUNT))
+
+    def test_tables_that_a_newer_version_adds_number_their_rows_likewise(self, opened, postgres, monkeypatch):
+        every = engine.migrations("postgres")
+        with monkeypatch.context() as patch:
+            patch.setattr(engine, "migrations", lambda dialect: every[:19])
+            opened().close()
+        shards = opened()
+        with psycopg.connect(postgres) as connection:
+            for number, each in enumerate(shards.engines):
+                found = connection.execute(
+                    "select identity_increment from information_schema.columns "
+                    "where is_identity = 'YES' and table_schema = %s",
+                    (each.schema,),
+                )
+                assert set(found.fetchall()) == {(str(MOST_SHARDS),)}
+                for table in ("correction", "item_version"):
+                    sequence = f"{each.schema}.{table}_id_seq"
+                    given = connection.execute("select nextval(cast(%s as regclass))", (sequence,)).fetchone()[0]
+                    assert given % MOST_SHARDS == number
 
     def test_it_is_opened_as_it_was_made(self, opened, postgres):
         opened().close()

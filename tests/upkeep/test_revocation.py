@@ -365,6 +365,24 @@ class TestItems:
         }
         assert memory.verify().ok
 
+    def test_what_an_erasure_leaves_without_a_source_has_no_versions(self, memory, raw, tmp_path):
+        """Whether the item holds it, or it comes back later: what was before it is nothing to it."""
+        page = MemoryOrigin("message", "page", "t1")
+        memory.conversation("t1").add_messages([HumanMessage("look", id="page")])
+        for key in ("held", "former"):
+            put(memory, key, "Lisbon", "message:fine")
+            put(memory, key, "Porto", page)
+        put(memory, "former", "Faro", WEB)
+        memory.erase(thread_id="t1")
+        memory.export(tmp_path / "all.jsonl")
+        memory.revoke(WEB)
+        assert raw(memory, "select id from item_version") == []
+        memory.revoke("message:fine")
+        assert items(memory) == {"held": "Porto", "former": "Porto"}
+        with AgentMemory(tmp_path / "other.db") as other:
+            other.import_(tmp_path / "all.jsonl")
+            assert items(other) == {"held": "Porto", "former": "Faro"}
+
     @pytest.mark.parametrize(
         ("damage", "left"),
         [
