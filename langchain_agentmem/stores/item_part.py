@@ -196,6 +196,8 @@ def _told(row: Row, versions: Sequence[Row]) -> dict[str, Any]:
         if None in extras:
             raise damaged(row["path"], row["key"])
         bodies = [read_plain(bytes(each["body"])) for each in versions[:-1]]
+        if not all(isinstance(body, dict) for body in bodies):
+            raise damaged(row["path"], row["key"])
         former = [{**body, "extra": extra} for body, extra in zip(bodies, extras, strict=False)]
         told |= {"extra": extras[-1], "former": former}
     return told

@@ -16,6 +16,7 @@ import pytest
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.language_models import token_estimate
 from langchain_agentmem.storage import postgres_health, storage_health
 from langchain_agentmem.upkeep import database_report
 from langchain_agentmem.upkeep.database_report import diagnose
@@ -225,7 +226,7 @@ class TestFiles:
 
 class TestAround:
     def test_no_tokenizer(self, monkeypatch):
-        monkeypatch.setattr(database_report, "tiktoken_file_present", lambda _: None)
+        monkeypatch.setattr(token_estimate, "tiktoken_file_present", lambda _: None)
         finding = found(None)["tokenizer"]
         assert finding.level == "note"
         assert "estimated" in finding.text
