@@ -42,7 +42,7 @@ def raise_fence(folder: Path, *others: Path) -> None:  # noqa: C901 - one look a
         if event == "open":
             path, mode, flags = arguments
             writes = bool(flags & WRITING) if isinstance(flags, int) else bool(set(str(mode)) & set("wax+"))
-            if writes and not is_inside(path) and not str(path).endswith(".pyc"):
+            if writes and not is_inside(path):
                 raise OutsideError(f"{path!r:.200} was opened to be written.")
         elif event in PATHS:
             for path in arguments[: PATHS[event]]:
@@ -54,4 +54,5 @@ def raise_fence(folder: Path, *others: Path) -> None:  # noqa: C901 - one look a
         elif event in NEVER:
             raise OutsideError(f"{event} {arguments!r:.200}.")
 
+    sys.dont_write_bytecode = True  # what is imported from now on is compiled for this process alone
     sys.addaudithook(look)
