@@ -182,7 +182,8 @@ def put(
     held = yield from _held(plan)
     seen = plan.seen if ns == OWN_LINE and (held is not None or retention is None) else None  # the shelf comes first
     follow = None if then is None or seen is None or seen.line is None else (yield from then(seen))
-    thread, line = yield from _line(at, ns, now, exact=exact)
+    found = yield from find(at, ns, exact=exact)
+    thread, line = yield from _line(found, at, ns, now)
     planned, shelved = yield from _shelved(thread.place, plan, held)
     if retention is not None and (retention.off or thread.delta or checkpoint.delta):
         retention = None
@@ -207,7 +208,8 @@ def put(
         yield query.mark_delta(thread=thread.id)
     thread = thread._replace(line=line)
     if then is not None:
-        if follow is None or seen is None or (seen.id, seen.line) != (thread.id, line):
+        # A thread that is made anew may get the ids of one that is gone.
+        if follow is None or seen is None or found is None or (seen.id, seen.line) != (found.id, found.line):
             follow = yield from then(thread)
         yield from follow(thread, {str(row["channel"]): row["recipe"] for row in rows})
     if retention is not None:
@@ -293,7 +295,7 @@ def put_writes(
         As `put`.
     """
     held = yield from _held(plan)
-    thread, line = yield from _line(at, ns, now, exact=exact)
+    thread, line = yield from _line((yield from find(at, ns, exact=exact)), at, ns, now)
     planned, shelved = yield from _shelved(thread.place, plan, held)
     rows = [
         {"line": line, "checkpoint": checkpoint, "run_id": run_id, **row, "recipe": each}
@@ -524,10 +526,8 @@ def delta_history(
     return history
 
 
-def _line(at: ThreadAt, ns: str, now: int, *, exact: bool) -> Steps[tuple[Thread, int]]:
-    thread = yield from find(at, ns, exact=exact)
-    if thread is None:
-        thread = yield from make_thread(at.path, at.name, now)
+def _line(found: Thread | None, at: ThreadAt, ns: str, now: int) -> Steps[tuple[Thread, int]]:
+    thread = (yield from make_thread(at.path, at.name, now)) if found is None else found
     return thread, thread.line if thread.line is not None else (yield from make_line(thread, ns))
 
 
