@@ -19,6 +19,7 @@ from functools import lru_cache, partial
 from hashlib import blake2b
 from typing import Any, TypeAlias
 from uuid import UUID
+from weakref import WeakValueDictionary
 
 import ormsgpack
 from langchain_core.messages import BaseMessage
@@ -257,7 +258,9 @@ def config_of(thread_id: Any, path: str, ns: str, name: str, scopes: Scopes) -> 
     return {"configurable": configurable}
 
 
-KNOWN_PLACES = 1_024
+KNOWN_THREADS = 1_024
+LONG = 1.0
+"""Seconds that a write waits for another one of its thread before it goes on beside it."""
 KNOWN = "messages known to be stored"
 """What the measures call messages of a state that need not be written again."""
 
@@ -280,8 +283,9 @@ class Coding:
         self.prototypes = Prototypes(measures=measures)
         self._measures = measures
         self._stamps = Stamps()
-        self._places: dict[ThreadAt, StorePlace] = {}
+        self._threads: dict[ThreadAt, Thread] = {}
         self._remembering = concurrency.lock()
+        self._turns: WeakValueDictionary[ThreadAt, threading.Lock] = WeakValueDictionary()
 
     def plan(
         self,
@@ -315,14 +319,34 @@ class Coding:
                     recipes.append(draft.recipe(value))
             return checkpoint_log.Planned(draft, rows, recipes)
 
-        return checkpoint_log.Plan(take_apart(self._places.get(at)), take_apart)
+        seen = self.seen(at)
+        return checkpoint_log.Plan(take_apart(None if seen is None else seen.place), take_apart, seen)
 
-    def stored(self, at: ThreadAt, thread: Thread, used: checkpoint_log.Planned, shelved: Shelved) -> None:
+    def seen(self, at: ThreadAt) -> Thread | None:
+        """A thread as it was last seen, with its own line if that was seen."""
+        return self._threads.get(at)
+
+    @contextmanager
+    def turn(self, at: ThreadAt) -> Iterator[None]:
+        """One write of a thread at a time: others would wait in the database, each with a connection of its own.
+
+        Nothing rests on that, so whoever waits for long goes on.
+        """
+        with self._remembering:
+            turn = self._turns.setdefault(at, concurrency.lock())
+        taken = turn.acquire(timeout=LONG)
+        try:
+            yield
+        finally:
+            if taken:
+                turn.release()
+
+    def stored(self, at: ThreadAt, ns: str, thread: Thread, used: checkpoint_log.Planned, shelved: Shelved) -> None:
         """Remember where messages lie, after the commit of what was planned."""
         if self._measures is not None:
             self._measures.cache(KNOWN, *used.draft.counts())
         used.draft.stamp(thread.place, shelved.numbers, shelved.moves, self.prototypes)
-        self._remember(at, thread.place)
+        self._remember(at, ns, thread)
 
     def reading(self, serde: SerializerProtocol, place: StorePlace, parts: Mapping[int, Any]) -> ValueReading:
         """What makes values of recipes."""
@@ -332,19 +356,21 @@ class Coding:
         """Keep nothing in memory of threads that are gone. Default: of none at all."""
         with self._remembering:
             if deleted is None:
-                self._places.clear()
+                self._threads.clear()
                 self.prototypes.forget()
             for at, shelf in deleted or ():
-                self._places.pop(at, None)
-                self._places.pop(at._replace(path=""), None)
+                self._threads.pop(at, None)
+                self._threads.pop(at._replace(path=""), None)
                 self.prototypes.forget(shelf)
 
-    def _remember(self, at: ThreadAt, place: StorePlace) -> None:
+    def _remember(self, at: ThreadAt, ns: str, thread: Thread) -> None:
         with self._remembering:
-            self._places.pop(at, None)  # so that the one that was used last is forgotten last
-            self._places[at] = place
-            while len(self._places) > KNOWN_PLACES:
-                del self._places[next(iter(self._places))]
+            before = self._threads.pop(at, None)  # so that the one that was used last is forgotten last
+            if ns != OWN_LINE:
+                thread = thread._replace(line=before.line if before is not None and before.id == thread.id else None)
+            self._threads[at] = thread
+            while len(self._threads) > KNOWN_THREADS:
+                del self._threads[next(iter(self._threads))]
 
     def folded(
         self,
@@ -394,8 +420,8 @@ class Coding:
         Raises:
             CheckpointUnreadable: It is damaged, or was written with another serializer.
         """
-        self._remember(at, saved.place)
-        reading = self.reading(serde, saved.place, saved.parts)
+        self._remember(at, ns, saved.thread)
+        reading = self.reading(serde, saved.thread.place, saved.parts)
         with readable(at, saved.name, decoding=True), collecting_later():
             values = {
                 channel: reading.value(saved.values[channel]) for channel in saved.versions if channel in saved.values
@@ -404,9 +430,11 @@ class Coding:
             checkpoint: Any = unfold(head, saved.versions, saved.name, values)
             metadata = value_of(serde, saved.metadata)
             writes = in_order(saved.writes, reading)
-        parent = None if saved.parent is None else config_of(thread_id, saved.path, ns, saved.parent, self.scopes)
+        parent = (
+            None if saved.parent is None else config_of(thread_id, saved.thread.path, ns, saved.parent, self.scopes)
+        )
         return CheckpointTuple(
-            config_of(thread_id, saved.path, ns, saved.name, self.scopes), checkpoint, metadata, parent, writes
+            config_of(thread_id, saved.thread.path, ns, saved.name, self.scopes), checkpoint, metadata, parent, writes
         )
 
 
@@ -445,9 +473,6 @@ def _has_deltas(metadata: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
     )
 
 
-Sealing: TypeAlias = Callable[[Thread, Mapping[str, bytes]], Steps[None]] | None
-
-
 class Adoption:
     """A checkpoint of another saver with what was written towards the next one, taken apart.
 
@@ -479,7 +504,7 @@ class Adoption:
             coding.plan(serde, self.at, [_row(task, channel, place, order)], [(channel, value)], listing=False)
             for order, (place, (task, channel, value)) in enumerate(_placed(found.pending_writes or ()))
         ]
-        self._put: Callable[[int, Sealing], Steps[Any]] | None = None
+        self._put: Callable[[int, checkpoint_log.Then | None], Steps[Any]] | None = None
 
     def time(self, now: int) -> int:
         """When the checkpoint was made, in microseconds since 1970; where it does not tell, or not yet was, `now`."""
@@ -504,7 +529,7 @@ class Adoption:
             self._put = self._putting()
         return bool(self._writes) or not known
 
-    def steps(self, now: int, then: Sealing) -> Steps[bool]:
+    def steps(self, now: int, then: checkpoint_log.Then | None) -> Steps[bool]:
         """Store what is not here yet.
 
         Args:
@@ -521,7 +546,7 @@ class Adoption:
             yield from checkpoint_log.put_writes(self.at, self.ns, self.name, plan, now=now, exact=True)
         return new
 
-    def _putting(self) -> Callable[[int, Sealing], Steps[Any]]:
+    def _putting(self) -> Callable[[int, checkpoint_log.Then | None], Steps[Any]]:
         versions, given = self.checkpoint["channel_versions"], self.checkpoint["channel_values"]
         values = {text_of(each, "channel"): given[each] for each in given if each in versions}
         stored = self._coding.folded(self._serde, self.at, self.checkpoint, self.metadata, self.parent, values)

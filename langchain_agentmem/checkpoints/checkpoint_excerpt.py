@@ -117,7 +117,7 @@ def excerpt_work(
     def cut(found: list[Saved]) -> Steps[list[Saved]]:
         lists.clear()
         for saved in found:
-            shelf = saved.place.shelf
+            shelf = saved.thread.place.shelf
             places = (
                 [] if wanted is None else [row["number"] for row in (yield query.parts_named(shelf=shelf, name=wanted))]
             )
@@ -201,7 +201,7 @@ def _message_lists(saved: Saved, recall: shelves.Recall) -> Steps[dict[str, list
     lists = {name: list(read_ranges(recipe[1:])) for name, recipe in saved.values.items() if recipe[0] == LIST}
     firsts: dict[str, int] = {name: ranges[0][0] for name, ranges in lists.items() if ranges}
     recipes: list[Recipe] = [[PART, number] for number in firsts.values()]
-    parts = yield from shelves.fetch(saved.place.shelf, recipes, recall)
+    parts = yield from shelves.fetch(saved.thread.place.shelf, recipes, recall)
     return {
         name: lists[name]
         for name, number in firsts.items()

@@ -294,7 +294,8 @@ class AgentMemorySaver(Performer, Closing, BaseCheckpointSaver[str]):
 
     def _found(self, config: RunnableConfig, at: ThreadAt, ns: str, name: str | None) -> CheckpointTuple | None:
         def steps() -> Steps[Saved | None]:
-            saved = yield from checkpoint_log.get(at, ns, name, self._coding.prototypes.take)
+            seen = self._coding.seen(at)
+            saved = yield from checkpoint_log.get(at, ns, name, self._coding.prototypes.take, seen=seen)
             yield from self._follow("get_tuple", config, checkpoint_id=saved.name if saved else None)
             return saved
 
@@ -782,7 +783,7 @@ class AgentMemorySaver(Performer, Closing, BaseCheckpointSaver[str]):
             return done
 
         def store() -> RunnableConfig:
-            thread, written = self._write(steps, at)
+            thread, written = self._write(steps, at, ns)
             step.finish(lambda: {"checkpoint_id": stored.name, "bytes": len(stored.head) + written()})
             remember[0]()
             return config_of(config["configurable"]["thread_id"], thread.path, ns, stored.name, self.database.scopes)
@@ -798,7 +799,7 @@ class AgentMemorySaver(Performer, Closing, BaseCheckpointSaver[str]):
         recorded: Sequence[str],
         remember: Later,
         now: int,
-    ) -> Callable[[Thread, Mapping[str, bytes]], Steps[None]]:
+    ) -> checkpoint_log.Then:
         """Gives a checkpoint its place, with what was said: see `then` of `checkpoint_log.put`.
 
         Args:
@@ -812,18 +813,23 @@ class AgentMemorySaver(Performer, Closing, BaseCheckpointSaver[str]):
         """
         parent = config["configurable"].get("checkpoint_id")
 
-        def seal(thread: Thread, recipes: Mapping[str, bytes]) -> Steps[None]:
-            said = None
-            if recorded:
-                held = {name: recipes[name] for name in recorded if name in recipes}
-                deltas = [name for name in recorded if name not in held]
-                before = yield from checkpoint_log.held_in(thread, recorded, parent)
-                parts = partial(checkpoint_log.brought, thread, held, before, parent=parent, deltas=deltas)
-                said = partial(self._said, parts)
-            sealed = self._rewinding.seal(config, at, thread, checkpoint, metadata, self.serde, now, said)
-            remember[:] = [(yield from sealed)]
+        def then(seen: Thread) -> Steps[Callable[[Thread, Mapping[str, bytes]], Steps[None]]]:
+            looked = yield from self._rewinding.look(config, at, seen, checkpoint)
+            before = (yield from checkpoint_log.held_in(seen, recorded, parent)) if recorded else ()
 
-        return seal
+            def seal(thread: Thread, recipes: Mapping[str, bytes]) -> Steps[None]:
+                said = None
+                if recorded:
+                    held = {name: recipes[name] for name in recorded if name in recipes}
+                    deltas = [name for name in recorded if name not in held]
+                    parts = partial(checkpoint_log.brought, thread, held, before, parent=parent, deltas=deltas)
+                    said = partial(self._said, parts)
+                sealed = self._rewinding.seal(config, at, thread, checkpoint, metadata, self.serde, now, looked, said)
+                remember[:] = [(yield from sealed)]
+
+            return seal
+
+        return then
 
     def _said(self, parts: Callable[..., Steps[Sequence[PartRow]]], *, everything: bool) -> Steps[Sequence[Said]]:
         found = yield from parts(everything=everything)
@@ -867,7 +873,7 @@ class AgentMemorySaver(Performer, Closing, BaseCheckpointSaver[str]):
             return done
 
         def store() -> None:
-            _, written = self._write(steps, at)
+            _, written = self._write(steps, at, ns)
             step.finish(lambda: {"writes": len(writes), "bytes": written()})
 
         return store
@@ -880,7 +886,7 @@ class AgentMemorySaver(Performer, Closing, BaseCheckpointSaver[str]):
         return thread_lines.home_of(self.database, at)
 
     def _write(
-        self, make: Operation[tuple[Thread, checkpoint_log.Planned, Shelved]], at: ThreadAt
+        self, make: Operation[tuple[Thread, checkpoint_log.Planned, Shelved]], at: ThreadAt, ns: str
     ) -> tuple[Thread, Callable[[], int]]:
         """Store what was planned. The thread, and what tells how many bytes of values were new to it."""
         scopes = self.database.scopes
@@ -891,10 +897,10 @@ class AgentMemorySaver(Performer, Closing, BaseCheckpointSaver[str]):
                 scopes.check_new(*at)
             return (yield from make())
 
-        with readable(at, None):
+        with readable(at, None), self._coding.turn(at):
             engine = self._home(at).engine
             thread, used, shelved = engine.write(steps)
-        self._coding.stored(at, thread, used, shelved)
+        self._coding.stored(at, ns, thread, used, shelved)
         if self.retention is not None and not self.retention.off:
             engine.release()
         return thread, lambda: sum(len(part.body) for part in used.draft.parts) + sum(map(len, shelved.recipes))

@@ -208,6 +208,19 @@ class Rewinding:
             self._database.now(),
         )
 
+    def look(
+        self, config: Mapping[str, Any], at: ThreadAt, thread: Thread, checkpoint: Mapping[str, Any]
+    ) -> Steps[sealing.Looked]:
+        """Ask ahead for what `seal` has to know.
+
+        Args:
+            config: The config of the call.
+            at: The thread.
+            thread: Its row, with its line.
+            checkpoint: The checkpoint that is being put.
+        """
+        return sealing.look(runs_of(self._database), config["configurable"], at, thread, str(checkpoint["id"]))
+
     def seal(
         self,
         config: Mapping[str, Any],
@@ -217,6 +230,7 @@ class Rewinding:
         metadata: Mapping[str, Any],
         serde: SerializerProtocol,
         now: int,
+        looked: sealing.Looked,
         said: Callable[..., Steps[Sequence[Said]]] | None = None,
     ) -> Steps[Callable[[], None]]:
         """A checkpoint is being put.
@@ -229,6 +243,7 @@ class Rewinding:
             metadata: Its metadata.
             serde: What its parent was written with.
             now: When.
+            looked: What `look` gave.
             said: Reads the messages that are to be recorded, see `Put`. Default: none are.
 
         Returns:
@@ -258,6 +273,7 @@ class Rewinding:
             metadata,
             configurable,
             before,
+            looked,
             now,
             said,
             self._database.tail,

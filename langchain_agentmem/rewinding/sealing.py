@@ -34,6 +34,7 @@ from langchain_agentmem.rewinding.graph_runs import (
 from langchain_agentmem.rewinding.memory_rows import FOREVER, Author, InGroup, OnBranch, View
 from langchain_agentmem.storage import Steps, query
 from langchain_agentmem.storage.part import Heard, Noted, Said, all_parts
+from langchain_agentmem.storage.steps import Rows
 from langchain_agentmem.threads import checkpoint_head
 from langchain_agentmem.threads.thread_lines import Thread, ThreadAt, find, make_thread
 
@@ -61,6 +62,20 @@ class Parent(NamedTuple):
     seen: Mapping[str, Any]
 
 
+class Looked(NamedTuple):
+    """What a put asks before it waits for anything; whoever wants to know more asks for it.
+
+    Attributes:
+        thread: The row of the thread, which nobody else changes until the transaction ends; none of a subgraph.
+        head: The newest checkpoint but for the one that is put, with its place.
+        beginnings: Where checkpoints stand that its loop began with, and what finished there, by their ids.
+    """
+
+    thread: Rows
+    head: Rows
+    beginnings: Mapping[str, Rows]
+
+
 class Put(NamedTuple):
     """A checkpoint that is being put.
 
@@ -75,6 +90,7 @@ class Put(NamedTuple):
         metadata: What LangGraph says about it.
         configurable: What the config says.
         before: Reads the checkpoint before it.
+        looked: What was asked ahead.
         now: When.
         said: Reads the messages that it brings, or, with `everything`, all that it has and the one before had. None
             where they are not recorded.
@@ -92,6 +108,7 @@ class Put(NamedTuple):
     metadata: Mapping[str, Any]
     configurable: Mapping[str, Any]
     before: Callable[[], Steps[Parent | None]]
+    looked: Looked
     now: int
     said: Callable[..., Steps[Sequence[Said]]] | None
     tail: int
@@ -137,15 +154,46 @@ class _Base(NamedTuple):
 # -- what tasks see and write ----------------------------------------------------------------------------------------
 
 
-def prepare(runs: Runs, run: GraphRun) -> Steps[None]:
-    """Read what a run does not know yet of the checkpoints that its loops began with."""
+def look(runs: Runs, configurable: Mapping[str, Any], at: ThreadAt, thread: Thread, checkpoint: str) -> Steps[Looked]:
+    """Ask for what a put has to know, and wait for nothing. Where it is a thread's own, that is held.
+
+    Args:
+        runs: The runs of this process.
+        configurable: What the config says.
+        at: The thread.
+        thread: Its row, with its line.
+        checkpoint: The id of the checkpoint that is put.
+    """
+    ns = configurable.get("checkpoint_ns") or ""
+    held: Rows = ()
+    head: Rows = ()
+    if not ns:
+        held = yield query.hold_thread.ahead(thread=thread.id)
+        head = yield query.head_but.ahead(line=thread.line, checkpoint=checkpoint)
+    beginnings: dict[str, Rows] = {}
+    if (run := runs.of(configurable, at)) is not None and ns in run.loops:
+        for loop, begun in runs.unknown(run):
+            if loop.ns == ns:
+                where = {"thread": thread.id, "line": thread.line, "ns": ns, "checkpoint": begun}
+                beginnings[begun] = yield query.beginning.ahead(**where)
+    return Looked(held, head, beginnings)
+
+
+def prepare(runs: Runs, run: GraphRun, ns: str = "", beginnings: Mapping[str, Rows] | None = None) -> Steps[None]:
+    """Read what a run does not know yet of the checkpoints that its loops began with.
+
+    Args:
+        runs: The runs of this process.
+        run: The run.
+        ns: One of its loops.
+        beginnings: Where that began, as far as it was asked for.
+    """
     for loop, checkpoint in runs.unknown(run):
-        thread = yield from find(run.at, loop.ns)
-        found = (
-            []
-            if thread is None
-            else (yield query.beginning(thread=thread.id, line=thread.line, ns=loop.ns, checkpoint=checkpoint))
-        )
+        found: Rows | None = beginnings.get(checkpoint) if beginnings and loop.ns == ns else None
+        if found is None:
+            thread = yield from find(run.at, loop.ns)
+            where = {"ns": loop.ns, "checkpoint": checkpoint}
+            found = () if thread is None else (yield query.beginning(thread=thread.id, line=thread.line, **where))
         spot = next(((row["branch_id"], row["position"]) for row in found if row["branch_id"] is not None), None)
         earlier = tuple(
             Finished(row["task"], row["caller"], tuple(json.loads(row["groups"])))
@@ -162,10 +210,11 @@ def prepare(runs: Runs, run: GraphRun) -> Steps[None]:
             run.minded = run.minded or remembers
 
 
-def _prepare_to_put(runs: Runs, run: GraphRun, put: Put) -> Steps[None]:
-    if put.parent is not None and not (yield query.checkpoint_there(line=put.line, checkpoint=put.parent)):
+def _prepare_to_put(runs: Runs, run: GraphRun, put: Put, head: _Head) -> Steps[None]:
+    known = put.parent in (None, head.name)
+    if not (known or (yield query.checkpoint_there(line=put.line, checkpoint=put.parent))):
         runs.forget()  # the thread was deleted meanwhile, and begins anew with what this run has of it
-    yield from prepare(runs, run)
+    yield from prepare(runs, run, put.ns, put.looked.beginnings)
 
 
 def view_of_task(runs: Runs, configurable: Mapping[str, Any], at: ThreadAt) -> Steps[tuple[GraphRun, Execution, View]]:
@@ -313,24 +362,22 @@ def seal(runs: Runs, put: Put) -> Steps[Callable[[], None]]:
     Returns:
         What is to be done when it is stored.
     """
-    head = yield from _head(put)
+    head = _head(put)
     spot, remember = yield from _sealed(runs, put, head)
     if head.moves and head.name is not None and head.name != put.parent:
         yield from move_marks(put.thread, head.spot, spot, put.now)
     return remember
 
 
-def _head(put: Put) -> Steps[_Head]:
+def _head(put: Put) -> _Head:
     """The head of the thread, which nobody else moves until the transaction ends."""
     if put.ns:
         return _Head(None, None, moves=False)
-    held = yield query.hold_thread.ahead(thread=put.thread)
-    found = yield query.head_but(line=put.line, checkpoint=str(put.checkpoint["id"]))
-    [thread] = held
+    [thread] = put.looked.thread
     own = None if thread["author"] is None else Author(thread["author"], thread["scope"])
-    if not found:
+    if not put.looked.head:
         return _Head(None, None, moves=True, own=own)
-    [row] = found
+    [row] = put.looked.head
     spot = None if row["branch_id"] is None else (row["branch_id"], row["position"])
     return _Head(row["name"], spot, moves=row["name"] < str(put.checkpoint["id"]), own=own)
 
@@ -389,7 +436,7 @@ def _sealed(runs: Runs, put: Put, head: _Head) -> Steps[tuple[Spot | None, Calla
         if put.parent not in (loop.last_put, loop.base):
             loop.begin(put.parent)
             run.resumed = True
-    yield from _prepare_to_put(runs, run, put)
+    yield from _prepare_to_put(runs, run, put, head)
     if put.parent is not None and put.parent == loop.base and loop.last_put is None and source == "loop":
         yield from _go_on(runs, loop, put)
     around = yield from _around(runs, run, put)

@@ -60,8 +60,7 @@ class Saved(NamedTuple):
     """A checkpoint as it was found, with the parts that its values need.
 
     Attributes:
-        path: The path of the thread's namespace.
-        place: The thread's shelf.
+        thread: Its thread, with its line.
         name: The checkpoint's id.
         parent: Its parent's id.
         versions: The channels' versions in their short form.
@@ -72,8 +71,7 @@ class Saved(NamedTuple):
         parts: The parts that the recipes need.
     """
 
-    path: str
-    place: StorePlace
+    thread: Thread
     name: str
     parent: str | None
     versions: dict[str, str]
@@ -86,6 +84,11 @@ class Saved(NamedTuple):
 
 Choose: TypeAlias = Callable[[list[Saved]], Steps[list[Saved]]]
 """Gives the same checkpoints with recipes for those of their values that are wanted."""
+
+
+Then: TypeAlias = Callable[[Thread], Steps[Callable[[Thread, Mapping[str, bytes]], Steps[None]]]]
+"""Given a thread as it was last seen, with its line: asks ahead for what it has to know of that, and waits for nothing.
+Gives what takes further steps, told the thread as it is and the recipes of the new values, by channel."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,10 +118,12 @@ class Plan(NamedTuple):
     Attributes:
         first: Planned when it was given, for the shelf as it was last seen.
         again: Takes the values apart once more, as they are now, for a shelf that has lost what the first relied on.
+        seen: The thread as it was last seen, with its own line.
     """
 
     first: Planned
     again: Callable[[StorePlace], Planned]
+    seen: Thread | None
 
 
 class Key(NamedTuple):
@@ -157,7 +162,7 @@ def put(
     retention: Retention | None,
     now: int,
     exact: bool = False,
-    then: Callable[[Thread, Mapping[str, bytes]], Steps[None]] | None = None,
+    then: Then | None = None,
 ) -> Steps[tuple[Thread, Planned, Shelved]]:
     """Store a checkpoint with the values that are new in it.
 
@@ -169,14 +174,16 @@ def put(
         retention: What to remove after it.
         now: When.
         exact: The empty path stands for the root.
-        then: Takes further steps when it is stored, while the checkpoints before it are still there; is given the
-            recipes of the new values, by channel.
+        then: Gives what takes further steps when it is stored, while the checkpoints before it are still there.
 
     Returns:
         The thread, what was planned for its shelf, and where the parts are.
     """
     held = yield from _held(plan)
-    thread, line = yield from _line(at, ns, now, exact=exact)
+    seen = plan.seen if ns == OWN_LINE and (held is not None or retention is None) else None  # the shelf comes first
+    follow = None if then is None or seen is None or seen.line is None else (yield from then(seen))
+    found = yield from find(at, ns, exact=exact)
+    thread, line = yield from _line(found, at, ns, now)
     planned, shelved = yield from _shelved(thread.place, plan, held)
     if retention is not None and (retention.off or thread.delta or checkpoint.delta):
         retention = None
@@ -201,7 +208,10 @@ def put(
         yield query.mark_delta(thread=thread.id)
     thread = thread._replace(line=line)
     if then is not None:
-        yield from then(thread, {str(row["channel"]): row["recipe"] for row in rows})
+        # A thread that is made anew may get the ids of one that is gone.
+        if follow is None or seen is None or found is None or (seen.id, seen.line) != (found.id, found.line):
+            follow = yield from then(thread)
+        yield from follow(thread, {str(row["channel"]): row["recipe"] for row in rows})
     if retention is not None:
         yield from retain(thread, line, ns, checkpoint.name, retention, now)
     return thread, planned, shelved
@@ -285,7 +295,7 @@ def put_writes(
         As `put`.
     """
     held = yield from _held(plan)
-    thread, line = yield from _line(at, ns, now, exact=exact)
+    thread, line = yield from _line((yield from find(at, ns, exact=exact)), at, ns, now)
     planned, shelved = yield from _shelved(thread.place, plan, held)
     rows = [
         {"line": line, "checkpoint": checkpoint, "run_id": run_id, **row, "recipe": each}
@@ -300,7 +310,12 @@ def put_writes(
 
 
 def get(
-    at: ThreadAt, ns: str, name: str | None, recall: Recall = nothing_known, choose: Choose | None = None
+    at: ThreadAt,
+    ns: str,
+    name: str | None,
+    recall: Recall = nothing_known,
+    choose: Choose | None = None,
+    seen: Thread | None = None,
 ) -> Steps[Saved | None]:
     """Read one checkpoint, whatever its history in a fixed number of queries.
 
@@ -310,11 +325,16 @@ def get(
         name: The checkpoint's id; None for the newest.
         recall: What is known of parts without reading them.
         choose: Says what of its values is wanted. Default: all.
+        seen: The thread as it was last seen, with its own line.
     """
+    line = None if seen is None or ns != OWN_LINE else seen.line
+    asked = None if line is None else (yield from _ask(line, name))
     thread = yield from find(at, ns)
     if thread is None or thread.line is None:
         return None
-    found = yield from load(thread, thread.line, [name], recall, choose)
+    if asked is None or line != thread.line:
+        asked = yield from _ask(thread.line, name)
+    found = yield from _load(thread, [asked], recall, choose)
     return found[0] if found else None
 
 
@@ -334,15 +354,30 @@ def load(
         recall: What is known of parts without reading them.
         choose: Given those that were found, without parts, says what of their values is wanted. Default: all.
     """
+    asked: list[tuple[Rows, Rows, Rows]] = []
+    for name in names:
+        asked += [(yield from _ask(line, name))]
+    return (yield from _load(thread, asked, recall, choose))
+
+
+def _ask(line: int, name: str | None) -> Steps[tuple[Rows, Rows, Rows]]:
+    """Ask for a checkpoint, its values, and what was written towards the next one, and wait for none of them."""
+    found = yield (
+        query.latest_checkpoint.ahead(line=line) if name is None else query.checkpoint_named.ahead(line=line, name=name)
+    )
+    values = yield query.values_of.ahead(line=line, name=name)
+    return found, values, (yield query.writes_at.ahead(line=line, checkpoint=name))
+
+
+def _load(
+    thread: Thread, asked: Sequence[tuple[Rows, Rows, Rows]], recall: Recall, choose: Choose | None
+) -> Steps[list[Saved]]:
     found: list[Saved] = []
     parts: dict[int, Any] = {}
-    for name in names:
-        rows = yield (
-            query.latest_checkpoint(line=line) if name is None else query.checkpoint_named(line=line, name=name)
-        )
+    for rows, values, writes in asked:
         for row in rows:
             try:
-                found.append((yield from _saved(thread, line, row, parts)))
+                found.append(_saved(thread, row, values, writes, parts))
             except Damaged as error:
                 error.checkpoint = row["name"]
                 raise
@@ -354,16 +389,12 @@ def load(
     return found
 
 
-def _saved(thread: Thread, line: int, row: Row, parts: dict[int, Any]) -> Steps[Saved]:
-    versions = checkpoint_head.read(row["versions"])
-    values = yield query.values_at.ahead(line=line, versions=row["versions"])
-    writes = yield query.writes_at(line=line, checkpoint=row["name"])
+def _saved(thread: Thread, row: Row, values: Rows, writes: Rows, parts: dict[int, Any]) -> Saved:
     return Saved(
-        thread.path,
-        thread.place,
+        thread,
         row["name"],
         row["parent"],
-        versions,
+        checkpoint_head.read(row["versions"]),
         bytes(row["head"]),
         bytes(row["metadata"]),
         {each["channel"]: _recipe(each) for each in values},
@@ -495,10 +526,8 @@ def delta_history(
     return history
 
 
-def _line(at: ThreadAt, ns: str, now: int, *, exact: bool) -> Steps[tuple[Thread, int]]:
-    thread = yield from find(at, ns, exact=exact)
-    if thread is None:
-        thread = yield from make_thread(at.path, at.name, now)
+def _line(found: Thread | None, at: ThreadAt, ns: str, now: int) -> Steps[tuple[Thread, int]]:
+    thread = (yield from make_thread(at.path, at.name, now)) if found is None else found
     return thread, thread.line if thread.line is not None else (yield from make_line(thread, ns))
 
 

@@ -18,6 +18,8 @@ from pathlib import Path
 import pytest
 
 from langchain_agentmem import AgentMemory
+from langchain_agentmem.checkpoints import checkpoint_codec
+from langchain_agentmem.threads.thread_lines import ThreadAt
 
 from .graphs import (
     Line,
@@ -73,6 +75,30 @@ class TestManyThreads:
         listed = ids(saver.list(at()))
         assert len(listed) == len(set(listed)) == 41
         assert memory.verify().problems == ()
+
+    def test_who_writes_in_one_thread_takes_turns(self, saver, memory, monkeypatch):
+        engine, root = memory.database.engine, Line(saver).put({"a": "root"})
+        write, inside, seen = engine.write, [], []
+
+        def writing(steps):
+            inside.append(steps)
+            time.sleep(0.01)
+            seen.append(len(inside))
+            inside.remove(steps)
+            return write(steps)
+
+        monkeypatch.setattr(engine, "write", writing)
+        in_threads(lambda n: saver.put_writes(root, [("a", n)], f"task {n}"), range(6))
+        assert seen == [1] * 6
+        assert len(saver.get_tuple(root).pending_writes) == 6
+
+    def test_nobody_waits_for_ever_for_a_turn(self, saver, monkeypatch):
+        monkeypatch.setattr(checkpoint_codec, "LONG", 0.01)
+        root = Line(saver).put({"a": "root"})
+        with saver._coding.turn(ThreadAt("", "t")):
+            saver.put_writes(root, [("a", "said")], "task")
+        saver.put_writes(root, [("a", "again")], "task 2")
+        assert len(saver.get_tuple(root).pending_writes) == 2
 
     async def test_the_same_put_many_times_at_once_is_stored_once(self, saver, memory):
         checkpoint = new_checkpoint({"a": ["x" * 1000]}, {"a": "1"})

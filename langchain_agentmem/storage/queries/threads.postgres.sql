@@ -8,6 +8,18 @@ cross join lateral (
     limit 1
 ) v;
 
+-- name: values_of
+select v.channel, v.recipe
+from checkpoint c
+cross join json_each_text(cast(c.versions as json)) w
+cross join lateral (
+    select channel, recipe from channel_value
+    where line_id = :line and channel = w.key and version = w.value
+    limit 1
+) v
+where c.line_id = :line
+    and c.name = coalesce(cast(:name as text), (select max(name) from checkpoint where line_id = :line));
+
 -- name: values_in
 select v.channel, v.recipe
 from checkpoint c

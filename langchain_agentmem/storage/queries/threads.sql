@@ -105,6 +105,15 @@ select v.channel, v.recipe from channel_value v
 where v.line_id = :line
     and (v.channel, v.version) in (select key, value from json_each(:versions));
 
+-- name: values_of
+-- The values of the channels of a checkpoint, or of the newest one; none of one whose versions cannot be read.
+select v.channel, v.recipe
+from checkpoint c
+cross join json_each(case when json_valid(c.versions) then c.versions else '{}' end) w
+cross join channel_value v
+where c.line_id = :line and c.name = coalesce(:name, (select max(name) from checkpoint where line_id = :line))
+    and v.line_id = c.line_id and v.channel = w.key and v.version = w.value;
+
 -- name: values_in
 -- What some channels hold in a checkpoint.
 select v.channel, v.recipe
@@ -117,7 +126,10 @@ where c.line_id = :line and c.name = :name and w.key in (
     and v.line_id = c.line_id and v.channel = w.key and v.version = w.value;
 
 -- name: writes_at
-select task, place, path, channel, recipe from pending_write where line_id = :line and checkpoint = :checkpoint;
+-- What was written towards the children of a checkpoint, or of the newest one.
+select task, place, path, channel, recipe from pending_write
+where line_id = :line
+    and checkpoint = coalesce(:checkpoint, (select max(name) from checkpoint where line_id = :line));
 
 -- name: writes_of_channels
 -- What was written towards the children of some checkpoints, for some channels.
