@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import uuid
+from datetime import timedelta
 from typing import Annotated, TypedDict
 
 import pytest
@@ -296,3 +297,20 @@ class TestLimits:
             assert [each.tags[0] for each in layers.archival.all(limit=1)] == ["CORE_EVICT"]
             clock.pass_time(minutes=11)
             assert texts(layers.archival.all(limit=1)) == ["an apple"]
+
+    def test_when_its_time_is_up_it_is_gone(self, url, clock):
+        now = [clock()]
+        with AgentMemory(url, clock=lambda: now[0]) as memory:
+            layers = memory.layers("branch")
+            layers.core.set("key", "short-lived", ttl=600)
+            layers.core.set("filling", "x" * 1_990)
+            layers.core.set("more", "here", ttl=600)
+
+            def there():
+                records = texts(layers.archival.search("short-lived"))
+                return len(records), texts(memory.search("short-lived")) == records, "more" in layers.core.get()
+
+            now[0] += timedelta(seconds=599)
+            assert there() == (1, True, True)
+            now[0] += timedelta(seconds=1)
+            assert there() == (0, True, False)

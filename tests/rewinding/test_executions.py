@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import threading
 import uuid
@@ -14,6 +15,7 @@ from langgraph.func import entrypoint, task
 from langgraph.graph import START, StateGraph
 from langgraph.types import Command, RetryPolicy, interrupt
 
+from langchain_agentmem import AgentMemory
 from langchain_agentmem.errors import StepIsOver
 from langchain_agentmem.rewinding.sealing import group_for
 
@@ -344,6 +346,35 @@ class TestTwoRunsOfOneStep:
         mind.held()
         one, other = mind.ends()
         assert sorted([*one, *other]) == sorted(f"n{number} {time}" for number in range(4) for time in (1, 2))
+
+    @pytest.mark.sqlite_suffices
+    @pytest.mark.parametrize("hours", [23, 25])
+    def test_what_one_has_remembered_is_kept_for_a_day_whoever_executes_its_step_again(self, url, clock, hours):
+        with AgentMemory(url, clock=clock) as memory:
+            runs = []
+
+            def work(state):
+                runs.append(name := f"run {len(runs)}")
+                recall = memory.layers().recall
+                for _ in range(2):
+                    recall.append("note", name)
+                if name == "run 0":
+                    clock.pass_time(hours=hours)
+                    again = threading.Thread(target=lambda: graph.invoke(None, AT))
+                    again.start()
+                    again.join(PATIENCE)
+                    recall.append("note", f"{name}, later")
+                return EMPTY
+
+            builder = StateGraph(State).add_node(work).add_edge(START, "work")
+            graph = builder.compile(checkpointer=memory.checkpointer)
+            graph.update_state(AT, EMPTY, as_node="__start__")
+            with contextlib.nullcontext() if hours < 24 else pytest.raises(StepIsOver):
+                graph.invoke(None, AT)
+            assert len(runs) == 2
+            ends = [each.config for each in memory.checkpointer.list(AT) if each.metadata["source"] == "loop"]
+            noted = [[each.content for each in memory.layers(end).recall.recent()] for end in ends]
+            assert sorted(noted) == [["run 0", "run 0", "run 0, later"], ["run 1", "run 1"]][hours > 24 :]
 
     def test_of_two_that_go_on_what_one_remembers_while_the_other_ends_is_its_own(self, mind):
         """The other's checkpoint, with the same step, is put between what one has remembered and what it does then."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any, TypedDict
 
 import pytest
+from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.graph import START, StateGraph
 from langgraph.types import Command, interrupt
 
@@ -156,6 +157,14 @@ def test_a_copy_teaches_only_what_it_adds(threads):
     threads.sets("c", pet="cat")
     assert threads.outside == {"pet": "cat"}
     assert threads.sees("c") == {"city": "Lisbon", "pet": "cat"}
+
+
+def test_a_thread_that_is_begun_anew_teaches_nothing_of_before(threads):
+    threads.sets("a", city="Lisbon")
+    begun = {**at("a")["configurable"], "checkpoint_ns": ""}
+    threads.memory.checkpointer.put({"configurable": begun}, empty_checkpoint(), {"source": "input", "step": -1}, {})
+    assert threads.sees("a") == threads.sees("b") == threads.outside == {}
+    assert threads.memory.verify().problems == ()
 
 
 def test_a_deleted_thread_leaves_what_counted_and_its_id_is_another_author(threads):
