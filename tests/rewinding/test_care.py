@@ -240,6 +240,10 @@ DAMAGE = {
     "no document": ("update memory set document_id = null where kind = 'event'", "nothing owns the document"),
     "another document": ("update memory set document_id = 7 where kind = 'record'", "is not in the index"),
     "extras that are none": ("update memory set extra = '{' where kind = 'record'", "cannot be read"),
+    "sources that are none": (
+        "update memory set extra = '{\"rests\":[7]}' where kind = 'record'",
+        "rests on cannot be read",
+    ),
     "groups that are none": ("update finished_task set groups = '[true]'", "had written cannot be read"),
     "a base that is none": ("update branch_base set groups = '[[1]]'", "stands on cannot be read"),
     "a group that no database holds": (
@@ -716,9 +720,7 @@ class TestMoving:
             other.import_(tmp_path / "all.jsonl")
             assert [(config, other.layers(config).core.get()) for config, _ in seen] == seen
 
-    def test_a_fork_comes_along_whose_parent_has_gone_on_and_lost_what_that_does_not_show(
-        self, memory, another, tmp_path
-    ):
+    def test_a_fork_comes_along_whose_parent_has_gone_on_and_lost_what_that_does_not_show(self, memory, tmp_path):
         root = memory.layers("root")
         for key, first, then in (("name", "Ana", "Bea"), ("pet", "cat", "dog")):
             with memory.written_by(rests_on=["message:page"]):
@@ -726,14 +728,15 @@ class TestMoving:
             root.fork(f"of {first}")
             root.core.set(key, then)
         memory.export(tmp_path / "early.jsonl")
-        another.import_(tmp_path / "early.jsonl")
-        another.revoke("message:page")
-        another.layers("root").core.set("home", "Turin")
         root.fork("late")
         memory.export(tmp_path / "late.jsonl")
-        another.import_(tmp_path / "late.jsonl")
-        assert another.layers("late").core.get() == {"name": "Bea", "pet": "dog"}
-        assert another.layers("of cat").core.get() == {"name": "Bea"}
+        with AgentMemory(tmp_path / "other.db") as other:
+            other.import_(tmp_path / "early.jsonl")
+            other.revoke("message:page")
+            other.layers("root").core.set("home", "Turin")
+            other.import_(tmp_path / "late.jsonl")
+            assert other.layers("late").core.get() == {"name": "Bea", "pet": "dog"}
+            assert other.layers("of cat").core.get() == {"name": "Bea"}
 
     def test_a_fork_whose_parent_has_gone_on_without_it_is_refused(self, memory, another, tmp_path):
         root = memory.layers("root")

@@ -117,6 +117,12 @@ class TestSubgraphs:
         for limit in range(1, 7):
             assert [each.content for each in recall.recent(limit=limit)] == list("123456")[-limit:]
 
+    def test_all_its_steps_lie_on_one_branch(self, memory, note, raw):
+        inner = graph(note("1"), note("2"), note("3"))
+        graph(note("0"), inner, checkpointer=memory.checkpointer).invoke(EMPTY, at("t"))
+        assert [each.content for each in memory.layers(inner_checkpoints(memory)[0]).recall.recent()] == list("0123")
+        assert raw(memory, "select count(*) as branches from branch") == [{"branches": 2}]
+
     def test_what_is_shown_is_found_when_the_checkpoints_of_its_subgraph_are_gone(self, memory, note):
         run = uuid.uuid4()
         with_inner = graph(graph(note("an apple")), checkpointer=memory.checkpointer)

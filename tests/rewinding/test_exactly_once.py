@@ -229,6 +229,24 @@ class TestGoingOn:
         assert held[-1] == "right 2"
         assert sorted(held) == sorted([f"left {mind.times['left']}", "right 2"])
 
+    def test_what_had_finished_beside_a_question_does_not_count_where_new_input_takes_its_place(self, mind):
+        finished = threading.Event()
+
+        def left(state):
+            found = {"log": [mind.note("left")]}
+            finished.set()
+            return found
+
+        def right(state):
+            assert finished.wait(120)
+            interrupt("?")
+            return {"log": [mind.note("right")]}
+
+        graph = mind.beside(left, right)
+        mind.run(graph, {"log": []})
+        graph.update_state(AT, {"log": []}, as_node="__input__")
+        assert mind.held() == []
+
     def test_a_finished_task_is_not_run_again_and_keeps_its_memory(self, mind):
         @task
         def piece():

@@ -17,6 +17,7 @@ from langgraph.types import Command, RetryPolicy, interrupt
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.errors import StepIsOver
+from langchain_agentmem.rewinding import graph_runs
 from langchain_agentmem.rewinding.sealing import group_for
 
 from .graphs import attempt_of
@@ -267,6 +268,21 @@ class TestTasksOfRetriedCallers:
         runs.resume()
         assert mind.times == {"several": 1, "one": 1, "more": 1, "answered": 1}
         assert mind.held() == ["several 1", "one 1", "more 1", "answered 1"]
+
+    def test_what_a_task_remembers_stays_where_none_of_those_that_called_it_remembers(self, mind, caller, piece):
+        attempt = failing(1)
+
+        @task
+        def between():
+            return [piece("one").result()]
+
+        def body():
+            log = between().result()
+            attempt()
+            return log
+
+        caller(body).begin()
+        assert mind.held() == ["one 2"]
 
 
 class TestCallsOfOneTaskAtOnce:
@@ -918,6 +934,33 @@ class TestDeletingRuns:
         run()
         assert mind.times == {"first": 1, "left": 1, "middle": 3, "right": 3}
         assert sorted(mind.held()) == ["first 1", "left 1", "middle 3", "right 3"]
+
+
+@pytest.mark.sqlite_suffices
+class TestManyRuns:
+    def test_one_that_goes_on_is_known_however_many_begin_meanwhile_and_those_that_are_over_are_not(
+        self, url, monkeypatch
+    ):
+        monkeypatch.setattr(graph_runs, "MOST_RUNS", 12)
+        mind = Mind(url)
+
+        def inside(state):
+            return {"log": [mind.note("inside")]}
+
+        def work(state, config):
+            log = [mind.note("before")]
+            for number in range(8):  # somebody looks at other threads in its name
+                there = {**config["configurable"], "thread_id": f"other {number}", "checkpoint_ns": ""}
+                assert mind.adapter.saver.get_tuple({"configurable": there}) is None
+            for number in range(20):
+                inner.invoke(EMPTY, at(f"apart {number}"))
+            return {"log": [*log, mind.note("after")]}
+
+        inner = mind.graph(inside)
+        mind.run(mind.graph(work), EMPTY)
+        assert mind.held() == ["before 1", "after 1"]
+        assert len(graph_runs.runs_of(mind.adapter.memory.database)._runs) <= 12
+        mind.close()
 
 
 class TestScopesOfRuns:
