@@ -71,8 +71,8 @@ def test_one_branch_holds_all_of_it_where_nobody_goes_back(raw):
         story = Story(memory, "a")
         for number in range(3):
             story.say(f"city {number}")
-            for _ in range(2):
-                story.correct(f"City {number}")
+            for text in (f"City {number}", f"CITY {number}"):
+                story.correct(text)
             story.check()
         assert raw(memory, "select count(*) as branches from branch where kind = 'thread'") == [{"branches": 1}]
 

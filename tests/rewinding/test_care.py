@@ -705,6 +705,7 @@ class TestMoving:
         def caller(state, config):
             memory.layers(config).core.set("before", "it")
             inner.invoke(state)
+            memory.layers(config).core.set("after", "it")
             return {"said": []}
 
         graph = StateGraph(State).add_node("caller", caller).add_edge(START, "caller")
@@ -714,7 +715,7 @@ class TestMoving:
             for each in memory.checkpointer.list({"configurable": {"thread_id": "t"}})
             if each.config["configurable"]["checkpoint_ns"]
         ]
-        assert {"before": "it"} in [core for _, core in seen]
+        assert seen[-1][1] == seen[0][1] == {"before": "it"}
         memory.export(tmp_path / "all.jsonl")
         with AgentMemory(tmp_path / "other.db") as other:
             other.import_(tmp_path / "all.jsonl")

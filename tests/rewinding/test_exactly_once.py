@@ -229,23 +229,51 @@ class TestGoingOn:
         assert held[-1] == "right 2"
         assert sorted(held) == sorted([f"left {mind.times['left']}", "right 2"])
 
-    def test_what_had_finished_beside_a_question_does_not_count_where_new_input_takes_its_place(self, mind):
-        finished = threading.Event()
+    @pytest.mark.parametrize("durability", ["sync", "async"])
+    def test_where_only_the_checkpoint_was_missing_all_of_its_step_counts(self, mind, monkeypatch):
+        def fails(saver, config, checkpoint, metadata, versions):
+            if metadata["step"] == 1:
+                raise ConnectionError
+            return put(saver, config, checkpoint, metadata, versions)
 
-        def left(state):
-            found = {"log": [mind.note("left")]}
-            finished.set()
-            return found
+        async def afails(saver, *given):
+            return await asyncio.to_thread(fails, saver, *given)
 
-        def right(state):
-            assert finished.wait(120)
+        def work(state):
+            return {"log": [mind.note("work")]}
+
+        saver = type(mind.adapter.saver)
+        put = saver.put
+        with monkeypatch.context() as patch:
+            patch.setattr(saver, "put", fails)
+            patch.setattr(saver, "aput", afails)
+            with pytest.raises(ConnectionError):
+                mind.run(mind.graph(work), {"log": []})
+        mind.reopen()
+        mind.run(mind.graph(work), None)
+        assert mind.times == {"work": 1}
+        assert mind.held() == ["work 1"]
+
+    def test_what_somebody_updates_in_a_subgraph_that_waits_still_stands_on_what_was_there_before_it(self, mind):
+        def first(state):
+            return {"log": [mind.note("first")]}
+
+        def inside(state):
+            return {"log": [mind.note("inside")]}
+
+        def ask(state):
             interrupt("?")
-            return {"log": [mind.note("right")]}
+            return {"log": [mind.note("answered")]}
 
-        graph = mind.beside(left, right)
+        inner = mind.graph(inside, ask, inner=True)
+        graph = StateGraph(State).add_sequence([("first", first), ("inner", inner)]).add_edge(START, "first")
+        graph = graph.compile(checkpointer=mind.adapter.saver)
         mind.run(graph, {"log": []})
-        graph.update_state(AT, {"log": []}, as_node="__input__")
-        assert mind.held() == []
+        [waiting] = graph.get_state(AT, subgraphs=True).tasks
+        updated = graph.update_state(waiting.state.config, {"log": ["by hand"]})
+        assert mind.adapter.remembered(updated) == ["first 1", "inside 1"]
+        mind.run(graph, Command(resume="yes"))
+        assert mind.adapter.remembered(AT) == ["first 1", "inside 1", "answered 1"]
 
     def test_a_finished_task_is_not_run_again_and_keeps_its_memory(self, mind):
         @task

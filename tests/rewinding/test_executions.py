@@ -922,6 +922,7 @@ class TestDeletingRuns:
         stopped = run("right")
         assert mind.times == {"first": 1, "left": 1, "middle": 1, "right": 1}
         mind.adapter.saver.delete_for_runs([stopped])
+        assert mind.adapter.memory.stats()["waiting_groups"] == 0
         run()
         assert mind.times == {"first": 1, "left": 2, "middle": 2, "right": 2}
         assert sorted(mind.held()) == ["first 1", "left 2", "middle 2", "right 2"]
@@ -931,6 +932,7 @@ class TestDeletingRuns:
         stopped = run("right")
         assert mind.times == {"first": 1, "left": 1, "middle": 2, "right": 2}
         mind.adapter.saver.delete_for_runs([stopped])
+        assert mind.adapter.memory.stats()["waiting_groups"] == 1
         run()
         assert mind.times == {"first": 1, "left": 1, "middle": 3, "right": 3}
         assert sorted(mind.held()) == ["first 1", "left 1", "middle 3", "right 3"]
