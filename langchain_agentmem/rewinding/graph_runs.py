@@ -122,7 +122,6 @@ class Loop:
         step: The number of that checkpoint's step.
         versions: The versions of that checkpoint's channels.
         owner: The task that entered it, if it is a subgraph's.
-        execution: Which execution of that task.
         addressed: Whether it was told to begin at a certain checkpoint.
         superseded: Whether that was not the newest one.
         told: Whether that was told.
@@ -141,7 +140,6 @@ class Loop:
     step: int | None = None
     versions: Mapping[str, Any] = field(default_factory=dict)
     owner: str | None = None
-    execution: ExecutionKey | None = None
     addressed: bool = False
     superseded: bool = False
     told: bool = False
@@ -420,7 +418,7 @@ class Runs:
             addressed: Whether the loop was told to begin with it.
             home: The thread that was found.
             results: The tasks whose results were found with it.
-            pregel: LangGraph's own loop, where that is known.
+            pregel: LangGraph's own loop, if one is calling. Without it nothing begins below a thread's own.
 
         Returns:
             Of a subgraph: its run, its loop, and the task around it.
@@ -444,7 +442,7 @@ class Runs:
                     loop.superseded = checkpoint != loop.base
                 return None
             owner, execution = configurable.get("__pregel_task_id"), _key_of(configurable)
-            if owner is None or execution is None or (loop is not None and loop.execution == execution):
+            if owner is None or execution is None or pregel is None:  # somebody looks at it, and no loop begins with it
                 return None
             above = {level.ns: level.checkpoint for level in _levels(configurable) if level.ns != ns}
             around, *outer = [*reversed(above)] or [""]
@@ -454,8 +452,7 @@ class Runs:
                     other.steps.add(step)
             caller = _task_of(around) if called else None
             task = self._touch(run, around, above.get(around, ""), owner, caller, execution)
-            fresh.owner, fresh.execution = owner, execution
-            run.loops[ns] = fresh
+            fresh.owner, run.loops[ns] = owner, fresh
             task.loops.append(fresh)
             return run, fresh, run.outermost(task)
 

@@ -119,9 +119,40 @@ class TestSubgraphs:
 
     def test_all_its_steps_lie_on_one_branch(self, memory, note, raw):
         inner = graph(note("1"), note("2"), note("3"))
-        graph(note("0"), inner, checkpointer=memory.checkpointer).invoke(EMPTY, at("t"))
+        outer = graph(note("0"), inner, checkpointer=memory.checkpointer)
+        outer.invoke(EMPTY, at("t"), durability="sync")
         assert [each.content for each in memory.layers(inner_checkpoints(memory)[0]).recall.recent()] == list("0123")
         assert raw(memory, "select count(*) as branches from branch") == [{"branches": 2}]
+
+    @pytest.mark.parametrize("durability", ["sync", "async", "exit"])
+    def test_a_node_may_look_at_the_one_that_it_runs_in(self, memory, note, durability):
+        def look(state, config):
+            note("before")(state)
+            own = config["configurable"]["checkpoint_ns"].rpartition("|")[0]
+            here = {**config["configurable"], "checkpoint_ns": own, "checkpoint_id": None}
+            memory.checkpointer.get_tuple({"configurable": here})
+            return note("after")(state)
+
+        outer = graph(graph(look, note("then")), checkpointer=memory.checkpointer)
+        outer.invoke(EMPTY, at("t"), durability=durability)
+        assert shown(memory, "t") == ["before", "after", "then"]
+
+    def test_what_one_showed_that_was_left_does_not_come_back_for_being_looked_at(self, memory, note):
+        def look(state, config):
+            for each in left:
+                there = {**config["configurable"], **each["configurable"]}
+                seen.append(memory.checkpointer.get_tuple({"configurable": there}).checkpoint["channel_values"])
+            return note("look")(state)
+
+        left, seen = [], []
+        outer = graph(look, graph(note("inside")), checkpointer=memory.checkpointer)
+        outer.invoke(EMPTY, at("t"), durability="sync")
+        assert shown(memory, "t") == ["look", "inside"]
+        left += inner_checkpoints(memory)
+        begun = next(each for each in outer.get_state_history(at("t")) if each.metadata["source"] == "input")
+        graph(look, checkpointer=memory.checkpointer).invoke(None, begun.config, durability="sync")
+        assert seen[0]["log"] == ["look", "inside"]
+        assert shown(memory, "t") == ["look"]
 
     def test_what_is_shown_is_found_when_the_checkpoints_of_its_subgraph_are_gone(self, memory, note):
         run = uuid.uuid4()
