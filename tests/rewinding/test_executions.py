@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import contextlib
 import os
 import threading
@@ -503,6 +504,48 @@ class TestTwoRunsOfOneStep:
         assert mind.at_once((graph, resumed()), (graph, resumed())) == [None, None]
         mind.held()
         assert {each[0] for each in mind.ends()} == {"work 3", "work 4"}
+
+    @pytest.mark.sqlite_suffices
+    def test_what_only_the_other_called_counts_there_alone_however_late_a_checkpoint_is_put(self, url, monkeypatch):
+        mind = Mind(url, "async")
+        begun, over, later = threading.Event(), threading.Event(), threading.Event()
+
+        @task
+        def piece():
+            return mind.note("piece")
+
+        def work(state):
+            if not begun.is_set():
+                begun.set()
+                assert over.wait(PATIENCE)
+                return EMPTY
+            piece().result()
+            return {"log": [interrupt("?")]}
+
+        def after(state):
+            later.set()
+            return EMPTY
+
+        def late(config, checkpoint, metadata, versions):
+            assert metadata["source"] != "loop" or later.wait(PATIENCE)
+            return put(config, checkpoint, metadata, versions)
+
+        graph = mind.graph(work, after)
+        graph.update_state(AT, EMPTY, as_node="__start__")
+        put = mind.adapter.saver.put
+        monkeypatch.setattr(mind.adapter.saver, "put", late)
+
+        def other():
+            assert begun.wait(PATIENCE)
+            mind.run(graph, None)
+            over.set()
+
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            ends = [pool.submit(mind.run, graph, None), pool.submit(other)]
+        assert [end.exception() for end in ends] == [None, None]
+        assert mind.times == {"piece": 1}
+        assert mind.held() == []
+        mind.close()
 
     def test_calls_of_one_subgraph_keep_apart(self, mind):
         barrier = threading.Barrier(2)
