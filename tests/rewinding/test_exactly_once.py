@@ -15,7 +15,7 @@ from langgraph.func import entrypoint, task
 from langgraph.graph import START, StateGraph
 from langgraph.types import Command, RetryPolicy, TimeoutPolicy, interrupt
 
-from langchain_agentmem.errors import AgentMemoryError
+from langchain_agentmem.errors import AgentMemoryError, StepIsOver
 
 from .adapters import Real
 from .graphs import attempt_of
@@ -358,6 +358,37 @@ class TestBeingStopped:
         graph = builder.add_edge(START, "work").compile(checkpointer=mind.adapter.saver)
         await graph.ainvoke({"log": []}, AT, durability=mind.durability)
         assert mind.held() == ["work 3"]
+
+    @pytest.mark.parametrize("before", [True, False])
+    async def test_one_that_goes_on_when_it_was_given_up_leaves_nothing(self, mind, time_is_up, before):
+        handled, over, refused = threading.Event(), threading.Event(), []
+
+        def late(config):
+            assert handled.wait(120)
+            try:
+                mind.note("late", config)
+            except StepIsOver as error:
+                refused.append(error)
+            over.set()
+
+        async def work(state):
+            log = [mind.note("work")] if before else []
+            with contextlib.suppress(asyncio.CancelledError):
+                await time_is_up()
+                await asyncio.to_thread(late, get_config())
+            return {"log": log}
+
+        async def instead(state):
+            handled.set()
+            assert await asyncio.to_thread(over.wait, 120)
+            return {"log": []}
+
+        builder = StateGraph(State)
+        builder.add_node("work", work, error_handler=instead, timeout=TimeoutPolicy(run_timeout=1_800))
+        graph = builder.add_edge(START, "work").compile(checkpointer=mind.adapter.saver)
+        await graph.ainvoke({"log": []}, AT, durability=mind.durability)
+        assert mind.held() == []
+        assert len(refused) == 1
 
     async def test_what_an_abandoned_attempt_remembers_later_is_refused_or_not_shown(self, mind, time_is_up):
         let_go, over, refused = threading.Event(), threading.Event(), []
