@@ -638,6 +638,33 @@ class TestWhatLangGraphHandsOut:
         built.invoke({"messages": []}, run_of("long" * 200))
         assert [each.text for each in memory.conversation("side").messages] == ["quinces"]
 
+    def test_a_search_on_behalf_of_a_thread_that_can_be_none_is_refused_also_where_a_namespace_is_named(self, memory):
+        nobody, found = run_of("long" * 200), []
+        for namespace in ((), ADA):
+            with pytest.raises(InvalidInput, match="thread"):
+                memory.search("quinces", namespace=namespace, config=nobody)
+
+        def node(state):
+            found.extend(memory.search("quinces", namespace=ADA))
+            with pytest.raises(InvalidInput, match="thread"):
+                memory.search("quinces")
+
+        memory.conversation("side", ADA).add_user_message("quinces")
+        built = StateGraph(State).add_node(node).add_edge(START, "node").compile(checkpointer=InMemorySaver())
+        built.invoke({"messages": []}, nobody)
+        assert [each.text for each in found] == ["quinces"]
+
+    def test_a_thread_whose_own_namespace_is_named_is_the_thread(self, memory):
+        seen = []
+
+        def node(state, config):
+            memory.layers(config, namespace=ADA).core.set("city", "Lisbon")
+            seen.append(memory.layers(namespace=ADA).core.get())
+            seen.append(memory.layers(config, namespace=list(ADA), scope="thread").core.get())
+
+        graph_of(memory, node).invoke({"messages": []}, run_of("t", agentmem_namespace=ADA))
+        assert seen == [{}, {"city": "Lisbon"}]
+
     @pytest.mark.parametrize("durability", ["sync", "async", "exit"])
     @pytest.mark.parametrize("resumed", [False, True])
     def test_a_subgraph_that_is_replayed_keeps_what_it_remembered(self, memory, durability, resumed):

@@ -4,7 +4,7 @@ LangGraph hands a saver the config that the graph was called with, and not the r
 callbacks of that config would stand beside the graph instead of beneath it. It also tells nobody when it takes the
 result of a function instead of running that. LangGraph's own loop knows both. It is the caller of what reads and puts,
 so it is looked for among the callers. What a task wrote is put from a thread of its own, by when the run is known.
-Where no loop is found, the config is believed.
+Where no loop is found, the config is believed, and no subgraph begins: somebody only looks.
 
 LangGraph retries a node without telling its saver. LangChain's callbacks do tell.
 

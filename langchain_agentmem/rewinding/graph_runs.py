@@ -30,6 +30,8 @@ from langchain_agentmem.rewinding.memory_rows import FOREVER
 from langchain_agentmem.storage.database import Database
 from langchain_agentmem.threads.thread_lines import ThreadAt
 
+_HANDLER = "__error_handler__"
+"""How the name of what LangGraph runs for a task that failed begins."""
 MOST_RUNS = 256
 """Runs that are known before those that are over are looked for."""
 
@@ -94,7 +96,7 @@ class GraphTask:
         caller: The task that called it, if it is a function that was called.
         execution: Its newest execution; None before it was seen.
         loops: The loops of subgraphs that this entered.
-        status: How it ended: "done" or "failed"; empty while it has not.
+        failed: Whether its newest attempt has failed, or LangGraph gave it up.
     """
 
     id: str
@@ -103,12 +105,12 @@ class GraphTask:
     caller: str | None
     execution: Execution | None = None
     loops: list[Loop] = field(default_factory=list)
-    status: str = ""
+    failed: bool = False
 
     @property
     def groups(self) -> Groups:
         """What it has written, unless it failed."""
-        group = None if self.execution is None or self.status == "failed" else self.execution.group
+        group = None if self.execution is None or self.failed else self.execution.group
         return {} if group is None else {group: FOREVER}
 
 
@@ -122,7 +124,6 @@ class Loop:
         step: The number of that checkpoint's step.
         versions: The versions of that checkpoint's channels.
         owner: The task that entered it, if it is a subgraph's.
-        execution: Which execution of that task.
         addressed: Whether it was told to begin at a certain checkpoint.
         superseded: Whether that was not the newest one.
         told: Whether that was told.
@@ -141,7 +142,6 @@ class Loop:
     step: int | None = None
     versions: Mapping[str, Any] = field(default_factory=dict)
     owner: str | None = None
-    execution: ExecutionKey | None = None
     addressed: bool = False
     superseded: bool = False
     told: bool = False
@@ -420,7 +420,7 @@ class Runs:
             addressed: Whether the loop was told to begin with it.
             home: The thread that was found.
             results: The tasks whose results were found with it.
-            pregel: LangGraph's own loop, where that is known.
+            pregel: LangGraph's own loop, if one is calling. Without it nothing begins below a thread's own.
 
         Returns:
             Of a subgraph: its run, its loop, and the task around it.
@@ -444,7 +444,7 @@ class Runs:
                     loop.superseded = checkpoint != loop.base
                 return None
             owner, execution = configurable.get("__pregel_task_id"), _key_of(configurable)
-            if owner is None or execution is None or (loop is not None and loop.execution == execution):
+            if owner is None or execution is None or pregel is None:  # somebody looks at it, and no loop begins with it
                 return None
             above = {level.ns: level.checkpoint for level in _levels(configurable) if level.ns != ns}
             around, *outer = [*reversed(above)] or [""]
@@ -454,8 +454,7 @@ class Runs:
                     other.steps.add(step)
             caller = _task_of(around) if called else None
             task = self._touch(run, around, above.get(around, ""), owner, caller, execution)
-            fresh.owner, fresh.execution = owner, execution
-            run.loops[ns] = fresh
+            fresh.owner, run.loops[ns] = owner, fresh
             task.loops.append(fresh)
             return run, fresh, run.outermost(task)
 
@@ -474,14 +473,10 @@ class Runs:
         with self.lock:
             return self._alive(run, task, but=(loop,))
 
-    def wrote(self, run: GraphRun, task_id: str, *, success: bool, failure: bool) -> None:
-        """A task has handed in what it wrote to the channels, or an error."""
+    def wrote(self, run: GraphRun, task_id: str) -> None:
+        """A task has handed in its result."""
         with self.lock:
-            task = run.tasks.get(task_id)
-            if success:
-                run.ran.add(task_id)
-            if task is not None and (success or failure):
-                task.status = "done" if success else "failed"
+            run.ran.add(task_id)
 
     def _follow(self, run: GraphRun, loop: Loop, pregel: Any) -> None:
         """Note which of LangGraph's loops it is, and which run of LangChain's."""
@@ -518,10 +513,14 @@ class Runs:
             if (before := run.attempts.get(task_id)) is not None:
                 self.failed(run, ns, before, stopped=False)
             run.attempts[task_id] = attempt
-            task = run.tasks.get(task_id)
-            if task is not None and task.status == "failed":  # what it calls from now on counts again
-                task.status = ""
-            loop = run.loops.get(ns.rpartition("|")[0])
+            task, (around, _, name) = run.tasks.get(task_id), ns.rpartition("|")
+            if task is not None:  # what it calls from now on counts again
+                task.failed = False
+            if name.startswith(_HANDLER):  # in the place of one that ran out of time, maybe, and goes on
+                run.failed.add(given_up := _task_of(around))
+                if given_up in run.tasks:
+                    run.tasks[given_up].failed = True
+            loop = run.loops.get(around)
             run.ran.add(task_id)
             run.failed.discard(task_id)
             run.recalled.pop(task_id, None)
@@ -553,8 +552,6 @@ class Runs:
                 return
             del run.attempts[task_id]
             task = run.tasks.get(task_id)
-            if task is not None and task.status == "done":
-                return
             called = {*run.called.get(task_id, ()), *(run.called_by(task_id) or ())}
             run.failed.add(task_id)
             if not stopped:
@@ -562,7 +559,7 @@ class Runs:
             run.dropped.update(called)
             if task is not None:
                 run.end(task)
-                task.status = "failed"
+                task.failed = True
 
     # -- who is asking -----------------------------------------------------------------------------------------
 
@@ -603,8 +600,6 @@ class Runs:
                     run.task(caller, *levels[place - 1], by)
             last = owners[-1]
             caller_id = last[1] if last and last[0] == "call" else None
-            if caller_id and str(configurable["checkpoint_ns"]).rpartition("|")[2].startswith("__error_handler__"):
-                run.tasks[caller_id].status = "failed"
             task = self._touch(
                 run, levels[-1].ns, levels[-1].checkpoint, configurable["__pregel_task_id"], caller_id, execution
             )
@@ -712,7 +707,7 @@ class Runs:
         if step == loop.base and not loop.superseded:
             for each in loop.earlier or ():
                 known = run.tasks.get(each.task)
-                idle = known is None or (known.execution is None and known.status != "failed" and not known.loops)
+                idle = known is None or (known.execution is None and not known.failed and not known.loops)
                 # What was called counts too where its caller ran again, and has not asked for memory.
                 first = each.caller is None or (
                     each.caller in run.ran and each.caller not in run.tasks and run.took(each.caller, each.task)
@@ -765,7 +760,7 @@ class Runs:
                 raise StepIsOver
             if task.execution is not None:
                 run.end(task)
-            task.execution, task.status = Execution(task, key, run.token), ""
+            task.execution, task.failed = Execution(task, key, run.token), False
         return task
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from langchain_agentmem.base.origins import THREAD, MemoryOrigin, as_plain
+from langchain_agentmem.errors import DatabaseUnreadable
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.branches import view_of
 from langchain_agentmem.rewinding.memory_rows import (
@@ -138,7 +139,7 @@ def _forget(
             left = without(extra, gone) if "told" in extra else dict(extra)
             if left is not None and whole is not None:
                 left = unlinked(left, whole)
-        except (AttributeError, KeyError, TypeError, ValueError):  # nobody can read it, and it is not to stay for that
+        except (AttributeError, KeyError, TypeError, DatabaseUnreadable):  # and it is not to stay for that
             extra, left = {}, None
         if left is None:
             unfounded.append(row)

@@ -328,12 +328,12 @@ def finish(
     if run is None or task_id == _NULL_TASK:
         return
     success = is_result(channel for channel, _ in writes)
-    failure = any(channel == "__error__" for channel, _ in writes)
-    runs.wrote(run, task_id, success=success, failure=failure)
+    if success:
+        runs.wrote(run, task_id)
     if not run.minded:
         return
     if not success:
-        if failure or any(channel == "__interrupt__" for channel, _ in writes):
+        if any(channel in ("__error__", "__interrupt__") for channel, _ in writes):
             yield query.end_groups(thread=thread, task=task_id, owner=run.token)
         return
     yield from prepare(runs, run)

@@ -83,6 +83,12 @@ class TestPaths:
             with pytest.raises(InvalidInput, match=re.escape(f"write {meant} instead")):
                 path_of(written)
 
+    def test_the_longest_has_2000_bytes(self):
+        longest = ("x" * 200,) * 9 + ("x" * 190,)
+        assert len(path_of(longest)) == 2_000
+        with pytest.raises(InvalidInput, match="has 2001"):
+            path_of((*longest[:-1], "x" * 191))
+
     def test_a_list_will_do(self):
         assert path_of(["a", "b"]) == path_of(("a", "b"))
 
@@ -104,6 +110,9 @@ class TestIds:
         number = uuid.uuid4()
         assert id_of(7, "thread") == "7"
         assert id_of(number, "thread") == str(number)
+
+    def test_the_longest_has_500_characters(self):
+        assert id_of("x" * 500, "thread") == "x" * 500
 
     @pytest.mark.parametrize("wrong", ["", "a\0", "a\nb", "\ud800", "x" * 501, True, None, 1.5, b"x", ()])
     def test_what_is_no_id_is_refused_with_what_it_should_name(self, wrong):

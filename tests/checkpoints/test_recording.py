@@ -105,6 +105,15 @@ class TestASaidMessage:
         [hit] = memory.search("plums", roles=["user"])
         assert hit.id == "plums"
 
+    def test_lies_on_the_one_branch_of_its_thread(self, memory, graph, raw):
+        for text in ("apples", "pears", "plums"):
+            for thread in ("t", "u"):
+                say(graph, text, at(thread))
+        branches = raw(
+            memory, "select thread, count(*) as n from branch where kind = 'thread' group by thread order by 1"
+        )
+        assert branches == [{"thread": "t", "n": 1}, {"thread": "u", "n": 1}]
+
     def test_is_told_to_hooks_once(self, url):
         events = []
         with AgentMemory(url, hooks=[events.append]) as memory:

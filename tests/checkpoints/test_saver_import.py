@@ -16,7 +16,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.postgres import PostgresSaver
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
-from langgraph.graph import START, StateGraph
+from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import Command, Send, interrupt
 
 from langchain_agentmem import AgentMemory, AgentMemorySaver
@@ -318,6 +318,31 @@ class TestAgain:
         for thread in GRAPHS:
             assert [state[1:3] for state in ours[thread]] == [state[1:3] for state in theirs[thread]]
             assert len(everything(saver, thread)) == len(everything(source, thread))
+
+    def test_what_was_remembered_here_is_not_remembered_by_what_the_other_has_done(self, memory, in_memory):
+        """Tasks of one step have the same ids in both, and were other executions."""
+
+        def graph(saver, here):
+            def left(state, config):
+                if here:
+                    memory.layers(config).core.set("left", "here")
+                return {"messages": [HumanMessage("left", id="left")]}
+
+            def right(state):
+                return {"messages": [HumanMessage(interrupt("?") if here else "right", id="right")]}
+
+            built = StateGraph(MessagesState).add_node(left).add_node(right)
+            built.add_edge(START, "left").add_edge(START, "right")
+            return built.compile(checkpointer=saver, interrupt_before=["left", "right"])
+
+        graph(in_memory, here=False).invoke({"messages": [HumanMessage("hello", id="hello")]}, at())
+        memory.checkpointer.import_checkpoints(in_memory)
+        graph(memory.checkpointer, here=True).invoke(None, at())
+        graph(in_memory, here=False).invoke(None, at())
+        memory.checkpointer.import_checkpoints(in_memory)
+        assert len(memory.conversation("t").messages) == 3
+        assert memory.layers(at()).core.get() == {}
+        assert memory.verify().ok
 
     def test_so_do_answers_to_what_was_asked_before(self, saver, in_memory):
         """They are written under a checkpoint that is known already."""

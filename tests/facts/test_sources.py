@@ -92,10 +92,16 @@ class TestRemovingAMessage:
         moved(facts)
         facts.add_fact(*MAYA, "Oslo", valid_from=day(2), source=("a", "another"))
         facts.add_fact("user", "Maya", "likes", "tea")
+        for source in (("gone before", "chat"), ("a", "later")):
+            facts.add_fact("user", "Maya", "likes", "figs", source=source)
         EVERYTHING[how](memory, chat)
-        wanted = set() if how == "erase the namespace" else {("Maya", "lives in", "Oslo"), ("Maya", "likes", "tea")}
-        assert triples(facts) == wanted
-        assert homes(facts) == ([("Oslo", 2, None)] if wanted else [])
+        if how == "erase the namespace":
+            assert triples(facts) == set()
+        else:
+            assert triples(facts) == {("Maya", "lives in", "Oslo"), ("Maya", "likes", "tea"), ("Maya", "likes", "figs")}
+            assert homes(facts) == [("Oslo", 2, None)]
+            told = [each.conversation_id for each in facts.history("Maya", "likes")[-1].told]
+            assert told == (["chat", "later"] if how == "reset" else ["later"])
 
     def test_takes_it_from_every_branch_in_every_version(self, memory):
         chat, facts = say(memory, "chat", "a", "b"), memory.facts("user")
@@ -136,6 +142,38 @@ class TestRemovingAMessage:
         assert fork.as_of() == deep.as_of() == []
         assert [fact.object for fact in fork.search("Oslo")] == []
         assert facts.get(key).sources == ("b",)
+
+    def test_takes_the_corrections_of_what_others_tell_of_too(self, memory):
+        """They say what it was before, in the words of the message."""
+        chat, facts = say(memory, "chat", "a", "b"), memory.facts("main")
+        key, other = (
+            facts.add_fact("user", name, "lives in", "Oslo", source=("a", "chat")) for name in ("Maya", "Ben")
+        )
+        facts.add_fact("user", "Maya", "lives in", "Oslo", source=("b", "chat"))
+        memory.corrections.fact(key, obj="Bergen", by="Maria")
+        kept = memory.corrections.fact(other, obj="Bergen", by="Maria")
+        chat.remove_by_id("b")
+        assert facts.get(key).sources == ("a",)
+        assert [each.id for each in memory.corrections.history()] == [kept.id]
+
+    @pytest.mark.parametrize(
+        ("there", "damage"),
+        [('"fields":{', '"fields":7,"x":{'), ('"do":"set"', '"to":"set"'), ('"told":[', '"told":[7,'), ("{", "")],
+    )
+    def test_takes_what_nobody_can_read(self, memory, raw, there, damage):
+        chat, facts = say(memory, "chat", "a", "b"), memory.facts("user")
+        key = facts.add_fact(*MAYA, "Oslo", source=("a", "chat"))
+        facts.update(key, obj="Bergen")
+        facts.add_fact(*MAYA, "Bergen", source=("b", "chat"))
+        facts.add_fact("user", "Ben", "likes", "tea", source=("b", "chat"))
+        raw(
+            memory,
+            "update memory set extra = replace(extra, :there, :damage) where label = 'lives in'",
+            there=there,
+            damage=damage,
+        )
+        chat.remove_by_id("a")
+        assert triples(facts) == {("Ben", "likes", "tea")}
 
     def test_in_another_conversation_takes_nothing(self, memory):
         say(memory, "chat", "a")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from copy import deepcopy
+from dataclasses import FrozenInstanceError, fields
 from random import Random
 
 import pytest
@@ -362,6 +363,16 @@ class TestMerging:
         expected = {"same": "agreed", "k": prefer, **({"gone": "parent"} if prefer == "parent" else {})}
         assert main.core.get() == expected
         assert contents(main.archival.all()) == [prefer]
+
+    def test_nobody_can_change_what_was_told_of_it(self, main):
+        main.core.set("k", "v")
+        child = main.fork("child")
+        for layers in (main, child):
+            layers.core.set("k", layers.ancestors()[-1])
+        told, report = main.diff(child), main.merge(child)
+        for value in (told, told.core, told.core.changed["k"], main.tree(), report, report.conflicts[0]):
+            with pytest.raises(FrozenInstanceError):
+                setattr(value, fields(value)[0].name, "other")
 
     def test_only_some_keys(self, main):
         child = main.fork("child")

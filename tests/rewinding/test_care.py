@@ -6,6 +6,7 @@ import itertools
 import json
 import operator
 import re
+from base64 import b64decode
 from dataclasses import replace
 from typing import Annotated, TypedDict
 
@@ -239,8 +240,20 @@ DAMAGE = {
     "no document": ("update memory set document_id = null where kind = 'event'", "nothing owns the document"),
     "another document": ("update memory set document_id = 7 where kind = 'record'", "is not in the index"),
     "extras that are none": ("update memory set extra = '{' where kind = 'record'", "cannot be read"),
+    "sources that are none": (
+        "update memory set extra = '{\"rests\":[7]}' where kind = 'record'",
+        "rests on cannot be read",
+    ),
     "groups that are none": ("update finished_task set groups = '[true]'", "had written cannot be read"),
     "a base that is none": ("update branch_base set groups = '[[1]]'", "stands on cannot be read"),
+    "a group that no database holds": (
+        "update finished_task set groups = '[9223372036854775808]'",
+        "had written cannot be read",
+    ),
+    "a row that no database holds": (
+        "update branch_base set groups = '[[1,-9223372036854775809]]'",
+        "stands on cannot be read",
+    ),
     "a group nobody knows": (
         "update memory set branch_id = null, position = null, group_id = 5 where kind = 'core'",
         "nothing refers to group 5",
@@ -649,6 +662,83 @@ class TestMoving:
         assert counted(another) == before
         assert another.stats()["threads"] == (3 if change == "fewer" else 0)
 
+    def test_what_a_scope_shares_is_shared_where_it_was_imported(self, memory, tmp_path):
+        main = memory.layers("main", NS)
+        for value in ("Turin", "Lisbon"):
+            main.core.set("home", value)
+        memory.layers("experiment", NS).core.set("pet", "cat")
+        say(memory, "one", namespace=NS)
+        seen = memory.layers(at("new", NS)).core.get()
+        assert ("pet" in seen, seen["home"], seen["about one"]) == (False, "Lisbon", "one")
+        memory.export(tmp_path / "all.jsonl")
+        with AgentMemory(tmp_path / "other.db") as other:
+            other.import_(tmp_path / "all.jsonl")
+            assert other.layers(at("new", NS)).core.get() == seen
+            assert other.verify().problems == ()
+
+    def test_a_forks_own_version_counts_where_it_was_imported_whatever_the_clock_had_said(
+        self, memory, clock, tmp_path
+    ):
+        root = memory.layers("root")
+        root.core.set("name", "Ana")
+        clock.pass_time(hours=-1)
+        root.fork("fork").core.set("name", "Bea")
+        memory.export(tmp_path / "all.jsonl")
+        with AgentMemory(tmp_path / "other.db") as other:
+            other.import_(tmp_path / "all.jsonl")
+            assert other.layers("fork").core.get() == {"name": "Bea"}
+            assert other.layers("root").core.get() == {"name": "Ana"}
+
+    def test_nothing_of_another_namespace_comes_along_that_waits_there(self, memory, tmp_path):
+        say(memory, "ours", namespace=NS)
+        say(memory, "ask, theirs", namespace=("users", "bob"))
+        assert memory.stats()["waiting_groups"] == 2
+        memory.within(NS).export(tmp_path / "ours.jsonl")
+        lines = [json.loads(line) for line in (tmp_path / "ours.jsonl").read_text().splitlines()]
+        bodies = [b64decode(line["body"]) for line in lines if line.get("record") == "memory" and line["body"]]
+        assert any(b"ours" in body for body in bodies)
+        assert not any(b"theirs" in body for body in bodies)
+
+    def test_a_subgraph_comes_along_that_remembered_nothing_itself(self, memory, tmp_path):
+        inner = StateGraph(State).add_node("idle", lambda state: {"said": []}).add_edge(START, "idle").compile()
+
+        def caller(state, config):
+            memory.layers(config).core.set("before", "it")
+            inner.invoke(state)
+            memory.layers(config).core.set("after", "it")
+            return {"said": []}
+
+        graph = StateGraph(State).add_node("caller", caller).add_edge(START, "caller")
+        graph.compile(checkpointer=memory.checkpointer).invoke({"said": ["one"]}, at())
+        seen = [
+            (each.config, memory.layers(each.config).core.get())
+            for each in memory.checkpointer.list({"configurable": {"thread_id": "t"}})
+            if each.config["configurable"]["checkpoint_ns"]
+        ]
+        assert seen[-1][1] == seen[0][1] == {"before": "it"}
+        memory.export(tmp_path / "all.jsonl")
+        with AgentMemory(tmp_path / "other.db") as other:
+            other.import_(tmp_path / "all.jsonl")
+            assert [(config, other.layers(config).core.get()) for config, _ in seen] == seen
+
+    def test_a_fork_comes_along_whose_parent_has_gone_on_and_lost_what_that_does_not_show(self, memory, tmp_path):
+        root = memory.layers("root")
+        for key, first, then in (("name", "Ana", "Bea"), ("pet", "cat", "dog")):
+            with memory.written_by(rests_on=["message:page"]):
+                root.core.set(key, first)
+            root.fork(f"of {first}")
+            root.core.set(key, then)
+        memory.export(tmp_path / "early.jsonl")
+        root.fork("late")
+        memory.export(tmp_path / "late.jsonl")
+        with AgentMemory(tmp_path / "other.db") as other:
+            other.import_(tmp_path / "early.jsonl")
+            other.revoke("message:page")
+            other.layers("root").core.set("home", "Turin")
+            other.import_(tmp_path / "late.jsonl")
+            assert other.layers("late").core.get() == {"name": "Bea", "pet": "dog"}
+            assert other.layers("of cat").core.get() == {"name": "Bea"}
+
     def test_a_fork_whose_parent_has_gone_on_without_it_is_refused(self, memory, another, tmp_path):
         root = memory.layers("root")
         root.core.set("name", "Ana")
@@ -702,6 +792,7 @@ class TestMoving:
             ("memory", {"number": 10**9}),
             ("memory", {"until": "soon"}),
             ("memory", {"created_at": 2**63}),
+            ("memory", {"created_at": "7"}),
             ("memory", {"extra": [1]}),
             ("memory", {"found": {"namespace": [1], "series": "x"}}),
             ("branch", {"kind": "conversation"}),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import uuid
+from datetime import timedelta
 from typing import Annotated, TypedDict
 
 import pytest
@@ -115,6 +116,43 @@ class TestSubgraphs:
         recall = memory.layers(at("t")).recall
         for limit in range(1, 7):
             assert [each.content for each in recall.recent(limit=limit)] == list("123456")[-limit:]
+
+    def test_all_its_steps_lie_on_one_branch(self, memory, note, raw):
+        inner = graph(note("1"), note("2"), note("3"))
+        outer = graph(note("0"), inner, checkpointer=memory.checkpointer)
+        outer.invoke(EMPTY, at("t"), durability="sync")
+        assert [each.content for each in memory.layers(inner_checkpoints(memory)[0]).recall.recent()] == list("0123")
+        assert raw(memory, "select count(*) as branches from branch") == [{"branches": 2}]
+
+    @pytest.mark.parametrize("durability", ["sync", "async", "exit"])
+    def test_a_node_may_look_at_the_one_that_it_runs_in(self, memory, note, durability):
+        def look(state, config):
+            note("before")(state)
+            own = config["configurable"]["checkpoint_ns"].rpartition("|")[0]
+            here = {**config["configurable"], "checkpoint_ns": own, "checkpoint_id": None}
+            memory.checkpointer.get_tuple({"configurable": here})
+            return note("after")(state)
+
+        outer = graph(graph(look, note("then")), checkpointer=memory.checkpointer)
+        outer.invoke(EMPTY, at("t"), durability=durability)
+        assert shown(memory, "t") == ["before", "after", "then"]
+
+    def test_what_one_showed_that_was_left_does_not_come_back_for_being_looked_at(self, memory, note):
+        def look(state, config):
+            for each in left:
+                there = {**config["configurable"], **each["configurable"]}
+                seen.append(memory.checkpointer.get_tuple({"configurable": there}).checkpoint["channel_values"])
+            return note("look")(state)
+
+        left, seen = [], []
+        outer = graph(look, graph(note("inside")), checkpointer=memory.checkpointer)
+        outer.invoke(EMPTY, at("t"), durability="sync")
+        assert shown(memory, "t") == ["look", "inside"]
+        left += inner_checkpoints(memory)
+        begun = next(each for each in outer.get_state_history(at("t")) if each.metadata["source"] == "input")
+        graph(look, checkpointer=memory.checkpointer).invoke(None, begun.config, durability="sync")
+        assert seen[0]["log"] == ["look", "inside"]
+        assert shown(memory, "t") == ["look"]
 
     def test_what_is_shown_is_found_when_the_checkpoints_of_its_subgraph_are_gone(self, memory, note):
         run = uuid.uuid4()
@@ -296,3 +334,20 @@ class TestLimits:
             assert [each.tags[0] for each in layers.archival.all(limit=1)] == ["CORE_EVICT"]
             clock.pass_time(minutes=11)
             assert texts(layers.archival.all(limit=1)) == ["an apple"]
+
+    def test_when_its_time_is_up_it_is_gone(self, url, clock):
+        now = [clock()]
+        with AgentMemory(url, clock=lambda: now[0]) as memory:
+            layers = memory.layers("branch")
+            layers.core.set("key", "short-lived", ttl=600)
+            layers.core.set("filling", "x" * 1_990)
+            layers.core.set("more", "here", ttl=600)
+
+            def there():
+                records = texts(layers.archival.search("short-lived"))
+                return len(records), texts(memory.search("short-lived")) == records, "more" in layers.core.get()
+
+            now[0] += timedelta(seconds=599)
+            assert there() == (1, True, True)
+            now[0] += timedelta(seconds=1)
+            assert there() == (0, True, False)

@@ -15,7 +15,7 @@ from langgraph.func import entrypoint, task
 from langgraph.graph import START, StateGraph
 from langgraph.types import Command, RetryPolicy, TimeoutPolicy, interrupt
 
-from langchain_agentmem.errors import AgentMemoryError
+from langchain_agentmem.errors import AgentMemoryError, StepIsOver
 
 from .adapters import Real
 from .graphs import attempt_of
@@ -229,6 +229,52 @@ class TestGoingOn:
         assert held[-1] == "right 2"
         assert sorted(held) == sorted([f"left {mind.times['left']}", "right 2"])
 
+    @pytest.mark.parametrize("durability", ["sync", "async"])
+    def test_where_only_the_checkpoint_was_missing_all_of_its_step_counts(self, mind, monkeypatch):
+        def fails(saver, config, checkpoint, metadata, versions):
+            if metadata["step"] == 1:
+                raise ConnectionError
+            return put(saver, config, checkpoint, metadata, versions)
+
+        async def afails(saver, *given):
+            return await asyncio.to_thread(fails, saver, *given)
+
+        def work(state):
+            return {"log": [mind.note("work")]}
+
+        saver = type(mind.adapter.saver)
+        put = saver.put
+        with monkeypatch.context() as patch:
+            patch.setattr(saver, "put", fails)
+            patch.setattr(saver, "aput", afails)
+            with pytest.raises(ConnectionError):
+                mind.run(mind.graph(work), {"log": []})
+        mind.reopen()
+        mind.run(mind.graph(work), None)
+        assert mind.times == {"work": 1}
+        assert mind.held() == ["work 1"]
+
+    def test_what_somebody_updates_in_a_subgraph_that_waits_still_stands_on_what_was_there_before_it(self, mind):
+        def first(state):
+            return {"log": [mind.note("first")]}
+
+        def inside(state):
+            return {"log": [mind.note("inside")]}
+
+        def ask(state):
+            interrupt("?")
+            return {"log": [mind.note("answered")]}
+
+        inner = mind.graph(inside, ask, inner=True)
+        graph = StateGraph(State).add_sequence([("first", first), ("inner", inner)]).add_edge(START, "first")
+        graph = graph.compile(checkpointer=mind.adapter.saver)
+        mind.run(graph, {"log": []})
+        [waiting] = graph.get_state(AT, subgraphs=True).tasks
+        updated = graph.update_state(waiting.state.config, {"log": ["by hand"]})
+        assert mind.adapter.remembered(updated) == ["first 1", "inside 1"]
+        mind.run(graph, Command(resume="yes"))
+        assert mind.adapter.remembered(AT) == ["first 1", "inside 1", "answered 1"]
+
     def test_a_finished_task_is_not_run_again_and_keeps_its_memory(self, mind):
         @task
         def piece():
@@ -312,6 +358,37 @@ class TestBeingStopped:
         graph = builder.add_edge(START, "work").compile(checkpointer=mind.adapter.saver)
         await graph.ainvoke({"log": []}, AT, durability=mind.durability)
         assert mind.held() == ["work 3"]
+
+    @pytest.mark.parametrize("before", [True, False])
+    async def test_one_that_goes_on_when_it_was_given_up_leaves_nothing(self, mind, time_is_up, before):
+        handled, over, refused = threading.Event(), threading.Event(), []
+
+        def late(config):
+            assert handled.wait(120)
+            try:
+                mind.note("late", config)
+            except StepIsOver as error:
+                refused.append(error)
+            over.set()
+
+        async def work(state):
+            log = [mind.note("work")] if before else []
+            with contextlib.suppress(asyncio.CancelledError):
+                await time_is_up()
+                await asyncio.to_thread(late, get_config())
+            return {"log": log}
+
+        async def instead(state):
+            handled.set()
+            assert await asyncio.to_thread(over.wait, 120)
+            return {"log": []}
+
+        builder = StateGraph(State)
+        builder.add_node("work", work, error_handler=instead, timeout=TimeoutPolicy(run_timeout=1_800))
+        graph = builder.add_edge(START, "work").compile(checkpointer=mind.adapter.saver)
+        await graph.ainvoke({"log": []}, AT, durability=mind.durability)
+        assert mind.held() == []
+        assert len(refused) == 1
 
     async def test_what_an_abandoned_attempt_remembers_later_is_refused_or_not_shown(self, mind, time_is_up):
         let_go, over, refused = threading.Event(), threading.Event(), []

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
+import contextlib
 import os
 import threading
 import uuid
@@ -14,7 +16,9 @@ from langgraph.func import entrypoint, task
 from langgraph.graph import START, StateGraph
 from langgraph.types import Command, RetryPolicy, interrupt
 
+from langchain_agentmem import AgentMemory
 from langchain_agentmem.errors import StepIsOver
+from langchain_agentmem.rewinding import graph_runs
 from langchain_agentmem.rewinding.sealing import group_for
 
 from .graphs import attempt_of
@@ -266,6 +270,21 @@ class TestTasksOfRetriedCallers:
         assert mind.times == {"several": 1, "one": 1, "more": 1, "answered": 1}
         assert mind.held() == ["several 1", "one 1", "more 1", "answered 1"]
 
+    def test_what_a_task_remembers_stays_where_none_of_those_that_called_it_remembers(self, mind, caller, piece):
+        attempt = failing(1)
+
+        @task
+        def between():
+            return [piece("one").result()]
+
+        def body():
+            log = between().result()
+            attempt()
+            return log
+
+        caller(body).begin()
+        assert mind.held() == ["one 2"]
+
 
 class TestCallsOfOneTaskAtOnce:
     def test_one_that_looked_just_before_another_committed_goes_on(self):
@@ -344,6 +363,35 @@ class TestTwoRunsOfOneStep:
         mind.held()
         one, other = mind.ends()
         assert sorted([*one, *other]) == sorted(f"n{number} {time}" for number in range(4) for time in (1, 2))
+
+    @pytest.mark.sqlite_suffices
+    @pytest.mark.parametrize("hours", [23, 25])
+    def test_what_one_has_remembered_is_kept_for_a_day_whoever_executes_its_step_again(self, url, clock, hours):
+        with AgentMemory(url, clock=clock) as memory:
+            runs = []
+
+            def work(state):
+                runs.append(name := f"run {len(runs)}")
+                recall = memory.layers().recall
+                for _ in range(2):
+                    recall.append("note", name)
+                if name == "run 0":
+                    clock.pass_time(hours=hours)
+                    again = threading.Thread(target=lambda: graph.invoke(None, AT))
+                    again.start()
+                    again.join(PATIENCE)
+                    recall.append("note", f"{name}, later")
+                return EMPTY
+
+            builder = StateGraph(State).add_node(work).add_edge(START, "work")
+            graph = builder.compile(checkpointer=memory.checkpointer)
+            graph.update_state(AT, EMPTY, as_node="__start__")
+            with contextlib.nullcontext() if hours < 24 else pytest.raises(StepIsOver):
+                graph.invoke(None, AT)
+            assert len(runs) == 2
+            ends = [each.config for each in memory.checkpointer.list(AT) if each.metadata["source"] == "loop"]
+            noted = [[each.content for each in memory.layers(end).recall.recent()] for end in ends]
+            assert sorted(noted) == [["run 0", "run 0", "run 0, later"], ["run 1", "run 1"]][hours > 24 :]
 
     def test_of_two_that_go_on_what_one_remembers_while_the_other_ends_is_its_own(self, mind):
         """The other's checkpoint, with the same step, is put between what one has remembered and what it does then."""
@@ -456,6 +504,48 @@ class TestTwoRunsOfOneStep:
         assert mind.at_once((graph, resumed()), (graph, resumed())) == [None, None]
         mind.held()
         assert {each[0] for each in mind.ends()} == {"work 3", "work 4"}
+
+    @pytest.mark.sqlite_suffices
+    def test_what_only_the_other_called_counts_there_alone_however_late_a_checkpoint_is_put(self, url, monkeypatch):
+        mind = Mind(url, "async")
+        begun, over, later = threading.Event(), threading.Event(), threading.Event()
+
+        @task
+        def piece():
+            return mind.note("piece")
+
+        def work(state):
+            if not begun.is_set():
+                begun.set()
+                assert over.wait(PATIENCE)
+                return EMPTY
+            piece().result()
+            return {"log": [interrupt("?")]}
+
+        def after(state):
+            later.set()
+            return EMPTY
+
+        def late(config, checkpoint, metadata, versions):
+            assert metadata["source"] != "loop" or later.wait(PATIENCE)
+            return put(config, checkpoint, metadata, versions)
+
+        graph = mind.graph(work, after)
+        graph.update_state(AT, EMPTY, as_node="__start__")
+        put = mind.adapter.saver.put
+        monkeypatch.setattr(mind.adapter.saver, "put", late)
+
+        def other():
+            assert begun.wait(PATIENCE)
+            mind.run(graph, None)
+            over.set()
+
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            ends = [pool.submit(mind.run, graph, None), pool.submit(other)]
+        assert [end.exception() for end in ends] == [None, None]
+        assert mind.times == {"piece": 1}
+        assert mind.held() == []
+        mind.close()
 
     def test_calls_of_one_subgraph_keep_apart(self, mind):
         barrier = threading.Barrier(2)
@@ -875,6 +965,7 @@ class TestDeletingRuns:
         stopped = run("right")
         assert mind.times == {"first": 1, "left": 1, "middle": 1, "right": 1}
         mind.adapter.saver.delete_for_runs([stopped])
+        assert mind.adapter.memory.stats()["waiting_groups"] == 0
         run()
         assert mind.times == {"first": 1, "left": 2, "middle": 2, "right": 2}
         assert sorted(mind.held()) == ["first 1", "left 2", "middle 2", "right 2"]
@@ -884,9 +975,37 @@ class TestDeletingRuns:
         stopped = run("right")
         assert mind.times == {"first": 1, "left": 1, "middle": 2, "right": 2}
         mind.adapter.saver.delete_for_runs([stopped])
+        assert mind.adapter.memory.stats()["waiting_groups"] == 1
         run()
         assert mind.times == {"first": 1, "left": 1, "middle": 3, "right": 3}
         assert sorted(mind.held()) == ["first 1", "left 1", "middle 3", "right 3"]
+
+
+@pytest.mark.sqlite_suffices
+class TestManyRuns:
+    def test_one_that_goes_on_is_known_however_many_begin_meanwhile_and_those_that_are_over_are_not(
+        self, url, monkeypatch
+    ):
+        monkeypatch.setattr(graph_runs, "MOST_RUNS", 12)
+        mind = Mind(url)
+
+        def inside(state):
+            return {"log": [mind.note("inside")]}
+
+        def work(state, config):
+            log = [mind.note("before")]
+            for number in range(8):  # somebody looks at other threads in its name
+                there = {**config["configurable"], "thread_id": f"other {number}", "checkpoint_ns": ""}
+                assert mind.adapter.saver.get_tuple({"configurable": there}) is None
+            for number in range(20):
+                inner.invoke(EMPTY, at(f"apart {number}"))
+            return {"log": [*log, mind.note("after")]}
+
+        inner = mind.graph(inside)
+        mind.run(mind.graph(work), EMPTY)
+        assert mind.held() == ["before 1", "after 1"]
+        assert len(graph_runs.runs_of(mind.adapter.memory.database)._runs) <= 12
+        mind.close()
 
 
 class TestScopesOfRuns:

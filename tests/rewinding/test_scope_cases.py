@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Annotated, Any, TypedDict
 
 import pytest
+from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.graph import START, StateGraph
 from langgraph.types import Command, interrupt
 
 from langchain_agentmem import AgentMemory
+from langchain_agentmem.errors import InvalidInput
 
 TEMPLATE = ("users", "{user_id}")
 
@@ -128,6 +130,33 @@ def test_going_back_uncovers_what_was_there_and_the_past_stays_as_it_was(threads
     assert threads.memory.layers(past).core.get() == {"city": "1"}
 
 
+def test_the_past_of_a_thread_shows_what_others_had_said_last(threads):
+    for city in "123":
+        threads.sets("a", city=city)
+    threads.sets("b", pet="cat")
+    past = threads.config("b")
+    threads.sets("a", city="4")
+    assert threads.memory.layers(past).core.get() == {"city": "3", "pet": "cat"}
+
+
+def test_in_a_task_its_thread_alone_means_the_task_and_other_threads_and_checkpoints_are_only_read(threads):
+    threads.sets("a", city="Lisbon")
+    past = threads.config("a")
+
+    def act(core):
+        core.set("city", "Porto")
+        layers = threads.memory.layers
+        layers(at("a")).core.set("pet", "cat")
+        assert layers(at("a")).core.get() == core.get() == {"city": "Porto", "pet": "cat"}
+        assert layers(past).core.get() == layers(at("b")).core.get() == {"city": "Lisbon"}
+        for other in (past, at("b")):
+            with pytest.raises(InvalidInput, match="written by its nodes"):
+                layers(other).core.set("pet", "dog")
+
+    threads.does("a", act)
+    assert threads.sees("b") == {"city": "Porto", "pet": "cat"}
+
+
 def test_an_abandoned_checkpoint_that_is_continued_counts_again_as_old_as_it_is(threads):
     threads.sets("a", city="1", pet="cat")
     first = threads.config("a")
@@ -156,6 +185,14 @@ def test_a_copy_teaches_only_what_it_adds(threads):
     threads.sets("c", pet="cat")
     assert threads.outside == {"pet": "cat"}
     assert threads.sees("c") == {"city": "Lisbon", "pet": "cat"}
+
+
+def test_a_thread_that_is_begun_anew_teaches_nothing_of_before(threads):
+    threads.sets("a", city="Lisbon")
+    begun = {**at("a")["configurable"], "checkpoint_ns": ""}
+    threads.memory.checkpointer.put({"configurable": begun}, empty_checkpoint(), {"source": "input", "step": -1}, {})
+    assert threads.sees("a") == threads.sees("b") == threads.outside == {}
+    assert threads.memory.verify().problems == ()
 
 
 def test_a_deleted_thread_leaves_what_counted_and_its_id_is_another_author(threads):

@@ -17,6 +17,12 @@ def test_the_id_of_a_checkpoint_holds_its_time():
     assert before - 1_000_000 <= made <= micros(datetime.now(UTC)) + 1_000_000
 
 
+def test_the_time_is_told_to_the_microsecond():
+    """By the example of RFC 9562, and one a microsecond later."""
+    times = [time_of("1ec9414c-232a-6b00-b3c8-9f6bdeced846"), time_of("1ec9414c-232a-6b0a-b3c8-9f6bdeced846")]
+    assert times == [micros(datetime(2022, 2, 22, 19, 22, 22, after, tzinfo=UTC)) for after in (0, 1)]
+
+
 @pytest.mark.parametrize(
     "other",
     ["5b2c1b0e-8f0e-4e63-9d5c-0c2a8a1f6f11", "c8a2f6d2-c74c-11f0-9b3e-0242ac120002", "a checkpoint", ""],
