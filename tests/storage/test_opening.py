@@ -298,16 +298,21 @@ class TestBusy:
         finally:
             other.close()
 
-    def test_one_that_is_held_while_a_database_is_made_is_said_too(self, tmp_path):
-        path, refused = tmp_path / "a.db", []
+    def test_one_that_another_takes_while_both_make_a_database_is_waited_for_as_long(self, tmp_path, monkeypatch):
+        path, patiently, refused = tmp_path / "a.db", SqliteEngine._patiently, []
+        other = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+
+        def later(engine, attempt):
+            other.execute("begin immediate")
+            patiently(engine, attempt)
 
         def open_it():
             with pytest.raises(DatabaseBusy, match="busy_timeout") as busy:
                 AgentMemory(path, busy_timeout=0.1)
             refused.append(busy)
 
-        with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as other:
-            other.execute("begin immediate")
+        with contextlib.closing(other), monkeypatch.context() as patched:
+            patched.setattr(SqliteEngine, "_patiently", later)
             opening = threading.Thread(target=open_it, daemon=True)
             opening.start()
             opening.join(60)
