@@ -228,6 +228,34 @@ class TestMoving:
             assert [empty.stats()[name] for name in ("messages", "threads", "items", "memories", "audit")] == [0] * 5
             assert [each.id for each in full.search("herons", everything=True, limit=30)] == [each.id for each in found]
 
+    @pytest.mark.parametrize(
+        ("depth", "tenant", "mine"),
+        [
+            (1, "", {"main"}),
+            (1, "\x1ft", {"t"}),
+            (1, "a\x1f", {"a\x1fmain", "a\x1fb\x1fmain", "a\x1fb\x1fc\x1fmain"}),
+            (2, "", {"main"}),
+            (2, "a\x1f", {"a\x1fmain"}),
+            (2, "a\x1fb\x1f", {"a\x1fb\x1fmain", "a\x1fb\x1fc\x1fmain"}),
+        ],
+    )
+    def test_what_is_another_tenants_stays(self, sides, postgres, depth, tenant, mine):
+        here, _, shards = sides
+        shards.tenant_depth = depth
+        here.conversation("t").add(role="user", content="herons")
+        for namespace in ((), ("a",), ("a", "b"), ("a", "b", "c")):
+            here.layers("main", namespace).core.set("k", "v")
+        stays = {"t", "main", "a\x1fmain", "a\x1fb\x1fmain", "a\x1fb\x1fc\x1fmain"} - mine
+        shards.move(tenant, "agentmem_01", LINK)
+        with psycopg.connect(postgres) as connection:
+            for schema, expected in (("agentmem_00", stays), ("agentmem_01", mine)):
+                for table, without in (("branch", set()), ("author", {"t"})):  # a conversation is no author
+                    found = connection.execute(
+                        f"select path || coalesce(name, 'main') from {schema}.{table} x "
+                        f"join {schema}.namespace n on n.id = x.namespace_id"
+                    )
+                    assert sorted(row for (row,) in found) == sorted(expected - without)
+
     @pytest.mark.parametrize("counted", [0, tenant_move._COUNTED])
     @pytest.mark.parametrize("used", [True, False])
     def test_what_comes_later_has_a_greater_number_where_it_moved_to(self, sides, postgres, monkeypatch, counted, used):
