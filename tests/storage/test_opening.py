@@ -315,7 +315,7 @@ class TestBusy:
             patched.setattr(SqliteEngine, "_patiently", later)
             opening = threading.Thread(target=open_it, daemon=True)
             opening.start()
-            opening.join(60)
+            opening.join(20)
         assert refused
         assert is_whole(path)
 
