@@ -527,7 +527,7 @@ class Engine(ABC):
         this = threading.get_ident()
         with self._ended:
             self._resting = True
-            self._ended.wait_for(lambda: not self._running or this in self._running, max(0.0, until - time.monotonic()))
+            self._ended.wait_for(lambda: not self._running or this in self._running, until - time.monotonic())
             self._at_rest = not self._running
         if self._at_rest and not self._closed:
             self._rest()

@@ -397,9 +397,9 @@ class Session:
 
     def _flushing(self) -> PQGen[None]:
         while self._libpq.flush():
-            if (ready := (yield waiting.WAIT_RW)) & waiting.READY_R:
-                self._libpq.consume_input()
-            elif not ready:
+            if (yield waiting.WAIT_RW):
+                self._libpq.consume_input()  # the server may wait until its answers are taken
+            else:
                 self._check_patience()
 
 

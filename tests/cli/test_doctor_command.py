@@ -134,7 +134,7 @@ class TestFiles:
     def test_what_is_no_database(self, tmp_path):
         path = tmp_path / "notes.txt"
         path.write_text("not a database " * 100)
-        assert "not a database" in problem(str(path), "file").text
+        assert "is not a database, or an encrypted one" in problem(str(path), "file").text
         assert "folder" in problem(str(tmp_path), "file").text
 
     def test_another_programs_database(self, tmp_path):
@@ -179,9 +179,32 @@ class TestFiles:
         assert "minutes from now" in problem(path, "clock").text
 
     def test_no_room(self, database, monkeypatch):
-        usage = shutil.disk_usage("/")._replace(free=1_000)
+        usage = shutil.disk_usage("/")._replace(free=100_500_010)
         monkeypatch.setattr(storage_health.shutil, "disk_usage", lambda _: usage)
-        assert "Make room" in problem(database, "disk").remedy
+        finding = problem(database, "disk")
+        assert finding.text == "101 MB are free, and an erasure or a copy needs 210 MB."
+        assert "Make room" in finding.remedy
+
+    def test_many_free_pages(self, database, monkeypatch):
+        monkeypatch.setattr(storage_health, "LITTLE_ROOM", 1_000_000)
+        assert found(database)["free_pages"].level == "ok"
+        with closing(sqlite3.connect(database)) as connection:
+            connection.execute("create table large (body)")
+            connection.executemany("insert into large values (zeroblob(?))", [(5_000_000,)])
+            connection.execute("drop table large")
+            connection.commit()
+        finding = found(database)["free_pages"]
+        assert finding.level == "note"
+        assert finding.text.startswith("5 of ")
+
+    @pytest.mark.parametrize(
+        ("size", "level", "told"), [(131_072_000, "ok", "131,072,000 bytes"), (131_500_050, "note", " 132 MB")]
+    )
+    def test_a_log_that_is_not_folded(self, database, size, level, told):
+        with Path(f"{database}-wal").open("wb") as log:
+            log.truncate(size)
+        finding = found(database)["log"]
+        assert (finding.level, told in finding.text) == (level, True)
 
     def test_a_network_file_system(self, database, monkeypatch):
         read = Path.read_text
@@ -299,6 +322,12 @@ class TestServers:
             finally:
                 connection.execute("drop role agentmem_stranger")
 
+    def test_where_vectors_are_compared(self, new_database):
+        url = new_database("postgres")
+        assert "compared in Python" in found(url)["pgvector"].text
+        with executed(url, "create extension vector", "drop extension vector"):
+            assert "compared in the server" in found(url)["pgvector"].text
+
     @pytest.mark.bare
     def test_nothing_stored_yet(self, new_database):
         assert found(new_database("postgres"))["schema"].level == "note"
@@ -329,15 +358,16 @@ class TestOperatingAServer:
     def test_dead_rows_and_tables_that_were_never_analysed(self, new_database, monkeypatch):
         monkeypatch.setattr(postgres_health, "MANY_DEAD", 0)
         url = new_database("postgres")
-        fill = "insert into agentmem.blob_owner select g from generate_series(1, 10) g"
         with executed(url, "create table agentmem.blob_owner (id int)", "drop table agentmem.blob_owner") as connection:
-            connection.execute(fill)
-            connection.execute("delete from agentmem.blob_owner where id <= 5")
-            connection.execute("select pg_stat_force_next_flush()")
-            connection.execute("select 1")
-            findings = found(url)
+            connection.execute("insert into agentmem.blob_owner select g from generate_series(1, 10) g")
+            for gone, many in ((2, False), (5, True)):  # a fifth of them, and more
+                connection.execute("delete from agentmem.blob_owner where id <= %s", (gone,))
+                connection.execute("select pg_stat_force_next_flush()")
+                connection.execute("select 1")
+                findings = found(url)
+                assert ("blob_owner" in findings["bloat"].text) is many
+                assert "blob_owner" in findings["analyze"].text
         assert "blob_owner (5, vacuumed never)" in findings["bloat"].text
-        assert "blob_owner" in findings["analyze"].text
 
     def test_a_transaction_that_is_open_for_long(self, new_database, monkeypatch):
         monkeypatch.setattr(postgres_health, "LONG", -1.0)
@@ -357,13 +387,39 @@ class TestOperatingAServer:
             finding = found(url)["slots"]
         assert (finding.level, "'left', which nobody reads" in finding.text) == ("note", True)
 
+    def test_replicas_that_are_behind_and_slots_whose_readers_are(self, new_database, monkeypatch):
+        monkeypatch.setattr(postgres_health, "MUCH_LOG", 1_000_000)
+        url, behind = new_database("postgres"), "pg_current_wal_lsn() - {}::numeric as {}"
+        with executed(url, "create schema pretended", "drop schema pretended cascade") as connection:
+            connection.execute(
+                "create view pretended.pg_stat_replication as select 'afar' as application_name, "
+                f"null::inet as client_addr, 1 as pid, {behind.format(1_600_000, 'replay_lsn')}"
+            )
+            connection.execute(
+                "create view pretended.pg_replication_slots as "
+                f"select 'late' as slot_name, true as active, {behind.format(1_600_000, 'restart_lsn')} "
+                f"union all select 'prompt', true, {behind.format(100_000, 'restart_lsn')}"
+            )
+            findings = list(diagnose(given(direct(url), search_path="pretended,pg_catalog")))
+        [replication] = [each for each in findings if each.name == "replication"]
+        assert (replication.level, replication.text) == ("note", "Replicas are behind: afar by 2 MB.")
+        [slot] = [each for each in findings if each.name == "slots"]
+        assert (slot.level, slot.text) == ("problem", "The slot 'late', whose reader is late, holds 2 MB of the log.")
+
     def test_settings_that_hurt(self, new_database):
         url = direct(new_database("postgres"))
         findings = found(
-            given(url, synchronous_commit="off", statement_timeout="5s", default_transaction_read_only="on")
+            given(
+                url,
+                synchronous_commit="off",
+                statement_timeout="5s",
+                idle_in_transaction_session_timeout="60s",
+                default_transaction_read_only="on",
+            )
         )
         assert "acknowledged last" in findings["synchronous_commit"].text
         assert "5,000 ms" in findings["statement_timeout"].text
+        assert "idle_in_transaction_session_timeout" not in findings
         assert findings["default_transaction_read_only"].level == "note"
         assert "settings" not in findings
 

@@ -194,6 +194,7 @@ class TestInTheBackground:
 class TestFailing:
     def test_a_job_that_fails_is_tried_again_and_keeps_no_other(self, database, monkeypatch, caplog):
         monkeypatch.setattr(jobs, "pause", lambda attempts: 0.05)
+        monkeypatch.setattr(jobs, "LOOK", 3_600.0)  # it is looked for when it is due
         doing = doing_of(database, "bad")
         put(database, "bad", "good")
         database.worker.wake("work")
@@ -379,7 +380,8 @@ class TestHurrying:
         database.worker.hurry("work", 60.0)
         assert doing.done == ["later"]
 
-    def test_who_waited_in_vain_spares_the_next_ones_the_waiting(self, database):
+    def test_who_waited_in_vain_spares_the_next_ones_the_waiting(self, database, monkeypatch):
+        monkeypatch.setattr(jobs, "LOOK", 3_600.0)  # nobody but who hurries has it done
         doing = Doing()
         doing.go_on.clear()
         database.worker.register("work", doing)

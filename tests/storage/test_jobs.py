@@ -184,6 +184,7 @@ class TestLeases:
     def test_one_that_ran_out_is_taken_over_and_counts_as_an_attempt(self, queue):
         queue.put()
         job = queue.claim("first")
+        assert job.lease_until == NOW + 10 * SECOND
         assert queue.claim("second", now=job.lease_until - 1) is None
         taken = queue.claim("second", now=job.lease_until)
         assert (taken.id, taken.owner, taken.attempts) == (job.id, "second", 1)

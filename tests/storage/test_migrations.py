@@ -15,7 +15,7 @@ import pytest
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.errors import NewerDatabase, StorageError
-from langchain_agentmem.storage import engine, open_engine
+from langchain_agentmem.storage import engine, jobs, open_engine
 from langchain_agentmem.storage.engine import Migration
 from langchain_agentmem.storage.sqlite import _statements
 
@@ -107,8 +107,9 @@ class TestSchema:
     def test_each_migration_is_recorded_once(self, url, raw):
         for _ in range(3):
             with AgentMemory(url) as memory:
-                rows = raw(memory, "select name from agentmem_migration order by name")
+                rows = raw(memory, "select name, applied_at from agentmem_migration order by name")
         assert [row["name"] for row in rows] == [m.name for m in engine.migrations(memory.database.engine.dialect)]
+        assert all(abs(row["applied_at"] - jobs.now()) < 86_400_000_000 for row in rows)
 
 
 class TestNewerDatabases:

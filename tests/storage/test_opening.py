@@ -25,6 +25,9 @@ from langchain_agentmem.errors import (
     MissingExtra,
     StorageError,
 )
+from langchain_agentmem.storage import Opening
+from langchain_agentmem.storage.postgres import _ADVISORY_LOCK, PostgresEngine
+from langchain_agentmem.storage.queries import number_of
 from langchain_agentmem.storage.sqlite import SqliteEngine
 from tests.emptying import direct
 
@@ -295,6 +298,33 @@ class TestBusy:
         finally:
             other.close()
 
+    def test_one_that_another_takes_while_both_make_a_database_is_waited_for_as_long(self, tmp_path, monkeypatch):
+        path, patiently, refused = tmp_path / "a.db", SqliteEngine._patiently, []
+        other = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+
+        def later(engine, attempt):
+            other.execute("begin immediate")
+            patiently(engine, attempt)
+
+        def open_it():
+            with pytest.raises(DatabaseBusy, match="busy_timeout") as busy:
+                AgentMemory(path, busy_timeout=0.1)
+            refused.append(busy)
+
+        with contextlib.closing(other), monkeypatch.context() as patched:
+            patched.setattr(SqliteEngine, "_patiently", later)
+            opening = threading.Thread(target=open_it, daemon=True)
+            opening.start()
+            opening.join(20)
+        assert refused
+        assert is_whole(path)
+
+    def test_a_short_wait_for_a_lock_shortens_no_later_one(self, tmp_path):
+        with contextlib.closing(SqliteEngine(str(tmp_path / "a.db"), Opening(busy_timeout=12.5))) as engine:
+            engine.write_at_once(lambda: number_of("a\x1f"), patience=0.5)
+            with engine.writer() as connection:
+                assert connection.execute("pragma busy_timeout").fetchone()[0] == 12_500
+
     def test_postgres_waits_no_longer_either(self, new_database):
         url = new_database("postgres")
         filled(url, 1)
@@ -305,6 +335,13 @@ class TestBusy:
             other.rollback()
             memory.conversation("c").add(role="user", content="more")
             assert len(memory.conversation("c")) == 2
+
+    def test_who_would_not_wait_at_all_does_not_wait_for_one_who_makes_the_tables(self, new_database):
+        url = direct(new_database("postgres"))
+        with psycopg.connect(url) as other:
+            other.execute(f"select pg_advisory_lock({_ADVISORY_LOCK})")
+            with pytest.raises(DatabaseBusy, match="lock timeout"):  # and not only since `timeout` has passed
+                PostgresEngine(url, Opening(busy_timeout=0, timeout=1.0))
 
 
 class TestClosing:

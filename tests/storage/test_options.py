@@ -49,7 +49,8 @@ class TestWrongOptions:
         [
             {"schema": "Agent"}, {"schema": "a; drop table x"}, {"schema": "pg_x"}, {"schema": ""}, {"schema": 1},
             {"pool_size": 0}, {"pool_size": True}, {"pool_size": "10"}, {"timeout": -1}, {"timeout": "60"},
-            {"timeout": float("nan")}, {"timeout": 1e12}, {"busy_timeout": None}, {"read_only": 1}, {"migrate": None},
+            {"timeout": float("nan")}, {"timeout": 604_801}, {"timeout": 1e12}, {"busy_timeout": None},
+            {"read_only": 1}, {"migrate": None},
         ],
     )  # fmt: skip
     def test_they_are_refused_before_anything_is_made(self, url, tmp_path, option):

@@ -4,7 +4,9 @@ import math
 import os
 import signal
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import psycopg
 import pytest
@@ -12,7 +14,7 @@ from langgraph.checkpoint.base import empty_checkpoint
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.errors import DatabaseBusy, DatabaseTimeout, InvalidInput, StorageError
-from langchain_agentmem.storage import query
+from langchain_agentmem.storage import postgres, postgres_session, query
 from langchain_agentmem.storage.postgres import _GIVE_RECEIPT, PostgresEngine, prepared
 from langchain_agentmem.storage.postgres_session import Connection, Pool, Session
 from langchain_agentmem.storage.queries import for_libpq, load, returns_rows
@@ -179,6 +181,30 @@ class TestFailing:
         engine.write(adding(1))
         assert numbers(engine) == [1]
 
+    def test_a_constraint_that_stays_broken_is_told_also_by_who_lost_many_races_before(self, engine):
+        attempts = []
+
+        def steps():
+            attempts.append(1)
+            assert len(attempts) < 60
+            raise psycopg.errors.SerializationFailure if len(attempts) <= 30 else psycopg.errors.UniqueViolation
+            yield
+
+        with pytest.raises(StorageError):
+            engine.write(steps)
+        assert len(attempts) == 31
+
+    def test_who_settles_hears_of_the_last_statement(self, engine):
+        session = engine._pool.take()
+        session.begin(engine.schema, write=True, lock=60, patience=60)
+        for _ in range(2):
+            session.execute(engine._sql["add"], {"n": 1})
+        with pytest.raises(psycopg.errors.UniqueViolation):
+            session.settle()
+        session.roll_back()
+        engine._pool.give_back(session)
+        assert numbers(engine) == []
+
     def test_an_operation_that_gives_up_leaves_nothing_and_the_connection_is_used_again(self, engine):
         def steps():
             yield from adding(1)()
@@ -315,12 +341,18 @@ class TestFailing:
                 engine.write(adding(n))
             assert connection.execute("select transactions from agentmem.receipt").fetchall() == [(4,)]
 
-    def test_receipts_of_long_ago_are_forgotten(self, engine):
+    def test_receipts_are_forgotten_after_a_day(self, engine, monkeypatch):
+        now, day = 2_000_000_000_000_000, 24 * 3_600 * 1_000_000
+        clock = SimpleNamespace(time_ns=lambda: now * 1_000, monotonic=time.monotonic)
+        monkeypatch.setattr(postgres_session, "time", clock)
         with psycopg.connect(engine._url) as connection:
-            connection.execute("insert into agentmem.receipt select n, 1, n from generate_series(1, 50) n")
+            for session, at in ((-1, 1), (-2, now - day - 1), (-3, now - day), (-4, now - 1)):
+                connection.execute("insert into agentmem.receipt values (%s, 1, %s)", (session, at))
         engine.write(adding(1))
         with psycopg.connect(engine._url) as connection:
-            assert connection.execute("select count(*) from agentmem.receipt").fetchone() == (1,)
+            found = connection.execute("select session from agentmem.receipt where session < 0 order by 1").fetchall()
+            assert found == [(-4,), (-3,)]
+            assert connection.execute("select count(*) from agentmem.receipt").fetchone() == (3,)
 
 
 def backend(engine):
@@ -405,10 +437,19 @@ class TestWaiting:
     def test_one_that_stays_away_is_told(self, engine, monkeypatch):
         engine.write(adding(1))
         kill_all(engine)
-        engine._timeout = 0.3
+        engine._timeout, now, waits = 3.0, 1_000.0, []
+
+        def sleep(seconds):
+            nonlocal now
+            now += seconds
+            waits.append(seconds)
+
+        monkeypatch.setattr(postgres, "time", SimpleNamespace(monotonic=lambda: now, sleep=sleep))
         monkeypatch.setattr(engine, "_url", "postgresql://127.0.0.1:1/gone")
         with pytest.raises(StorageError, match="refused"):
             engine.write(adding(2))
+        assert sum(waits) == pytest.approx(3.0)  # and no longer
+        assert max(waits) <= 1.0
 
     def test_a_wrong_password_is_told_at_once(self, engine, monkeypatch):
         engine.write(adding(1))
@@ -487,6 +528,14 @@ class TestPoolers:
         engine.write(steps)
         assert told.calls.count("send_query_prepared") == 3
         assert numbers(engine) == [0, 1, 2, 3, 4, 5]
+
+    @pytest.mark.parametrize("number", [1, 2**31 - 1])
+    def test_one_that_has_a_number_of_its_own_for_the_connection_is_known_at_once(self, engine, monkeypatch, number):
+        session = engine._pool.take()
+        monkeypatch.setattr(session, "_libpq", told := Told(session._libpq))
+        told.backend_pid = number
+        session.get_acquainted(60)
+        assert not session.direct
 
     def test_a_pooler_that_passes_for_the_server_is_found_out(self, engine):
         engine.shared.pooled = False

@@ -228,6 +228,62 @@ class TestMoving:
             assert [empty.stats()[name] for name in ("messages", "threads", "items", "memories", "audit")] == [0] * 5
             assert [each.id for each in full.search("herons", everything=True, limit=30)] == [each.id for each in found]
 
+    @pytest.mark.parametrize(
+        ("depth", "tenant", "mine"),
+        [
+            (1, "", {"main"}),
+            (1, "\x1ft", {"t"}),
+            (1, "a\x1f", {"a\x1fmain", "a\x1fb\x1fmain", "a\x1fb\x1fc\x1fmain"}),
+            (2, "", {"main"}),
+            (2, "a\x1f", {"a\x1fmain"}),
+            (2, "a\x1fb\x1f", {"a\x1fb\x1fmain", "a\x1fb\x1fc\x1fmain"}),
+        ],
+    )
+    def test_what_is_another_tenants_stays(self, sides, postgres, depth, tenant, mine):
+        here, _, shards = sides
+        shards.tenant_depth = depth
+        here.conversation("t").add(role="user", content="herons")
+        for namespace in ((), ("a",), ("a", "b"), ("a", "b", "c")):
+            here.layers("main", namespace).core.set("k", "v")
+        stays = {"t", "main", "a\x1fmain", "a\x1fb\x1fmain", "a\x1fb\x1fc\x1fmain"} - mine
+        shards.move(tenant, "agentmem_01", LINK)
+        with psycopg.connect(postgres) as connection:
+            for schema, expected in (("agentmem_00", stays), ("agentmem_01", mine)):
+                for table, without in (("branch", set()), ("author", {"t"})):  # a conversation is no author
+                    found = connection.execute(
+                        f"select path || coalesce(name, 'main') from {schema}.{table} x "
+                        f"join {schema}.namespace n on n.id = x.namespace_id"
+                    )
+                    assert sorted(row for (row,) in found) == sorted(expected - without)
+
+    @pytest.mark.parametrize("counted", [0, tenant_move._COUNTED])
+    @pytest.mark.parametrize("used", [True, False])
+    def test_what_comes_later_has_a_greater_number_where_it_moved_to(self, sides, postgres, monkeypatch, counted, used):
+        monkeypatch.setattr(tenant_move, "_COUNTED", counted)
+        here, there, shards = sides
+        if used:
+            there.conversation("before", ("b",)).add(role="user", content="quinces")
+        for number in range(10):
+            here.conversation(f"c{number}", ("a",)).add(role="user", content="herons")
+        shards.move("a\x1f", "agentmem_01", LINK)
+        there.conversation("later", ("b",)).add(role="user", content="quinces")
+        with psycopg.connect(postgres) as connection:
+            numbers = "select name, id from agentmem_01.branch order by id"
+            *_, (_, last), (name, later) = connection.execute(numbers).fetchall()
+        assert (name, later % MOST_SHARDS) == ("later", 1)
+        assert later <= last + 3 * MOST_SHARDS  # which is not more than it has to be
+
+    def test_threads_of_the_root_share_a_scope_of_the_search_where_they_move_to(self, sides, postgres):
+        here, there, shards = sides
+        for name in ("one", "two", "three"):
+            here.conversation(name).add(role="user", content=f"herons of {name}")
+        for name in ("one", "two"):
+            shards.move(f"\x1f{name}", "agentmem_01", LINK)
+        with psycopg.connect(postgres) as connection:
+            assert connection.execute("select series from agentmem_01.search_scope").fetchall() == [(2,)]
+        assert [len(each.search("herons", everything=True)) for each in sides[:2]] == [1, 2]
+        assert here.verify().problems == there.verify().problems == ()
+
 
 class TestVectors:
     @staticmethod
@@ -349,6 +405,13 @@ class TestMovingUnderLoad:
         [branch] = engine.read(branches)
         shards.move("a\x1f", "agentmem_01", LINK)
         assert engine.write(partial(describe, branch)) == branch
+
+    def test_one_whose_place_no_map_tells_is_not_looked_for_without_end(self, shards, opened, postgres):
+        with psycopg.connect(postgres) as connection:
+            for each in shards.engines:
+                connection.execute(f"insert into {each.schema}.moved_tenant (tenant) values ('ada\x1f')")
+        with pytest.raises(DatabaseBusy, match="cannot be found out"):
+            opened(busy_timeout=0.2).of("ada\x1f").read(is_here("ada\x1f"))
 
     def test_a_rehearsal_follows_too(self, sides):
         here, _, shards = sides

@@ -5,8 +5,10 @@ import json
 import os
 import sqlite3
 import threading
+import time
 from contextlib import closing, contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import psycopg
@@ -214,6 +216,25 @@ class TestKeeping:
             assert kept(memory, raw)[SEARCH] == 1, "not beside a read"
             memory.conversation("c").add(role="user", content="again")
             assert kept(memory, raw)[SEARCH] == 2
+
+    def test_it_is_written_every_ten_minutes(self, url, raw, monkeypatch):
+        now, seen = 7.0, []
+        monkeypatch.setattr(database, "time", SimpleNamespace(monotonic=lambda: now, time_ns=time.time_ns))
+        with AgentMemory(url) as memory:
+            for passed in (599.0, 1.0, 599.0, 1.0):
+                now += passed
+                memory.conversation("c").add(role="user", content="hello")
+                seen.append(kept(memory, raw).get("memory.conversation.add", 0))
+        assert seen == [0, 1, 1, 3]
+
+    def test_what_is_only_rehearsed_writes_none(self, url, raw):
+        use(url)
+        with AgentMemory(url) as memory:
+            before = kept(memory, raw)
+            for _ in range(3):
+                assert memory.erase(namespace=(), dry_run=True).conversations == 1
+        with AgentMemory(url) as memory:
+            assert kept(memory, raw) == before
 
     def test_a_write_that_fails_takes_no_measures_with_it(self, url, raw, monkeypatch):
         monkeypatch.setattr(database, "EVERY", 0.0)

@@ -23,6 +23,7 @@ from langchain_agentmem.errors import DatabaseBusy, InvalidInput, MessageError
 from langchain_agentmem.experiences import experience_part as experiences
 from langchain_agentmem.experiences.experience_part import Feedback
 from langchain_agentmem.messages.message import Message
+from langchain_agentmem.storage import table_copy
 from tests.emptying import direct
 
 WORDS = {
@@ -454,6 +455,15 @@ class TestBackup:
         with pytest.raises(InvalidInput, match="cannot be written"):
             memory.backup(tmp_path / where)
         assert [p.name for p in tmp_path.iterdir() if "memory" not in p.name] == []
+
+    def test_where_there_is_no_room_for_it_a_copy_is_not_restored(self, tmp_path, monkeypatch):
+        with AgentMemory(tmp_path / "a.db") as memory:
+            fill(memory).backup(tmp_path / "copy.db")
+        full = OSError(28, "No space left on device")
+        monkeypatch.setattr(table_copy.shutil, "copyfile", lambda *_: (_ for _ in ()).throw(full))
+        with pytest.raises(InvalidInput, match=r"'.*copy\.db' cannot be copied to '.*': .*No space left"):
+            AgentMemory.restore(tmp_path / "copy.db", tmp_path / "restored.db")
+        assert sorted(each.name for each in tmp_path.iterdir()) == ["a.db", "copy.db"]
 
     def test_a_database_is_not_copied_onto_itself(self, tmp_path):
         with AgentMemory(tmp_path / "a.db") as memory:

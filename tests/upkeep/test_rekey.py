@@ -98,11 +98,12 @@ def digest(path, key=None) -> str:
 class TestRewriting:
     def test_there_and_back_every_row_is_kept_and_no_word_is_readable_meanwhile(self, path):
         path.chmod(0o640)
-        held, names = digest(path), {"memory.db"}
+        held, names, seen = digest(path), {"memory.db"}, []
         before = path.stat().st_size
         with path.open("rb") as old:
-            told = AgentMemory.rekey(path, new_key=KEY)
+            told = AgentMemory.rekey(path, new_key=KEY, progress=seen.append)
             assert old.read().strip(b"\0") == b""  # what the old file held was overwritten
+        assert seen == [("copying", 0, 2), ("checking", 1, 2), ("checking", 2, 2)]
         assert (told.encrypted, told.overwritten) == (True, before)
         assert told.rows > 1_000
         assert {each.name for each in path.parent.iterdir()} == names
