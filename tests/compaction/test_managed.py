@@ -226,10 +226,16 @@ class TestCache:
 
     def test_what_another_object_adds_is_seen(self, memory):
         chat = memory.managed_conversation("c", config=SMALL, model=Summarizer())
-        fill(chat, 10)
+        fill(chat, 20)
         chat.get_messages()
+        before = chat.get_cache_stats()
         memory.conversation("c").add(role="user", content="from elsewhere")
         assert chat.get_messages()[-1]["content"] == "from elsewhere"
+        after = chat.get_cache_stats()
+        assert before["compactions"] > 0
+        assert (after["misses"], after["extensions"]) == (before["misses"], before["extensions"] + 1), (
+            "it is not read anew"
+        )
 
     def test_rounds_of_the_session_disturb_nothing(self, memory):
         chat = memory.managed_conversation("c")
