@@ -114,14 +114,16 @@ def followed(old: History, given: Sequence[BaseMessage], counter: TokenCounter, 
         keys.append(key)
         places[key] = place
         repeats = _repeats(message, calls) or repeats
-    sound = sound_until(messages, min(old.sound, common))
+    sound = old.sound
+    if common < sound:  # behind what a user said no call is open
+        sound = next((place for place in range(common, 0, -1) if role_of(messages[place - 1]) == "user"), 0)
     return History(
         messages=messages,
         keys=keys,
         digests=digests,
         tokens=tokens,
         places=places,
-        sound=sound,
+        sound=sound_until(messages, sound),
         contents=contents,
         calls=calls,
         repeats=repeats,

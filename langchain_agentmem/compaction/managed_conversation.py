@@ -202,9 +202,8 @@ def _between(branch: int, span: KeySpan) -> Steps[Any]:
     first, last = ends
     if last is None:
         return []
-    if first is None:  # the beginning was dropped by a retention
-        first = last if span.first == span.last else 0
-    return (yield query.messages_between(branch=branch, first=first, last=last))
+    # A beginning that is gone was dropped by a retention, with all that came before it.
+    return (yield query.messages_between(branch=branch, first=first or 0, last=last))
 
 
 def _message(row: Any) -> BaseMessage:

@@ -20,19 +20,13 @@ from langchain_core.messages import BaseMessage, convert_to_openai_messages
 from langchain_agentmem.compaction.compaction_config import Situation, ToolTruncationConfig
 from langchain_agentmem.compaction.processors import PipelineOutcome, tool_truncation
 
-PAYLOAD_LIMITS = MappingProxyType(
-    {
-        "anthropic": 32_000_000,
-        "anthropic-oauth": 32_000_000,
-        "google": 100_000_000,
-        "openai": 25_000_000,
-        "openai-oauth": 25_000_000,
-        "openrouter": 25_000_000,
-        "xai": 25_000_000,
-    }
-)
-"""Bytes that providers take in one request."""
 USUAL_LIMIT = 25_000_000
+"""Bytes that a provider takes in one request, unless more is known of it."""
+PAYLOAD_LIMITS = MappingProxyType(
+    {"anthropic": 32_000_000, "anthropic-oauth": 32_000_000, "google": 100_000_000}
+    | dict.fromkeys(("openai", "openai-oauth", "openrouter", "xai"), USUAL_LIMIT)
+)
+"""The same for each provider that has a name here."""
 _SHARE_OF_IMAGES = 0.5
 _MOST_IMAGES = 5
 _SHARE_OF_TOOL_OUTPUT = 16

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import textwrap
 import threading
 import time
@@ -169,6 +170,8 @@ class TestTrigger:
         assert "question005x" in model.asked[1]
         assert "question001x" in model.asked[0]
         assert "question001x" not in model.asked[1]
+        numbers = [int(number) for asked in model.asked for number in re.findall(r"--- Round (\d+) ---", asked)]
+        assert numbers == [*range(1, summary.end_index + 1)], "each by its number, once"
 
     def test_every_post_and_every_attachment_reaches_the_model(self, session, started):
         model = Model()

@@ -21,7 +21,7 @@ from langchain_agentmem.compaction import (
 )
 from langchain_agentmem.errors import InvalidInput, MessageError
 from langchain_agentmem.messages.langchain_messages import to_langchain
-from langchain_agentmem.messages.message_marks import GOES_ON, MADE, is_filler
+from langchain_agentmem.messages.message_marks import GOES_ON, MADE, NO_RESULT, is_filler
 from langchain_agentmem.testing import assert_valid_for_providers
 from tests.compaction.marked import COUNTER, costs
 from tests.compaction.summarizers import Summarizer
@@ -174,6 +174,18 @@ def history_text(history, key):
 
 
 class TestACompactionThatWasMade:
+    def test_is_gone_on_from_by_whoever_has_a_smaller_budget(self, memory):
+        history = [message for number in range(20) for message in turn(number)]
+        large = memory.compaction(Summarizer(), config(threshold=4_000)).invoke([*history], RUN)
+        small = memory.compaction(Summarizer(), config(threshold=1_500)).invoke([*history], RUN)
+        assert costs(large) > 1_500 >= costs(small)
+        assert memory.compaction(Summarizer(), config(threshold=1_500)).invoke([*history], RUN) == small
+        [summary] = [message for message in small if summary_in(message) is not None]
+        behind = [each.message_id for each in messages_behind(memory, summary, conversation_id="t")]
+        assert sorted(behind + [each.id for each in small if each is not summary]) == sorted(
+            each.id for each in history
+        )
+
     def test_is_used_at_the_next_read_while_calls_are_open(self, memory):
         model = Summarizer()
         chat = memory.managed_conversation("c", config=config(threshold=700), model=model)
@@ -189,6 +201,26 @@ class TestACompactionThatWasMade:
             assert len({*ids}) == len(ids), "nothing is shown twice"
             assert_valid_for_providers(view)
             chat.add_messages([ToolMessage(f"late {number}", tool_call_id="call", id=f"late{number}")])
+
+    @pytest.mark.parametrize("rounds", [0, 1, 2])
+    def test_waits_for_results_that_are_still_to_come(self, memory, rounds):
+        """The ids of the calls are the same in every round, as some models make them."""
+        calls = [{"name": "look", "args": {}, "id": f"c{number}"} for number in range(2)]
+
+        def look(key):
+            results = [ToolMessage(f"{key}{n} {WORDS * 9}", tool_call_id=f"c{n}", id=f"{key}{n}") for n in range(2)]
+            return [HumanMessage(f"look {WORDS}", id=f"u{key}"), AIMessage("", tool_calls=calls, id=key), *results]
+
+        said = [
+            message for number in range(rounds) for message in [*look(f"r{number}"), AIMessage("ok", id=f"o{number}")]
+        ]
+        *said, late = [*said, *look("z")]
+        node = memory.compaction(None, config(threshold=100))
+        node.invoke([*said], RUN)
+        view = node.invoke([*said, late], RUN)
+        assert [message.text for message in view[-2:]] == [said[-1].text, late.text]
+        assert [message.type for message in view[-3:]] == ["ai", "tool", "tool"]
+        assert_valid_for_providers(view)
 
 
 class TestWhatAFunctionOfTheUsersAltered:
@@ -219,14 +251,17 @@ class TestAViewAboveItsLimit:
                 [event] = [event for event in events if isinstance(event, CompactionFellShort)]
                 assert "the protected tail" in event.reason
 
-    def test_by_what_stands_there_for_providers_too(self, url):
+    @pytest.mark.parametrize("by", ["words", "results"])
+    def test_by_what_stands_there_for_providers_too(self, url, by):
         events = []
         said = [HumanMessage("go", id="u"), *(AIMessage("yes", id=f"a{number}") for number in range(9))]
+        if by == "results":
+            said = [HumanMessage(WORDS * 20, id="u"), turn(1)[1]]
         with AgentMemory(url, hooks=[events.append]) as memory:
-            view = CompactionNode(memory, None, config(threshold=costs(said) + 10)).invoke(said, RUN)
-        assert sum(message.text == GOES_ON for message in view) == 8
+            view = CompactionNode(memory, None, config(threshold=costs(said) + 3)).invoke(said, RUN)
+        assert sum(message.text in (GOES_ON, NO_RESULT) for message in view) == (8 if by == "words" else 1)
         [event] = [event for event in events if isinstance(event, CompactionFellShort)]
-        assert event.tokens == costs(view) > costs(said) + 10
+        assert event.tokens == costs(view) > costs(said) + 3
 
     def test_has_none_where_nobody_keeps_a_budget(self, url):
         events = []

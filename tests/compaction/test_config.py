@@ -6,12 +6,15 @@ from langchain_agentmem.compaction import (
     ActiveContextPolicyConfig,
     BackwardPackingConfig,
     ManagedMemoryConfig,
+    Situation,
+    Size,
     SlidingWindowConfig,
     SummarizationConfig,
     ToolOffloadConfig,
     ToolTruncationConfig,
 )
 from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.language_models.tokens import TokenCounter
 
 
 class TestDefaults:
@@ -43,6 +46,8 @@ class TestDefaults:
         tools = ToolTruncationConfig()
         assert (tools.max_tool_message_tokens, tools.grace_recent_messages) == (1200, 1)
         assert (tools.append_marker, tools.include_tool_payload_user_messages) == (" [truncated]", True)
+        tools = ToolOffloadConfig()
+        assert (tools.max_tool_message_tokens, tools.preview_tokens, tools.grace_recent_messages) == (4000, 200, 1)
         assert SlidingWindowConfig().headroom_percent == 0.1
         assert BackwardPackingConfig().grace_recent_messages == 1
 
@@ -58,6 +63,17 @@ class TestDefaults:
 
     def test_a_window_slides_alone(self):
         assert ActiveContextPolicyConfig(mode="sliding_window").processors == ("sliding_window",)
+
+    def test_or_after_others(self):
+        order = ("summarization", "sliding_window")
+        assert ActiveContextPolicyConfig(processor_order=order).processors == order
+
+    @pytest.mark.parametrize(
+        ("target", "most"), [(None, 6_000), (100_000, 6_000), (8_000, 2_000), (1_003, 250), (200, 100)]
+    )
+    def test_a_summary_may_take_a_quarter_of_the_target(self, target, most):
+        situation = Situation(target=Size(tokens=target), counter=TokenCounter("estimate"))
+        assert situation.summary_tokens == most
 
 
 class TestRefusals:

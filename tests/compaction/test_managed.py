@@ -146,6 +146,24 @@ class TestTriggers:
         assert len(chat.get_messages()) < 20
         assert len(chat.get_raw_messages()) == 40
 
+    @pytest.mark.parametrize(
+        "keep", [lambda said: said[:-2], lambda said: said[:2] + said[-4:], lambda said: said[:-6] + said[-4:]]
+    )
+    def test_what_a_process_of_ones_own_took_out_does_not_come_back(self, memory, keep):
+        chat = memory.managed_conversation(
+            "c",
+            config=QUIET,
+            process_strategy=lambda messages, situation: keep(messages),
+            trigger_strategy=lambda state: state.event == "compact_if_needed",
+        )
+        fill(chat, 2)
+        expected = texts(chat.get_raw_messages())
+        for turn in range(2, 20, 2):
+            fill(chat, 2, start=turn)
+            expected = keep(expected + texts(chat.get_raw_messages())[-4:])
+            assert chat.compact_if_needed()
+            assert texts(chat.get_messages()) == expected
+
     def test_a_process_that_fails_is_told_and_nothing_is_lost(self, url, clock):
         def broken(messages, situation):
             raise RuntimeError("no")
@@ -208,10 +226,16 @@ class TestCache:
 
     def test_what_another_object_adds_is_seen(self, memory):
         chat = memory.managed_conversation("c", config=SMALL, model=Summarizer())
-        fill(chat, 10)
+        fill(chat, 20)
         chat.get_messages()
+        before = chat.get_cache_stats()
         memory.conversation("c").add(role="user", content="from elsewhere")
         assert chat.get_messages()[-1]["content"] == "from elsewhere"
+        after = chat.get_cache_stats()
+        assert before["compactions"] > 0
+        assert (after["misses"], after["extensions"]) == (before["misses"], before["extensions"] + 1), (
+            "it is not read anew"
+        )
 
     def test_rounds_of_the_session_disturb_nothing(self, memory):
         chat = memory.managed_conversation("c")
@@ -267,13 +291,18 @@ class TestRemembering:
     def test_retention_drops_messages_and_not_the_summary(self, memory):
         from langchain_agentmem.messages.role_rounds import Retention
 
-        model = Summarizer()
-        chat = memory.managed_conversation("c", config=SMALL, model=model, retention=Retention(keep_last=12))
-        fill(chat, 40)
-        shown = chat.get_messages()
+        chat = memory.managed_conversation("c", config=QUIET, model=Summarizer())
+        fill(chat, 30)
+        assert chat.compact_if_needed()
+        newest = texts(chat.get_messages())
+        assert len(newest) > 5
+        kept = memory.managed_conversation("c", config=QUIET, retention=Retention(keep_last=3))
+        kept.add(role="user", content="one more")
+        assert len(kept.get_raw_messages()) == 3
+        shown = kept.get_messages()
         assert_valid_for_providers(shown)
-        assert len(chat.get_raw_messages()) == 12
-        assert texts(shown)[-1].startswith("answer-039")
+        [summary] = [message.content for message in kept.get_context() if summary_in(message)]
+        assert texts(shown)[-4:] == [summary, *newest[-2:], "one more"]
 
 
 class TestPayloadErrors:
@@ -295,10 +324,15 @@ class TestPayloadErrors:
         assert chat.compact_for_payload_error() is False
         assert texts(chat.get_messages()) == ["only this"]
 
-    def test_images_are_kept_within_half_of_what_the_provider_takes(self, memory, monkeypatch):
+    @pytest.mark.parametrize(("images", "less", "count"), [(2.5, 0, 2), (2, 0, 2), (2, 2, 1), (1, 2, 0)])
+    def test_images_are_kept_within_half_of_what_the_provider_takes(self, memory, monkeypatch, images, less, count):
         from langchain_agentmem.compaction import overflow_recovery
 
-        monkeypatch.setattr(overflow_recovery, "PAYLOAD_LIMITS", {"tiny": 10_000})
+        def picture(number):
+            return {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{number}" + "A" * 4000}}
+
+        most = int(images * 2 * len(json.dumps(picture(0)))) - less
+        monkeypatch.setattr(overflow_recovery, "PAYLOAD_LIMITS", {"tiny": most})
         ids = []
 
         def keeps_all(messages):
@@ -313,14 +347,12 @@ class TestPayloadErrors:
 
         chat = memory.managed_conversation("c", model=keeps_all)
         for number in range(6):
-            image = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{number}" + "A" * 4000}}
-            chat.add(role="user", content=[{"type": "text", "text": f"chart {number}"}, image])
+            chat.add(role="user", content=[{"type": "text", "text": f"chart {number}"}, picture(number)])
             chat.add(role="assistant", content=f"seen {number}")
         chat.add(role="user", content="and now?")
         assert chat.compact_for_payload_error({"provider": "tiny"}) is True
         [summary] = [found for each in chat.get_context() if (found := summary_in(each))]
-        assert len(summary.kept_images) == 1, "of 4 kB each, one is within half of 10 kB"
-        assert summary.kept_images[0].block["image_url"]["url"].startswith("data:image/png;base64,5")
+        assert [each.block for each in summary.kept_images] == [picture(number) for number in range(6 - count, 6)]
 
     def test_a_runtime_is_a_dictionary(self, memory):
         chat = memory.managed_conversation("c")

@@ -204,6 +204,13 @@ class TestTheView:
         [told] = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
         assert "leaves little for messages" in told
 
+    @pytest.mark.parametrize(("more", "told"), [(-2, 1), (2, 0)])
+    def test_that_has_less_than_a_quarter_beside_it_is_told(self, memory, caplog, more, told):
+        beside = COUNTER.count((), system=TALK * 20)
+        agent = agent_of(memory, Scripted(), budget(beside * 4 // 3 + more), system_prompt=TALK * 20)
+        ask(agent, 0)
+        assert caplog.text.count("leaves little for messages") == told
+
     def test_costs_no_second_call_after_a_restart(self, url, clock):
         with AgentMemory(url, clock=clock) as memory:
             agent = agent_of(memory, model := Scripted(), summarizer=(before := Summarizer()))
@@ -516,6 +523,14 @@ class TestARefusal:
         agent = agent_of(memory, model, LARGE, system_prompt=TALK * 3)
         long_talk(agent, 20)
         assert COUNTER.count(model.shown[3][1:]) < 500 < max(COUNTER.count(shown[1:]) for shown in model.shown[4:])
+
+    def test_of_what_is_small_already_allows_no_more_than_before(self, memory):
+        refuse = {6: ContextOverflowError("no")}.get
+        model = Scripted(lambda messages: "Seven.", refuse=refuse)
+        agent = agent_of(memory, model, budget(430))
+        long_talk(agent, 20)
+        assert len(model.shown) == 21
+        assert max(map(COUNTER.count, model.shown)) <= 430
 
     def test_followed_by_an_error_of_another_kind_passes_that_on(self, memory):
         answers = {8: ContextOverflowError("too much"), 9: Refused(429, "slower")}

@@ -14,18 +14,21 @@ from langgraph.graph.message import _messages_delta_reducer
 from langchain_agentmem import AgentMemory, CompactionNode
 from langchain_agentmem.base.events import MessagesStored
 from langchain_agentmem.compaction import (
+    ActiveContextPolicyConfig,
     CompactionState,
     ManagedMemoryConfig,
     ToolTruncationConfig,
     summary_in,
 )
 from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.language_models.tokens import TokenCounter
 from langchain_agentmem.testing import assert_valid_for_providers
 from tests.compaction.summarizers import Summarizer, budget, question, talk
 
 pytestmark = pytest.mark.sqlite_suffices
 
 SMALL = budget(600)
+COUNTER = TokenCounter("estimate")
 
 
 def at(thread="t", namespace=None):
@@ -180,6 +183,11 @@ class TestInAChain:
         assert len(model.asked) == 1
         assert node.invoke(talk(30)) == once
         assert len(model.asked) == 1
+        for turns in range(31, 60):
+            node.invoke(talk(turns))
+        assert len(model.asked) > 2
+        assert all(f"Summary number {number}:" in asked for number, asked in enumerate(model.asked[1:], 1))
+        assert not any("question-002" in asked for asked in model.asked[1:]), "it goes on from what it summarized"
         assert memory.stats()["messages"] == memory.stats()["compactions"] == 0
 
     def test_messages_without_ids(self, memory):
@@ -233,6 +241,21 @@ class TestRemembering:
             node.invoke(other, at())
         said = [version.message.content for version in memory.conversation("t").history_of("q-1")]
         assert said == [question(1).content, "another way"]
+
+    @pytest.mark.parametrize("run", [at(), {}], ids=["a thread", "a chain"])
+    def test_a_branch_on_which_a_call_has_no_result_is_valid(self, memory, run):
+        calls = [{"name": "look", "args": {}, "id": f"c{number}"} for number in range(2)]
+        said = [
+            HumanMessage("go", id="go"),
+            AIMessage("", tool_calls=calls, id="a"),
+            *(ToolMessage("found", tool_call_id=f"c{number}", id=f"t{number}") for number in range(2)),
+            *talk(2),
+        ]
+        node = memory.compaction(None, SMALL)
+        node.invoke(said, run)
+        for length in (4, 3, 2):
+            assert_valid_for_providers(node.invoke([*said[:length], HumanMessage("never mind", id="n")], run))
+            assert_valid_for_providers(node.invoke([*said[:length], AIMessage("never mind", id="n")], run))
 
     def test_a_damaged_compaction_is_made_anew(self, memory, raw):
         model = Summarizer()
@@ -306,6 +329,11 @@ class TestShrinking:
         assert len(memory.conversation("t").retrieve_by_id("tool-1")["content"]) == 5000
         assert len(memory.conversation("t").history_of("tool-1")) == 1
 
+    def test_without_a_thread_nothing_is_replaced_where_nothing_was_compacted(self, memory):
+        node = memory.compaction(Summarizer(), SMALL, shrink=True)
+        assert node.invoke({"messages": talk(30)})
+        assert node.invoke({"messages": talk(30)}) == {}
+
     def test_it_needs_no_key_of_its_own(self, memory):
         graph, _ = build(memory, memory.compaction(None, SMALL, shrink=True), schema=MessagesState)
         assert len(graph.invoke({"messages": talk(2)}, at())["messages"]) == 4
@@ -343,6 +371,9 @@ class TestFailures:
         with pytest.raises(InvalidInput):
             memory.compaction(**options)
 
+    def test_a_window_may_be_as_small_as_one_token(self, memory):
+        assert memory.compaction(window=1).invoke([HumanMessage("hi")]) == [HumanMessage("hi")]
+
     def test_it_can_be_built_from_a_path(self, tmp_path):
         node = CompactionNode(str(tmp_path / "own.db"), Summarizer(), SMALL)
         assert len(node.invoke(talk(30), at())) < 30
@@ -367,6 +398,35 @@ class TestCalibration:
         node.invoke([*said, question(21)], at())
         assert 1.3 < node._compactor.counter.factor() < 1.4, "one reply teaches once"
 
+    def test_what_is_reported_behind_a_compaction_is_of_what_was_shown_then(self, memory):
+        node = memory.compaction(Summarizer(), SMALL, system="You count. " * 30)
+        node.invoke(talk(30), at())
+        shown = node.invoke([*talk(30), question(30)], at())
+        counted = COUNTER.count(shown, system="You count. " * 30)
+        assert len(shown) < 30
+        usage = {"input_tokens": counted + 70, "output_tokens": 1, "total_tokens": counted + 71}
+        reply = AIMessage("so many " * 9, id="a-30", usage_metadata=usage)
+        node.invoke([*talk(30), question(30), reply, question(31)], at())
+        learned = TokenCounter("estimate")
+        learned.learn(counted, counted + 70)
+        assert node._compactor.counter.factor() == learned.factor() > 1
+
+    def test_a_budget_is_in_tokens_as_the_provider_counts_them(self, memory):
+        counter = TokenCounter("estimate")
+        for _ in range(20):
+            counter.learn(1_000, 2_000)
+        factor = counter.factor()
+        assert factor > 1.8
+        model = Summarizer()
+        policy = ActiveContextPolicyConfig(min_reduction_ratio=0.6)
+        limits = ManagedMemoryConfig(threshold_tokens=1_500, token_counter=counter, active_context=policy)
+        node = memory.compaction(model, limits)
+        for turn in range(1, 40):
+            asked = len(model.asked)
+            cost = COUNTER.count(node.invoke(talk(turn), at())) * factor
+            assert cost <= (1_500 if len(model.asked) == asked else 600)
+        assert len(model.asked) == 2
+
     def test_tools_and_system_count(self, memory):
         tools = [{"name": "look", "description": "look " * 300, "parameters": {"type": "object", "properties": {}}}]
         model = Summarizer()
@@ -374,3 +434,10 @@ class TestCalibration:
         assert not model.asked
         memory.compaction(model, SMALL, tools=tools, system="You count.").invoke(talk(6), at("two"))
         assert model.asked
+
+    @pytest.mark.parametrize(("spare", "compacted"), [(0, False), (-1, True)])
+    def test_what_is_sent_beside_the_messages_is_added_to_them(self, memory, spare, compacted):
+        said, system = talk(6), "You count. " * 30
+        model = Summarizer()
+        memory.compaction(model, budget(COUNTER.count(said, system=system) + spare), system=system).invoke(said, at())
+        assert bool(model.asked) == compacted

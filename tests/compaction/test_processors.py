@@ -171,6 +171,14 @@ class TestSummarization:
         assert all(f"result-{number:02}" in model.everything + shown for number in range(20))
         assert "the goal" in model.everything
 
+    def test_what_counts_is_given_or_our_own(self):
+        said = [HumanMessage("the goal")]
+        for number in range(20):
+            said += round_of(number, f"result-{number:02} " * 10)
+        assert summary_in(summarization(said, model=Summarizer(), max_tokens=500)[1]) is not None
+        counter = TokenCounter(lambda text: 1)
+        assert summarization(said, model=Summarizer(), max_tokens=500, counter=counter) == said
+
     async def test_awaited(self):
         said = [HumanMessage("the goal")]
         for number in range(20):

@@ -14,7 +14,7 @@ from langchain_agentmem.base.fencing import unfenced
 from langchain_agentmem.compaction.compaction_config import (
     ToolOffloadConfig,
 )
-from langchain_agentmem.compaction.dropped_messages import amessages_behind, messages_behind
+from langchain_agentmem.compaction.dropped_messages import PAGE_TOKENS, amessages_behind, messages_behind
 from langchain_agentmem.language_models.tokens import TokenCounter
 from langchain_agentmem.messages.message import Message
 from langchain_agentmem.messages.message_marks import summary_in
@@ -166,6 +166,16 @@ class TestRecall:
         assert 'expand("long")' in text
         assert TokenCounter("estimate").count_text(text) < 1_000
 
+    @pytest.mark.parametrize("before", range(51, 59))
+    def test_a_part_of_a_message_begins_with_a_whole_word(self, memory, before):
+        words = [f"word{number}" + "x" * (number % 3) for number in range(2_000)]
+        text = " ".join([*words[:before], "zebra", *words[before:]])
+        compacted(memory, [HumanMessage(text, id="long")])
+        shown = recall(memory, "zebra")
+        part = shown[shown.index("… ") + 2 : shown.index(" zebra ")].split()
+        assert part == words[before - len(part) : before]
+        assert 100 < len(" ".join(part)) < 200
+
     def test_in_the_order_of_time_what_was_replaced_says_so(self, memory):
         said = ["The zebra is striped.", "Nobody rides the zebra.", "No, the zebra is not striped."]
         compacted(memory, [HumanMessage(text, id=f"m{number}") for number, text in enumerate(said)])
@@ -260,7 +270,7 @@ class TestExpand:
         _, summary = compacted(memory, [*messages, AIMessage("Yes.", id="a"), HumanMessage("And?", id="z")])
         pages = list(every_page(memory, summary.id))
         assert len(pages) > 4
-        assert all(TokenCounter().count_text(page) <= 4_000 for page in pages)
+        assert all(TokenCounter().count_text(page) <= PAGE_TOKENS for page in pages)
         assert "There is no page 99" in expand(memory, summary.id, page=99)
         assert "There is no page 0" in expand(memory, summary.id, page=0)
 

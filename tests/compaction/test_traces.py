@@ -367,7 +367,8 @@ class TestInTheBackground:
         return collector
 
     def test_what_is_made_ahead_of_need_is_a_run_of_its_own(self, memory, everywhere):
-        node = CompactionNode(memory, Summarizer(), CONFIG, background=True)
+        system = "You count. " * 9
+        node = CompactionNode(memory, Summarizer(), CONFIG, background=True, system=system)
         thread, turns = {"configurable": of_thread()}, 10
         while not everywhere.named(SUMMARIZE):
             turns += 1
@@ -379,9 +380,10 @@ class TestInTheBackground:
         assert ahead.parent_run_id is None
         assert ahead.inputs == {**HERE, "trigger": "ahead of need", "messages": len(history), **BUDGET}
         assert ahead.outputs["status"] == "compacted"
+        assert ahead.outputs["tokens_before"] == COUNTER.count(history, system=system)
         assert metadata(ahead) == FOUND
         everywhere.roots.clear()
-        while COUNTER.count(history) <= BUDGET["threshold_tokens"]:
+        while COUNTER.count(history, system=system) <= BUDGET["threshold_tokens"]:
             turns += 1
             history = talk(turns)
         shown = node.invoke(history, thread)
@@ -389,8 +391,8 @@ class TestInTheBackground:
         assert shape(turn) == ("CompactionNode", [(COMPACT, [RECORD])])
         assert turn.child_runs[0].outputs == {
             "status": "used one made ahead",
-            "tokens_before": COUNTER.count(history),
-            "tokens_after": COUNTER.count(shown),
+            "tokens_before": COUNTER.count(history, system=system),
+            "tokens_after": COUNTER.count(shown, system=system),
             "messages_before": len(history),
             "messages_after": len(shown),
         }

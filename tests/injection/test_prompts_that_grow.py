@@ -472,15 +472,18 @@ class TestOnTheSide:
             assert "logged once" in caplog.text
             caplog.clear()
 
-    def test_compaction_counts_what_stands_in_prompts(self, memory, layers):
+    @pytest.mark.parametrize("overhead", [0, 258])
+    def test_compaction_counts_what_stands_in_prompts(self, memory, layers, overhead):
         conversation = Address("", "t")
         memory.inject("user-42").invoke(said(2), at())
         tokens = perform(prompt_notes.counting(memory.database, conversation, ["q0", "q1", "q2"]))
         assert tokens > 10
         compactor = memory.compaction(None, SMALL)._compactor
-        history = [HumanMessage("x " * 500, id="q2"), AIMessage("y", id="a")]
-        beside = perform(compactor.viewing(history, conversation), memory.database).tokens
-        alone = perform(compactor.viewing(history, Address("", "other")), memory.database).tokens
+        history = [HumanMessage("x " * (250 if overhead else 500), id="q2"), AIMessage("y", id="a")]
+        beside, alone = (
+            perform(compactor.viewing(history, at, overhead=overhead), memory.database).tokens
+            for at in (conversation, Address("", "other"))
+        )
         assert beside - alone >= tokens - 1
 
     def test_stats_tell_how_much_of_each_prompt_was_there_before(self, memory, layers):
