@@ -210,7 +210,7 @@ class Rewinding:
 
     def look(
         self, config: Mapping[str, Any], at: ThreadAt, thread: Thread, checkpoint: Mapping[str, Any]
-    ) -> Steps[sealing.Looked]:
+    ) -> Steps[sealing.Beforehand]:
         """Ask ahead for what `seal` has to know.
 
         Args:
@@ -230,7 +230,7 @@ class Rewinding:
         metadata: Mapping[str, Any],
         serde: SerializerProtocol,
         now: int,
-        looked: sealing.Looked,
+        looked: sealing.Beforehand,
         said: Callable[..., Steps[Sequence[Said]]] | None = None,
     ) -> Steps[Callable[[], None]]:
         """A checkpoint is being put.

@@ -62,7 +62,7 @@ class Parent(NamedTuple):
     seen: Mapping[str, Any]
 
 
-class Looked(NamedTuple):
+class Beforehand(NamedTuple):
     """What a put asks before it waits for anything; whoever wants to know more asks for it.
 
     Attributes:
@@ -108,7 +108,7 @@ class Put(NamedTuple):
     metadata: Mapping[str, Any]
     configurable: Mapping[str, Any]
     before: Callable[[], Steps[Parent | None]]
-    looked: Looked
+    looked: Beforehand
     now: int
     said: Callable[..., Steps[Sequence[Said]]] | None
     tail: int
@@ -154,7 +154,9 @@ class _Base(NamedTuple):
 # -- what tasks see and write ----------------------------------------------------------------------------------------
 
 
-def look(runs: Runs, configurable: Mapping[str, Any], at: ThreadAt, thread: Thread, checkpoint: str) -> Steps[Looked]:
+def look(
+    runs: Runs, configurable: Mapping[str, Any], at: ThreadAt, thread: Thread, checkpoint: str
+) -> Steps[Beforehand]:
     """Ask for what a put has to know, and wait for nothing. Where it is a thread's own, that is held.
 
     Args:
@@ -176,7 +178,7 @@ def look(runs: Runs, configurable: Mapping[str, Any], at: ThreadAt, thread: Thre
             if loop.ns == ns:
                 where = {"thread": thread.id, "line": thread.line, "ns": ns, "checkpoint": begun}
                 beginnings[begun] = yield query.beginning.ahead(**where)
-    return Looked(held, head, beginnings)
+    return Beforehand(held, head, beginnings)
 
 
 def prepare(runs: Runs, run: GraphRun, ns: str = "", beginnings: Mapping[str, Rows] | None = None) -> Steps[None]:
