@@ -512,14 +512,16 @@ class Runs:
         with self.lock:
             if (before := run.attempts.get(task_id)) is not None:
                 self.failed(run, ns, before, stopped=False)
-            run.attempts[task_id] = attempt
-            task, (around, _, name) = run.tasks.get(task_id), ns.rpartition("|")
-            if task is not None:  # what it calls from now on counts again
-                task.failed = False
+            around, _, name = ns.rpartition("|")
             if name.startswith(_HANDLER):  # in the place of one that ran out of time, maybe, and goes on
-                run.failed.add(given_up := _task_of(around))
+                if (late := run.attempts.get(given_up := _task_of(around))) is not None:
+                    self.failed(run, around, late, stopped=False)
+                run.failed.add(given_up)
                 if given_up in run.tasks:
                     run.tasks[given_up].failed = True
+            run.attempts[task_id] = attempt
+            if (task := run.tasks.get(task_id)) is not None:  # what it calls from now on counts again
+                task.failed = False
             loop = run.loops.get(around)
             run.ran.add(task_id)
             run.failed.discard(task_id)

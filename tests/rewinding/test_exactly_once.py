@@ -390,6 +390,64 @@ class TestBeingStopped:
         assert mind.held() == []
         assert len(refused) == 1
 
+    @pytest.mark.parametrize("before", [True, False])
+    async def test_a_handler_keeps_what_it_remembers_while_the_other_still_ends(self, mind, time_is_up, before):
+        handled, over = asyncio.Event(), asyncio.Event()
+
+        async def work(state):
+            if before:
+                mind.note("work")
+            try:
+                await time_is_up()
+                await asyncio.sleep(60)
+            finally:
+                await handled.wait()
+                over.set()
+
+        async def instead(state):
+            log = [mind.note("instead")]
+            handled.set()
+            await over.wait()
+            await asyncio.sleep(0.1)
+            return {"log": [*log, mind.note("again")]}
+
+        builder = StateGraph(State)
+        builder.add_node("work", work, error_handler=instead, timeout=TimeoutPolicy(run_timeout=1_800))
+        graph = builder.add_edge(START, "work").compile(checkpointer=mind.adapter.saver)
+        state = await graph.ainvoke({"log": []}, AT, durability=mind.durability)
+        assert mind.held() == state["log"] == ["instead 1", "again 1"]
+
+    @pytest.mark.parametrize("called", ["a function", "a subgraph"])
+    async def test_what_one_called_that_was_given_up_goes_with_it(self, mind, time_is_up, called):
+        over = asyncio.Event()
+
+        async def leaf(state):
+            return {"log": [mind.note("leaf")]}
+
+        below = StateGraph(State).add_node("leaf", leaf).add_edge(START, "leaf").compile()
+        function = task(leaf)
+
+        async def work(state):
+            await (function({}) if called == "a function" else below.ainvoke({"log": []}))
+            with contextlib.suppress(asyncio.CancelledError):
+                await time_is_up()
+                await asyncio.sleep(60)
+            await over.wait()
+            return {"log": []}
+
+        async def instead(state):
+            return {"log": [mind.note("instead")]}
+
+        async def after(state):
+            over.set()
+            return {"log": [mind.note("after")]}
+
+        builder = StateGraph(State).add_node("after", after).add_edge("work", "after")
+        builder.add_node("work", work, error_handler=instead, timeout=TimeoutPolicy(run_timeout=1_800))
+        graph = builder.add_edge(START, "work").compile(checkpointer=mind.adapter.saver)
+        state = await graph.ainvoke({"log": []}, AT, durability=mind.durability)
+        assert mind.held() == state["log"]
+
     async def test_what_an_abandoned_attempt_remembers_later_is_refused_or_not_shown(self, mind, time_is_up):
         let_go, over, refused = threading.Event(), threading.Event(), []
 
