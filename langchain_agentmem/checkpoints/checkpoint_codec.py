@@ -259,7 +259,7 @@ def config_of(thread_id: Any, path: str, ns: str, name: str, scopes: Scopes) -> 
 
 
 KNOWN_THREADS = 1_024
-LONG = 1.0
+LONGEST_TURN = 1.0
 """Seconds that a write waits for another one of its thread before it goes on beside it."""
 KNOWN = "messages known to be stored"
 """What the measures call messages of a state that need not be written again."""
@@ -334,7 +334,7 @@ class Coding:
         """
         with self._remembering:
             turn = self._turns.setdefault(at, concurrency.lock())
-        taken = turn.acquire(timeout=LONG)
+        taken = turn.acquire(timeout=LONGEST_TURN)
         try:
             yield
         finally:

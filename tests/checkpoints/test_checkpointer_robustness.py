@@ -93,7 +93,7 @@ class TestManyThreads:
         assert len(saver.get_tuple(root).pending_writes) == 6
 
     def test_nobody_waits_for_ever_for_a_turn(self, saver, monkeypatch):
-        monkeypatch.setattr(checkpoint_codec, "LONG", 0.01)
+        monkeypatch.setattr(checkpoint_codec, "LONGEST_TURN", 0.01)
         root = Line(saver).put({"a": "root"})
         with saver._coding.turn(ThreadAt("", "t")):
             saver.put_writes(root, [("a", "said")], "task")

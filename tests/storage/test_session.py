@@ -13,7 +13,7 @@ import pytest
 from langgraph.checkpoint.base import empty_checkpoint
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.errors import DatabaseBusy, DatabaseTimeout, InvalidInput, StorageError
+from langchain_agentmem.errors import CheckpointUnreadable, DatabaseBusy, DatabaseTimeout, InvalidInput, StorageError
 from langchain_agentmem.storage import postgres, postgres_session, query
 from langchain_agentmem.storage.postgres import _GIVE_RECEIPT, PostgresEngine, prepared
 from langchain_agentmem.storage.postgres_session import Connection, Pool, Session
@@ -137,6 +137,21 @@ class TestTravellingTogether:
                 assert trips.count == 1
                 assert found.checkpoint == checkpoint
                 assert found.pending_writes == [("task", "text", ["more"])]
+
+    @pytest.mark.parametrize(
+        "versions", ["", "{", "[]", "7", '{"a":1}', '{"a":"\\q"}', '{"a":"\\u0000"}', '{"a":"1"}x']
+    )
+    @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+    def test_damaged_versions_of_a_thread_that_was_seen_are_told(self, new_database, raw, kind, versions):
+        with AgentMemory(new_database(kind)) as memory:
+            saver, config = memory.checkpointer, {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
+            checkpoint = empty_checkpoint() | {"channel_values": {"a": "said"}, "channel_versions": {"a": "1"}}
+            named = saver.put(config, checkpoint, {}, {"a": "1"})
+            assert saver.get(named)["channel_values"] == {"a": "said"}
+            raw(memory, f"update checkpoint set versions = '{versions}'")
+            for each in (named, config):
+                with pytest.raises(CheckpointUnreadable):
+                    saver.get_tuple(each)
 
     def test_more_than_the_pipe_holds(self, engine):
         bodies = {bytes([n % 256, n // 256]) * 10: bytes([n % 256]) * 3_000 for n in range(3_000)}
