@@ -67,15 +67,8 @@ class SecretPattern:
             raise InvalidInput(f"The pattern {safe_repr(self.name)} must match text, and not the empty text.")
         object.__setattr__(self, "regex", compiled)
 
-    def without(self, text: str, lowered: str) -> str:
-        """A text without the secrets of this kind; the text itself if it has none.
-
-        Args:
-            text: The text.
-            lowered: The same in lower case.
-        """
-        if self.needs and not any(each in lowered for each in self.needs):
-            return text
+    def without(self, text: str) -> str:
+        """A text without the secrets of this kind; the text itself if it has none."""
         parts: list[str] = []
         end = 0
         for match in self.regex.finditer(text):  # type: ignore[union-attr]  # compiled above
@@ -144,10 +137,8 @@ def _value_in(match: re.Match[str]) -> tuple[str, str]:
 class _NamedValue(SecretPattern):
     """What stands where a name has been given. What is no secret itself may hold one, so it is looked into."""
 
-    def without(self, text: str, lowered: str) -> str:
+    def without(self, text: str) -> str:
         """See `SecretPattern.without`."""
-        if not any(each in lowered for each in self.needs):
-            return text
         parts: list[str] = []
         end = past = 0
         for match in self.regex.finditer(text):  # type: ignore[union-attr]  # compiled above
@@ -254,7 +245,13 @@ def redact(text: str, patterns: Sequence[SecretPattern] = DEFAULT) -> str:
     """
     lowered = text.lower()
     for pattern in patterns:
-        new = pattern.without(text, lowered)
+        for each in pattern.needs:
+            if each in lowered:
+                break
+        else:
+            if pattern.needs:
+                continue
+        new = pattern.without(text)
         if new is not text:
             text, lowered = new, new.lower()
     return text

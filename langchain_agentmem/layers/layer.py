@@ -161,6 +161,10 @@ def _budgets(values: Any) -> Mapping[str, int]:
     return MappingProxyType({**SECTION_BUDGETS, **values})
 
 
+USUAL_LAYERS = LayersConfig()
+"""How layered memory behaves where nobody says otherwise."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Written:
     """What a layer holds: where it comes from.

@@ -78,7 +78,7 @@ from langchain_agentmem.layers.consolidation import (
     too_many,
 )
 from langchain_agentmem.layers.core_memory import CoreMemory, Setting, entry_of, everything, setting_shown
-from langchain_agentmem.layers.layer import Ground, Layer, LayersConfig, event_of, record_of
+from langchain_agentmem.layers.layer import USUAL_LAYERS, Ground, Layer, LayersConfig, event_of, record_of
 from langchain_agentmem.layers.layer_part import MergeReport, merging
 from langchain_agentmem.layers.prompt_context import (
     Material,
@@ -219,7 +219,7 @@ class LayeredMemory(Layer):
         if not isinstance(branch, str) and not hasattr(branch, "view"):
             raise InvalidInput(f"A layered memory is that of a branch; give its name, not {safe_repr(branch)}.")
         database = database_of(memory)
-        settings = settings or LayersConfig()
+        settings = settings or USUAL_LAYERS
         point = branch_at(branch, namespace, database.scopes)
         compressor = Compressor(model, database=database, attempts=settings.max_compression_iterations)
         self._stand_on(Ground(database=database, point=point, settings=settings, compressor=compressor))

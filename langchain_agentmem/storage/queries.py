@@ -15,10 +15,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from hashlib import blake2b
 from importlib import resources
+from operator import itemgetter
 from typing import Any
 
 from langchain_agentmem.base.safe_repr import safe_repr
@@ -98,10 +99,27 @@ def for_libpq(sql: str) -> tuple[str, tuple[str, ...]]:
     Returns:
         The SQL, and the parameters' names by number.
     """
+    return _numbered(sql, "$")
+
+
+@cache
+def for_sqlite(sql: str) -> tuple[str, Callable[[Mapping[str, Any]], tuple[Any, ...]]]:
+    """Rewrite `:name` as `?1`: SQLite binds a row of values in half the time that it takes to look them up by name.
+
+    Returns:
+        The SQL, and what gives its values, in their order, from the parameters by name.
+    """
+    text, names = _numbered(sql, "?")
+    if len(names) > 1:
+        return text, itemgetter(*names)
+    return text, lambda parameters: tuple(parameters[name] for name in names)
+
+
+def _numbered(sql: str, sign: str) -> tuple[str, tuple[str, ...]]:
     names: dict[str, int] = {}
 
     def rewrite(match: re.Match[str]) -> str:
-        return f"${names.setdefault(match[1], len(names) + 1)}" if match[1] else match[0]
+        return f"{sign}{names.setdefault(match[1], len(names) + 1)}" if match[1] else match[0]
 
     return _PARAMETER.sub(rewrite, sql), tuple(names)
 

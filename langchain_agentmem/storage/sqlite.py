@@ -39,7 +39,7 @@ from langchain_agentmem.storage import engine
 from langchain_agentmem.storage.encrypted_database import Cipher, begins_plain, no_database
 from langchain_agentmem.storage.engine import FORKED, Engine, Opening, Sizes
 from langchain_agentmem.storage.foreign_tables import columns_in, how_to_import, is_text
-from langchain_agentmem.storage.queries import load
+from langchain_agentmem.storage.queries import for_sqlite, load
 from langchain_agentmem.storage.steps import Operation, Rows, Statement, drive
 
 T = TypeVar("T")
@@ -179,10 +179,10 @@ class SqliteEngine(Engine):
 
         def run(statement: Statement) -> Rows:
             check_sizes(statement)
-            text, parameters = sql[statement.query], statement.parameters
+            (text, values), parameters = for_sqlite(sql[statement.query]), statement.parameters
             if isinstance(parameters, dict):
-                return execute(text, parameters).fetchall()
-            executemany(text, parameters)
+                return execute(text, values(parameters)).fetchall()
+            executemany(text, map(values, parameters))
             return ()
 
         execute(begin)

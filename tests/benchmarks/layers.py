@@ -9,6 +9,8 @@
   were written, and through 300 branches forked one from the other, with one of each.
 - versions: reading core memory of 20 keys that were set once, and of 20 keys of which 1,000 old versions are still
   there because a fork shows each of them; and the same at a fork in the middle.
+- steps: a whole call of a graph whose one node does nothing, and of one whose node writes core memory twice, appends an
+  event and reads core memory twice, with a checkpoint after each step ("sync") and with one at the end ("exit").
 """
 
 from __future__ import annotations
@@ -20,6 +22,10 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any, Literal, TypedDict
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.graph import START, StateGraph
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.layers.layer import LayersConfig
@@ -37,6 +43,7 @@ NEWEST = 20
 KEYS = 20
 VERSIONS = 1_000
 ROUNDS = 200
+TURNS = 10  # of a conversation
 BATCH = 10_000
 SETTINGS = LayersConfig(auto_consolidate=False, core_max_chars=100_000)
 
@@ -134,6 +141,42 @@ def versions(memory: AgentMemory) -> None:
     compared("the same at a fork in the middle", new.fork("child of new").core.get, middle.core.get)
 
 
+class Counted(TypedDict):
+    number: int
+
+
+def steps(memory: AgentMemory) -> None:
+    def idle(state: Counted) -> Counted:
+        return {"number": state["number"] + 1}
+
+    def remembering(state: Counted, config: RunnableConfig) -> Counted:
+        layers, number = memory.layers(config), state["number"]
+        layers.core.set("name", f"Ada {number}")
+        layers.core.get()
+        layers.recall.append("note", f"it happened for the {number}th time")
+        layers.core.set("city", f"Paris {number}")
+        assert layers.core.get("name") == {"name": f"Ada {number}"}
+        return {"number": number + 1}
+
+    def calls(node: Any, durability: Literal["sync", "exit"]) -> Callable[[], object]:
+        builder = StateGraph(Counted)
+        builder.add_node("node", node)
+        builder.add_edge(START, "node")
+        graph, turns = builder.compile(checkpointer=memory.checkpointer), iter(range(10**9))
+
+        def call() -> object:
+            turn = next(turns)
+            thread: RunnableConfig = {"configurable": {"thread_id": f"{node.__name__} {durability} {turn // TURNS}"}}
+            return graph.invoke({"number": turn}, thread, durability=durability)
+
+        return call
+
+    for durability in ("sync", "exit"):
+        compared(
+            f'a step, and one that remembers ("{durability}")', calls(idle, durability), calls(remembering, durability)
+        )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=1_000_000, help="events of the larger branch")
@@ -143,6 +186,7 @@ def main() -> None:
         levels(memory)
         reads(memory)
         versions(memory)
+        steps(memory)
         forks(memory, given.rows)
 
 
