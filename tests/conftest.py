@@ -61,6 +61,7 @@ def pytest_xdist_auto_num_workers() -> int:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--full", action="store_true", help="run all of what is marked as `slow`")
     parser.addoption(
         "--every-engine", action="store_true", help="run on PostgreSQL, too, what is marked as `sqlite_suffices`"
     )
@@ -88,6 +89,27 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         if kinds == [*ENGINES]:
             return
     test.add_marker(pytest.mark.parametrize("url", kinds, indirect=True))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Who names files, words or marks wants all of what they are; workers of xdist are told with the options."""
+    if not hasattr(config, "workerinput"):
+        named = config.args_source is pytest.Config.ArgsSource.ARGS or config.option.keyword
+        config.option.full |= bool(named) or config.option.markexpr != "not deep"
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Of what is slow the first of its parameters alone is run, and nothing of what has none."""
+    if config.getoption("full"):
+        return
+    kept, left_out, seen = [], [], set()
+    for item in items:
+        test = item.nodeid.partition("[")[0]
+        leave_out = item.get_closest_marker("slow") is not None and (test in seen or test == item.nodeid)
+        (left_out if leave_out else kept).append(item)
+        seen.add(test)
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = kept
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

@@ -98,6 +98,7 @@ class TestRecall:
         benchmarks.recall.feed(memory, samples)
         assert benchmarks.recall.evaluate(benchmarks.recall.searching(memory), samples).recall(5) == 1
 
+    @pytest.mark.slow
     def test_static_vectors_find_more_in_chats_than_words_alone(self, benchmarks: Benchmarks) -> None:
         chats = benchmarks.recall.read_folder("chats")
         reports = []
@@ -110,6 +111,7 @@ class TestRecall:
         for cut in benchmarks.recall.CUTS:
             assert vectors.recall(cut) > words.recall(cut), f"of the first {cut}"
 
+    @pytest.mark.slow
     def test_two_runs_print_the_same(
         self, benchmarks: Benchmarks, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ) -> None:
@@ -260,6 +262,7 @@ class TestNaturalLanguage:
 
 
 class TestPromptCache:
+    @pytest.mark.slow
     def test_prompts_with_memory_share_as_much_as_without(self, benchmarks: Benchmarks, tmp_path: Path) -> None:
         found = dict(benchmarks.prompt_cache.compared(1, tmp_path, turns=12))
         alone = found["compaction alone"].share
@@ -281,6 +284,7 @@ class TestFacts:
         assert [fact.number for fact in told] == list(range(self.COUNT))
         assert any(fact.before for fact in told)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("peer", ["networkx", "sqlite3 by hand", "SqliteStore"])
     def test_the_peers_answer_the_same(self, benchmarks: Benchmarks, tmp_path: Path, peer: str) -> None:
         ours = benchmarks.facts.Ours(tmp_path / "ours.db")
@@ -306,6 +310,7 @@ class TestFacts:
 
 
 class TestStudio:
+    @pytest.mark.slow
     @pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
     def test_every_page_is_asked_for(
         self, benchmarks: Benchmarks, url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -326,6 +331,7 @@ class TestStudio:
 
 
 class TestSoak:
+    @pytest.mark.slow
     def test_every_worker_does_everything_and_what_is_kept_verifies(
         self, benchmarks: Benchmarks, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:

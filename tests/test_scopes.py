@@ -72,6 +72,7 @@ class TestTemplate:
         said(templated, run_of("monday", user_id="ada"), "Lisbon")
         assert core_in(templated, run_of("tuesday", langgraph_auth_user_id="ada")) == {"monday": "Lisbon"}
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         ("configurable", "named"),
         [
@@ -165,6 +166,7 @@ class TestTemplate:
             assert memory.layers(namespace=ADA).core.get() == {"t": "Lisbon", "more": "yes"}
             assert ("notes", ADA) in {(each.conversation_id, each.namespace) for each in memory.conversations(ADA)}
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("configurable", [{}, {"userid": "bob"}], ids=["nobody", "misspelt"])
     @pytest.mark.parametrize(
         "call",
@@ -213,6 +215,7 @@ class TestTemplate:
         assert "hello from ada" in written
         assert "bob" not in written
 
+    @pytest.mark.slow
     def test_whose_thread_is_pruned_or_erased_is_told_where_several_have_it(self, templated):
         for user in ("ada", "bob"):
             said(templated, run_of("monday", user_id=user))
@@ -463,6 +466,7 @@ class TestWalls:
             with pytest.raises(InvalidInput):
                 call()
 
+    @pytest.mark.slow
     def test_nothing_is_seen_through_any_spelling_of_another(self, memory):
         for number, label in enumerate(LABELS):
             handle = memory.within(("users", label))
@@ -665,6 +669,7 @@ class TestWhatLangGraphHandsOut:
         graph_of(memory, node).invoke({"messages": []}, run_of("t", agentmem_namespace=ADA))
         assert seen == [{}, {"city": "Lisbon"}]
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("durability", ["sync", "async", "exit"])
     @pytest.mark.parametrize("resumed", [False, True])
     def test_a_subgraph_that_is_replayed_keeps_what_it_remembered(self, memory, durability, resumed):

@@ -213,6 +213,7 @@ def marked() -> set[tuple[str, int]]:
 class TestUsersCode:
     """`typing/right.py` has no errors, and `typing/wrong.py` one on each line that is marked."""
 
+    @pytest.mark.slow
     def test_is_told_right_from_wrong_by_mypy(self, installed, pytestconfig):
         command = [sys.executable, "-m", "mypy", "--strict", "--config-file=", "--python-executable", str(installed)]
         cache = pytestconfig.cache.mkdir("mypy")
@@ -221,6 +222,7 @@ class TestUsersCode:
         found = re.findall(r"^(\w+\.py):(\d+): error: ", done.stdout, re.MULTILINE)
         assert {(name, int(line)) for name, line in found} == marked(), done.stdout + done.stderr
 
+    @pytest.mark.slow
     def test_is_told_right_from_wrong_by_pyright(self, installed):
         command = [sys.executable, "-m", "pyright", "--outputjson", "--pythonpath", str(installed)]
         command += ["right.py", "wrong.py"]

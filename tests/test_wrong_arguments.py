@@ -479,6 +479,7 @@ def test_every_public_method_is_tried(memory, part):
     assert public == (PARTS[part].calls.keys() | PARTS[part].others) - {"batch"}
 
 
+@pytest.mark.slow
 @pytest.mark.sqlite_suffices
 @pytest.mark.parametrize(("part", "method"), CALLS)
 def test_wrong_arguments_are_refused_or_stored_whole(memory, tmp_path, monkeypatch, part, method):

@@ -218,6 +218,7 @@ class TestManyAtOnce:
         assert memory.verify().ok
 
 
+@pytest.mark.slow
 def test_a_long_chat_costs_what_was_said(new_database):
     """Each call is given the whole history, which is kept once."""
     with AgentMemory(new_database("sqlite")) as memory:
@@ -235,6 +236,7 @@ def test_a_long_chat_costs_what_was_said(new_database):
         assert memory.verify().ok
 
 
+@pytest.mark.slow
 def test_a_thread_that_is_erased_leaves_no_trace(memory, trail, handler):
     graph = chat(memory.checkpointer)
     for thread, text in (("a", "I met Zarathustra."), ("b", "I met Ann."), ("a", "Zarathustra was late.")):

@@ -44,6 +44,7 @@ class TestFenced:
             assert block == f"<note>\n{text.replace('&', '&amp;').replace('<', '&lt;')}\n</note>"
             assert unfenced("note", block) == text
 
+    @pytest.mark.slow
     @given(TEXTS)
     @settings(max_examples=500)
     def test_any_text_stays_inside_and_comes_back(self, text):

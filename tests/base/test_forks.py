@@ -65,6 +65,7 @@ def run(script, *arguments):
 
 
 class TestBesideWriters:
+    @pytest.mark.slow
     def test_children_read_and_write_and_nothing_is_lost(self, url):
         out = run(
             """
@@ -97,6 +98,7 @@ class TestBesideWriters:
         )
         assert out == ["True", "True", "25 True"]
 
+    @pytest.mark.slow
     @pytest.mark.sqlite_suffices
     def test_a_child_has_a_copy_of_what_is_in_memory(self):
         out = run(
@@ -125,6 +127,7 @@ class TestBesideWriters:
 
 
 class TestAChild:
+    @pytest.mark.slow
     def test_what_it_writes_when_its_parent_has_closed_the_memory_stays(self, url):
         out = run(
             """
@@ -148,6 +151,7 @@ class TestAChild:
         )
         assert out == ["['before', 'child, at first', 'child, at last'] True"]
 
+    @pytest.mark.slow
     def test_it_awaits_does_jobs_and_searches_as_its_parent_does(self, url):
         out = run(
             """
@@ -173,6 +177,7 @@ class TestAChild:
         )
         assert out == ["['quinces ripen in October']", "2 True"]
 
+    @pytest.mark.slow
     def test_it_tells_nobody_twice_what_its_parent_has_measured(self, url):
         out = run(
             """
@@ -212,6 +217,7 @@ class TestAChild:
 
 
 class TestInTheMidst:
+    @pytest.mark.slow
     def test_a_child_that_is_forked_within_a_call_is_told_so_and_harms_nothing(self, url):
         out = run(
             """

@@ -99,6 +99,7 @@ def damaged(value, luck):
 
 
 class TestDamage:
+    @pytest.mark.slow
     def test_every_damaged_blob_is_told_or_does_no_harm(self, tmp_path):
         path, luck = tmp_path / "a.db", random.Random(1)
         filled(path)
@@ -124,6 +125,7 @@ class TestDamage:
         assert read(path) == before
         assert told >= tables & {"content", "checkpoint", "channel_value", "pending_write"}
 
+    @pytest.mark.slow
     def test_whatever_cannot_be_read_is_found_by_a_check_of_the_whole(self, tmp_path):
         path, luck = tmp_path / "a.db", random.Random(2)
         filled(path)

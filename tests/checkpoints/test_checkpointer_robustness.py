@@ -44,6 +44,7 @@ def in_threads(function, arguments):
 
 
 class TestManyThreads:
+    @pytest.mark.slow
     def test_each_runs_a_thread_of_its_own(self, saver, memory):
         graph = logging_graph(saver, "a", "b", "c")
 
@@ -165,6 +166,7 @@ class TestTwoProcesses:
                 line.put({"a": [sys.argv[2], turn]})
     """
 
+    @pytest.mark.slow
     def test_they_use_one_database_and_one_thread(self, url):
         with AgentMemory(url) as memory:
             saver = memory.checkpointer
@@ -233,6 +235,7 @@ class TestCancellation:
                 assert found.pending_writes == both or (heard != "written" and found.pending_writes == [])
             assert memory.verify().problems == ()
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("durability", ["sync", "async", "exit"])
     async def test_a_cancelled_run_can_be_resumed(self, url, durability):
         moments = random.Random(3)
@@ -431,6 +434,7 @@ FORKS = """
 
 
 class TestKilledAtAnyPoint:
+    @pytest.mark.slow
     @pytest.mark.parametrize(("kind", "kills"), [("sqlite", 30), ("postgres", 8)])
     def test_every_acknowledged_turn_is_there_and_every_thread_goes_on(self, kind, kills, new_database):
         url, pauses, did = new_database(kind), random.Random(5), {}

@@ -50,6 +50,7 @@ WAYS = ("by another process", "deleted", "pruned", "erased")
 @pytest.mark.parametrize("durability", ["sync", "async", "exit"])
 @pytest.mark.parametrize("how", WAYS)
 class TestDeletedMeanwhile:
+    @pytest.mark.slow
     def test_whoever_begins_then_is_not_seen(self, url, how, durability):
         with AgentMemory(url) as memory:
             graph(memory, replied).invoke({"messages": [("user", "hello")]}, at("t", ADA))
@@ -76,6 +77,7 @@ class TestDeletedMeanwhile:
             assert memory.layers(at("b", BOB)).core.get() == {"pin": "bob's"}
             assert memory.verify().problems == ()
 
+    @pytest.mark.slow
     def test_it_begins_anew_with_what_the_run_has(self, url, how, durability):
         with AgentMemory(url) as memory:
             graph(memory, replied).invoke({"messages": [("user", "hello")]}, at("t", ADA))

@@ -59,6 +59,7 @@ class TestAnExcerpt:
         assert part.found == whole
         assert ids((await saver.aexcerpt(at(), messages=2)).found) == ["h10", "a11"]
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         ("asked", "first", "last"),
         [

@@ -179,6 +179,7 @@ def others(memory: AgentMemory, odd: Any) -> Iterator[Callable[[], Any]]:
 
 @pytest.mark.parametrize("odd", ODD, ids=range(len(ODD)))
 class TestWhateverIsGiven:
+    @pytest.mark.slow
     def test_only_errors_of_ours_are_raised(self, memory, odd):
         value = odd()
         said: list[AgentMemoryError] = []

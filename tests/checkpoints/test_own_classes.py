@@ -79,6 +79,7 @@ class TestStates:
             assert shown(end["answer"]) == shown(OWN["leg"])
             assert end["seen"] == shown(OWN | {"seen": sent})
 
+    @pytest.mark.slow
     def test_the_history_and_what_is_pending_are_those_of_the_stock_saver(self, url):
         """At each step, with whatever is pending."""
         with AgentMemorySaver.from_conn_string(url) as ours, stock() as theirs:
@@ -92,6 +93,7 @@ class TestStates:
                 given.append(steps)
             assert shown(given[0]) == shown(given[1])
 
+    @pytest.mark.slow
     @pytest.mark.sqlite_suffices
     async def test_awaited_they_are_the_same(self, url):
         async with AgentMemorySaver.from_conn_string(url) as ours, AsyncSqliteSaver.from_conn_string(":memory:") as own:
@@ -254,6 +256,7 @@ class TestStrict:
             with AgentMemorySaver.from_conn_string(url, strict=True) as saver:
                 yield saver
 
+    @pytest.mark.slow
     def test_it_gives_plain_data_as_the_stock_saver_with_a_strict_serializer(self, saver):
         with stock() as theirs:
             theirs.serde = JsonPlusSerializer(allowed_msgpack_modules=None)
@@ -285,6 +288,7 @@ class TestStrict:
             kept(theirs)
         assert told(checkpoint_codec.__name__) == []
 
+    @pytest.mark.slow
     def test_a_saver_with_an_allowlist_shares_the_database(self, saver):
         allowing = saver.with_allowlist([(MODULE, kind.__name__) for kind in CLASSES])
         assert allowing.database is saver.database
@@ -296,6 +300,7 @@ class TestStrict:
         assert own_graph(saver).get_state(at()).values["mood"] == "glad"
         assert shown(own_graph(saver.with_allowlist(CLASSES)).get_state(at()).values) == shown(values)
 
+    @pytest.mark.slow
     def test_langgraphs_variable_makes_the_default_strict(self, url):
         with AgentMemorySaver.from_conn_string(url) as saver:
             begin(own_graph(saver), at())
@@ -323,6 +328,7 @@ class TestStrict:
 
 
 class TestImporting:
+    @pytest.mark.slow
     def test_threads_of_a_stock_saver_keep_their_classes(self, url):
         with stock() as theirs, AgentMemorySaver.from_conn_string(url) as ours:
             begin(own_graph(theirs), at())

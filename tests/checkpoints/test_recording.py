@@ -155,6 +155,7 @@ class TestASaidMessage:
         assert texts == ["no", "no", *["yes", "no", "no"] * 3]
         assert memory.verify().ok
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("made", [tuple, list, dict, "one"], ids=["tuple", "list", "dict", "message"])
     def test_is_recorded_in_whatever_the_channel_holds_it(self, memory, made):
         def hold(messages):
@@ -304,6 +305,7 @@ class TestAnEdit:
         by = [[hit.id for hit in memory.search(word, roles=["user"], **asked)] for word in ("okapi", "walrus")]
         return [memory.conversation("t").messages[0].text, *by]
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("back", ["update", "run", "by id"])
     def test_that_is_taken_back_does_not_count(self, memory, edited, back):
         if back == "update":
@@ -499,6 +501,7 @@ class TestThreadsOfBefore:
             texts = [message.text for message in memory.conversation("t").messages]
             assert texts == ["yes", "yes", "no"] * 2
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("awaited", [False, True])
     def test_imported_ones_when_they_are_imported(self, memory, awaited):
         other = InMemorySaver()
@@ -590,6 +593,7 @@ class TestACopy:
         assert memory.stats()["contents"] == 4
         assert memory.verify().ok
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("gone", ["delete", "erase", "clear"])
     def test_keeps_it_when_the_original_goes(self, memory, copied, gone):
         if gone == "delete":
@@ -666,6 +670,7 @@ class TestACopy:
         assert found(memory, "apples", config=two) == {"apples", "re-apples"}
         assert memory.verify().ok
 
+    @pytest.mark.slow
     def test_comes_along_with_an_export(self, memory, copied, new_database, tmp_path):
         say(copied, "pears", at("copy"))
         memory.export(tmp_path / "all.jsonl")
@@ -754,6 +759,7 @@ def play(memory, graph, chance, configs):
         graph.update_state(point, None, "__copy__")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(8))
 def test_what_is_found_is_what_led_to_the_newest_states(memory, graph, seed):
     chance = random.Random(seed)

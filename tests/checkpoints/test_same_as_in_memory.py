@@ -78,6 +78,7 @@ def _one_clock(monkeypatch):
     take_over(monkeypatch)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", range(PARTS))
 @pytest.mark.parametrize("kind", EXAMPLES)
 def test_states_and_histories_are_those_of_the_saver_in_memory(kind, part, new_database):
@@ -222,6 +223,7 @@ class PutsAfterTheNewest(Memory):
 OTHERS = [TrustsItsHead, ReversesWrites, KeepsTheLastWrites, PutsAfterTheNewest]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [*Wrong.__subclasses__(), *OTHERS])
 def test_a_saver_that_is_wrong_is_found_out(kind):
     shared = Memory()

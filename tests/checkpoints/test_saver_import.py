@@ -123,6 +123,7 @@ def states(saver):
 
 
 class TestEveryThread:
+    @pytest.mark.slow
     def test_comes_with_its_whole_history(self, saver, memory, source):
         before = shown(source)
         report = saver.import_checkpoints(source)
@@ -131,6 +132,7 @@ class TestEveryThread:
         assert memory.stats()["threads"] == len(THREADS)
         assert memory.verify().problems == ()
 
+    @pytest.mark.slow
     def test_shows_the_same_states_and_goes_on(self, saver, memory, source):
         before = states(source)
         saver.import_checkpoints(source)
@@ -139,6 +141,7 @@ class TestEveryThread:
         assert [len(found) for found in shown(saver).values()] == [len(found) for found in shown(source).values()]
         assert memory.verify().problems == ()
 
+    @pytest.mark.slow
     async def test_comes_when_it_is_awaited_too(self, saver, source):
         before, report = shown(source), None
         if isinstance(source, SqliteSaver | PostgresSaver):  # the awaited ones are other classes
@@ -156,6 +159,7 @@ class TestEveryThread:
             assert shown(memory.checkpointer) == shown(in_memory)
             go_on(memory.checkpointer)
 
+    @pytest.mark.slow
     def test_costs_what_changed(self, memory, saver):
         """A long talk, which the stock saver stores whole with every checkpoint."""
         source = InMemorySaver()
@@ -271,6 +275,7 @@ class Log(TypedDict):
 
 
 class TestAgain:
+    @pytest.mark.slow
     def test_the_second_time_adds_nothing(self, saver, memory, source):
         first = saver.import_checkpoints(source)
         before, stats = shown(saver), memory.stats()
@@ -281,6 +286,7 @@ class TestAgain:
         after = memory.stats()
         assert {name: after[name] for name in COUNTED} == {name: stats[name] for name in COUNTED}
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("stop", [1, 7, 20])
     def test_what_was_interrupted_goes_on(self, saver, memory, source, stop):
         def interrupted(report):

@@ -51,6 +51,7 @@ def fine(run):
     return run.stdout
 
 
+@pytest.mark.slow
 def test_a_call_is_shown_with_all_that_the_model_was_given(agentmem, tmp_path):
     path = tmp_path / "calls.db"
     with AgentMemory(path) as memory:
@@ -125,6 +126,7 @@ class TestEntries:
 
 
 class TestTodos:
+    @pytest.mark.slow
     def test_they_are_listed_completed_and_reopened(self, agentmem, database):
         listed = "id-3  2026-01-01\n   [TODO] Please fix the gate.\n"
         assert fine(agentmem("todos", "--database", database)) == listed
@@ -139,6 +141,7 @@ class TestTodos:
 
 
 class TestCare:
+    @pytest.mark.slow
     def test_the_chain_is_verified_and_a_change_is_found(self, agentmem, database):
         *_, head = fine(agentmem("verify", "--database", database)).split()
         assert fine(agentmem("verify", "--database", database, "--since", head)).startswith(
@@ -173,6 +176,7 @@ class TestCare:
 
 
 class TestFiles:
+    @pytest.mark.slow
     def test_a_document_goes_out_and_in_again(self, agentmem, database, tmp_path):
         file, other = tmp_path / "agent_memory.json", tmp_path / "other.db"
         assert fine(agentmem("export", file, "--database", database)) == "4 entries written.\n"
@@ -197,6 +201,7 @@ class TestFiles:
 
 
 class TestDigest:
+    @pytest.mark.slow
     def test_a_conversation_is_told_in_short(self, agentmem, database):
         told = fine(agentmem("digest", "tuesday", "--database", database))
         assert told == (

@@ -78,6 +78,7 @@ def database(tmp_path) -> str:
 
 
 class TestSearch:
+    @pytest.mark.slow
     def test_it_finds_and_says_why(self, database):
         run = agentmem("search", "grey heron", "--database", database)
         assert run.stdout == (
@@ -129,6 +130,7 @@ class TestSearch:
         assert agentmem("search", "ocelot", "--database", database, "--everything").stdout == "Nothing was found.\n"
         assert json.loads(agentmem("search", "ocelot", "--database", database, "--json", "--everything").stdout) == []
 
+    @pytest.mark.slow
     def test_a_console_that_lacks_a_character_shows_another(self, tmp_path):
         path = str(tmp_path / "memory.db")
         with AgentMemory(path) as memory:
@@ -139,6 +141,7 @@ class TestSearch:
 
 
 class TestStats:
+    @pytest.mark.slow
     def test_as_text_and_as_json(self, database):
         run = agentmem("stats", "--database", database, PYTHONPATH=str(ROOT))
         assert "messages                      2" in run.stdout
@@ -146,6 +149,7 @@ class TestStats:
         assert counted["messages"] == 2
         assert counted["bytes"] > 0
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("engine", ["sqlite", "postgres"])
     def test_it_tells_sizes_tokens_caches_and_the_slowest_operations(self, engine, new_database):
         database = new_database(engine)
@@ -195,6 +199,7 @@ class TestStats:
 
 
 class TestVerify:
+    @pytest.mark.slow
     def test_all_is_well(self, database):
         run = agentmem("verify", "--database", database, PYTHONPATH=str(ROOT))
         assert run.returncode == 0
@@ -257,6 +262,7 @@ def copied(database, source, thread):
 
 
 class TestClassesOfTheUser:
+    @pytest.mark.slow
     def test_a_thread_of_them_is_shown_as_plain_data_and_nothing_is_said_or_imported(self, tmp_path):
         """A database may be another's: what it names is not run, nor is whoever looks told how to allow it."""
         imported, database = tmp_path / "imported", str(tmp_path / "memory.db")
@@ -277,6 +283,7 @@ class TestImportingCheckpoints:
     def source(self, tmp_path):
         return stock(tmp_path / "stock.db")
 
+    @pytest.mark.slow
     def test_every_thread_comes_whole_and_it_is_said_in_one_plain_line(self, source, tmp_path):
         path, before = source
         database, count = str(tmp_path / "ours.db"), sum(map(len, before.values()))
@@ -302,6 +309,7 @@ class TestImportingCheckpoints:
         assert json.loads(run.stdout) == {"checkpoints": count, "known": 0, "threads": 2, "left_out": {}}
         assert counted(tmp_path / "ours.db") == count
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("same", [True, False], ids=["into the same database", "into a file"])
     def test_from_postgres(self, new_database, tmp_path, same):
         url = new_database("postgres")
@@ -391,6 +399,7 @@ class TestImportingCheckpoints:
         with closing(sqlite3.connect(path)) as connection:
             assert "task_path" not in [row[1] for row in connection.execute("pragma table_info(writes)")]
 
+    @pytest.mark.slow
     def test_a_class_of_the_user_is_imported_only_where_it_is_allowed(self, tmp_path):
         path, _ = stock(tmp_path / "stock.db", lambda saver: Line(saver).put({"ticket": Ticket(7), "n": 1}))
         database, name = str(tmp_path / "ours.db"), f"{Ticket.__module__}.Ticket"
@@ -407,6 +416,7 @@ class TestImportingCheckpoints:
         for unknown in ("nowhere.Thing", "json.Nothing", "Thing", ""):
             assert "no class" in refused(agentmem("import-checkpoints", path, database, "--allow", unknown))
 
+    @pytest.mark.slow
     def test_a_source_that_is_none_is_refused_and_nothing_is_made(self, tmp_path, database):
         (tmp_path / "text.txt").write_text("not a database " * 100)
         (tmp_path / "empty.db").touch()
@@ -456,6 +466,7 @@ class TestImportingCheckpoints:
         assert "stock.db" in refused(agentmem("import-checkpoints", path, str(tmp_path / "ours.db")))
         assert counted(tmp_path / "ours.db") == 0
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("package", ["sqlite", "postgres"])
     def test_without_the_extra_it_says_what_to_install(self, source, package, tmp_path):
         hidden = f"import sys\nsys.modules['langgraph.checkpoint.{package}'] = None\n"
@@ -466,6 +477,7 @@ class TestImportingCheckpoints:
         line = refused(agentmem("import-checkpoints", path, str(tmp_path / "ours.db"), **environment))
         assert line.endswith("pip install 'langchain-agentmem[import]'")
 
+    @pytest.mark.slow
     @pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGINT to send")
     def test_ctrl_c_keeps_what_was_copied_and_running_it_again_goes_on(self, tmp_path):
         def make(saver):
@@ -483,6 +495,7 @@ class TestImportingCheckpoints:
         assert done == {"checkpoints": 100, "known": 200, "threads": 1, "left_out": {}}
         assert agentmem("verify", "--database", database).returncode == 0
 
+    @pytest.mark.slow
     @pytest.mark.skipif(os.name == "nt", reason="Windows has no pseudo-terminals")
     def test_on_a_terminal_it_shows_how_far_and_how_fast_it_is(self, source, tmp_path):
         path, before = source
@@ -510,6 +523,7 @@ class TestImportingCheckpoints:
 class TestTheFirstArgument:
     """It names the database wherever it can mean nothing else."""
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         "words",
         [
@@ -524,6 +538,7 @@ class TestTheFirstArgument:
         run = agentmem(*arguments, *([] if "DB" in words else [database]))
         assert (run.returncode, run.stderr) == (0, "")
 
+    @pytest.mark.slow
     def test_is_not_one_where_it_is_a_word_or_a_database_is_named(self, database, tmp_path):
         other = str(tmp_path / "other.db")
         with AgentMemory(other) as memory:
@@ -533,6 +548,7 @@ class TestTheFirstArgument:
         assert "one" in agentmem("search", database, "roof", "--everything", AGENTMEM_DATABASE=other).stdout
         assert agentmem("verify", database, "--database", other).returncode == 2
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("words", ["verify", "show one", "search heron", "migrate", "threads", "copy new.db"])
     def test_without_one_it_says_how_to_name_it(self, words):
         line = refused(agentmem(*words.split()))
@@ -572,6 +588,7 @@ class TestErrors:
             assert "Error" in run.stderr
             assert "Traceback" not in run.stderr
 
+    @pytest.mark.slow
     def test_without_psycopg_it_says_what_to_install(self, database, tmp_path):
         (tmp_path / "psycopg.py").write_text("raise ImportError('not here')")
         environment, url = {"PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])}, "postgresql://localhost/x"
@@ -593,6 +610,7 @@ class TestErrors:
         line = refused(agentmem("demo", PYTHONPATH=os.pathsep.join([str(tmp_path), str(ROOT)])))
         assert line.endswith("pip install 'langchain-agentmem[cli]'")
 
+    @pytest.mark.slow
     @pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGINT to send")
     def test_ctrl_c_leaves_quietly_and_leaves_nothing_behind(self, tmp_path):
         temporary = tmp_path / "temporary"

@@ -178,6 +178,7 @@ def plain(home, shown) -> dict[str, str]:
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no pseudo-terminals")
 class TestAtEightyColumns:
+    @pytest.mark.slow
     @pytest.mark.parametrize("name", COMMANDS)
     def test_no_line_is_wider_unless_it_is_one_word(self, shown, name):
         lines = [line.rpartition("\x1b[2K")[2] for line in shown[name].splitlines()]  # without bars that are gone
@@ -185,6 +186,7 @@ class TestAtEightyColumns:
         assert any(line.strip() for line in lines)
         assert [line for line in lines if len(line) > WIDE and len(line.split()) > 1] == []
 
+    @pytest.mark.slow
     def test_no_line_of_any_help_is_wider(self, home):
         helps = {f"help of {name.replace('-', ' ')}": [*name.split(), "--help"] for name in EVERY}
         lines = [line for said in on_a_terminal(home, helps).values() for line in said.splitlines()]
@@ -197,6 +199,7 @@ class TestAtEightyColumns:
         assert max(map(len, said.splitlines())) <= WIDE
         assert "agentmem import-from --help" in " ".join(said.split())
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("name", [name for name in COMMANDS if name not in ONCE])
     def test_every_heading_and_id_that_a_file_would_get_is_whole(self, shown, plain, name):
         assert words(plain[name]) - words(shown[name]) == set()
@@ -205,6 +208,7 @@ class TestAtEightyColumns:
     def test_what_may_take_long_shows_how_much_of_how_much_is_done(self, shown, name):
         assert re.search(r"\d of \d", shown[name])
 
+    @pytest.mark.slow
     def test_without_colours_nothing_but_text_is_printed(self, home):
         some = {name: [*COMMANDS[name], "--no-color"] for name in ("threads", "diff", "search", "why", "audit entries")}
         for shown in (
@@ -248,6 +252,7 @@ def interrupted(*arguments, **options):
 Database.__init__ = interrupted
 """
 
+    @pytest.mark.slow
     @pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGINT to send")
     @pytest.mark.parametrize("name", [name for name in COMMANDS if name != "doctor"])
     def test_every_command_says_what_it_leaves_and_its_exit_code_is_130(self, forks, home, name):
@@ -261,6 +266,7 @@ Database.__init__ = interrupted
 
 
 class TestCompletion:
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         ("typed", "offered"),
         [("agentmem sea", "search"), ("agentmem facts --neigh", "--neighbours"), ("agentmem audit tod", "todos")],

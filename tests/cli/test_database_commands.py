@@ -85,6 +85,7 @@ def fine(run):
 class TestWhereNothingIsStored:
     LOOKING = (("verify",), ("stats",), ("threads",), ("search", "heron"), ("erase", "--namespace", "ada", "--dry-run"))
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
     def test_commands_say_so_and_make_nothing(self, kind, new_database, agentmem, tmp_path):
         url = new_database(kind)
@@ -100,6 +101,7 @@ class TestWhereNothingIsStored:
             with psycopg.connect(url) as connection:
                 assert connection.execute("select from pg_namespace where nspname = 'agentmem'").fetchall() == []
 
+    @pytest.mark.slow
     def test_another_schema_is_reached_and_told_of(self, new_database, agentmem):
         url = new_database("postgres")
         with AgentMemory(url, schema="bot") as memory:
@@ -128,6 +130,7 @@ class TestBackupAndRestore:
         assert Path(copy).read_bytes() == before
         assert sorted(path.name for path in tmp_path.iterdir()) == ["again.db", "copy", "memory.db"]
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("engine", ["sqlite", "postgres"])
     def test_an_export_and_a_backup_are_restored_to_either_engine(
         self, engine, agentmem, database, tmp_path, new_database
@@ -232,6 +235,7 @@ class TestExportAndImport:
 
 
 class TestCopying:
+    @pytest.mark.slow
     def test_to_the_other_engine_and_back(self, agentmem, database, tmp_path, new_database):
         there, back = new_database("postgres"), str(tmp_path / "back.db")
         first = json.loads(fine(agentmem("copy", database, there, "--json")))
@@ -309,6 +313,7 @@ class TestErasing:
         assert line.startswith("This deletes in ada, for ever: 1 conversation, 30 entries. There is no terminal")
         assert len(messages(database)) == 30
 
+    @pytest.mark.slow
     @pytest.mark.skipif(os.name == "nt", reason="Windows has no pseudo-terminals")
     def test_at_a_terminal_it_asks(self, database):
         typed, stdin = pty.openpty()
@@ -348,6 +353,7 @@ class TestErasing:
         with AgentMemory(database) as memory:
             assert memory.stats()["messages"] == memory.stats()["checkpoints"] == 0
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("written", ["", "ada/", "/ada", "ada//private", "//"])
     @pytest.mark.parametrize("command", [("erase", "--yes"), ("prune", "--keep-messages", "1")])
     def test_a_variable_that_was_not_set_names_nothing(self, agentmem, database, command, written):
@@ -407,6 +413,7 @@ class TestPruning:
         assert report.checked["messages"] == 66
 
 
+@pytest.mark.slow
 def test_every_command_tells_what_it_does(agentmem):
     listed = fine(agentmem("--help"))
     for name in ("backup", "restore", "export", "import", "copy", "verify", "erase", "prune", "doctor"):

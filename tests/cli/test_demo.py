@@ -178,6 +178,7 @@ def demo(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str
 
 
 class TestTheStory:
+    @pytest.mark.slow
     def test_a_second_process_remembers(self, url):
         run = demo("--database", url)
         assert (run.returncode, run.stderr) == (0, "")
@@ -197,6 +198,7 @@ class TestTheStory:
             assert memory.stats()["messages"] == 2 * (6 + len(QUESTIONS))
             assert memory.verify().ok
 
+    @pytest.mark.slow
     def test_as_json_it_is_one_object_a_line_and_what_is_kept_is_gone_on_with(self, tmp_path):
         database = str(tmp_path / "kept.db")
         run = demo("--database", database, "--json")
@@ -221,6 +223,7 @@ class TestTheStory:
         with AgentMemory(database) as memory:
             assert memory.stats()["conversations"] == len(TALKS) + 2
 
+    @pytest.mark.slow
     def test_it_says_that_no_real_model_answers_and_leaves_nothing_behind(self, tmp_path):
         run = demo(TMPDIR=str(tmp_path), TEMP=str(tmp_path), TMP=str(tmp_path))
         assert run.returncode == 0
@@ -237,6 +240,7 @@ class TestTheStory:
 
 
 class TestStudio:
+    @pytest.mark.slow
     def test_it_shows_the_life_and_leaves_nothing_behind(self, tmp_path):
         command = [sys.executable, "-m", "langchain_agentmem", "demo", "--studio", "--no-open"]
         with subprocess.Popen(

@@ -107,6 +107,7 @@ class TestTheCommand:
         assert "fts5" in run.stdout
         assert "None was named, so none was looked at" in run.stdout
 
+    @pytest.mark.slow
     def test_the_database_is_an_argument_or_an_option(self, agentmem, database):
         for named in ([database], ["--database", database]):
             assert "schema        up to date" in agentmem("doctor", "--quick", *named).stdout

@@ -77,6 +77,7 @@ class TestEval:
         assert "category asked at 1 at 2 at 3" in lines
         assert "boats 2 0.500 0.500 0.500" in lines
 
+    @pytest.mark.slow
     def test_json_has_everything_and_is_the_same_each_time_while_nothing_changes(self, agentmem, database, questions):
         before = database.read_bytes()
         given = ("--database", database, "--questions", questions, "--k", "1,3", "--baselines", "--json")
@@ -119,6 +120,7 @@ class TestEval:
         assert told["all"]["this memory"]["recall"]["10"] > 0.9
         assert [*tmp_path.iterdir()] == []
 
+    @pytest.mark.slow
     def test_what_is_wrong_is_told_in_a_line(self, agentmem, database, questions, tmp_path):
         for given, said in (
             (("--questions", questions), "Which database?"),

@@ -210,6 +210,7 @@ class TestErrors:
         assert line.startswith("There is no database at")
         assert not (tmp_path / "typo.db").exists()
 
+    @pytest.mark.slow
     def test_a_console_that_lacks_a_character_shows_another(self, folder):
         (folder / "handcrafted_exp_files.yaml").write_text("exp_id: äx\nwhen: naïve 界\nwhat: x\n", encoding="utf-8")
         run = subprocess.run(

@@ -39,6 +39,7 @@ def agentmem(monkeypatch, capsys):
 
 
 class TestStudio:
+    @pytest.mark.slow
     def test_it_serves_read_only_and_ends_in_good_order(self, database):
         command = [sys.executable, "-m", "langchain_agentmem", "studio", database, "--port", "0", "--read-only"]
         with subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:

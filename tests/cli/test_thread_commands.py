@@ -316,6 +316,7 @@ class TestShow:
             assert shown["messages"][0]["text"] == label
         assert "a%2Fb/c" in refused("show", "talk", "--database", path)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         "command",
         [
@@ -365,6 +366,7 @@ class TestSearch:
         [found] = told("search", "logged heron", "--everything", "--limit", "1")
         assert found["why"]["terms"].keys() == {"logged", "heron"}
 
+    @pytest.mark.slow
     def test_each_option_narrows_it(self, told):
         def kinds(*options):
             return {each["kind"] for each in told("search", "heron", "--everything", "--limit", "100", *options)}
@@ -516,6 +518,7 @@ EVERY = {
 
 
 class TestEveryCommand:
+    @pytest.mark.slow
     @pytest.mark.parametrize("name", EVERY)
     def test_its_help_documents_every_key_of_its_json(self, run, told, name):
         if name == "audit":
@@ -528,6 +531,7 @@ class TestEveryCommand:
             for key in each:
                 assert re.search(rf"\b{key}\b", documented), (name, key)
 
+    @pytest.mark.slow
     def test_a_file_that_may_only_be_read_is_enough_and_is_left_as_it_was(self, database, lines, told):
         before = Path(database).read_bytes()
         for arguments in EVERY.values():
@@ -535,6 +539,7 @@ class TestEveryCommand:
         lines("show", "trip", "--database", f"file:{database}?mode=ro")
         assert Path(database).read_bytes() == before
 
+    @pytest.mark.slow
     def test_on_postgres_it_says_the_same(self, new_database, told, lines):
         url = new_database("postgres")
         with AgentMemory(url) as memory:
@@ -564,6 +569,7 @@ class TestEveryCommand:
         monkeypatch.setenv("NO_COLOR", "1")
         assert "\x1b" not in run("diff", "main", "draft")["output"]
 
+    @pytest.mark.slow
     def test_without_a_database_nothing_is_guessed(self, run, refused, monkeypatch, tmp_path):
         typo = str(tmp_path / "typo.db")
         for arguments in EVERY.values():

@@ -89,6 +89,7 @@ class TestAhead:
         assert COUNTER.count(context) < 2_000
         assert not provider_problems(context)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("awaited", [False, True])
     async def test_in_a_long_run_the_model_is_never_asked_in_a_turn(self, memory, awaited):
         model = Waiting()
@@ -250,6 +251,7 @@ class TestOnce:
             assert memory.database.engine.read(jobs.waiting) == 0
 
 
+@pytest.mark.slow
 def test_shrinking_the_state_waits_for_no_model_either(memory):
     model = Waiting()
     node = node_of(memory, model, shrink=True)

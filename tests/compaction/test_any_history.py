@@ -150,6 +150,7 @@ def essential_tokens(valid, *, grace, keep_first=True):
 # --- The promises -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_repaired_history_is_valid_and_has_every_text_in_its_order(samples):
     for sample in samples:
         seed, given, _, made = sample
@@ -169,6 +170,7 @@ def calls_in_blocks_only(message):
     return any(block.get("type") == "tool_use" for block in blocks) and not message.tool_calls
 
 
+@pytest.mark.slow
 def test_each_processor_alone_gives_a_valid_smaller_history_and_again_the_same(samples):
     for sample in samples:
         seed, given, _, valid = sample
@@ -269,6 +271,7 @@ def random_situation(dice, given, model):
     )
 
 
+@pytest.mark.slow
 def test_any_pipeline_keeps_what_must_stay_and_shows_the_model_what_goes(samples):
     for sample in samples:
         seed, given = sample.seed, sample.given
@@ -344,6 +347,7 @@ def check_summary(given, outcome, model, seed):
 # --- The node, turn by turn -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_a_node_that_follows_a_growing_history_shows_or_summarizes_all_of_it(chunk):
     with AgentMemory(":memory:") as memory:

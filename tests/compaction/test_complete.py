@@ -118,6 +118,7 @@ class TestWhatWasCutBeforeItWasSummarized:
         assert {message.text for message in behind} <= {*texts(history)}
         assert summary_in(summary).stands_for == len(behind)
 
+    @pytest.mark.slow
     def test_is_brought_back_by_the_id_of_the_summary(self, memory, order, ids):
         history, view = grown(memory.compaction(Summarizer(), config(*order)), 20, ids=ids)
         [summary] = [message for message in view if summary_in(message) is not None]

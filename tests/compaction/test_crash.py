@@ -68,6 +68,7 @@ def killed(forks: Forks, url: str, asked: Path, turns: int, seconds: float) -> i
     return len(lines)
 
 
+@pytest.mark.slow
 def test_killed_again_and_again_it_goes_on(url, tmp_path, forks):
     luck = random.Random(7)
     asked = tmp_path / "asked.txt"

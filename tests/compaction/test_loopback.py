@@ -74,6 +74,7 @@ def test_messages_that_some_provider_refuses_are_refused(messages):
 
 
 class TestEachApi:
+    @pytest.mark.slow
     @pytest.mark.parametrize("way", ["invoke", "ainvoke", "stream", "astream"])
     @pytest.mark.parametrize("client", CLIENTS)
     async def test_answers_and_refuses_what_is_too_large_as_its_client_expects(self, client, way):

@@ -75,6 +75,7 @@ CHAINS = {
 
 
 class TestAChatHistory:
+    @pytest.mark.slow
     @pytest.mark.parametrize("kind", CHAINS)
     @pytest.mark.parametrize("awaited", [False, True])
     async def test_a_chain_is_given_the_context_and_everything_is_kept_once(self, memory, kind, awaited):

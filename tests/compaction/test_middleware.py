@@ -140,6 +140,7 @@ def questions(messages):
 
 
 class TestTheView:
+    @pytest.mark.slow
     @pytest.mark.parametrize("awaited", [False, True])
     @pytest.mark.parametrize("somebody_elses", [False, True], ids=["our checkpointer", "LangGraph's"])
     async def test_is_what_the_model_is_shown_and_the_state_keeps_everything(self, memory, somebody_elses, awaited):
@@ -475,6 +476,7 @@ class TestARefusal:
             await aask(agent, turn) if awaited else ask(agent, turn)
         assert sum(COUNTER.count(shown) > 1_500 for shown in model.shown) == 1, "what was taken is remembered"
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(("window", "calls"), [(1_700, 2), (17_000, 1), (None, 1)])
     def test_in_unknown_words_is_raised_where_that_does_not_help_or_is_not_likely_to(self, memory, window, calls):
         errors = [Refused(422, "E17"), Refused(422, "E17")]

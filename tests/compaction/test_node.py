@@ -294,6 +294,7 @@ class TestShrinking:
     class Delta(TypedDict):
         messages: Annotated[list[BaseMessage], DeltaChannel(_messages_delta_reducer)]
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("schema", [MessagesState, Delta], ids=["add_messages", "DeltaChannel"])
     def test_the_state_itself_is_in_the_budget(self, memory, schema):
         model = Summarizer()

@@ -273,6 +273,7 @@ class TestWhatGoesIsSummarizedWhole:
         assert "begin-mark" in model.everything
         assert "end-mark" in model.everything
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("managed", [False, True])
     def test_also_what_was_cut_long_ago(self, memory, managed):
         model = Summarizer()

@@ -81,6 +81,7 @@ def cost(messages):
 
 
 class TestThePrefix:
+    @pytest.mark.slow
     def test_it_is_shared_by_95_percent_over_sixty_turns_and_whole_between_compactions(self, memory, model):
         shares, whole = [], 0
         calls = 0
@@ -98,6 +99,7 @@ class TestThePrefix:
         assert whole == len(shares) - model.calls
         assert sum(shares) / len(shares) >= 0.95
 
+    @pytest.mark.slow
     def test_steady_growth_costs_at_most_one_compaction_for_what_a_compaction_makes_room_for(self, memory, model):
         limits = config(2_000, 0.4)
         turns = 60

@@ -169,6 +169,7 @@ def memory(tmp_path):
 
 
 class TestAnAgentOf200Turns:
+    @pytest.mark.slow
     def test_within_a_budget_is_never_refused(self, memory):
         harbour = Harbour()
         with loopback(limit_tokens=LIMIT, script=harbour) as server:
@@ -184,6 +185,7 @@ class TestAnAgentOf200Turns:
         check(server)
         check_state(agent, "harbour")
 
+    @pytest.mark.slow
     def test_with_a_budget_that_is_too_large_recovers_from_every_refusal(self, memory):
         harbour = Harbour(longest=250)  # one list alone is more than the model takes
         with loopback(limit_tokens=LIMIT, script=harbour) as server:
@@ -214,6 +216,7 @@ async def astream(agent, turn):
 class TestEachProvidersClient:
     """With memory in its prompts and experiences, on a server that takes less than the budget."""
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("turns", [40, pytest.param(150, marks=pytest.mark.deep)])
     @pytest.mark.parametrize("way", [invoke, ainvoke, astream])
     @pytest.mark.parametrize("client", CLIENTS)
@@ -239,6 +242,7 @@ class TestEachProvidersClient:
 
 
 class TestOtherRefusals:
+    @pytest.mark.slow
     def test_a_payload_of_too_many_bytes_loses_images_and_no_words(self, memory):
         harbour = Harbour()
         with loopback(limit_bytes=200_000, script=harbour) as server:
@@ -258,6 +262,7 @@ class TestOtherRefusals:
 
 
 class TestAwaited:
+    @pytest.mark.slow
     async def test_many_threads_at_once_on_one_agent(self, memory):
         harbour = Harbour(longest=250)
         turns = 12
@@ -275,6 +280,7 @@ class TestAwaited:
         for n in range(4):
             check_state(agent, f"harbour-{n}", turns)
 
+    @pytest.mark.slow
     async def test_a_stream_of_messages_holds_nothing_but_the_agents_own(self, memory):
         harbour = Harbour()
         with loopback(limit_tokens=LIMIT, script=harbour) as server:

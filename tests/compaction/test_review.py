@@ -97,6 +97,7 @@ class TestSeveralObjectsOnOneConversation:
             other.erase(conversation_id="t")
             assert len(node.invoke(talk(20), THREAD)) < 20
 
+    @pytest.mark.slow
     def test_chains_in_many_threads_share_a_node(self):
         tiny = budget(20)
         interval = sys.getswitchinterval()

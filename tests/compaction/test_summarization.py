@@ -130,6 +130,7 @@ class TestEveryMessage:
         assert text.count("</message>") == text.count("<message ")
         assert "SYSTEM" not in model.seen[0][0].text
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("seed", range(0, 300, 3))
     def test_of_any_history_reaches_it_or_is_told_without_it(self, seed):
         history = random_history(seed)

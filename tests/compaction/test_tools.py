@@ -250,6 +250,7 @@ class TestExpand:
         assert all(message.text in shown for message in dropped)
         assert shown.count("</message>") == len(dropped)
 
+    @pytest.mark.slow
     def test_a_later_summary_goes_back_to_the_beginning(self, memory):
         node, config, messages = memory.compaction(Counting(REPLY), SMALL), CONFIG, []
         summaries = []

@@ -515,6 +515,7 @@ class TestSize:
         message_id = await chat.aadd(role="user", content=text)
         assert (await chat.aretrieve_by_id(message_id))["content"] == text
 
+    @pytest.mark.slow
     def test_ten_thousand_messages_keep_their_order(self, memory):
         chat = memory.conversation("long")
         for start in range(0, 10_000, 1_000):

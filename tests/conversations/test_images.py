@@ -179,6 +179,7 @@ class TestCompacting:
         assert len(chat.raw_messages) == 40
         assert events
 
+    @pytest.mark.slow
     def test_a_refused_payload_is_weighed_with_its_files(self, told, picture):
         memory, _ = told
         picture.write_bytes(PNG + b"\0" * 2**20)

@@ -233,6 +233,7 @@ def is_said(message: BaseMessage) -> bool:
 
 
 class TestAnyMessage:
+    @pytest.mark.slow
     @settings(
         max_examples=60,
         deadline=None,

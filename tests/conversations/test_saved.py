@@ -183,6 +183,7 @@ class TestFiles:
                 await do(chat, "load_from_file", source)
         assert everything(memory) == before
 
+    @pytest.mark.slow
     def test_a_damaged_file_is_refused_or_readable_never_a_trap(self, memory, tmp_path: Path):
         chat = fill(memory)
         path = tmp_path / "memory.json"

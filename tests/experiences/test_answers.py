@@ -159,6 +159,7 @@ class TestAnyAnswer:
         found = chosen(answer, ids)
         assert found is None or (set(found) <= set(ids) and len(set(found)) == len(found))
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("piece", CASES["repeated"])
     @pytest.mark.timeout(60)  # what is quadratic takes many minutes
     def test_takes_time_in_proportion_to_its_length(self, piece):

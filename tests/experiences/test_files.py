@@ -180,6 +180,7 @@ BAD: dict[str, str | bytes] = TEXTS["bad_files"] | {
 
 
 class TestBadFiles:
+    @pytest.mark.slow
     def test_each_is_reported_with_its_reason_and_the_others_load(self, shelf):
         shelf.put("handcrafted_exp_0.yaml", GOOD)
         for name, text in BAD.items():

@@ -342,6 +342,7 @@ def test_the_threshold_is_where_it_is_unsure():
 # How well
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "f1", "precision"),
     [("dev_a", 0.78, 0.83), ("dev_b", 0.6, 0.6), ("held_out", 0.58, 0.59), ("related", 0.76, 0.87)],

@@ -173,6 +173,7 @@ class TestTheRequest:
 
 
 class TestBesideOthers:
+    @pytest.mark.slow
     @pytest.mark.parametrize("order", [(0, 1, 2), (0, 2, 1)])
     async def test_compaction_and_memory(self, quick, library, order):
         LayeredMemory(quick, "user-42").core.set("name", "Ada")

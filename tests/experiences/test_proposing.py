@@ -405,6 +405,7 @@ class TestWithAModel:
         assert any("without a model" in line for line in comments(path))
         assert "What the user corrected:" in read(path).what
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("mark", [" ", "\n", "<think>", '{"when":', "[Calls ", "User: no\n"])
     def test_no_text_takes_long(self, library, mark):
         long = f"Plot it. {mark * (200_000 // len(mark))}."

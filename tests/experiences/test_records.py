@@ -161,6 +161,7 @@ class TestWritersAtOnce:
                 assert list(threads.map(write, (ids, ids[::-1]))) == [None] * 2
             assert {tally.considered for tally in counts(memory).values()} == {1, 16}
 
+    @pytest.mark.slow
     def test_whoever_erases_at_the_same_time_loses_nothing_but_what_is_there(self, url):
         with AgentMemory(url) as memory:
 
@@ -272,6 +273,7 @@ class TestErasing:
         assert memory.erase(namespace=()).experiences == 2 * 5
         assert held(memory, raw) == (0, 0, 0)
 
+    @pytest.mark.slow
     def test_of_a_thread_what_was_said_in_it_goes_wherever_that_lies(self, memory):
         self.fill(memory)
         assert memory.erase(thread_id="t").experiences == 4
@@ -286,6 +288,7 @@ class TestErasing:
         assert counts(memory)["x"] == Tally(4, 4, 0, 0, at(0))
         assert memory.erase(thread_id="nobody").experiences == 0
 
+    @pytest.mark.slow
     def test_of_a_conversation_only_where_it_was_named(self, memory):
         self.fill(memory)
         assert memory.erase(conversation_id="t").experiences == 1
@@ -377,6 +380,7 @@ DAMAGE = {
 class TestTransfer:
     ROWS = len(ODD) + 2 + 3
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("target", ["sqlite", "postgres"])
     def test_what_was_exported_comes_back_equal_and_only_once(self, memory, raw, new_database, target, tmp_path):
         fill(memory)
@@ -449,6 +453,7 @@ class TestTransfer:
             memory.import_(tmp_path / "all.jsonl")
         assert known(memory, raw) == before
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("kind", DAMAGE)
     def test_a_damaged_export_adds_nothing(self, memory, raw, tmp_path, kind):
         count(memory, ["a", "a2"], ["a", "a2"])
@@ -520,6 +525,7 @@ class TestCare:
 IDS = st.sampled_from(["a", "b", "B", "ä", *ODD])
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.lists(IDS, max_size=6), st.sets(IDS, max_size=3)), max_size=8))
 def test_any_turns_add_up_as_they_would_in_a_dictionary(turns):
     expected = {}

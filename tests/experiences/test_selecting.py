@@ -165,6 +165,7 @@ class TestWhatIsRemembered:
         selector = library.selector(model=Picky(lambda messages: next(answers)))
         assert [selector.select(LOAD).ids for _ in range(4)] == [("files",), ("files",), ("refunds",), ("refunds",)]
 
+    @pytest.mark.slow
     def test_it_is_no_leak(self, library):
         picky = Picky([])
         selector = library.selector(model=picky)

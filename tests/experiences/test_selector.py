@@ -179,6 +179,7 @@ class TestTheSection:
         without = selector.invoke([*both, AIMessage("done"), HumanMessage(WEATHER)])
         assert shown(without) == ["system", "core", "recalled", "human", "ai", "human"]
 
+    @pytest.mark.slow
     def test_nothing_of_it_is_stored(self, memory, filled):
         selector = memory.experiences(filled.path).selector()
         messages = [*selector.invoke([HumanMessage(PLOT)]), AIMessage("done")]
@@ -316,6 +317,7 @@ class TestInAGraph:
         state = graph.get_state(config).values
         assert not any(is_injected(message) for message in state["messages"])
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("key", ["messages", "llm_input_messages"])
     def test_it_stands_behind_a_compaction_and_beside_memory(self, quick, library, key):
         LayeredMemory(quick, "user-42").core.set("name", "Ada")

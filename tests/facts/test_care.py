@@ -147,6 +147,7 @@ class TestVerifying:
 
 
 class TestMoving:
+    @pytest.mark.slow
     def test_facts_are_the_same_on_the_other_engine(self, filled, another, tmp_path):
         written = filled.export(tmp_path / "all.jsonl")
         assert another.import_(tmp_path / "all.jsonl") == written
@@ -158,6 +159,7 @@ class TestMoving:
         ]
         assert found[0] == found[1] != []
 
+    @pytest.mark.slow
     def test_what_was_imported_goes_with_its_messages(self, filled, another, exported):
         another.import_(exported)
         for memory in (filled, another):
@@ -172,6 +174,7 @@ class TestMoving:
             waiting_graph(memory).invoke(Command(resume="yes"), at("asking"), durability="sync")
             assert memory.facts(at("asking")).as_of() == []
 
+    @pytest.mark.slow
     def test_what_was_imported_goes_on(self, filled, another, exported):
         another.import_(exported)
         known = []
@@ -195,6 +198,7 @@ class TestMoving:
             assert memory.verify().problems == ()
         assert known[0] == known[1]
 
+    @pytest.mark.slow
     def test_twice_adds_nothing_and_into_itself_neither(self, filled, another, exported):
         another.import_(exported)
         for memory in (another, filled):
@@ -221,6 +225,7 @@ class TestMoving:
 
 
 class TestThreads:
+    @pytest.mark.slow
     def test_a_copy_keeps_its_facts_when_the_original_is_deleted_or_pruned(self, filled):
         before = {key: value for key, value in shown(filled).items() if key[0] == "copy"}
         newest = objects(filled, at())

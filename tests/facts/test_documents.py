@@ -390,6 +390,7 @@ class TestFiles:
             facts.load_from_file(tmp_path / "missing.json")
         assert looks(facts) == before
 
+    @pytest.mark.slow
     def test_with_anything_wrong_in_them_are_refused_or_can_be_read(self, here, alone, tmp_path):
         """What is taken in can be looked at, whatever was done to the file."""
         facts, _ = busy(here)

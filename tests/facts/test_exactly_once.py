@@ -94,6 +94,7 @@ class TestTheScript:
 
 
 class TestAWholeRun:
+    @pytest.mark.slow
     def test_knows_exactly_what_was_scripted_and_repeated_changes_nothing(self, memory, raw):
         facts = memory.facts("b", model=Scripted())
         hear(facts, SAID)
@@ -106,6 +107,7 @@ class TestAWholeRun:
         assert model.calls == []
         assert raw(memory, "select max(id) as last from memory") == rows
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("size", [1, 200])
     def test_is_the_same_in_batches_of_any_size(self, size):
         with AgentMemory(":memory:") as memory:
@@ -125,6 +127,7 @@ class TestAWholeRun:
             hear(facts, SAID[:SOME])
             check(facts, scripted_facts(SAID[:SOME]))
 
+    @pytest.mark.slow
     def test_is_the_same_when_the_model_fails_again_and_again(self):
         """What failed is learned before what was said after it: else who moved away and back would have stayed away."""
         luck = random.Random(3)
@@ -147,6 +150,7 @@ class TestAWholeRun:
 
 
 class TestAtTheSameTime:
+    @pytest.mark.slow
     def test_in_threads_and_in_the_background(self, url):
         """Each with its own memory, as processes have it."""
         with AgentMemory(url) as one, AgentMemory(url) as other:
@@ -155,6 +159,7 @@ class TestAtTheSameTime:
             for facts in hearers:
                 check(facts, scripted_facts(SAID[:SOME]))
 
+    @pytest.mark.slow
     def test_in_two_processes(self, url, listeners):
         for each in listeners:
             each.begin(url, "b", SOME)
@@ -199,6 +204,7 @@ class TestAtTheSameTime:
 
 
 class TestKilled:
+    @pytest.mark.slow
     @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
     def test_at_any_moment_and_begun_again_knows_the_same(self, kind, new_database, listeners):
         url, luck, (listener, _) = new_database(kind), random.Random(11), listeners
@@ -217,6 +223,7 @@ class TestKilled:
                 check(memory.facts(branch), scripted_facts(SAID[:SOME]))
             assert memory.verify().problems == ()
 
+    @pytest.mark.slow
     def test_with_the_right_to_ask_in_its_hands_leaves_it_to_the_next(self, url):
         """The lease of the dead runs out."""
         with AgentMemory(url) as memory:

@@ -294,6 +294,7 @@ class TestAnything:
     def test_any_text_is_read(self, text):
         self.check(text, TWO)
 
+    @pytest.mark.slow
     @given(REPLIES)
     @settings(max_examples=300)
     def test_any_object_is_read_as_it_is_and_as_text(self, reply):

@@ -115,6 +115,7 @@ def test_facts_are_looked_up_by_what_they_are_about(memory, raw, view):
         assert scans == [], name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "ask",
     [
@@ -173,6 +174,7 @@ def test_what_others_know_of_the_same_costs_nothing(tmp_path, monkeypatch):
     assert steps[1] <= 1.3 * steps[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hub", [{"obj": "tea"}, {"subject": "Newcomer"}], ids=["object", "subject"])
 def test_a_fact_of_what_is_named_very_often_costs_no_more(tmp_path, monkeypatch, hub):
     """Neither of what many like, nor of somebody who likes much."""
@@ -186,6 +188,7 @@ def test_a_fact_of_what_is_named_very_often_costs_no_more(tmp_path, monkeypatch,
     assert steps[1] <= 1.3 * steps[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hub", [{"obj": "tea"}, {"subject": "tea"}], ids=["object", "subject"])
 @pytest.mark.parametrize("entity", ["tea", None], ids=["of it", "of anything"])
 @pytest.mark.parametrize("whose", ["its own", "a thread's"])

@@ -53,6 +53,7 @@ def look(facts: Any, clock: Any, hours: float) -> None:
 
 @pytest.mark.usefixtures("alone")
 class TestAnOutage:
+    @pytest.mark.slow
     def test_of_hours_loses_nothing_and_costs_few_questions(self, memory, clock):
         provider = Provider()
         facts = memory.facts("b", model=provider)
@@ -92,6 +93,7 @@ class TestAnOutage:
             assert lived(facts) == list(TOWNS)
             assert facts.waiting() == 0
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("awaited", [False, True])
     async def test_is_not_used_up_by_those_who_cannot_wait(self, memory, awaited):
         provider = Provider()
@@ -116,6 +118,7 @@ class TestAnOutage:
         look(facts, clock, hours=0.02)
         assert lived(facts) == ["Oslo"]
 
+    @pytest.mark.slow
     def test_ends_with_the_next_answer(self, memory, clock):
         provider = Provider()
         facts = memory.facts("b", model=provider)
@@ -146,6 +149,7 @@ class TestAnOutage:
         facts._look()
         assert (lived(facts), facts.waiting()) == (["Oslo", "Rome"], 1)
 
+    @pytest.mark.slow
     def test_does_not_hold_up_each_turn_of_a_graph(self, light, clock):
         provider = Provider()
         graph = chat(light, light.remember_facts(provider), answer="")
@@ -165,6 +169,7 @@ class TestAnOutage:
 
 @pytest.mark.usefixtures("alone")
 class TestNonsense:
+    @pytest.mark.slow
     def test_is_asked_about_again_after_a_day(self, memory, clock):
         model = Scripted(lambda _: "Nice!")
         facts = memory.facts("b", model=model)

@@ -59,6 +59,7 @@ class Facts(Real):
         return [fact.object for fact in await self.memory.facts(config).ahistory("Maya")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", EXAMPLES)
 def test_facts_are_what_state_says_at_every_checkpoint_and_in_every_node(kind, new_database):
     url, numbers = new_database(kind), itertools.count()
@@ -77,6 +78,7 @@ def test_facts_are_what_state_says_at_every_checkpoint_and_in_every_node(kind, n
     assert outcomes["invoke"] > 0
 
 
+@pytest.mark.slow
 def test_what_tasks_bring_side_by_side_each_extracts_itself(new_database):
     url = new_database("sqlite")
     for number in range(6):

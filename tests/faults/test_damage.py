@@ -48,6 +48,7 @@ def test_the_file_is_sound_before_it_is_damaged(copy):
         assert len(memory.conversation("last")) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
 def test_damage_is_reported_and_nothing_else_is_raised(full, tmp_path, way):
     told = 0

@@ -46,6 +46,7 @@ COUNTS = {"die": 2, "cancel": 1, "limit": 1, "full": 1, "cut": 1, "leap": 1}
 """How often something goes wrong for each of them."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("fault", "count"), COUNTS.items())
 def test_nothing_is_lost_and_nothing_half_written(striker, fault, count):
     kinds = striker.kinds(fault)
@@ -135,6 +136,7 @@ TURNS = 4
 VERBS = ("invoked", "said", "remembered", "told")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("workers", "last"), [(2, 0), (4, 60)], ids=["two", "four, one of which is killed"])
 def test_workers_write_to_one_thread_at_once(url, workers, last, writing):
     done = writing.run(textwrap.dedent(WORK), url, str(workers), str(TURNS), str(last))
@@ -163,6 +165,7 @@ def test_workers_write_to_one_thread_at_once(url, workers, last, writing):
         assert told["invoked"] <= {said for log in logs for said in log}
 
 
+@pytest.mark.slow
 def test_two_processes_upgrade_a_database_and_one_of_them_is_killed(striker, writing):
     """What one leaves, the other finishes."""
     kind, databases = KINDS["upgrade"], striker.databases

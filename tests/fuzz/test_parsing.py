@@ -6,11 +6,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.forking import ENVIRONMENT
 
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.slow
 def test_no_reader_fails_hangs_or_fills_the_memory():
     """The same inputs each time; `python -m tests.fuzz.parsing --seconds 300` looks for others."""
     done = subprocess.run(

@@ -25,6 +25,7 @@ def agentmem(forks):
 
 
 class TestTheCommand:
+    @pytest.mark.slow
     def test_it_says_what_came(self, agentmem, tmp_path):
         run = agentmem("import-from", "chat-history", chat_history(tmp_path), "--database", tmp_path / "new.db")
         assert (run.returncode, run.stdout) == (

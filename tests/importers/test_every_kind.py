@@ -28,6 +28,7 @@ def files(path):
 
 
 class TestEveryKind:
+    @pytest.mark.slow
     def test_it_comes_whole_and_below_the_namespace(self, memory, source, tmp_path):
         kind, path = source
         report = memory.import_from(kind, path, namespace=HERE)
@@ -50,6 +51,7 @@ class TestEveryKind:
         assert second.left_out == first.left_out
         assert held(memory, tmp_path / "after.jsonl") == before
 
+    @pytest.mark.slow
     def test_a_dry_run_tells_what_comes_and_writes_nothing(self, memory, source, tmp_path):
         kind, path = source
         before = held(memory, tmp_path / "before.jsonl")

@@ -48,6 +48,7 @@ def brought(memory, kind, path):
         assert memory.verify().ok
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("what", GARBAGE)
 def test_garbage_is_told(memory, tmp_path, kind, what):
@@ -58,6 +59,7 @@ def test_garbage_is_told(memory, tmp_path, kind, what):
         assert report is None or not report.added
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name, (kind, _) in SOURCES.items() if kind in JSON_KINDS])
 def test_json_in_which_values_were_exchanged_does_no_harm(name, tmp_path_factory):
     kind, make = SOURCES[name]
@@ -98,6 +100,7 @@ def exchanged(document, value, chance):
     return new
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in SOURCES if name != "langmem"])
 def test_a_database_in_which_values_were_exchanged_does_no_harm(name, tmp_path):
     kind, make = SOURCES[name]

@@ -62,6 +62,7 @@ def memory(url):
         yield memory
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("asynchronous", [False, True], ids=["sync", "async"])
 def test_two_users_three_threads_each_a_rewind_and_a_deleted_thread(memory, asynchronous):
     users = Users(memory)

@@ -286,6 +286,7 @@ class TestWhatIsGone:
         anew = inject.invoke([*said(2)[:1], summary, *said(2)[1:]], at())
         assert marks(anew) == ["system", "core", "human", "human", "ai", "human", "ai", "recalled", "human"]
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("gone", [{"conversation_id": "t"}, {"thread_id": "t"}, {"namespace": ("ada",)}])
     def test_notes_are_erased_with_it(self, memory, gone):
         layers = memory.layers("user-42", namespace=("ada",))
@@ -302,6 +303,7 @@ class TestWhatIsGone:
             [] if "namespace" in gone else ["archival"]
         )  # its core may be what t said
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("thread", [None, "gone"])
     def test_what_another_thread_was_shown_of_an_erased_memory_goes_with_that(self, memory, thread):
         memory.layers("main", namespace=("ada",)).core.set("name", "Ada")

@@ -134,6 +134,7 @@ class TestSafety:
         for wanted in (dict, list):
             assert isinstance(read_json(text, wanted=wanted), wanted | None)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("piece", ["[", "{", '{"a":', '[{"a":'])
     def test_deep_nesting_is_refused(self, piece):
         assert not read_json(piece * 100_000)
@@ -141,6 +142,7 @@ class TestSafety:
         assert read_json("[" * 500 + "]" * 500, wanted=list) is None
         assert not read_json(f"x {piece * 200}1{closed * 200}")
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         "piece",
         ['{"', '"}', '["a",', '"x" y ', '{"a": [', "{", '{"a": "b" c ', "/*", "// \n", "```json\n{", "```", "'", "\\",

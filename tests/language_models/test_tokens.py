@@ -133,6 +133,7 @@ class TestEstimate:
         estimate_tokens(more)
         assert estimate_tokens(text) == first >= (1 if text else 0)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("unit", ["a", " ", "\n", "A", "é", "語", "🎉", "#@!%", "'", "\x00", "ab "])
     def test_a_megabyte_of_one_thing_costs_a_plausible_number(self, unit):
         text = unit * (1_000_000 // len(unit))

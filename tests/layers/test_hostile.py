@@ -91,6 +91,7 @@ class TestHostileStrings:
         for text in HOSTILE:
             assert_stays_in_its_block(shown(text), text)
 
+    @pytest.mark.slow
     def test_none_makes_anything_of_its_own_in_the_final_memory(self):
         for text in HOSTILE:
             assert_final_is_ours(text)
@@ -131,6 +132,7 @@ def assert_final_is_ours(text):
 
 
 class TestAnyText:
+    @pytest.mark.slow
     @given(TEXTS.filter(lambda text: text not in ("before", "k", "after")))  # which are keys already
     @example("[INST")
     @settings(max_examples=300, deadline=None)

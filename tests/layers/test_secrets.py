@@ -186,12 +186,14 @@ LENGTH = 100_000
 class TestTime:
     """A quadratic pattern would take minutes for texts as long as these."""
 
+    @pytest.mark.slow
     @pytest.mark.timeout(60)
     @pytest.mark.parametrize("piece", PIECES)
     def test_one_piece_over_and_over_is_read(self, piece):
         text = piece * (LENGTH // len(piece))
         assert isinstance(redact(text), str)
 
+    @pytest.mark.slow
     @pytest.mark.timeout(60)
     @pytest.mark.parametrize("piece", PIECES)
     def test_what_begins_like_a_secret_and_goes_on_is_read(self, piece):

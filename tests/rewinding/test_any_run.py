@@ -33,6 +33,7 @@ def seeds_of(kind, part):
     return range(part, examples, PARTS[kind])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "part"), [(kind, part) for kind, parts in PARTS.items() for part in range(parts)])
 def test_memory_is_what_state_says_at_every_checkpoint_and_in_every_node(kind, part, new_database):
     outcomes = followed_all(random_script, seeds_of(kind, part), new_database(kind))
@@ -83,17 +84,20 @@ def two_processes():
 
 
 class TestAtOnce:
+    @pytest.mark.slow
     @pytest.mark.parametrize(("kind", "seeds"), [*portions(WIDE)])
     def test_memory_is_what_state_says_whoever_goes_on_when_its_run_is_over(self, kind, seeds, new_database):
         """Also where calls are repeated, `@task`s are called by what fails, and copies of a thread run at once."""
         outcomes = followed_all(wide_script, seeds, new_database(kind))
         assert outcomes["interrupted"] > 0
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(("kind", "seeds"), [*portions(CROWDED)])
     def test_memory_is_what_state_says_where_two_run_a_thread_at_once(self, kind, seeds, new_database):
         outcomes = followed_all(crowded_script, seeds, new_database(kind))
         assert outcomes["crowd"] > 0
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(("kind", "seeds"), [*portions(IN_PROCESSES)])
     def test_memory_is_what_state_says_where_two_processes_run_a_thread_at_once(
         self, kind, seeds, new_database, two_processes
@@ -113,6 +117,7 @@ class TestAtOnce:
                 assert world.differences == [], f"seed {seed}\n{printed(script)}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [275, 402, 563, 658, 921, 1289])
 def test_what_once_was_wrong_is_right(seed, new_database):
     world = followed(random_script(seed), lambda: World(Real(new_database("sqlite"))))
@@ -122,6 +127,7 @@ def test_what_once_was_wrong_is_right(seed, new_database):
 SCOPED = {"sqlite": (12, 400), "postgres": (3, 60)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "seeds"), [*portions(SCOPED)])
 @pytest.mark.parametrize("write", [random_script, wide_script])
 def test_a_scope_shows_what_the_heads_of_its_threads_show(kind, seeds, write, new_database):
@@ -136,6 +142,7 @@ def test_a_scope_shows_what_the_heads_of_its_threads_show(kind, seeds, write, ne
             pytest.fail(report(seed, script, make), pytrace=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "seeds"), [*portions(SCOPED)])
 @pytest.mark.parametrize("write", [random_script, wide_script])
 def test_of_what_many_write_under_one_key_the_newest_commit_counts(kind, seeds, write, new_database):
@@ -172,6 +179,7 @@ class TestTheOracle:
         for name in ("slip", "linger", "flaky", "fail", "ask", "task", "tasks", "two", "send", "sub"):
             assert operations[name] > 5, name
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("rule", [HighWaterMark, Ancestors])
     def test_a_wrong_rule_does_not_pass(self, rule):
         found = differences_of(self.SEEDS, lambda: World(rule()))

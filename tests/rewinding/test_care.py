@@ -204,6 +204,7 @@ class TestCounting:
             graph_of(memory).invoke(Command(resume=answer), at(), durability="sync")
         assert memory.stats()["waiting_groups"] == 0
 
+    @pytest.mark.slow
     async def test_verification_looks_at_all_of_it(self, filled):
         report = filled.verify()
         assert report.problems == ()
@@ -270,6 +271,7 @@ class TestVerifying:
         problems = " | ".join(filled.verify().problems)
         assert re.search(says, problems), problems
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("seed", range(6))
     def test_nothing_is_found_after_whatever_graphs_do(self, url, seed):
         world = World(Real(url))
@@ -310,6 +312,7 @@ def traces(memory, url):
 
 
 class TestErasing:
+    @pytest.mark.slow
     def test_nothing_that_was_remembered_can_be_read_from_the_storage(self, url, raw):
         with AgentMemory(url) as memory:
             tell_secrets(memory)
@@ -325,6 +328,7 @@ class TestErasing:
             assert (named(memory), shown(memory)) == before
             assert memory.verify().problems == ()
 
+    @pytest.mark.slow
     def test_the_servers_statistics_sample_nothing_of_it(self, new_database, raw):
         with AgentMemory(new_database("postgres")) as memory:
             tell_secrets(memory)
@@ -339,6 +343,7 @@ class TestErasing:
             )
         assert {row["sampled"] for row in samples} <= {"branch.kind", "memory.kind"}
 
+    @pytest.mark.slow
     def test_nothing_is_left_of_a_single_thread(self, url):
         with AgentMemory(url) as memory:
             say(memory, WORDS["value"], WORDS["thread"])
@@ -352,6 +357,7 @@ class TestErasing:
             assert traces(memory, url) == []
             assert memory.verify().problems == ()
 
+    @pytest.mark.slow
     def test_a_copy_of_an_erased_thread_keeps_what_it_remembered_itself(self, memory):
         fill_threads(memory)
         layers = memory.layers(at("copy"))
@@ -369,6 +375,7 @@ class TestErasing:
         memory.erase(thread_id="asking")
         assert set(counted(memory).values()) == {0}
 
+    @pytest.mark.slow
     def test_a_namespace_takes_its_branches_with_their_forks_and_no_others(self, filled):
         elsewhere = filled.layers("root", ("users", "anabel"))
         elsewhere.core.set("name", "Anabel")
@@ -386,6 +393,7 @@ class TestErasing:
         root.core.set("name", "Bea")
         assert root.fork("fork").core.get() == {"name": "Bea"}
 
+    @pytest.mark.slow
     def test_an_erased_conversation_takes_no_branch_or_thread_of_its_name_along(self, filled):
         for name in ("t", "alone"):
             filled.conversation(name).add_user_message("hello")
@@ -394,6 +402,7 @@ class TestErasing:
         assert filled.erase(thread_id="alone").branches == 0
         assert (named(filled), shown(filled)) == before
 
+    @pytest.mark.slow
     async def test_the_awaited_twin_erases_everything(self, url):
         async with AgentMemory(url) as memory:
             tell_secrets(memory)
@@ -402,6 +411,7 @@ class TestErasing:
             assert traces(memory, url) == []
             assert set(counted(memory).values()) == {0}
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("damage", sorted(set(DAMAGE) - {"another document"}))
     def test_what_is_damaged_goes_too(self, filled, raw, damage):
         raw(filled, DAMAGE[damage][0])
@@ -429,6 +439,7 @@ class TestAdopting:
         say(memory, "three", "other")
         return memory
 
+    @pytest.mark.slow
     def test_a_thread_is_as_it_was_and_others_of_the_namespace_see_what_it_taught(self, older):
         checkpoints = [each.checkpoint["id"] for each in older.checkpointer.list(at())]
         views, found, said = said_in(older, (), "t")
@@ -444,6 +455,7 @@ class TestAdopting:
         assert {"about one", "about on a fork", "about later"} <= core.keys()
         assert "about three" not in core
 
+    @pytest.mark.slow
     def test_the_root_has_nothing_of_it_left(self, older):
         older.adopt("t", NS)
         assert [each.namespace for each in older.threads(thread_id="t").threads] == [NS]
@@ -453,6 +465,7 @@ class TestAdopting:
         assert older.verify().problems == ()
         assert older.layers(at("other")).core.get("last") == {"last": "three"}
 
+    @pytest.mark.slow
     def test_it_goes_on_rewinds_and_is_erased_there(self, older):
         older.adopt("t", NS)
         say(older, "later", namespace=NS)
@@ -464,6 +477,7 @@ class TestAdopting:
         assert older.layers("main", NS).core.get() == {}
         assert older.verify().problems == ()
 
+    @pytest.mark.slow
     def test_who_speaks_is_known_there_too(self, older):
         older.adopt("t", NS)
         [first, *_] = older.search("what did Ana say", namespace=NS, kinds=["message"])
@@ -485,6 +499,7 @@ class TestAdopting:
         moved = [each for each in told if isinstance(each, ThreadMoved)]
         assert moved == [ThreadMoved(namespace=NS, conversation_id="c")]
 
+    @pytest.mark.slow
     def test_what_cannot_be_is_refused_and_nothing_moves(self, older):
         say(older, "elsewhere", "other", NS)
         for namespace in ((), NS):
@@ -512,6 +527,7 @@ class TestAdopting:
 
 
 class TestMoving:
+    @pytest.mark.slow
     def test_every_branch_and_every_checkpoint_shows_the_same_on_the_other_engine(self, filled, another, tmp_path):
         written = filled.export(tmp_path / "all.jsonl")
         read = another.import_(tmp_path / "all.jsonl")
@@ -521,6 +537,7 @@ class TestMoving:
         assert shown(another) == shown(filled)
         assert another.verify().problems == ()
 
+    @pytest.mark.slow
     def test_what_was_imported_goes_on(self, filled, another, exported):
         another.import_(exported)
         for memory in (filled, another):
@@ -541,6 +558,7 @@ class TestMoving:
         assert another.layers(at("asking")).core.get("answer") == {"answer": "yes"}
         assert another.verify().problems == ()
 
+    @pytest.mark.slow
     def test_copies_of_a_thread_still_share_what_they_have_in_common(self, filled, another, tmp_path):
         filled.erase(thread_id="asking")
         filled.export(tmp_path / "all.jsonl")
@@ -550,6 +568,7 @@ class TestMoving:
             assert theirs[name] == mine[name], name
         assert theirs["memories"] < mine["memories"], "what a step replaced itself, nobody sees, and stays behind"
 
+    @pytest.mark.slow
     def test_what_an_unfinished_task_remembered_stays_behind(self, filled, another, exported):
         """Nobody sees it, and the task runs again; what its finished sibling remembered comes along."""
         another.import_(exported)
@@ -570,6 +589,7 @@ class TestMoving:
             assert sorted(mine) == sorted(theirs)
             assert mine
 
+    @pytest.mark.slow
     def test_twice_adds_nothing_and_into_itself_neither(self, filled, another, exported):
         another.import_(exported)
         for memory in (another, filled):
@@ -578,6 +598,7 @@ class TestMoving:
             assert (report.branches, report.memories, report.checkpoints) == (0, 0, 0)
             assert (counted(memory), named(memory), shown(memory)) == before
 
+    @pytest.mark.slow
     def test_what_went_on_here_stays_as_it_is(self, filled, another, exported):
         another.import_(exported)
         another.layers("root", NS).write(core={"name": "Later"}, recall="later")
@@ -587,6 +608,7 @@ class TestMoving:
         assert another.import_(exported).memories == 0
         assert (named(another), shown(another)) == before
 
+    @pytest.mark.slow
     def test_a_thread_gets_back_what_is_gone_and_keeps_what_is_new(self, filled, another, exported):
         before = shown(filled)
         another.import_(exported)
@@ -644,6 +666,7 @@ class TestMoving:
         another.import_(tmp_path / "all.jsonl")
         assert [each.user_query for each in another.session(at()).rounds] == ["open", "finished", "open too"]
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("change", ["other value", "fewer", "other branch", "other parent"])
     def test_a_branch_of_the_same_name_with_other_content_refuses_all_of_it(self, filled, another, tmp_path, change):
         if change == "fewer":
@@ -662,6 +685,7 @@ class TestMoving:
         assert counted(another) == before
         assert another.stats()["threads"] == (3 if change == "fewer" else 0)
 
+    @pytest.mark.slow
     def test_what_a_scope_shares_is_shared_where_it_was_imported(self, memory, tmp_path):
         main = memory.layers("main", NS)
         for value in ("Turin", "Lisbon"):
@@ -766,6 +790,7 @@ class TestMoving:
         another.import_(tmp_path / "all.jsonl")
         assert another.layers("x").read() == layers.read()
 
+    @pytest.mark.slow
     def test_many_versions_move_in_pages_and_keep_their_order(self, memory, another, tmp_path):
         layers = memory.layers("x", settings=LayersConfig(auto_consolidate=False))
         layers.write(recall=[f"event {n}" for n in range(450)])
@@ -779,6 +804,7 @@ class TestMoving:
         for name in ("x", "y"):
             assert another.layers(name).read() == memory.layers(name).read()
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         ("record", "damage"),
         [
@@ -874,6 +900,7 @@ def with_moves(script):
     return {"actions": [*itertools.chain(*actions), reopen]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(12))
 def test_whatever_graphs_do_memory_is_what_state_says_after_each_move(seed, new_database, tmp_path):
     world = World(Moving((new_database(kind) for kind in itertools.cycle(["sqlite", "postgres"])), tmp_path))

@@ -61,6 +61,7 @@ class TestTurns:
         assert {"message:q-t1", "message:page-t1", WEB} <= set(record.rests_on)
         assert "message:old" not in record.rests_on
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("source", [WEB, "message:page-t1", "thread:t1"])
     def test_all_of_it_goes_and_rewinding_does_not_bring_it_back(self, memory, source):
         memory.layers(namespace=ADA).archival.write("innocent")
@@ -181,6 +182,7 @@ def asks(name: str, number: str, **given: str) -> AIMessage:
 
 
 class TestAgents:
+    @pytest.mark.slow
     @pytest.mark.parametrize("awaited", [False, True])
     def test_a_chain_over_threads_and_what_a_prompt_was_shown_is_taken_whole(self, memory, awaited):
         def talk(thread: str, text: str, *replies: AIMessage) -> None:
@@ -251,6 +253,7 @@ class TestTrust:
 
 
 class TestErasing:
+    @pytest.mark.slow
     @pytest.mark.parametrize("correct", ["correction", "update"])
     def test_with_a_thread_goes_what_others_kept_of_a_fact_that_it_told(self, memory, raw, correct):
         keys: list[str] = []

@@ -62,6 +62,7 @@ def whole(*_):
     yield
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_any_two_checkpoints_differ_as_their_memories_do(memory, monkeypatch, seed):
     chance = random.Random(seed)

@@ -81,6 +81,7 @@ def teach(memory):
 
 
 class TestDeleting:
+    @pytest.mark.slow
     @pytest.mark.parametrize("way", DELETIONS)
     def test_what_counted_is_kept_and_nobody_sees_a_difference(self, memory, way):
         teach(memory)
@@ -113,6 +114,7 @@ class TestDeleting:
         memory.checkpointer.delete_thread("t")
         assert seen(memory)[0][3] == [("Ada", "Lisbon")]
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("way", DELETIONS)
     def test_everything_goes_where_it_is_to_be_forgotten(self, url, way):
         with AgentMemory(url, namespace=("users", "{user_id}"), on_thread_delete="forget") as memory:

@@ -37,6 +37,7 @@ class TestRetries:
         mind.run(mind.graph(work, retry=RETRY), {"log": []})
         assert mind.held() == ["tried 3", "done 1"]
 
+    @pytest.mark.slow
     def test_nothing_stays_where_the_last_attempt_remembers_nothing(self, mind):
         attempt = failing(2)
 
@@ -53,6 +54,7 @@ class TestRetries:
         assert mind.times["tried"] == 2
         assert mind.held() == ["after 1"]
 
+    @pytest.mark.slow
     def test_an_attempt_sees_nothing_of_the_one_before(self, mind):
         attempt, seen = failing(2), []
 
@@ -67,6 +69,7 @@ class TestRetries:
         mind.run(mind.graph(work, retry=RETRY), {"log": []})
         assert seen == [[], ["tried 1"], [], ["tried 2"], [], ["tried 3"]]
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("caller_remembers", [True, False])
     def test_of_a_subgraph_under_a_retried_node_the_last_run_counts(self, mind, caller_remembers):
         attempt = failing(2)
@@ -85,6 +88,7 @@ class TestRetries:
         mind.run(mind.graph(work, retry=RETRY), {"log": []})
         assert mind.held() == ["before 3", "inside 3"] if caller_remembers else ["inside 3"]
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("caller_remembers", ["before", "after", "never"])
     def test_of_tasks_of_a_retried_node_those_that_the_last_attempt_called_count(self, mind, caller_remembers):
         attempt = failing(2)
@@ -103,6 +107,7 @@ class TestRetries:
         expected = {"before": ["before 3", "piece 3"], "after": ["piece 3", "after 1"], "never": ["piece 3"]}
         assert mind.held() == expected[caller_remembers]
 
+    @pytest.mark.slow
     def test_a_node_that_gave_up_leaves_nothing_and_its_handler_remembers(self, mind):
         def work(state):
             mind.note("tried")
@@ -119,6 +124,7 @@ class TestRetries:
 
 
 class TestGoingOn:
+    @pytest.mark.slow
     def test_after_an_interrupt_the_node_runs_again_and_remembers_once(self, mind):
         def work(state):
             log = [mind.note("asked")]
@@ -131,6 +137,7 @@ class TestGoingOn:
         mind.run(mind.graph(work), Command(resume="yes"))
         assert mind.held() == ["asked 2", "answered 1"]
 
+    @pytest.mark.slow
     def test_a_resumed_execution_that_remembers_nothing_leaves_nothing_of_the_one_before(self, mind):
         def work(state):
             if "asked" not in mind.times:
@@ -143,6 +150,7 @@ class TestGoingOn:
         mind.run(graph, Command(resume="yes"))
         assert mind.held() == []
 
+    @pytest.mark.slow
     def test_of_a_finished_task_nothing_stays_that_only_a_failed_attempt_used_again(self, mind):
         @task
         def piece():
@@ -161,6 +169,7 @@ class TestGoingOn:
         mind.run(mind.graph(work, retry=RETRY), Command(resume="yes"))
         assert mind.held() == ["piece 2"]
 
+    @pytest.mark.slow
     def test_a_subgraph_goes_on_from_what_another_had_remembered_before_an_interrupt(self, mind):
         def kept(state):
             return {"log": [mind.note("kept")]}
@@ -183,6 +192,7 @@ class TestGoingOn:
         for each in mind.adapter.saver.list(AT):  # those of subgraphs too
             assert mind.adapter.remembered(each.config) == state_of(each)
 
+    @pytest.mark.slow
     def test_after_an_interrupt_in_a_subgraph_both_remember_once(self, mind):
         def inside(state):
             log = [mind.note("asked")]
@@ -203,6 +213,7 @@ class TestGoingOn:
         mind.run(mind.graph(work), Command(resume="yes"))
         assert mind.held() == ["first 1", "asked 2", "work 1"]
 
+    @pytest.mark.slow
     def test_a_finished_sibling_is_not_run_again_and_keeps_its_memory(self, mind):
         attempt, finished = failing(1), threading.Event()
 
@@ -254,6 +265,7 @@ class TestGoingOn:
         assert mind.times == {"work": 1}
         assert mind.held() == ["work 1"]
 
+    @pytest.mark.slow
     def test_what_somebody_updates_in_a_subgraph_that_waits_still_stands_on_what_was_there_before_it(self, mind):
         def first(state):
             return {"log": [mind.note("first")]}
@@ -275,6 +287,7 @@ class TestGoingOn:
         mind.run(graph, Command(resume="yes"))
         assert mind.adapter.remembered(AT) == ["first 1", "inside 1", "answered 1"]
 
+    @pytest.mark.slow
     def test_a_finished_task_is_not_run_again_and_keeps_its_memory(self, mind):
         @task
         def piece():
@@ -390,6 +403,7 @@ class TestBeingStopped:
         assert mind.held() == []
         assert len(refused) == 1
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("before", [True, False])
     async def test_a_handler_keeps_what_it_remembers_while_the_other_still_ends(self, mind, time_is_up, before):
         handled, over = asyncio.Event(), asyncio.Event()
@@ -526,6 +540,7 @@ class TestKilling:
         finally:
             world.close()
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
     def test_between_any_two_statements_and_running_again_remembers_once(
         self, kind, durability, new_database, processes
@@ -559,6 +574,7 @@ class Unknown(dict):
 class TestASecondProcess:
     """Every second run is done by a process of its own, on the file that this one holds open."""
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(("kind", "seeds"), [("sqlite", range(500, 505)), ("postgres", range(512, 514))])
     def test_each_knows_what_the_other_remembered(self, kind, seeds, new_database, processes):
         url = new_database(kind)

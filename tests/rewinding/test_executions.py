@@ -137,6 +137,7 @@ class TestTasksOfRetriedCallers:
 
         return piece
 
+    @pytest.mark.slow
     def test_what_tasks_remembered_stays_that_a_second_attempt_had_called_before_an_interrupt(
         self, mind, caller, piece, reopen
     ):
@@ -171,6 +172,7 @@ class TestTasksOfRetriedCallers:
         assert mind.times == {"one": 1}
         assert mind.held() == ["one 1"]
 
+    @pytest.mark.slow
     def test_it_stays_where_the_caller_is_resumed_twice(self, mind, caller, piece, reopen):
         attempt = failing(1)
 
@@ -228,6 +230,7 @@ class TestTasksOfRetriedCallers:
         assert mind.times == {"one": 2}
         assert mind.held() == ["one 2"]
 
+    @pytest.mark.slow
     def test_a_task_that_failed_is_called_again_beside_one_that_had_finished_before(self, mind, caller, piece, reopen):
         attempt = failing(1)
 
@@ -325,6 +328,7 @@ class TestTwoRunsOfOneStep:
 
         return mind.graph(first, work, after)
 
+    @pytest.mark.slow
     def test_two_that_answer_one_interrupt_each_keep_what_they_remember(self, mind, both):
         mind.run(both, EMPTY)
         assert mind.at_once((both, resumed("a")), (both, resumed("b"))) == [None, None]
@@ -334,6 +338,7 @@ class TestTwoRunsOfOneStep:
         for end in (one, other):
             assert [name.split()[0] for name in end] == ["first", "asked", "answered", "more", "last", "after"]
 
+    @pytest.mark.slow
     def test_two_that_begin_a_thread_at_once_each_keep_what_they_remember(self, mind):
         barrier = threading.Barrier(2)
 
@@ -349,6 +354,7 @@ class TestTwoRunsOfOneStep:
         assert not set(one) & set(other)
         assert len(one) == len(other) == 2
 
+    @pytest.mark.slow
     def test_two_that_go_on_from_one_checkpoint_each_keep_what_they_remember(self, mind):
         barrier = threading.Barrier(2)
 
@@ -393,6 +399,7 @@ class TestTwoRunsOfOneStep:
             noted = [[each.content for each in memory.layers(end).recall.recent()] for end in ends]
             assert sorted(noted) == [["run 0", "run 0", "run 0, later"], ["run 1", "run 1"]][hours > 24 :]
 
+    @pytest.mark.slow
     def test_of_two_that_go_on_what_one_remembers_while_the_other_ends_is_its_own(self, mind):
         """The other's checkpoint, with the same step, is put between what one has remembered and what it does then."""
         begun, over, later = threading.Barrier(2), threading.Event(), threading.Lock()
@@ -417,6 +424,7 @@ class TestTwoRunsOfOneStep:
         assert not set(one) & set(other)
         assert len(one) == len(other) == 3
 
+    @pytest.mark.slow
     def test_a_finished_sibling_that_both_were_given_counts_for_both(self, mind):
         finished, barrier = threading.Event(), threading.Barrier(2)
 
@@ -439,6 +447,7 @@ class TestTwoRunsOfOneStep:
         assert mind.times == {"left": 1, "right": 3}
         assert sorted(map(sorted, mind.ends())) == [["left 1", "right 2"], ["left 1", "right 3"]]
 
+    @pytest.mark.slow
     def test_where_both_stop_again_what_goes_on_has_the_first_that_finished(self, mind):
         """What finished in both, LangGraph takes from the one that handed it in first."""
         barrier = threading.Barrier(2)
@@ -464,6 +473,7 @@ class TestTwoRunsOfOneStep:
         held = mind.held()
         assert held in (["piece 1", "work 1"], ["piece 2", "work 1"])
 
+    @pytest.mark.slow
     def test_what_fails_in_one_of_them_takes_nothing_from_the_other(self, mind):
         noted, failed = threading.Barrier(2), threading.Event()
 
@@ -484,6 +494,7 @@ class TestTwoRunsOfOneStep:
         mind.held()
         assert mind.ends() == [["work 3", "more 1"]]
 
+    @pytest.mark.slow
     def test_what_is_retried_in_one_of_them_takes_nothing_from_the_other(self, mind):
         noted, retried = threading.Barrier(2), threading.Event()
 
@@ -547,6 +558,7 @@ class TestTwoRunsOfOneStep:
         assert mind.held() == []
         mind.close()
 
+    @pytest.mark.slow
     def test_calls_of_one_subgraph_keep_apart(self, mind):
         barrier = threading.Barrier(2)
 
@@ -612,6 +624,7 @@ def worked(mind, meeting):
 
 
 class TestTwoProcesses:
+    @pytest.mark.slow
     def test_two_that_answer_one_interrupt_each_keep_what_they_remember(self, url, durability, forks, tmp_path):
         here, there = (str(tmp_path / name) for name in ("here", "there"))
         for pipe in (here, there):
@@ -961,6 +974,7 @@ class TestDeletingRuns:
         run(given=EMPTY)
         return run
 
+    @pytest.mark.slow
     def test_what_a_deleted_run_left_finished_goes_with_its_memory(self, mind, run):
         stopped = run("right")
         assert mind.times == {"first": 1, "left": 1, "middle": 1, "right": 1}
@@ -970,6 +984,7 @@ class TestDeletingRuns:
         assert mind.times == {"first": 1, "left": 2, "middle": 2, "right": 2}
         assert sorted(mind.held()) == ["first 1", "left 2", "middle 2", "right 2"]
 
+    @pytest.mark.slow
     def test_what_another_run_left_finished_stays_with_its_memory(self, mind, run):
         run("middle", "right")
         stopped = run("right")
@@ -1015,6 +1030,7 @@ class TestScopesOfRuns:
     def look(self, request):
         return request.param
 
+    @pytest.mark.slow
     def test_what_nodes_remember_is_kept_where_the_thread_is(self, mind, look):
         seen = []
 
@@ -1034,6 +1050,7 @@ class TestScopesOfRuns:
         assert graph.get_state(look).values["log"] == names
         assert mind.adapter.memory.verify().ok
 
+    @pytest.mark.slow
     def test_an_interrupt_is_answered_where_the_thread_is(self, mind, look):
         @task
         def piece():
@@ -1050,6 +1067,7 @@ class TestScopesOfRuns:
         mind.run(mind.graph(work), resumed(), AT)
         assert mind.held(look) == ["piece 1", "asked 2", "answered 1"]
 
+    @pytest.mark.slow
     def test_a_subgraph_remembers_where_the_thread_is(self, mind, look):
         def inside(state):
             return {"log": [mind.note("inside")]}
@@ -1064,6 +1082,7 @@ class TestScopesOfRuns:
             mind.run(graph, EMPTY, config)
         assert mind.held(look) == ["around 1", "inside 1", "around 2", "inside 2"]
 
+    @pytest.mark.slow
     def test_a_thread_in_no_namespace_is_another(self, mind):
         def work(state):
             return {"log": [mind.note("work")]}

@@ -294,6 +294,7 @@ class TestAwaiting:
 
 
 class TestTogether:
+    @pytest.mark.slow
     def test_vectors_that_are_kept_late_are_not_overlooked(self, url, opened):
         memory, other = opened(), opened()
         for each in (memory, other):
@@ -313,6 +314,7 @@ class TestTogether:
             thread.join()
         assert set(found(memory, "feline")) == {"A dog barks.", "My cat sleeps."}
 
+    @pytest.mark.slow
     def test_what_is_being_written_when_vectors_are_first_wanted_gets_one_too(self, url, opened):
         with AgentMemory(url) as plain:
             said(plain, "Rain falls.")
@@ -338,6 +340,7 @@ class TestTogether:
         memories[0].settle()
         assert found(memories[0], "feline")[0] == "My cat sleeps."
 
+    @pytest.mark.slow
     def test_only_one_size_of_vectors_is_ever_wanted(self, url):
         with AgentMemory(url) as one, AgentMemory(url) as other:
             late, going, go_on = slowly(lambda: vectors.want(3))
@@ -456,6 +459,7 @@ class TestTogether:
 
 
 class TestShelf:
+    @pytest.mark.slow
     @pytest.mark.parametrize(("most", "mapped"), [(2**20, 0), (600, 0), (600, 2**20), (600, 2**14)])
     def test_what_is_read_in_many_parts_is_found_all_the_same(self, opened, monkeypatch, most, mapped):
         monkeypatch.setattr(vectors, "PAGE", 3)
@@ -501,6 +505,7 @@ class TestShelf:
 
 
 class TestPgvector:
+    @pytest.mark.slow
     def test_it_compares_where_it_is_installed_and_finds_the_same(self, with_pgvector, opened, raw, tmp_path):
         memory, other = opened(where=with_pgvector), opened(where=str(tmp_path / "other.db"))
         for each in (memory, other):
@@ -514,6 +519,7 @@ class TestPgvector:
             assert found(memory, "feline", **options) == found(other, "feline", **options) != []
         assert memory.verify().problems == ()
 
+    @pytest.mark.slow
     def test_nothing_is_left_in_it_of_what_is_erased_nor_sampled(self, with_pgvector, opened, raw):
         memory = opened(where=with_pgvector)
         [message, *_] = said(memory, "My cat sleeps.", "Rain falls.", namespace=("a",))
@@ -525,6 +531,7 @@ class TestPgvector:
         memory.erase(namespace=("a",))
         assert raw(memory, "select count(*) as n from search_pgvector")[0]["n"] == 0
 
+    @pytest.mark.slow
     def test_its_index_finds_what_is_nearest_where_there_are_many(self, with_pgvector, opened, raw, monkeypatch):
         monkeypatch.setattr(vectors, "MANY", 400)
         memory = opened(AnyDirection(), where=with_pgvector)
@@ -545,6 +552,7 @@ class TestPgvector:
         assert len(asked) == 40  # not in the small one, nor where there are not many
         assert memory.verify().problems == ()
 
+    @pytest.mark.slow
     def test_where_its_index_finds_too_little_it_looks_everywhere(self, with_pgvector, opened, raw, monkeypatch):
         monkeypatch.setattr(vectors, "MANY", 10)
         memory = opened(where=with_pgvector)
@@ -555,6 +563,7 @@ class TestPgvector:
         spied(monkeypatch, "nearest_indexed", instead=lambda **_: query.nearest_indexed(**_ | {"limit": 2}))
         assert len(nearest(memory, ("a",), 0)) == 10
 
+    @pytest.mark.slow
     def test_an_index_that_was_not_finished_is_made_anew(self, with_pgvector, opened, raw, monkeypatch):
         monkeypatch.setattr(vectors, "MANY", 10)
         memory = opened(where=with_pgvector)

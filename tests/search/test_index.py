@@ -35,6 +35,7 @@ def rebuild(memory, raw):
 
 
 class TestFollowing:
+    @pytest.mark.slow
     def test_an_entry_is_found_at_once_and_for_ever(self, memory):
         chat = memory.conversation("c")
         for n in range(150):
@@ -48,6 +49,7 @@ class TestFollowing:
             chat.add_messages([HumanMessage(f"size{size} number{n}") for n in range(size)])
             assert len(ids(memory, f"size{size}")) == size
 
+    @pytest.mark.slow
     def test_an_edit_is_found_by_its_new_text_only(self, memory):
         chat = memory.conversation("c")
         for n in range(130):
@@ -59,6 +61,7 @@ class TestFollowing:
         assert ids(memory, "before129") == [message_id]
         assert memory.verify().problems == ()
 
+    @pytest.mark.slow
     def test_what_is_removed_is_not_found(self, memory):
         chat = memory.conversation("c")
         added = [chat.add(role="user", content=f"word{n}") for n in range(130)]
@@ -81,6 +84,7 @@ class TestFollowing:
         assert ids(memory, "survivor") == [message_id]
         assert memory.verify().problems == ()
 
+    @pytest.mark.slow
     def test_after_anything_the_index_is_what_a_rebuild_gives(self, memory, raw):
         luck = random.Random(11)
         chats = [memory.conversation(f"c{n}", ("a",) * n) for n in range(3)]

@@ -90,6 +90,7 @@ class TestQueries:
         chat.add(role="user", content="something else")
         assert [each.id for each in memory.search(query)] == [message_id]
 
+    @pytest.mark.slow
     def test_a_long_message_in_any_script_is_stored_and_found(self, memory):
         luck = random.Random(1)
         letters = [chr(code) for code in (*range(0x4E00, 0x9FA0), *range(0x20000, 0x2A000))]
@@ -166,6 +167,7 @@ class TestAnswers:
     async def test_the_awaited_twin_finds_the_same(self, spoken):
         assert await spoken.asearch("cat dog") == spoken.search("cat dog")
 
+    @pytest.mark.slow
     def test_both_engines_find_the_same_to_the_last_id_and_score(self, new_database):
         answers = []
         for kind in ("sqlite", "postgres"):

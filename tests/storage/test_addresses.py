@@ -63,6 +63,7 @@ class TestPasswords:
         """What is taken for the path of a file makes none in the folder of the tests."""
         monkeypatch.chdir(tmp_path)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("address", ADDRESSES)
     def test_no_error_tells_a_password(self, address, tmp_path, caplog):
         caplog.set_level(logging.DEBUG)
@@ -81,6 +82,7 @@ class TestPasswords:
         assert pieces("s3cret", caplog.text) == []
         assert [file.name for file in tmp_path.iterdir()] == ["source.db"]
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("address", [ADDRESSES[0], ADDRESSES[-3]])
     @pytest.mark.parametrize(
         "command",
@@ -149,6 +151,7 @@ class TestConnectionStrings:
             assert "***" not in repr(saver) + repr(store)
         assert list(tmp_path.iterdir()) == []
 
+    @pytest.mark.slow
     def test_a_copy_goes_to_one(self, new_database, tmp_path):
         dsn = psycopg.conninfo.make_conninfo(new_database("postgres"))
         with AgentMemory(tmp_path / "a.db") as memory:

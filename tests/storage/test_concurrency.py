@@ -60,6 +60,7 @@ def writing_process(url, name):
 
 
 class TestManyWriters:
+    @pytest.mark.slow
     async def test_threads_tasks_and_processes_append_to_one_conversation(self, url):
         with AgentMemory(url) as memory:
             chat = memory.conversation("c")

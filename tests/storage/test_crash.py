@@ -151,6 +151,7 @@ def kill_while_writing(url, kills, pauses):
 
 
 class TestKillingWriters:
+    @pytest.mark.slow
     @pytest.mark.parametrize(("kind", "kills"), [("sqlite", SQLITE_KILLS), ("postgres", POSTGRES_KILLS)])
     def test_every_acknowledged_write_is_there_and_the_database_verifies(self, kind, kills, new_database):
         url = new_database(kind)

@@ -62,6 +62,7 @@ DEEDS = {
 
 
 class TestPostgres:
+    @pytest.mark.slow
     @pytest.mark.parametrize("deed", DEEDS)
     def test_nothing_is_left_of_a_test(self, deed, postgres_databases):
         fresh = held(postgres_databases.migrated(0))

@@ -66,6 +66,7 @@ def memory_with_vectors(path, key) -> AgentMemory:
 
 
 class TestNoWord:
+    @pytest.mark.slow
     def test_of_anything_is_in_any_file_whatever_is_done(self, tmp_path):
         folder = tmp_path / "encrypted"
         folder.mkdir()
@@ -117,6 +118,7 @@ class TestNoWord:
                 assert len(memory.search("heron", limit=5)) == 5
         assert bool(written) == (key is None)
 
+    @pytest.mark.slow
     def test_the_same_without_a_key_shows_them(self, tmp_path):
         with memory_with_vectors(tmp_path / "memory.db", None) as memory:
             fill(memory)
@@ -389,6 +391,7 @@ class TestCopies:
                 with pytest.raises(DatabaseUnreadable, match="The key does not fit"):
                     memory.copy(tmp_path / "target.db", force=True)
 
+    @pytest.mark.slow
     def test_it_moves_to_postgresql_and_back(self, tmp_path, new_database):
         server = new_database("postgres")
         with memory_with_vectors(tmp_path / "memory.db", KEY) as memory:
@@ -429,6 +432,7 @@ for path in paths:
 
 
 class TestTogether:
+    @pytest.mark.slow
     def test_processes_that_make_one_file_at_once_agree_on_its_salt(self, tmp_path, quick):
         paths = [str(tmp_path / f"{number}.db") for number in range(6)]
         command = [sys.executable, "-W", "error", "-c", CREATING]

@@ -533,6 +533,7 @@ class TestClosing:
         database.worker.settle(["work"])
         assert doing.done == ["a"]
 
+    @pytest.mark.slow
     def test_a_program_that_ends_without_closing_gives_back_what_it_worked_on(self, url, opened):
         script = (
             "import sys, threading\nfrom langchain_agentmem.storage import jobs\n"

@@ -156,6 +156,7 @@ class TestTaking:
             thread.join()
         assert sorted(taken, key=int) == [str(number) for number in range(40)]
 
+    @pytest.mark.slow
     def test_no_job_is_ever_shared_by_processes(self, queue, url):
         for number in range(40):
             queue.put(str(number))

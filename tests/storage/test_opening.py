@@ -376,6 +376,7 @@ class TestClosing:
             with pytest.raises(MemoryClosed):
                 await call()
 
+    @pytest.mark.slow
     def test_closing_while_others_work_ends_each_call_well_or_with_memory_closed(self, url):
         for _ in range(5):
             memory = AgentMemory(url)
@@ -404,6 +405,7 @@ class TestClosing:
 
 
 class TestProcesses:
+    @pytest.mark.slow
     def test_a_child_that_closes_or_ends_does_not_disturb_its_parent(self, url):
         run_python(
             """
@@ -428,6 +430,7 @@ class TestProcesses:
             url,
         )
 
+    @pytest.mark.slow
     def test_two_processes_may_create_one_database_at_the_same_moment(self, tmp_path, new_database):
         script = """
             import sys

@@ -65,6 +65,7 @@ class TestWrongOptions:
 
 
 class TestSchema:
+    @pytest.mark.slow
     def test_two_schemas_of_a_database_know_nothing_of_each_other(self, postgres):
         with AgentMemory(postgres, schema="one") as one, AgentMemory(postgres, schema="two") as two:
             everything.fill(one)
@@ -126,6 +127,7 @@ class TestPools:
                 say(memory, "heron")
             memory.database.engine._pool.give_back(session)
 
+    @pytest.mark.slow
     def test_a_pool_of_ones_own_is_used_and_never_closed(self, postgres):
         with pool_of(postgres, 3) as pool:
             with AgentMemory(pool) as memory:
@@ -230,6 +232,7 @@ class TestPools:
 
 
 class TestReadOnly:
+    @pytest.mark.slow
     def test_everything_is_read_and_nothing_written(self, url):
         with AgentMemory(url) as memory:
             everything.fill(memory)
@@ -320,6 +323,7 @@ class TestRoles:
             connection.execute(f"drop owned by {owner}, {user}")
             connection.execute(f"drop role {owner}, {user}")
 
+    @pytest.mark.slow
     def test_who_may_only_write_rows_can_do_everything(self, roles, caplog):
         owner, user = roles
         with pytest.raises(DatabaseReadOnly, match=r"role.*agentmem migrate URL"):

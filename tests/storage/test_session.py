@@ -312,6 +312,7 @@ class TestFailing:
         assert len(attempts) == 1
         assert numbers(engine) == [0, 1]
 
+    @pytest.mark.slow
     def test_whether_a_commit_was_carried_out_is_waited_for(self, engine, monkeypatch):
         """The server is still at it when the client has lost the connection already."""
         engine.write(adding(0))
@@ -384,6 +385,7 @@ class TestWaiting:
     def new_database(self, new_database):
         return lambda kind: direct(new_database(kind))
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("write", [True, False])
     def test_a_server_that_stops_answering(self, engine, write):
         engine.write(adding(1))
@@ -416,6 +418,7 @@ class TestWaiting:
             with pytest.raises(DatabaseBusy):
                 engine.write(adding(1))
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("error", [None, "57P03", "53300", "57P01"])
     def test_a_server_that_takes_nobody_for_a_while(self, engine, monkeypatch, error):
         engine.write(adding(1))
@@ -618,6 +621,7 @@ class TestValues:
 
         assert engine.read(steps) == [given]
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("given", [{"a": 2**63}, {"b": "a\0b"}, {"b": "\ud800"}, {"c": {"no": "value"}}])
     def test_what_cannot_be_stored_is_refused(self, engine, given):
         with pytest.raises(InvalidInput):

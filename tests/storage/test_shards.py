@@ -86,16 +86,19 @@ def is_here(path):
 
 
 class TestMaking:
+    @pytest.mark.slow
     def test_all_schemas_are_made_and_migrated_together(self, postgres, shards):
         assert schemas(postgres) == ["agentmem", *(f"agentmem_{n:02}" for n in range(COUNT))]
         assert len(shards.engines) == COUNT
         for each in shards.engines:
             assert each.problems() == []
 
+    @pytest.mark.slow
     def test_numbers_of_rows_are_different_in_all_schemas(self, shards):
         numbers = [each.write(lambda: number_of("a\x1f")) for each in shards.engines]
         assert [number % MOST_SHARDS for number in numbers] == list(range(COUNT))
 
+    @pytest.mark.slow
     def test_tables_that_a_newer_version_adds_number_their_rows_likewise(self, opened, postgres, monkeypatch):
         every = engine.migrations("postgres")
         with monkeypatch.context() as patch:
@@ -115,6 +118,7 @@ class TestMaking:
                     given = connection.execute("select nextval(cast(%s as regclass))", (sequence,)).fetchone()[0]
                     assert given % MOST_SHARDS == number
 
+    @pytest.mark.slow
     def test_it_is_opened_as_it_was_made(self, opened, postgres):
         opened().close()
         opened(None).close()
@@ -133,11 +137,13 @@ class TestMaking:
                 opened(shards)
         assert schemas(postgres) == ["agentmem"]
 
+    @pytest.mark.slow
     def test_two_that_make_it_at_once_make_one(self, opened):
         with ThreadPoolExecutor(2) as pool:
             one, other = pool.map(opened, [COUNT, COUNT])
         assert [each.schema for each in one.engines] == [each.schema for each in other.engines]
 
+    @pytest.mark.slow
     def test_a_schema_that_was_lost_is_not_made_anew(self, opened, postgres):
         opened().close()
         with psycopg.connect(postgres, autocommit=True) as connection:
@@ -164,6 +170,7 @@ class TestMaking:
 
 
 class TestTenants:
+    @pytest.mark.slow
     def test_each_is_where_its_hash_says_in_every_process(self, shards, opened):
         other = opened()
         names = [f"t{n}\x1f" for n in range(50)]
@@ -208,6 +215,7 @@ class TestMoving:
         stay = {"search_state", "audit_head", "measure"}
         assert set(tenant_move._WHERE) >= {table.name for table in TABLES} - stay
 
+    @pytest.mark.slow
     def test_all_that_is_a_tenants_moves_and_comes_back(self, sides, tmp_path):
         here, there, shards = sides
         everything.fill(here)
@@ -228,6 +236,7 @@ class TestMoving:
             assert [empty.stats()[name] for name in ("messages", "threads", "items", "memories", "audit")] == [0] * 5
             assert [each.id for each in full.search("herons", everything=True, limit=30)] == [each.id for each in found]
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         ("depth", "tenant", "mine"),
         [
@@ -256,6 +265,7 @@ class TestMoving:
                     )
                     assert sorted(row for (row,) in found) == sorted(expected - without)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("counted", [0, tenant_move._COUNTED])
     @pytest.mark.parametrize("used", [True, False])
     def test_what_comes_later_has_a_greater_number_where_it_moved_to(self, sides, postgres, monkeypatch, counted, used):
@@ -273,6 +283,7 @@ class TestMoving:
         assert (name, later % MOST_SHARDS) == ("later", 1)
         assert later <= last + 3 * MOST_SHARDS  # which is not more than it has to be
 
+    @pytest.mark.slow
     def test_threads_of_the_root_share_a_scope_of_the_search_where_they_move_to(self, sides, postgres):
         here, there, shards = sides
         for name in ("one", "two", "three"):
@@ -295,6 +306,7 @@ class TestVectors:
 
         return AgentMemory(postgres, schema=schema, index={"embed": Counting(16), "dims": 16})
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("alike", [True, False])
     def test_they_move_where_they_are_of_use_and_are_made_anew_elsewhere(self, sides, postgres, alike):
         *_, shards = sides
@@ -311,6 +323,7 @@ class TestVectors:
             assert memory.verify().problems == ()
         assert calls == ([] if alike else [1])
 
+    @pytest.mark.slow
     def test_what_is_kept_beside_documents_of_before_is_renewed_where_they_move_to(self, sides, postgres):
         *_, shards = sides
         with AgentMemory(postgres, schema="agentmem_00") as memory:
@@ -332,6 +345,7 @@ def through(memory, shards, tenant):
 
 
 class TestMovingUnderLoad:
+    @pytest.mark.slow
     def test_nothing_is_lost_or_doubled(self, postgres, shards, opened):
         """Two processes' engines write; the tenant goes round all schemas meanwhile."""
         tenant, done = "ada\x1f", threading.Event()
@@ -372,6 +386,7 @@ class TestMovingUnderLoad:
                 assert memory.verify().problems == ()
                 assert bool(memory.stats()["messages"]) == (each is shards.look_again(tenant))
 
+    @pytest.mark.slow
     def test_a_move_that_is_killed_leaves_everything_as_it_was(self, sides, tmp_path, monkeypatch):
         here, there, shards = sides
         here.conversation("c", ("a",)).add(role="user", content="herons")
@@ -389,6 +404,7 @@ class TestMovingUnderLoad:
         assert shards.of("a\x1f").read(is_here("a\x1f"))
         assert shards.move("a\x1f", "agentmem_01", LINK).rows["entry"] == 1
 
+    @pytest.mark.slow
     def test_who_writes_meanwhile_waits_and_has_a_deadline(self, postgres, shards, opened):
         with psycopg.connect(postgres) as connection:
             tenant_move.hold(connection, ["ada\x1f"])
@@ -398,6 +414,7 @@ class TestMovingUnderLoad:
             with pytest.raises(DatabaseBusy):
                 engine.write(lambda: number_of("ada\x1f"))
 
+    @pytest.mark.slow
     def test_an_operation_that_fails_since_its_tenant_is_gone_is_done_where_it_is(self, sides):
         here, _, shards = sides
         engine = shards.of("a\x1f")
@@ -406,6 +423,7 @@ class TestMovingUnderLoad:
         shards.move("a\x1f", "agentmem_01", LINK)
         assert engine.write(partial(describe, branch)) == branch
 
+    @pytest.mark.slow
     def test_one_whose_place_no_map_tells_is_not_looked_for_without_end(self, shards, opened, postgres):
         with psycopg.connect(postgres) as connection:
             for each in shards.engines:
@@ -413,6 +431,7 @@ class TestMovingUnderLoad:
         with pytest.raises(DatabaseBusy, match="cannot be found out"):
             opened(busy_timeout=0.2).of("ada\x1f").read(is_here("ada\x1f"))
 
+    @pytest.mark.slow
     def test_a_rehearsal_follows_too(self, sides):
         here, _, shards = sides
         here.conversation("c", ("a",)).add(role="user", content="herons")
@@ -433,6 +452,7 @@ def describe(branch):
 
 
 class TestCopies:
+    @pytest.mark.slow
     def test_threads_that_share_something_move_together(self, sides):
         here, there, shards = sides
         saver = here.checkpointer
@@ -449,6 +469,7 @@ class TestCopies:
         shards.keep_together("\x1fnew", "\x1fcopy")
         assert shards.look_again("\x1fnew").schema == "agentmem_01"
 
+    @pytest.mark.slow
     def test_what_shares_with_another_tenant_stays(self, sides):
         here, _, shards = sides
         here.layers("main", ("a",)).core.set("k", "v")
@@ -463,6 +484,7 @@ class TestCopies:
         with pytest.raises(InvalidInput, match="shares"):
             shards.move("a\x1f", "agentmem_01", LINK)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("tenant", ["a\x1fb\x1f"])
     def test_what_is_no_tenant_is_refused(self, shards, tenant):
         with pytest.raises(InvalidInput, match="1 label"):
@@ -476,6 +498,7 @@ class TestTheCommand:
         with pytest.raises(InvalidInput, match="schemas of PostgreSQL"):
             move_tenant("agent.db", "users")
 
+    @pytest.mark.slow
     def test_moves_a_tenant(self, sides, postgres, forks):
         here, there, _ = sides
         here.conversation("c", ("b",)).add(role="user", content="herons")
@@ -500,6 +523,7 @@ class TestTheCommand:
 
 
 class TestWalls:
+    @pytest.mark.slow
     def test_a_role_of_one_tenant_sees_nothing_else(self, sides, postgres):
         here, _, shards = sides
         for name in ("a", "b"):
@@ -529,6 +553,7 @@ class TestWalls:
                 connection.execute(f"drop owned by {role}")
                 connection.execute(f"drop role {role}")
 
+    @pytest.mark.slow
     def test_nobody_else_comes_into_the_schema_of_a_tenant(self, shards):
         for _ in range(2):
             shards.move("a\x1f", "vault", LINK, own=True)
@@ -536,12 +561,14 @@ class TestWalls:
             with pytest.raises(InvalidInput, match="another tenant's own"):
                 shards.move("b\x1f", "vault", LINK, own=own)
 
+    @pytest.mark.slow
     def test_a_schema_of_many_tenants_is_nobodys_own(self, shards):
         for each in shards.engines:
             for dry_run in (True, False):
                 with pytest.raises(InvalidInput, match="none of those"):
                     shards.move("a\x1f", each.schema, LINK, own=True, dry_run=dry_run)
 
+    @pytest.mark.slow
     def test_a_copy_of_a_thread_is_where_the_thread_is(self, shards):
         shards.move("\x1fone", "vault", LINK, own=True)
         shards.keep_together("\x1fcopy", "\x1fone")
@@ -566,6 +593,7 @@ class TestMovingInTheMiddleOfARun:
         kept = memory.layers(at(thread)).core.get()
         return kept, [each.text for each in graph.get_state(at(thread)).values["messages"]]
 
+    @pytest.mark.slow
     def test_wherever_it_moves(self, opened, monkeypatch):
         shards, wherever = opened(), TenantEngine._wherever
         said, moves = [], {}
@@ -591,6 +619,7 @@ class TestMovingInTheMiddleOfARun:
             assert memory.verify().problems == ()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", [None, bytes(32)])
 def test_what_waits_for_an_encrypted_export_shows_no_word(postgres, tmp_path, monkeypatch, key):
     spools = tmp_path / "spools"

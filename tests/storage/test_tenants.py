@@ -187,6 +187,7 @@ class TestThreads:
         saver.prune(["t"], strategy="delete")
         assert list(saver.list(None)) == []
 
+    @pytest.mark.slow
     def test_a_copy_is_where_its_source_is(self, memory):
         saver = memory.checkpointer
         for name in USERS:
@@ -216,6 +217,7 @@ class TestThreads:
 
 
 class TestCare:
+    @pytest.mark.slow
     def test_what_there_is_is_counted_and_listed(self, filled):
         counts = filled.stats()
         assert (counts["messages"], counts["items"], counts["audit"]) == (2 * len(USERS), len(USERS), len(USERS))
@@ -231,6 +233,7 @@ class TestCare:
             filled.audit.report()
         assert filled.within(("user-1",)).stats()["messages"] == 1
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("kind", ["sqlite", "shards"])
     def test_an_export_holds_all_and_each_record_comes_to_its_tenant(self, filled, new_database, kind, tmp_path):
         exported = filled.export(tmp_path / "all.jsonl")
@@ -242,6 +245,7 @@ class TestCare:
                 assert len(other.conversation(user).messages) == 1
             assert not any(asdict(other.import_(tmp_path / "all.jsonl"))[name] for name in ("entries", "items"))
 
+    @pytest.mark.slow
     def test_a_tenant_is_erased_and_everything_is(self, filled):
         assert filled.erase(namespace=("user-4",), dry_run=True).items == 1
         assert filled.erase(namespace=("user-4",)).items == 1
@@ -304,6 +308,7 @@ class TestMovesMeanwhile:
         with memory.database.still("user-2\x1f"):
             assert {shards.move("user-1\x1f", each.schema, LINK).target for each in shards.engines}
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("tenant", ["user-1\x1f", "\x1fuser-1"])
     def test_what_was_corrected_moves_with_its_tenant_and_is_undone_there(self, memory, shards, tenant):
         namespace, branch = (("user-1",), "main") if tenant.endswith("\x1f") else ((), "user-1")
@@ -319,6 +324,7 @@ class TestMovesMeanwhile:
         memory.corrections.undo(made.id, by="Ben", namespace=namespace)
         assert memory.corrections.present(made.kind, made.key, namespace=namespace, branch=branch).value == made.before
 
+    @pytest.mark.slow
     def test_what_was_corrected_of_a_thread_of_the_root_moves_with_it(self, memory, shards):
         put(memory.checkpointer, "user-1")
         made = memory.corrections.core("city", "Porto", by="Maria", thread_id="user-1")
@@ -329,6 +335,7 @@ class TestMovesMeanwhile:
         assert memory.layers({"configurable": {"thread_id": "user-1"}}).core.get() == {}
         assert memory.verify().ok
 
+    @pytest.mark.slow
     def test_everything_is_erased_whatever_moves(self, memory, shards):
         done = threading.Event()
 
@@ -358,6 +365,7 @@ class TestMovesMeanwhile:
             assert memory.search("heron", namespace=("user-1",))[0].why.signals["vectors"] > 0
             assert memory.stats()["messages"] == 1
 
+    @pytest.mark.slow
     def test_conversations_are_searched_where_they_are_now(self, filled, shards):
         database, names = filled.database, (None, *USERS[:2])
         walls = Walls("", "\x01", conversations=USERS[:2])
@@ -367,6 +375,7 @@ class TestMovesMeanwhile:
             found = [each.tenant for each in walls.homes(database)]
             assert len(found) == len({database.home_of("", name) for name in names})
 
+    @pytest.mark.slow
     def test_a_job_is_finished_where_its_tenant_is(self, filled, shards):
         database = filled.database.at("", "user-1")
         wanted = jobs.WantedJob("", "tidy", jobs.key_in("user-1", "lane"))

@@ -455,6 +455,7 @@ class TestCare:
         assert (stats["blobs"], stats["blob_bytes"]) == (2, 7)
         assert memory.verify().checked["blobs"] == 2
 
+    @pytest.mark.slow
     def test_an_erased_namespace_takes_those_below_with_it(self, memory, raw):
         self.fill(memory)
         assert memory.erase(namespace=("a",)).blobs == 2 * len(ODD_KEYS)
@@ -473,6 +474,7 @@ class TestCare:
         assert b"zyxquorvex" not in stored
         assert b"quandaryjib" not in stored
 
+    @pytest.mark.slow
     def test_the_server_samples_nothing_of_it(self, new_database, raw):
         with AgentMemory(new_database("postgres")) as memory:
             memory.byte_store(("a",)).mset([(f"key {number}", b"value") for number in range(300)])
@@ -480,6 +482,7 @@ class TestCare:
             sampled = raw(memory, "select attname from pg_stats where schemaname = 'agentmem' and tablename = 'blob'")
         assert {row["attname"] for row in sampled} <= {"id", "namespace_id", "checksum", "updated_at"}
 
+    @pytest.mark.slow
     def test_an_export_holds_them_all(self, memory, new_database, tmp_path):
         self.fill(memory)
         report = memory.export(tmp_path / "all.jsonl")
@@ -499,6 +502,7 @@ class TestCare:
         assert memory.import_(tmp_path / "all.jsonl").blobs == 1
         assert memory.byte_store().mget(["a", "b"]) == [b"newer", b"exported"]
 
+    @pytest.mark.slow
     def test_an_export_goes_through_memory_in_parts(self, memory, new_database, tmp_path):
         large = [(f"large {number}", bytes((number,)) * (BYTES_AT_ONCE // 2 + 1)) for number in range(3)]
         memory.byte_store().mset([*large, *((f"small {number:04}", b"x") for number in range(KEYS_AT_ONCE + 5))])
@@ -515,6 +519,7 @@ class TestCare:
             assert other.byte_store().mget([key for key, _ in large]) == [value for _, value in large]
             assert len(list(other.byte_store().yield_keys())) == KEYS_AT_ONCE + 8
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("field", ["key", "value", "checksum", "updated_at"])
     def test_a_damaged_export_adds_nothing(self, memory, tmp_path, field):
         memory.byte_store().mset([("a", b"1"), ("b", b"2")])

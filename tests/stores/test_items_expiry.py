@@ -139,6 +139,7 @@ class TestConfiguration:
 
 
 class TestSweeping:
+    @pytest.mark.slow
     def test_it_deletes_what_has_expired_and_says_how_much(self, memory, store, clock, raw):
         store.batch([PutOp((f"n{i % 5}",), str(i), {"text": f"words {i}"}, ttl=1) for i in range(1_200)])
         store.put(("n1",), "kept", {"text": "words"})
@@ -262,6 +263,7 @@ class TestTheSweeper:
         memory.close()
         assert future.result(timeout=120) is None
 
+    @pytest.mark.slow
     def test_it_keeps_no_forgotten_store_alive(self):
         store = AgentMemoryStore(":memory:")
         future, reference = store.start_ttl_sweeper(60), weakref.ref(store)

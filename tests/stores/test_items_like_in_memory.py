@@ -133,6 +133,7 @@ class Clock:
 
 
 class TestAnyBatches:
+    @pytest.mark.slow
     @given(batches)
     @settings(max_examples=150, deadline=None)
     def test_they_do_what_the_store_in_memory_does(self, batches):
@@ -142,6 +143,7 @@ class TestAnyBatches:
             report = memory.verify()
             assert report.ok, report.problems
 
+    @pytest.mark.slow
     @given(batches)
     @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
     @pytest.mark.parametrize("url", ["postgres"], indirect=True)

@@ -49,6 +49,7 @@ class TestFinding:
         store.put(NS, "k", {"deep": {"list": [{"year": 1984}, "Orwell"]}})
         assert found(store, "1984") == found(store, "orwell") == ["k"]
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("question", ODD)
     def test_any_text_is_a_question(self, store, question):
         store.put(NS, "k", {"text": "words"})

@@ -235,6 +235,7 @@ class TestChains:
         assert "limit" in collector.roots[0].error
 
 
+@pytest.mark.slow
 def test_the_facade_loads_no_retriever_until_it_is_asked_for():
     code = (
         "import sys\nfrom langchain_agentmem import AgentMemory\n"

@@ -323,6 +323,7 @@ class TestWhereItIsUsed:
         assert keys(copy) == ["a", "b"]
         assert sorted(item.key for item in copy.search((), query="heard")) == ["a", "b"]
 
+    @pytest.mark.slow
     def test_what_is_erased_is_gone(self, memory):
         hearing(memory).invoke({"said": "a"}, thread())
         memory.erase(thread_id="t")

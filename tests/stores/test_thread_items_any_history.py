@@ -88,6 +88,7 @@ def run(memory, history, clock):
 
 
 class TestAnyHistory:
+    @pytest.mark.slow
     @given(histories)
     @settings(max_examples=80)
     def test_each_point_holds_what_a_store_in_memory_would(self, history):
@@ -95,6 +96,7 @@ class TestAnyHistory:
         with AgentMemory(clock=clock) as memory:
             run(memory, history, clock)
 
+    @pytest.mark.slow
     @given(histories)
     @settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
     @pytest.mark.parametrize("url", ["postgres"], indirect=True)

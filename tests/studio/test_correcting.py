@@ -270,6 +270,7 @@ class TestTheList:
 
 
 class TestHostileTexts:
+    @pytest.mark.slow
     @pytest.mark.parametrize("text", HOSTILE)
     def test_stay_text_on_every_page_and_come_back_from_the_form_as_they_were(self, memory, browser, text):
         name = text.strip()

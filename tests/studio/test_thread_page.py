@@ -140,6 +140,7 @@ class TestThroughTime:
         assert step_of(pages.follow(html, "Last")) == 9
         assert step_of(pages.follow(pages.follow(html, "Next"), "First")) == 1
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(("number", "shown"), [(1, 1), (4, 4), (6, 6), (7, 6), (999, 6)])
     def test_the_slider_gives_a_checkpoint_by_its_number(self, memory, pages, number, shown):
         graph = remembering(memory)
@@ -165,6 +166,7 @@ class TestThroughTime:
         assert html.count('aria-current="step"') == 1
         assert "2 ends" in html
 
+    @pytest.mark.slow
     def test_of_a_long_thread_the_tree_shows_what_lies_around(self, memory, pages):
         graph = compiled(memory, lambda _: {"note": "x"})
         for number in range(45):
@@ -467,6 +469,7 @@ class TestCompactions:
         for number in range(40):
             ask(graph, f"question {number}. " + "word " * 50, f"h{number}")
 
+    @pytest.mark.slow
     def test_stand_beside_the_messages_they_stand_for(self, compacted, pages):
         html = pages(show="compaction")
         assert "the gist of it all" in html
@@ -475,9 +478,11 @@ class TestCompactions:
         assert "question 39." not in html
         pages(show="compaction", summary="sum-nothing")
 
+    @pytest.mark.slow
     def test_are_told_as_far_as_they_were_made_by_then(self, compacted, pages):
         assert "Nothing was summarized." in pages(show="compaction", number=3)
 
+    @pytest.mark.slow
     def test_of_a_conversation_are_shown_too(self, compacted, pages):
         assert "the gist of it all" in pages("/conversation", show="compaction")
 
@@ -531,6 +536,7 @@ class TestPrompts:
 
 
 class TestHostileMemories:
+    @pytest.mark.slow
     @pytest.mark.parametrize("tab", ["messages", "memory", "diff", "compaction", "prompts"])
     def test_stay_text(self, memory, pages, tab):
         name = 'x" onmouseover="alert(1)<script>'

@@ -250,6 +250,7 @@ def in_memory(words):
 
 @pytest.mark.sqlite_suffices
 class TestErasing:
+    @pytest.mark.slow
     @pytest.mark.parametrize("given", ERASURES.values(), ids=ERASURES)
     def test_nothing_of_a_thread_can_be_read_from_the_storage(self, open_url, analyze, given):
         with AgentMemory(open_url) as memory:
@@ -264,6 +265,7 @@ class TestErasing:
             assert memory.verify().problems == ()
             assert traces(memory, open_url) == []
 
+    @pytest.mark.slow
     def test_what_was_deleted_or_pruned_before_is_gone_with_the_next_erasure(self, open_url, analyze):
         with AgentMemory(open_url) as memory:
             tell_secrets(memory)
@@ -273,6 +275,7 @@ class TestErasing:
             memory.erase(thread_id="nobody")
             assert traces(memory, open_url) == []
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         "remove",
         [
@@ -396,6 +399,7 @@ def exported(new_database, tmp_path, exports):
 
 @pytest.mark.sqlite_suffices
 class TestTransfer:
+    @pytest.mark.slow
     @pytest.mark.parametrize("source", ["sqlite", "postgres"])
     def test_everything_comes_back_and_every_thread_goes_on(self, memory, exported, source, tmp_path):
         path, written, before = exported(source)
@@ -607,6 +611,7 @@ BROKEN = {
 
 @pytest.mark.sqlite_suffices
 class TestDamagedExports:
+    @pytest.mark.slow
     @pytest.mark.parametrize("damage", BROKEN)
     def test_a_damaged_line_is_refused_and_nothing_is_imported(self, url, exported, damage):
         path, _, _ = exported()
@@ -619,6 +624,7 @@ class TestDamagedExports:
             assert {memory.stats()[name] for name in COUNTED} == {0}
             assert memory.verify().problems == ()
 
+    @pytest.mark.slow
     def test_a_file_that_was_cut_off_is_refused_wherever(self, exported, tmp_path):
         path, _, before = exported()
         lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
@@ -648,6 +654,7 @@ class TestDamagedExports:
 
 
 class TestBackup:
+    @pytest.mark.slow
     def test_a_copy_holds_every_thread_and_they_go_on_there(self, memory, tmp_path, new_database):
         fill(memory.checkpointer)
         before = seen(memory.checkpointer)

@@ -110,6 +110,7 @@ def unfolded(checkpoint, serde=None):
 
 
 class TestFolding:
+    @pytest.mark.slow
     @given(checkpoints())
     def test_a_checkpoint_unfolds_to_what_it_was(self, checkpoint):
         again = unfolded(checkpoint)

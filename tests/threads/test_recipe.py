@@ -139,6 +139,7 @@ class TestParts:
         assert parts_of(there) == [number + shift for number in parts_of(recipe)]
         assert with_parts(there, lambda number: number - shift) == with_parts(recipe, lambda number: number)
 
+    @pytest.mark.slow
     @given(RECIPES, st.randoms())
     def test_parts_may_be_scattered(self, recipe, random):
         known = sorted(set(parts_of(recipe)))

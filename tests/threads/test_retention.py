@@ -205,6 +205,7 @@ class TestWhatGoes:
         assert memory.stats()["content_bytes"] <= (MOST_LITTER + 4) * 8_000
         assert memory.verify().problems == ()
 
+    @pytest.mark.slow
     def test_messages_that_are_still_needed_stay_and_others_go(self, keeping, rows):
         """A graph that keeps the last ten messages of a long talk."""
         memory = keeping(keep_last=2)
@@ -226,6 +227,7 @@ class TestWhatGoes:
         assert rows(memory)["part"] <= 4 * (MOST_LITTER + 14)
         assert memory.verify().problems == ()
 
+    @pytest.mark.slow
     def test_all_messages_of_a_growing_talk_stay(self, keeping, rows):
         memory = keeping(keep_last=1)
         graph = chat_graph(memory.checkpointer)
@@ -284,6 +286,7 @@ class TestWhatGoes:
 
 @pytest.mark.sqlite_suffices
 class TestSubgraphs:
+    @pytest.mark.slow
     def test_lines_of_calls_that_ended_go(self, keeping, rows):
         memory = keeping(keep_last=2)
         inner = StateGraph(Log)
@@ -338,6 +341,7 @@ class TestSubgraphs:
 
 
 class TestInterrupts:
+    @pytest.mark.slow
     @pytest.mark.parametrize("make", [asking_graph, outer_graph])
     async def test_a_run_that_waits_can_be_resumed(self, keeping, make):
         memory = keeping(keep_last=1)

@@ -187,6 +187,7 @@ class TestTidying:
         shelve(*single, *(part(f"{n}") for n in range(500, 1_000)))
         assert memory.stats()["parts"] <= 1_000 + MOST_RANGES
 
+    @pytest.mark.slow
     @settings(max_examples=30, deadline=None)
     @given(st.randoms(), st.integers(1, 300))
     def test_any_order_of_any_parts_is_kept(self, luck, count):

@@ -121,6 +121,7 @@ def told_of_round_trip(value):
 
 
 class TestMakingAgain:
+    @pytest.mark.slow
     @slowly
     @given(VALUES, st.booleans())
     def test_a_value_is_what_langgraphs_serializer_makes_of_it(self, value, listing):
@@ -132,6 +133,7 @@ class TestMakingAgain:
         assert told(shelf.get(blob, known=False)) == expected
         assert told(OwnShelf(memory=shelf.memory).get(blob)) == expected
 
+    @pytest.mark.slow
     @settings(slowly, max_examples=60)
     @given(st.lists(VALUES, min_size=2, max_size=4), st.data())
     def test_values_that_follow_each_other_do_not_mix(self, values, data):
@@ -147,6 +149,7 @@ class TestMakingAgain:
             assert told(shelf.get(blob)) == expected
             known.append(data.draw(st.sampled_from([mixed, shelf.get(blob)])))
 
+    @pytest.mark.slow
     @slowly
     @given(nested(PLAIN | MESSAGES | ODD))
     def test_the_same_is_true_under_encryption(self, value):
@@ -155,6 +158,7 @@ class TestMakingAgain:
         blob = shelf.put(value)
         assert told(shelf.get(blob)) == told(shelf.get(blob, known=False)) == expected
 
+    @pytest.mark.slow
     @slowly
     @given(st.lists(MESSAGES, max_size=4))
     def test_putting_what_was_read_adds_nothing(self, messages):
@@ -279,6 +283,7 @@ class Growing:
 
 
 class TestGrowing:
+    @pytest.mark.slow
     def test_an_appended_element_costs_what_is_new(self, make):
         value = [make(n) for n in range(N)]
         growing = Growing(value)
@@ -290,6 +295,7 @@ class TestGrowing:
             assert added.recipe <= SHORTEST
         growing.check()
 
+    @pytest.mark.slow
     def test_hundreds_of_appended_elements_cost_no_more_than_they_are(self, make):
         """Lists of others than messages end in a chunk that is written again until it is full."""
         value = []
@@ -300,6 +306,7 @@ class TestGrowing:
         assert max(each.recipe for each in added) <= SHORTEST
         growing.check()
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("place", [1, N // 2, N - 1], ids=["first", "middle", "last"])
     def test_an_element_that_is_removed_edited_or_put_in_between_costs_little(self, make, place):
         value = [make(n) for n in range(N)]
@@ -317,6 +324,7 @@ class TestGrowing:
             assert added.recipe <= SHORTEST
         growing.check()
 
+    @pytest.mark.slow
     def test_what_is_put_before_all_others_costs_what_is_new(self, make):
         value = [make(n) for n in range(N)]
         growing = Growing(value)

@@ -158,6 +158,7 @@ def plainly(tree):
 
 
 class TestLangSmith:
+    @pytest.mark.slow
     def test_every_turn_is_one_tree_with_every_step_in_its_place(
         self, memory, folder, openai, server, langsmith_on, collector
     ):

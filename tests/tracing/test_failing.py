@@ -172,6 +172,7 @@ class TestAgent:
         assert usual["facts"] == [("Ana", "lives in", "Lisbon")]
         assert len(usual["steps"]) > 60
 
+    @pytest.mark.slow
     async def test_a_tracer_that_raises(self, usual, tmp_path):
         class Raising(Broken):
             raise_error = False
@@ -210,6 +211,7 @@ class TestAgent:
 
         assert outcome(tmp_path, callbacks=[Slow()]) == usual
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("illness", ["refuses", "hangs", "hangs up"])
     def test_an_ingestion_server_that_is_ill(self, usual, tmp_path, server, client, monkeypatch, illness):
         """The server that hangs answers nothing until the agent is done, which therefore never waits for it."""
@@ -222,6 +224,7 @@ class TestAgent:
         assert server.runs == {}
         server.let_go()
 
+    @pytest.mark.slow
     async def test_hooks_that_raise(self, usual, tmp_path):
         def fail(event):
             raise RuntimeError("broken hook")

@@ -334,6 +334,7 @@ class TestNobodyIsWaitedFor:
         [record] = [each for each in caplog.records if each.name == "langchain_agentmem.storage.database"]
         assert record.levelname == "DEBUG"
 
+    @pytest.mark.slow
     def test_a_server_that_does_not_answer_is_not_waited_for(self, new_database, raw, monkeypatch):
         url = new_database("postgres")
         memory = AgentMemory(url)

@@ -103,6 +103,7 @@ def filled(url: str) -> bool:
 
 
 class TestEverything:
+    @pytest.mark.slow
     def test_both_ways_nothing_is_lost_and_nothing_differs(self, full, new_database, tmp_path):
         there, back = new_database("postgres"), str(tmp_path / "back.db")
         first = copied(full, there)
@@ -119,6 +120,7 @@ class TestEverything:
                 assert memory.verify().problems == ()
         assert sorted(path.name for path in tmp_path.iterdir()) == ["1", "2", "3", "back.db"]
 
+    @pytest.mark.slow
     def test_the_digest_says_what_is_stored_and_not_where(self, full, new_database, tmp_path):
         digests = {copied(full, new_database(kind)).digest for kind in ("sqlite", "postgres")}
         assert len(digests) == 1
@@ -127,6 +129,7 @@ class TestEverything:
             memory.conversation("c").add(role="user", content="one more")
         assert copied(changed, str(tmp_path / "x.db")).digest not in digests
 
+    @pytest.mark.slow
     def test_what_was_copied_is_used_as_if_it_had_always_been_there(self, full, target):
         copied(full, target)
         with with_vectors(full) as memory, with_vectors(target) as copy:
@@ -147,6 +150,7 @@ class TestEverything:
             copy.store.put(("docs",), "two", {"text": "two"})
             assert copy.verify().problems == ()
 
+    @pytest.mark.slow
     def test_numbers_are_never_given_twice(self, source, target):
         with AgentMemory(source) as memory:
             memory.checkpointer.copy_thread("chat", "gone")
@@ -161,6 +165,7 @@ class TestEverything:
         newest = max(row[0] for row in gone["memory"])
         assert max(row[0] for row in rows(target)["memory"]) > newest
 
+    @pytest.mark.slow
     def test_pgvector_has_the_vectors_too_where_it_is_installed(self, full, new_database, tmp_path):
         url = new_database("postgres")
         with psycopg.connect(url, autocommit=True) as connection:
@@ -195,6 +200,7 @@ class TestEverything:
             body = dialect.split(f"create table {name} (")[1].split("\n);")[0]
             assert all(places[word.split()[0]] <= place for word in body.split("references ")[1:])
 
+    @pytest.mark.slow
     async def test_the_awaited_twin(self, full, target):
         async with AgentMemory(full) as memory:
             report = await memory.acopy(target)
@@ -203,6 +209,7 @@ class TestEverything:
 
 
 class TestInterruptions:
+    @pytest.mark.slow
     @pytest.mark.parametrize(("doing", "portions"), [("copying", 12), ("checking", 5), ("indexing", 4)])
     def test_kill_9_loses_a_portion_at_most_and_the_next_call_goes_on(
         self, doing, portions, source, target, forks, tmp_path
@@ -218,6 +225,7 @@ class TestInterruptions:
             assert memory.verify().problems == ()
         assert not list(tmp_path.glob("*.copying*"))
 
+    @pytest.mark.slow
     def test_what_changed_in_the_source_meanwhile_is_brought_up_to_date(self, source, target, tmp_path, monkeypatch):
         monkeypatch.setattr(database_copy, "PORTION_ROWS", 30)
 
@@ -244,6 +252,7 @@ class TestInterruptions:
             assert memory.verify().problems == ()
             assert memory.search("came later", limit=1)
 
+    @pytest.mark.slow
     def test_another_source_replaces_what_the_first_one_left(self, source, target, tmp_path):
         other = str(tmp_path / "other.db")
         with AgentMemory(other) as memory:
@@ -258,6 +267,7 @@ class TestInterruptions:
         copied(other, target)
         assert same(other, target)
 
+    @pytest.mark.slow
     def test_a_copy_that_is_complete_is_told_as_long_as_both_sides_are_the_same(self, source, target):
         assert not copied(source, target).was_complete
         again = copied(source, target)
@@ -307,6 +317,7 @@ class TestInterruptions:
 
 
 class TestOneMoment:
+    @pytest.mark.slow
     @pytest.mark.parametrize("engine", ["sqlite", "postgres"])
     def test_what_is_written_meanwhile_is_not_in_it(self, engine, full, new_database, tmp_path, monkeypatch):
         monkeypatch.setattr(database_copy, "PORTION_ROWS", 100)
@@ -334,6 +345,7 @@ def content(url, text):
 
 
 class TestPlaces:
+    @pytest.mark.slow
     def test_what_is_stored_is_replaced_only_by_force(self, full, target):
         with content(target, "precious"):
             with pytest.raises(InvalidInput, match="holds memories already"):
@@ -374,11 +386,13 @@ class TestPlaces:
             with psycopg.connect(url, autocommit=True) as connection:
                 connection.execute("drop schema agentmem cascade")
 
+    @pytest.mark.slow
     def test_two_do_not_copy_to_one_place_at_a_time(self, full, target):
         with database_copy.place_of(target).alone(), pytest.raises(DatabaseBusy, match="copying"):
             copied(full, target)
         copied(full, target)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("force", [False, True])
     def test_a_database_is_not_copied_onto_itself(self, target, force):
         with content(target, "precious"), pytest.raises(InvalidInput, match="the database itself"):

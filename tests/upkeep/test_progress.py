@@ -42,6 +42,7 @@ class Watching:
         return self.last.done == self.last.total > 0
 
 
+@pytest.mark.slow
 def test_each_tells_how_much_of_what_there_is(filled, tmp_path):
     file, backup = tmp_path / "export.jsonl", tmp_path / "backup"
     with AgentMemory(tmp_path / "other.db") as other:
@@ -106,6 +107,7 @@ def test_what_a_watcher_raises_ends_an_import_and_nothing_was_imported(filled, t
         assert other.stats()["messages"] == 0
 
 
+@pytest.mark.slow
 def test_a_tenant_that_moves_tells_of_how_many_tables(new_database):
     url = new_database("postgres")
     with AgentMemory(url, schema="moving", shards=2) as memory:

@@ -96,6 +96,7 @@ def digest(path, key=None) -> str:
 
 
 class TestRewriting:
+    @pytest.mark.slow
     def test_there_and_back_every_row_is_kept_and_no_word_is_readable_meanwhile(self, path):
         path.chmod(0o640)
         held, names, seen = digest(path), {"memory.db"}, []
@@ -254,6 +255,7 @@ class TestKilled:
             memory.conversation("c").add_messages([HumanMessage(f"heron {number}") for number in range(200)])
         return tmp_path / "folder" / "memory.db"
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(("key", "new_key"), [(None, KEY), (KEY, OTHER), (KEY, None)])
     def test_at_any_point_there_is_one_whole_database_and_the_next_attempt_succeeds(self, path, forks, key, new_key):
         if key is not None:
@@ -299,6 +301,7 @@ class TestCommands:
     def agentmem(self, forks):
         return lambda *arguments, **environment: forks.run(COMMAND, *arguments, **environment)
 
+    @pytest.mark.slow
     def test_encrypt_rekey_and_decrypt(self, path, agentmem, tmp_path):
         (tmp_path / "key").write_text(f"x'{KEY.hex()}'\n")
         file, raw = str(path), {"AGENTMEM_KEY": f"x'{KEY.hex()}'"}
@@ -336,6 +339,7 @@ class TestCommands:
         assert (run.returncode, run.stderr) == (2, run.stderr)
         assert "Give it in AGENTMEM_KEY, AGENTMEM_KEY_FILE or AGENTMEM_KEY_COMMAND" in run.stderr
 
+    @pytest.mark.slow
     def test_a_key_encrypts_the_backup_of_a_postgresql_database(self, agentmem, new_database, tmp_path):
         url, key = new_database("postgres"), {"AGENTMEM_KEY": "the heron's"}
         copy, restored = str(tmp_path / "backup"), str(tmp_path / "restored.db")
@@ -353,6 +357,7 @@ class TestCommands:
         }
         assert {each for each in options if "key" in each or "pass" in each} == {"--key-file", "--key-command"}
 
+    @pytest.mark.slow
     def test_a_key_that_is_typed_in_is_not_shown(self, path):
         parent, child = pty.openpty()
         running = subprocess.Popen(
