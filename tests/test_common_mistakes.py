@@ -285,7 +285,6 @@ def test_there_are_sixty_of_them():
 
 
 class TestMistakes:
-    @pytest.mark.slow
     @pytest.mark.parametrize("code", REFUSED)
     def test_the_error_says_what_to_do_and_nothing_is_left(self, run, memory, code):
         before = sorted(Path.cwd().iterdir())

@@ -39,7 +39,6 @@ def test_there_are_chapters():
     assert sum(len(programs(module)) for module in CHAPTERS) >= 16
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("module", CHAPTERS)
 def test_the_code_of_a_chapter_runs(module, forks):
     for code in programs(module):

@@ -43,7 +43,6 @@ class TestPublicNames:
         public = {"AgentMemory", "ConversationMemory", "SessionMemory", "Message", "MessageError", "Recollection"}
         assert public <= set(langchain_agentmem.__all__)
 
-    @pytest.mark.slow
     def test_a_star_import_brings_them(self):
         code = (
             "from langchain_agentmem import *\n"
@@ -91,7 +90,6 @@ class TestImporting:
             "sqlite3",
         }
 
-    @pytest.mark.slow
     def test_opening_sqlite_and_a_first_message_load_what_they_need(self):
         code = (
             "import json, sys\nfrom langchain_agentmem import AgentMemory\n"

@@ -51,7 +51,6 @@ def lines_of_code(path: Path) -> int:
 
 
 class TestSize:
-    @pytest.mark.slow
     def test_of_the_package(self, record_property, capsys):
         sizes: dict[str, list[int]] = defaultdict(lambda: [0, 0])
         for path in FILES:
@@ -67,7 +66,6 @@ class TestSize:
         assert sum(modules for folder, (modules, _) in sizes.items() if folder not in apart) <= COUNT
         assert sum(sizes[folder][1] for folder in apart) <= LINES_APART
 
-    @pytest.mark.slow
     def test_of_the_tests(self):
         assert sum(map(lines_of_code, (ROOT / "tests").rglob("*.py"))) <= TESTS
 
@@ -117,7 +115,6 @@ class TestLayers:
         assert folders - named <= set(contract["exhaustive_ignores"])
         assert sum(any(name.strip() in folders for name in row.split("|")) for row in contract["layers"]) <= 11
 
-    @pytest.mark.slow
     def test_no_two_folders_import_each_other(self):
         imports = set()
         for path in FILES:

@@ -112,7 +112,6 @@ def check_settings(settings: dict) -> None:
         assert server["command"] in scripts
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(900)  # some pages have thirty commands
 @pytest.mark.parametrize("page", NAMES)
 def test_what_a_page_says_runs_and_prints_what_it_shows(page, forks, tmp_path):
@@ -177,7 +176,6 @@ def command_of(words: list[str]) -> TyperCommand | TyperGroup:
     return command
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("page", NAMES)
 def test_every_command_option_and_method_that_a_page_names_is_there(page):
     for said in named_in(page):

@@ -68,7 +68,6 @@ class Blocking(BaseCheckpointSaver):
 
 
 class TestConformance:
-    @pytest.mark.slow
     @pytest.mark.parametrize("way", ["async", "sync"])
     async def test_every_check_of_the_suite_is_made_and_passes(self, url, way):
         @checkpointer_test(name=f"AgentMemorySaver, {way}")

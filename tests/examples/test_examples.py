@@ -160,7 +160,6 @@ def ran(forks, name, *arguments, **environment):
     return forks.run(program, *arguments, **environment)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(PRINTS))
 def test_an_example_keeps_its_promise(name, tmp_path, monkeypatch, forks, request):
     arguments = []
@@ -177,7 +176,6 @@ def test_an_example_keeps_its_promise(name, tmp_path, monkeypatch, forks, reques
 
 
 class TestPostgresql:
-    @pytest.mark.slow
     def test_its_example_takes_the_url_from_the_environment_too(self, new_database, forks):
         run = ran(forks, "postgresql.py", AGENTMEM_URL=new_database("postgres"))
         assert (run.returncode, run.stderr) == (0, "")
@@ -190,7 +188,6 @@ class TestPostgresql:
         assert "python examples/postgresql.py postgresql://" in run.stderr
 
 
-@pytest.mark.slow
 def test_the_picture_shows_what_the_command_prints_today(forks):
     drawn = runpy.run_path(str(DOCS / "picture.py"))["picture"](
         ran(forks, "tracing.py").stdout, "python examples/tracing.py"

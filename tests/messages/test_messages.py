@@ -197,7 +197,6 @@ def all_of(message):
 
 
 class TestRoundTrips:
-    @pytest.mark.slow
     @settings(max_examples=400, deadline=None)
     @given(LANGCHAIN)
     def test_every_langchain_message_survives(self, message):
@@ -207,7 +206,6 @@ class TestRoundTrips:
         assert back == message
         assert all_of(back) == all_of(message)
 
-    @pytest.mark.slow
     @settings(max_examples=300, deadline=None)
     @given(LANGCHAIN)
     def test_every_langchain_message_survives_the_database(self, message):
@@ -218,13 +216,11 @@ class TestRoundTrips:
         assert all_of(back) == all_of(message)
         assert encode_body(from_langchain(back)) == body
 
-    @pytest.mark.slow
     @settings(max_examples=400, deadline=None)
     @given(MESSAGES)
     def test_every_message_survives_langchain(self, message):
         assert from_langchain(to_langchain(message)) == message
 
-    @pytest.mark.slow
     @settings(max_examples=300, deadline=None)
     @given(MESSAGES)
     def test_every_message_survives_dictionaries_and_the_database(self, message):

@@ -90,7 +90,6 @@ class TestSchema:
             kept.write_text(schema, encoding="utf-8")
         assert schema == kept.read_text(encoding="utf-8"), f"renew it with: {__doc__.strip().splitlines()[-1].strip()}"
 
-    @pytest.mark.slow
     def test_a_fresh_database_and_one_migrated_step_by_step_are_the_same(self, new_database, raw, monkeypatch):
         real = engine.migrations
         for kind in ("sqlite", "postgres"):

@@ -82,7 +82,6 @@ class TestDialects:
 
 
 class TestNames:
-    @pytest.mark.slow
     def test_every_query_the_code_asks_for_exists(self):
         missing = {name: str(path) for name, path in used_queries().items() if name not in load("sqlite")}
         assert missing == {}
