@@ -54,6 +54,7 @@ def _patterns(name: str) -> dict[str, re.Pattern[str]]:
 
 
 _SAID_WITH = {name: tuple(words.split("|")) for name, words in _ENGLISH["said_with"].items()}
+_ANY = ("",)  # which is in every text
 LONGEST_QUESTION = 1_000
 """Characters of a question that are looked at."""
 _LONGEST_SAYING = 3_000  # characters of a message in which people are looked for to say something of themselves
@@ -100,17 +101,14 @@ def says(text: str) -> frozenset[str]:
 
 def _matching(patterns: Mapping[str, re.Pattern[str]], text: str) -> frozenset[str]:
     lowered = text.lower().replace("\u2019", "'")
-    return frozenset(name for name, pattern in patterns.items() if _may_say(lowered, name) and pattern.search(lowered))
-
-
-def _may_say(lowered: str, name: str) -> bool:
-    """Whether a text has a word that is needed to say something: a pattern takes many times as long to find nothing."""
-    if name not in _SAID_WITH:
-        return True
-    for word in _SAID_WITH[name]:  # noqa: SIM110 - three times as fast as any
-        if word in lowered:
-            return True
-    return False
+    found = []
+    for name, pattern in patterns.items():
+        for word in _SAID_WITH.get(name, _ANY):  # a pattern takes many times as long to find nothing
+            if word in lowered:
+                if pattern.search(lowered):
+                    found.append(name)
+                break
+    return frozenset(found)
 
 
 _LETTERS_AND_DIGITS = bytes(
@@ -186,7 +184,6 @@ _UNSPACED = (
     "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"  # Han
     "\U00020000-\U0003ffff"
 )
-_ASCII_TERM = re.compile(r"[a-z0-9]+")
 _TERM = re.compile(rf"[{_UNSPACED}]+|[^\W_{_UNSPACED}]+")
 _FIRST_UNSPACED = "\u0e00"
 _WORD = 4  # characters that a word of Thai or a compound of Chinese has
@@ -345,7 +342,7 @@ def _quoted(text: str) -> Iterable[str]:
 def _cut(text: str, unspaced: Callable[[str], list[str]]) -> list[str]:
     text = text[:LONGEST_TEXT].lower()
     if text.isascii():
-        found = _ASCII_TERM.findall(text)
+        found = text.encode().translate(_LETTERS_AND_DIGITS).decode().split()
         if len(text) <= LONGEST_TERM or max(map(len, found), default=0) <= LONGEST_TERM:
             return found
         return [term if len(term) <= LONGEST_TERM else term[:LONGEST_TERM] for term in found]
