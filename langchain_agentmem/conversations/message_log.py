@@ -157,11 +157,14 @@ def append(
     Raises:
         MessageError: A key is taken by other content.
     """
-    branch, head = yield from _open(at, now)
-    fresh = yield from _fresh(branch, entries)
+    spot = None
+    fresh = entries
+    if not all(entry.new_key for entry in entries):
+        spot = yield from _open(at, now)
+        fresh = yield from _fresh(spot[0], entries)
     dropped: list[str] = []
     if fresh:
-        yield from _write(at, branch, head, fresh, now=now, tail=tail)
+        branch = yield from _write(at, spot, fresh, now=now, tail=tail)
         if retention:
             dropped = yield from _retain(at, branch, retention, now)
     return Appended([entry.key for entry in fresh], dropped)
@@ -203,7 +206,7 @@ def record(
                 changed.append(entry)
     new = [entry for entry in entries if entry.key not in here]
     if new:
-        yield from _write(at, branch, head, new, now=now, tail=tail)
+        yield from _write(at, (branch, head), new, now=now, tail=tail)
     if following := [entry.key for entry in entries if entry.key in here and entry.follows]:
         yield query.follow(branch=branch, keys=json.dumps(following))
     for entry in changed:
@@ -220,7 +223,7 @@ def describe(at: Address, entry: LogEntry, *, now: int, tail: int) -> Steps[None
     branch, head = yield from _open(at, now)
     first = yield query.messages_forward(branch=branch, limit=1, offset=0)
     if not first:
-        yield from _write(at, branch, head, [entry], now=now, tail=tail)
+        yield from _write(at, (branch, head), [entry], now=now, tail=tail)
     elif first[0]["kind"] == DESCRIPTION and bytes(first[0]["body"]) != entry.body:
         row = yield from _current(branch, first[0]["key"])
         yield from _replace(at, branch, head, row, entry._replace(key=row["key"]), now=now, tail=tail)
@@ -606,26 +609,47 @@ def _known(branch: int, keys: Sequence[str]) -> Steps[Rows]:
     return (yield query.known_keys(branch=branch, keys=json.dumps(keys))) if keys else []
 
 
-def _write(at: Address, branch: int, head: int, entries: Sequence[LogEntry], *, now: int, tail: int) -> Steps[None]:
+def _write(
+    at: Address, spot: tuple[int, int] | None, entries: Sequence[LogEntry], *, now: int, tail: int
+) -> Steps[int]:
+    """Write entries at the end of a conversation, and give its branch.
+
+    Args:
+        at: The conversation.
+        spot: Its branch and head, locked. None where nothing has to be known of it: it is made if need be.
+        entries: What to write; nothing there holds their keys.
+        now: When.
+        tail: How many entries may wait for the index.
+    """
     bodies: dict[bytes, bytes] = {}
-    rows = [_row(branch, head + 1, entry, now, bodies) for entry in entries]
+    rows = [_row(entry, now, bodies) for entry in entries]
+    added = sum(1 for entry in entries if entry.kind == MESSAGE)
+    if spot is None:
+        moving = query.move_on.ahead(path=at.path, kind=CONVERSATION, name=at.name, added=added)
+    else:
+        moving = query.move_head.ahead(branch=spot[0], expected=spot[1], position=spot[1] + 1, added=added)
+    moved = yield moving
     yield from queries.store(bodies)
-    added_messages = sum(1 for entry in entries if entry.kind == MESSAGE)
-    moved = yield query.move_head.ahead(branch=branch, expected=head, position=head + 1, added=added_messages)
     placed = yield from _places(at, entries)
+    if not moved and spot is None:
+        yield from _open(at, now)
+        moved = yield moving
     if not moved:
         raise BranchMoved
+    [here] = moved
+    place = {"branch": here["id"], "position": here["head"]}
     numbers = iter(placed.numbers if placed else ())
     for row, entry in zip(rows, entries, strict=True):
-        row["document"] = next(numbers) if entry.findable else None
+        row.update(place, document=next(numbers) if entry.findable else None)
     if len(rows) == 1:
-        added = yield query.insert_entry(**rows[0])
+        written = yield query.insert_entry(**rows[0])
     else:
         yield query.insert_entries.many(rows)
-        added = yield query.entries_at(branch=branch, position=head + 1)
+        written = yield query.entries_at(**place)
     if placed:
-        owners = [row["id"] for row, entry in zip(added, entries, strict=True) if entry.findable]
+        owners = [row["id"] for row, entry in zip(written, entries, strict=True) if entry.findable]
         yield from search_index.write(placed, owners, tail=tail)
+    return int(here["id"])
 
 
 def _replace(at: Address, branch: int, head: int, row: Any, entry: LogEntry, *, now: int, tail: int) -> Steps[None]:
@@ -636,7 +660,8 @@ def _replace(at: Address, branch: int, head: int, row: Any, entry: LogEntry, *, 
     that, it is the newest again.
     """
     bodies: dict[bytes, bytes] = {}
-    new = _row(branch, head + 1, entry, now, bodies) | {"replaces": row["slot"], "kind": row["kind"], "document": None}
+    new = _row(entry, now, bodies) | {"branch": branch, "position": head + 1}
+    new |= {"replaces": row["slot"], "kind": row["kind"], "document": None}
     yield from queries.store(bodies)
     if not (yield query.move_head(branch=branch, expected=head, position=head + 1, added=0)):
         raise BranchMoved
@@ -779,8 +804,8 @@ def _copied(row: Any) -> LogEntry:
     )
 
 
-def _row(branch: int, position: int, entry: LogEntry, now: int, bodies: dict[bytes, bytes]) -> dict[str, Any]:
-    """The parameters of an insert; what it refers to by digest goes into `bodies`."""
+def _row(entry: LogEntry, now: int, bodies: dict[bytes, bytes]) -> dict[str, Any]:
+    """The parameters of an insert, without its place; what it refers to by digest goes into `bodies`."""
     key = queries.digest(entry.body)
     if not entry.kept:
         bodies[key] = entry.body
@@ -789,8 +814,6 @@ def _row(branch: int, position: int, entry: LogEntry, now: int, bodies: dict[byt
         bodies[attachments] = entry.attachments
     return {
         **dict(zip(_COLUMNS, _columns_of(entry), strict=True)),
-        "branch": branch,
-        "position": position,
         "replaces": None,
         "content_hash": key,
         "attachments_hash": attachments,

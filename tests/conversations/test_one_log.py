@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
+import psycopg
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, ToolMessage
 from langchain_core.runnables import RunnableLambda
@@ -13,6 +16,7 @@ from langchain_agentmem import AgentMemory, ConversationMemory, Retention, Sessi
 from langchain_agentmem.base.events import ConversationErased, MessagesRemoved, MessagesStored, MessageUpdated
 from langchain_agentmem.errors import MessageError
 from langchain_agentmem.storage import query
+from tests.emptying import direct
 
 
 class TestTheTail:
@@ -225,6 +229,38 @@ class TestWaiting:
                 chat.add_user_message("more")
                 assert len(memory.search("more")) > 0
             assert len(chat) == 4
+
+
+class TestWhoWaits:
+    """On PostgreSQL, while another transaction holds the conversation that something new is said in."""
+
+    LOCKED = "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
+
+    @pytest.mark.parametrize(
+        ("meanwhile", "left"),
+        [
+            ("update branch set namespace_id = (select id from namespace where path <> '')", ["one"]),
+            ("delete from branch", []),
+            ("update branch set head = head + 1", None),
+        ],
+    )
+    def test_writes_where_the_conversation_is_by_then(self, new_database, meanwhile, left):
+        with AgentMemory(new_database("postgres")) as memory, ThreadPoolExecutor(1) as pool:
+            chat, elsewhere = memory.conversation("c"), memory.conversation("c", ("elsewhere",))
+            memory.conversation("other", ("elsewhere",)).add_user_message("hello")
+            memory.erase(namespace=("elsewhere",), conversation_id="other")
+            memory.store.put(("elsewhere",), "k", {})
+            chat.add_user_message("one")
+            with psycopg.connect(direct(memory.database.engine._url), options="-c search_path=agentmem") as connection:
+                connection.execute("select * from branch for update")
+                adding = pool.submit(chat.add_user_message, "two")
+                while not connection.execute(self.LOCKED).fetchone()[0]:
+                    time.sleep(0.01)
+                connection.execute(meanwhile)
+            adding.result()
+            assert [each.content for each in chat.messages] == (["two"] if left is not None else ["one", "two"])
+            assert [each.content for each in elsewhere.messages] == (left or [])
+            assert len(chat) == len(chat.messages)
 
 
 @pytest.mark.sqlite_suffices

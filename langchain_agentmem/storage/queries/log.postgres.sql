@@ -6,6 +6,13 @@ join namespace n on n.id = b.namespace_id
 where n.path = :path and b.kind = :kind and b.name = :name
 for update of b;
 
+-- name: move_on
+-- As for SQLite. What was moved into another namespace while this waited is not there any more: a join is looked at again.
+update branch b set head = b.head + 1, messages = b.messages + :added
+from namespace n
+where n.id = b.namespace_id and n.path = :path and b.kind = :kind and b.name = :name
+returning b.id, b.head;
+
 -- name: known_keys
 -- As known_key, for many keys at once.
 select v.kind, v.key, v.recipient, v.round_key, c.hash as content_hash, a.hash as attachments_hash

@@ -33,7 +33,13 @@ on conflict (namespace_id, kind, name) do nothing;
 -- name: move_head
 update branch set head = :position, messages = messages + :added
 where id = :branch and head = :expected
-returning head;
+returning id, head;
+
+-- name: move_on
+-- Move the head of a branch by one, wherever it is; nothing where there is no such branch.
+update branch set head = head + 1, messages = messages + :added
+where namespace_id = (select id from namespace where path = :path) and kind = :kind and name = :name
+returning id, head;
 
 -- name: store_content
 insert into content (hash, body) values (:hash, :body)
