@@ -1,4 +1,4 @@
-"""README, ARCHITECTURE and .ci/run say what is true; `test_site.py` has what README shares with the other pages."""
+"""README, ARCHITECTURE and .ci say what is true; `test_site.py` has what README shares with the other pages."""
 
 from __future__ import annotations
 
@@ -60,12 +60,12 @@ class TestStudioPage:
 
 
 class TestCi:
-    SCRIPT = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    SCRIPT, FULL = ((ROOT / ".ci" / name).read_text(encoding="utf-8") for name in ("run", "full"))
 
     @pytest.fixture
     def python_of(self, tmp_path):
-        """What `.ci/run` takes for a version of Python, where only these programs are on the path."""
-        [function] = re.findall(r"^python_of\(\) .*?^}$", self.SCRIPT, re.DOTALL | re.MULTILINE)
+        """What `.ci/full` takes for a version of Python, where only these programs are on the path."""
+        [function] = re.findall(r"^python_of\(\) .*?^}$", self.FULL, re.DOTALL | re.MULTILINE)
 
         def find(version, programs):
             for name, script in programs.items():
@@ -93,7 +93,7 @@ class TestCi:
         assert run.stdout.strip() == blocks_of("README.md", "sh")[1].strip()
 
     def test_the_other_pythons_are_those_that_the_package_names(self):
-        [listing] = re.findall(r"^    for version in \$\((.*)\); do$", self.SCRIPT, re.MULTILINE)
+        [listing] = re.findall(r"^    for version in \$\((.*)\); do$", self.FULL, re.MULTILINE)
         run = subprocess.run(["bash", "-c", listing], cwd=ROOT, capture_output=True, text=True, check=True)
         with (ROOT / "pyproject.toml").open("rb") as file:
             classifiers = tomllib.load(file)["project"]["classifiers"]
