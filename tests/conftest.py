@@ -92,10 +92,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Who names files, words or marks wants all of what they are; workers of xdist are told with the options."""
-    if not hasattr(config, "workerinput"):
-        named = config.args_source is pytest.Config.ArgsSource.ARGS or config.option.keyword
-        config.option.full |= bool(named) or config.option.markexpr != "not deep"
+    """Who names files, words, marks or another storage wants all of what they are."""
+    option = config.option
+    named = config.args_source is pytest.Config.ArgsSource.ARGS or option.markexpr != "not deep"
+    others = ("keyword", "every_engine", "shards", "encrypted", "lf", "failedfirst", "stepwise")
+    option.full |= named or any(getattr(option, each, False) for each in others)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -1,5 +1,8 @@
 """Which tests are run where nobody says which."""
 
+import inspect
+import subprocess
+import sys
 from types import SimpleNamespace
 
 import pytest
@@ -42,16 +45,36 @@ def test_all_of_it_is_run_in_full(selected):
 
 @pytest.mark.parametrize(
     ("asked", "full"),
-    [({}, False), ({"full": True}, True), ({"keyword": "x"}, True), ({"markexpr": "slow"}, True)],
+    [
+        ({}, False),
+        *(({name: True}, True) for name in ("full", "every_engine", "shards", "encrypted", "lf")),
+        ({"keyword": "x"}, True),
+        ({"markexpr": "slow"}, True),
+    ],
 )
 def test_who_names_something_wants_all_of_it(request, asked, full):
     hooks = next(each for each in request.config.pluginmanager.get_plugins() if hasattr(each, "SteppingClock"))
-    option = SimpleNamespace(**{"full": False, "keyword": "", "markexpr": "not deep"} | asked)
     source = pytest.Config.ArgsSource
     for given, expected in ((source.TESTPATHS, full), (source.ARGS, True)):
-        config = SimpleNamespace(option=SimpleNamespace(**vars(option)), args_source=given)
-        hooks.pytest_configure(config)
-        assert config.option.full is expected
-    worker = SimpleNamespace(option=SimpleNamespace(**vars(option)), args_source=source.ARGS, workerinput={})
-    hooks.pytest_configure(worker)
-    assert worker.option.full is option.full
+        option = SimpleNamespace(**{"full": False, "keyword": "", "markexpr": "not deep"} | asked)
+        hooks.pytest_configure(SimpleNamespace(option=option, args_source=given))
+        assert option.full is expected
+
+
+@pytest.mark.parametrize(("asked", "passed"), [([], 2), (["-m", "slow"], 2), (["test_it.py"], 3)])
+def test_workers_of_xdist_select_alike(tmp_path, request, asked, passed):
+    """Each collects for itself, and hears of the options only as they were written."""
+    hooks = next(each for each in request.config.pluginmanager.get_plugins() if hasattr(each, "SteppingClock"))
+    selecting = map(inspect.getsource, (hooks.pytest_configure, hooks.pytest_collection_modifyitems))
+    options = "def pytest_addoption(parser):\n    for name in ('full', 'shards'):\n"
+    options += "        parser.addoption(f'--{name}', action='store_true')\n\n"
+    (tmp_path / "conftest.py").write_text("import pytest\n\n" + options + "\n\n".join(selecting))
+    (tmp_path / "pytest.ini").write_text(
+        '[pytest]\naddopts = -m "not deep"\ntestpaths = .\nmarkers =\n  slow\n  deep\n'
+    )
+    forms = "@pytest.mark.slow\n@pytest.mark.parametrize('form', 'ab')\ndef test_slow(form): ...\n\n"
+    alone = "def test_quick(): ...\n"
+    (tmp_path / "test_it.py").write_text("import pytest\n\n" + forms + alone)
+    command = [sys.executable, "-m", "pytest", "-q", "-n", "1", "-p", "no:cacheprovider", *asked]
+    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert f"{passed} passed" in ran.stdout, ran.stdout + ran.stderr

@@ -141,7 +141,6 @@ class TestTodos:
 
 
 class TestCare:
-    @pytest.mark.slow
     def test_the_chain_is_verified_and_a_change_is_found(self, agentmem, database):
         *_, head = fine(agentmem("verify", "--database", database)).split()
         assert fine(agentmem("verify", "--database", database, "--since", head)).startswith(

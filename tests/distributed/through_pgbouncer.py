@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 FORGETFUL = {"autovacuum": "off", "synchronous_commit": "off"}
 """What the server of the tests has, too; see the fixture `postgres_server`, whose server is the carried one, too."""
 
-ALL = ["-n", "auto", "--dist", "worksteal"]
+ALL = ["-n", "auto", "--dist", "worksteal", "--full"]
 OURS = {"new_database", "postgres_databases", "postgres_server"}
 
 

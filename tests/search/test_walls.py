@@ -199,7 +199,6 @@ class TestNothingBehindAWallIsFound:
 
 
 class TestNothingBehindAWallIsFelt:
-    @pytest.mark.slow
     @pytest.mark.parametrize("most", [2_000, 15], ids=["few", "common"])
     def test_what_others_store_changes_no_hit_and_no_score(self, memory, monkeypatch, most):
         monkeypatch.setattr(module, "MOST_POSTINGS", most)

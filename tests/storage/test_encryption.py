@@ -66,7 +66,6 @@ def memory_with_vectors(path, key) -> AgentMemory:
 
 
 class TestNoWord:
-    @pytest.mark.slow
     def test_of_anything_is_in_any_file_whatever_is_done(self, tmp_path):
         folder = tmp_path / "encrypted"
         folder.mkdir()
@@ -118,7 +117,6 @@ class TestNoWord:
                 assert len(memory.search("heron", limit=5)) == 5
         assert bool(written) == (key is None)
 
-    @pytest.mark.slow
     def test_the_same_without_a_key_shows_them(self, tmp_path):
         with memory_with_vectors(tmp_path / "memory.db", None) as memory:
             fill(memory)

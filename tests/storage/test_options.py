@@ -323,7 +323,6 @@ class TestRoles:
             connection.execute(f"drop owned by {owner}, {user}")
             connection.execute(f"drop role {owner}, {user}")
 
-    @pytest.mark.slow
     def test_who_may_only_write_rows_can_do_everything(self, roles, caplog):
         owner, user = roles
         with pytest.raises(DatabaseReadOnly, match=r"role.*agentmem migrate URL"):

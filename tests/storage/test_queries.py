@@ -2,6 +2,8 @@
 
 import ast
 import re
+import sqlite3
+from contextlib import closing
 from functools import cache
 from pathlib import Path
 
@@ -176,3 +178,25 @@ class TestPsycopgForm:
         with psycopg.connect(postgres_server) as connection:
             [row] = connection.execute(for_psycopg(sql), {"a": "x"}).fetchall()
         assert row == ("it's :a", "x", "50%", 2)
+
+
+class TestSqliteForm:
+    @pytest.mark.parametrize("version", [(3, 11, 7), (3, 12, 1), (3, 12, 3), (3, 12, 4), (3, 13, 0)])
+    @pytest.mark.parametrize(
+        ("sql", "given", "rows"),
+        [
+            ("select 1", {}, [(1,)]),
+            ("select :a", {"a": "x", "other": 1}, [("x",)]),
+            ("select :b, :a, ':a', :b -- :c", {"a": "x", "b": None}, [(None, "x", ":a", None)]),
+        ],
+    )
+    def test_values_are_bound_by_number_where_numbers_are_no_names(self, monkeypatch, version, sql, given, rows):
+        """Python 3.12.0 to 3.12.3 warn of a row of values for numbers, and 3.14 will refuse one for names."""
+        monkeypatch.setattr(queries.sys, "version_info", version)
+        text, values = queries.for_sqlite.__wrapped__(sql)
+        assert (values(given) is given) == ((3, 12) <= version < (3, 12, 4))
+        assert ("?1" in text) == (bool(given) and values(given) is not given)
+        monkeypatch.undo()
+        text, values = queries.for_sqlite(sql)
+        with closing(sqlite3.connect(":memory:")) as connection:
+            assert connection.execute(text, values(given)).fetchall() == rows

@@ -312,7 +312,6 @@ class TestFailing:
         assert len(attempts) == 1
         assert numbers(engine) == [0, 1]
 
-    @pytest.mark.slow
     def test_whether_a_commit_was_carried_out_is_waited_for(self, engine, monkeypatch):
         """The server is still at it when the client has lost the connection already."""
         engine.write(adding(0))

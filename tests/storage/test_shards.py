@@ -523,7 +523,6 @@ class TestTheCommand:
 
 
 class TestWalls:
-    @pytest.mark.slow
     def test_a_role_of_one_tenant_sees_nothing_else(self, sides, postgres):
         here, _, shards = sides
         for name in ("a", "b"):
@@ -553,7 +552,6 @@ class TestWalls:
                 connection.execute(f"drop owned by {role}")
                 connection.execute(f"drop role {role}")
 
-    @pytest.mark.slow
     def test_nobody_else_comes_into_the_schema_of_a_tenant(self, shards):
         for _ in range(2):
             shards.move("a\x1f", "vault", LINK, own=True)
@@ -561,14 +559,12 @@ class TestWalls:
             with pytest.raises(InvalidInput, match="another tenant's own"):
                 shards.move("b\x1f", "vault", LINK, own=own)
 
-    @pytest.mark.slow
     def test_a_schema_of_many_tenants_is_nobodys_own(self, shards):
         for each in shards.engines:
             for dry_run in (True, False):
                 with pytest.raises(InvalidInput, match="none of those"):
                     shards.move("a\x1f", each.schema, LINK, own=True, dry_run=dry_run)
 
-    @pytest.mark.slow
     def test_a_copy_of_a_thread_is_where_the_thread_is(self, shards):
         shards.move("\x1fone", "vault", LINK, own=True)
         shards.keep_together("\x1fcopy", "\x1fone")
@@ -619,7 +615,6 @@ class TestMovingInTheMiddleOfARun:
             assert memory.verify().problems == ()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("key", [None, bytes(32)])
 def test_what_waits_for_an_encrypted_export_shows_no_word(postgres, tmp_path, monkeypatch, key):
     spools = tmp_path / "spools"

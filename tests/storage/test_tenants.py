@@ -245,7 +245,6 @@ class TestCare:
                 assert len(other.conversation(user).messages) == 1
             assert not any(asdict(other.import_(tmp_path / "all.jsonl"))[name] for name in ("entries", "items"))
 
-    @pytest.mark.slow
     def test_a_tenant_is_erased_and_everything_is(self, filled):
         assert filled.erase(namespace=("user-4",), dry_run=True).items == 1
         assert filled.erase(namespace=("user-4",)).items == 1

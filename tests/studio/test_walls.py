@@ -41,7 +41,6 @@ def lived(url, tmp_path):
         yield memory
 
 
-@pytest.mark.slow
 def test_no_page_shows_what_is_beyond_it(lived, browse):
     whole, part = browse(lived), browse(lived.within(sample.IRENA))
     assert "four hives" in whole.text_of("/search?q=hives")
@@ -51,7 +50,6 @@ def test_no_page_shows_what_is_beyond_it(lived, browse):
             assert told not in text, page
 
 
-@pytest.mark.slow
 def test_nothing_beyond_it_is_erased_or_corrected(lived, browse):
     part = browse(lived.within(sample.IRENA))
     part.submit("/erase?namespace=marek", "/corrections", name="marek")

@@ -103,7 +103,6 @@ def filled(url: str) -> bool:
 
 
 class TestEverything:
-    @pytest.mark.slow
     def test_both_ways_nothing_is_lost_and_nothing_differs(self, full, new_database, tmp_path):
         there, back = new_database("postgres"), str(tmp_path / "back.db")
         first = copied(full, there)

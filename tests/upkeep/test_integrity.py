@@ -175,7 +175,6 @@ def traces(pages):
 
 
 class TestErasing:
-    @pytest.mark.slow
     def test_nothing_that_was_said_can_be_read_from_the_storage(self, url, raw):
         with AgentMemory(url) as memory:
             tell_secrets(memory)
@@ -211,7 +210,6 @@ class TestErasing:
         harmless = {"agentmem_migration.name", "branch.kind", "entry.kind", "entry.follows", "token_count.counter"}
         assert {row["sampled"] for row in samples} <= harmless
 
-    @pytest.mark.slow
     def test_nothing_is_left_of_a_single_conversation(self, url, raw):
         with AgentMemory(url) as memory:
             tell_others(memory)
@@ -220,7 +218,6 @@ class TestErasing:
             memory.erase(thread_id=WORDS["conversation"])
             assert traces(stored_bytes(memory, url)) == []
 
-    @pytest.mark.slow
     def test_what_was_removed_before_is_gone_with_the_next_erasure(self, url):
         with AgentMemory(url) as memory:
             tell_others(memory)
@@ -232,7 +229,6 @@ class TestErasing:
             memory.erase(conversation_id="nothing")
             assert traces(stored_bytes(memory, url)) == []
 
-    @pytest.mark.slow
     async def test_the_awaited_twin_leaves_nothing_either(self, url):
         async with AgentMemory(url) as memory:
             tell_secrets(memory, 20)
@@ -362,7 +358,6 @@ class TestOldTransactions:
             memory.erase(namespace=())
             return traces(stored_bytes(memory, url))
 
-    @pytest.mark.slow
     @pytest.mark.parametrize(
         ("elsewhere", "does"),
         [
@@ -378,7 +373,6 @@ class TestOldTransactions:
                 other.execute(statement)
             assert self.erased_after(secrets, other) == []
 
-    @pytest.mark.slow
     def test_an_erasure_does_not_wait_for_one_that_reads_in_another_database(self, secrets, new_database):
         with psycopg.connect(new_database("postgres")) as other, AgentMemory(secrets) as memory:
             other.execute("set transaction isolation level repeatable read")

@@ -96,7 +96,6 @@ def digest(path, key=None) -> str:
 
 
 class TestRewriting:
-    @pytest.mark.slow
     def test_there_and_back_every_row_is_kept_and_no_word_is_readable_meanwhile(self, path):
         path.chmod(0o640)
         held, names, seen = digest(path), {"memory.db"}, []
