@@ -57,7 +57,6 @@ from langchain_agentmem.threads.value_codec import (
     Stamps,
     ValueDraft,
     ValueReading,
-    collecting_later,
 )
 from langchain_agentmem.threads.value_recipe import Damaged, guarded, opened
 from langchain_agentmem.threads.value_store import PartRow, Shelved, StorePlace
@@ -422,7 +421,7 @@ class Coding:
         """
         self._remember(at, ns, saved.thread)
         reading = self.reading(serde, saved.thread.place, saved.parts)
-        with readable(at, saved.name, decoding=True), collecting_later():
+        with readable(at, saved.name, decoding=True), concurrency.collecting_later():
             values = {
                 channel: reading.value(saved.values[channel]) for channel in saved.versions if channel in saved.values
             }
