@@ -437,6 +437,10 @@ class Coding:
         )
 
 
+_MSGPACK = b"\xc1"
+"""What stands for the usual type of what a serializer wrote. No MessagePack begins so."""
+
+
 def value_of(serde: SerializerProtocol, blob: bytes, beside: str = "") -> Any:
     """Read a head or metadata.
 
@@ -448,13 +452,15 @@ def value_of(serde: SerializerProtocol, blob: bytes, beside: str = "") -> Any:
     Raises:
         Exception: Whatever the serializer raises about bytes that it cannot read.
     """
-    kind, data = ormsgpack.unpackb(opened(blob, beside))
-    return serde.loads_typed((kind, data))
+    data = opened(blob, beside)
+    if data.startswith(_MSGPACK):
+        return serde.loads_typed(("msgpack", data[1:]))
+    return serde.loads_typed(tuple(ormsgpack.unpackb(data)))
 
 
 def _serialized(serde: SerializerProtocol, value: Any, beside: str = "") -> bytes:
     kind, data = serde.dumps_typed(value)
-    return guarded(ormsgpack.packb([kind, bytes(data)]), beside)
+    return guarded(_MSGPACK + data if kind == "msgpack" else ormsgpack.packb([kind, bytes(data)]), beside)
 
 
 def in_order(writes: Sequence[checkpoint_log.WrittenCheckpoint], reading: ValueReading) -> list[PendingWrite]:
