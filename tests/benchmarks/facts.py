@@ -184,11 +184,12 @@ def asked_of_us(ours: Ours, facts: int, learned: list[datetime]) -> dict[str, tu
 
 
 def pages(kg: KGMemory, name: str, entity: str | None = None) -> dict[str, tuple[float, float]]:
-    """The first page of what holds, of everything or of an entity, and the pages behind the tenth."""
+    """The first page of what holds, of everything or of an entity, and the pages behind the tenth, from there anew."""
     later = [kg.latest(10 * PAGE, entity=entity, valid=kg.now)[-1].id]
 
     def turn(_: Any) -> None:
-        later.append(kg.latest(PAGE, before=later[-1], entity=entity, valid=kg.now)[-1].id)
+        page = kg.latest(PAGE, before=later[-1], entity=entity, valid=kg.now)
+        later.append(page[-1].id if page else later[0])
 
     first = timed(lambda _: kg.latest(PAGE, entity=entity, valid=kg.now), [None] * PAGES)
     return {name: first, "… a later one": timed(turn, [None] * PAGES)}
