@@ -18,12 +18,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+import gc
 import inspect
 import os
 import threading
 import time
 import weakref
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import ContextVar
 from functools import partial, wraps
@@ -321,6 +322,23 @@ def _reader(kind: type) -> _Parts:
     if len(_READERS) < MOST_KINDS:
         _READERS[kind] = found
     return found
+
+
+@contextlib.contextmanager
+def collecting_later() -> Iterator[None]:
+    """A block that makes many objects, all of which are needed: Python looks for garbage after it.
+
+    A long list would otherwise be taken for old objects while it is still being made, and every few readings the whole
+    process would be searched for garbage. Where the collector is off already, it stays off.
+    """
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 async def _finished(future: Future[Any]) -> None:

@@ -57,7 +57,6 @@ from langchain_agentmem.threads.value_codec import (
     Stamps,
     ValueDraft,
     ValueReading,
-    collecting_later,
 )
 from langchain_agentmem.threads.value_recipe import Damaged, guarded, opened
 from langchain_agentmem.threads.value_store import PartRow, Shelved, StorePlace
@@ -422,7 +421,7 @@ class Coding:
         """
         self._remember(at, ns, saved.thread)
         reading = self.reading(serde, saved.thread.place, saved.parts)
-        with readable(at, saved.name, decoding=True), collecting_later():
+        with readable(at, saved.name, decoding=True), concurrency.collecting_later():
             values = {
                 channel: reading.value(saved.values[channel]) for channel in saved.versions if channel in saved.values
             }
@@ -438,6 +437,10 @@ class Coding:
         )
 
 
+_MSGPACK = b"\xc1"
+"""What stands for the usual type of what a serializer wrote. No MessagePack begins so."""
+
+
 def value_of(serde: SerializerProtocol, blob: bytes, beside: str = "") -> Any:
     """Read a head or metadata.
 
@@ -449,13 +452,15 @@ def value_of(serde: SerializerProtocol, blob: bytes, beside: str = "") -> Any:
     Raises:
         Exception: Whatever the serializer raises about bytes that it cannot read.
     """
-    kind, data = ormsgpack.unpackb(opened(blob, beside))
-    return serde.loads_typed((kind, data))
+    data = opened(blob, beside)
+    if data.startswith(_MSGPACK):
+        return serde.loads_typed(("msgpack", data[1:]))
+    return serde.loads_typed(tuple(ormsgpack.unpackb(data)))
 
 
 def _serialized(serde: SerializerProtocol, value: Any, beside: str = "") -> bytes:
     kind, data = serde.dumps_typed(value)
-    return guarded(ormsgpack.packb([kind, bytes(data)]), beside)
+    return guarded(_MSGPACK + data if kind == "msgpack" else ormsgpack.packb([kind, bytes(data)]), beside)
 
 
 def in_order(writes: Sequence[checkpoint_log.WrittenCheckpoint], reading: ValueReading) -> list[PendingWrite]:

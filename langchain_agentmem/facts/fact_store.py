@@ -275,7 +275,7 @@ def fact_of(key: str, known: State, ending: FactEnding, agreed: Rules) -> Fact:
 
 def _source(event: Event) -> Source:
     message, conversation, at = event.get("id"), event.get("in"), moment(event["at"])
-    rests_on = tuple(map(str, memory_rows.origins_in({RESTS: event.get(RESTS)})))
+    rests_on = tuple(map(str, memory_rows.origins_in(event))) if RESTS in event else ()
     return Source(
         message_id=message, conversation_id=conversation, role=event["role"], recorded_at=at, rests_on=rests_on
     )

@@ -1,16 +1,20 @@
 """A checkpoint without its values: what it knows of versions, written briefly.
 
 Channel versions are long strings that stand in a checkpoint many times over. They are kept once, in a short form, in a
-column of their own, so that values can be found and collected without the serializer; `versions_seen` refers to them.
+column of their own, so that values can be found and collected without the serializer; `versions_seen` refers to them
+and to their channels by their places there, and so does `updated_channels`. What was written before names channels.
 """
 
 from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from datetime import datetime
 from typing import Any
 
+from langchain_agentmem.base.clock import micros, moment
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.threads.value_recipe import Damaged
@@ -129,16 +133,22 @@ def fold(checkpoint: dict[str, Any], versions: dict[str, str]) -> list[Any]:
         What `unfold` understands: a list of plain values, and of whatever pending sends hold.
     """
     places = {version: place for place, version in enumerate(versions.values())}
+    channels = {channel: place for place, channel in enumerate(versions)}
+
+    def version_at(text: str) -> int | str:
+        return places.get(text, text)
+
     seen = {
-        node: {channel: places.get(text := short(version), text) for channel, version in channels.items()}
-        for node, channels in checkpoint.get("versions_seen", {}).items()
+        node: [each for one, version in there.items() for each in (channels.get(one, one), version_at(short(version)))]
+        for node, there in checkpoint.get("versions_seen", {}).items()
     }
+    updated = checkpoint.get("updated_channels")
     rest = {name: value for name, value in checkpoint.items() if name not in _KNOWN}
     folded = [
         checkpoint.get("v"),
-        checkpoint.get("ts"),
+        _brief(checkpoint.get("ts")),
         seen,
-        checkpoint.get("updated_channels"),
+        [channels.get(each, each) for each in updated] if type(updated) is list else updated,
         checkpoint.get("pending_sends"),
         rest or None,
     ]
@@ -162,19 +172,35 @@ def unfold(folded: Any, versions: dict[str, str], checkpoint_id: str, values: di
     if type(folded) is not list or len(folded) < 3 or type(folded[2]) is not dict:  # noqa: PLR2004 - v, ts and seen
         raise Damaged("it is no checkpoint")
     v, ts, seen, updated, sends, rest = folded + [None] * (6 - len(folded))
-    texts = list(versions.values())
+    names, texts = list(versions), list(versions.values())
+
+    def name(each: Any) -> Any:
+        return names[each] if type(each) is int else each
+
+    def pairs(there: Any) -> Iterable[tuple[Any, Any]]:
+        return there.items() if type(there) is dict else zip(there[::2], there[1::2], strict=True)
+
     checkpoint = {
         "v": v,
         "id": checkpoint_id,
-        "ts": ts,
+        "ts": moment(*ts).isoformat() if type(ts) is list else ts,
         "channel_values": values,
         "channel_versions": {channel: full(text) for channel, text in versions.items()},
         "versions_seen": {
-            node: {channel: full(each if type(each) is str else texts[each]) for channel, each in channels.items()}
-            for node, channels in seen.items()
+            node: {name(one): full(each if type(each) is str else texts[each]) for one, each in pairs(there)}
+            for node, there in seen.items()
         },
-        "updated_channels": updated,
+        "updated_channels": list(map(name, updated)) if type(updated) is list else updated,
     }
     if sends is not None:
         checkpoint["pending_sends"] = sends
     return checkpoint | (rest or {})
+
+
+def _brief(ts: Any) -> Any:
+    """A time as a list of the number that it stands for, where it is written as LangGraph does; else as it is."""
+    with suppress(ValueError, TypeError, OverflowError):
+        at = micros(datetime.fromisoformat(ts))
+        if moment(at).isoformat() == ts:
+            return [at]
+    return ts

@@ -21,8 +21,6 @@ in place since is never taken for the one that was stored.
 
 from __future__ import annotations
 
-import contextlib
-import gc
 import itertools
 import re
 import zlib
@@ -614,23 +612,6 @@ class ValueReading:
     def _copy(self, prototype: Prototype, number: int) -> BaseMessage:
         self._stamps.put_on_copies(prototype, self._shelf, number)
         return prototype.copy()
-
-
-@contextlib.contextmanager
-def collecting_later() -> Iterator[None]:
-    """A block that makes many objects, all of which are needed: Python looks for garbage after it.
-
-    A long list would otherwise be taken for old objects while it is still being made, and every few readings the whole
-    process would be searched for garbage. Where the collector is off already, it stays off.
-    """
-    if not gc.isenabled():
-        yield
-        return
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
 
 
 NOTHING, MESSAGES, EVERYTHING = range(3)

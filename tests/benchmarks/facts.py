@@ -39,6 +39,7 @@ MANY = {"knows": "Person", "likes": "Topic"}
 KINDS = {"Person": 0.6, "City": 0.1, "Company": 0.15, "Topic": 0.05}
 ADDED = 2_000
 ASKED = 300
+PAGE, PAGES = 50, 100
 LIMIT = 30
 """Seconds for one kind of question: what takes longer is asked less often."""
 
@@ -178,7 +179,20 @@ def asked_of_us(ours: Ours, facts: int, learned: list[datetime]) -> dict[str, tu
         "retrieve_recent(10)": timed(lambda _: kg.retrieve_recent(10), people),
         "entities(prefix, limit=10)": timed(lambda person: kg.entities(person[:8], 10), people),
         "as_of(), everything": timed(lambda _: kg.as_of(), people[:3]),
+        **pages(kg, "a page of all that holds"),
     }
+
+
+def pages(kg: KGMemory, name: str, entity: str | None = None) -> dict[str, tuple[float, float]]:
+    """The first page of what holds, of everything or of an entity, and the pages behind the tenth, from there anew."""
+    later = [kg.latest(10 * PAGE, entity=entity, valid=kg.now)[-1].id]
+
+    def turn(_: Any) -> None:
+        page = kg.latest(PAGE, before=later[-1], entity=entity, valid=kg.now)
+        later.append(page[-1].id if page else later[0])
+
+    first = timed(lambda _: kg.latest(PAGE, entity=entity, valid=kg.now), [None] * PAGES)
+    return {name: first, "… a later one": timed(turn, [None] * PAGES)}
 
 
 def hub(ours: Ours, count: int) -> dict[str, tuple[float, float]]:
@@ -193,6 +207,7 @@ def hub(ours: Ours, count: int) -> dict[str, tuple[float, float]]:
         "as_of(obj)": timed(lambda _: kg.as_of(obj="Metropolis"), again[:20]),
         "neighbours(depth=1)": timed(lambda _: kg.neighbours("Metropolis", 1), again[:20]),
         "search": timed(lambda _: kg.search("Who lives in Metropolis?"), again[:20]),
+        **pages(kg, "a page of all that holds of it", "Metropolis"),
     }
 
 

@@ -39,7 +39,10 @@ LOOKED_UP = {
     "retell": ({"id": 1, "extra": "{}"}, set()),
     "bury_memory": ({"id": 1, "gone": 0}, set()),
 }
+FEW_KEYS = "SEARCH m USING COVERING INDEX memory_key (branch_id=? AND kind=?)"
+"""How it is found out which branches of a line hold little; of the others no more is read than tells so."""
 FACTS = 150
+FORKS = 40
 NS = ("users", "ada")
 
 
@@ -106,7 +109,7 @@ def test_facts_are_looked_up_by_what_they_are_about(memory, raw, view):
         if memory.database.engine.dialect == "sqlite":
             scans = [line for line in plan if line.startswith("SCAN") and line.split()[1] in ("memory", "m", "n")]
             if name != "latest_facts":  # which is read from its end
-                scans += [line for line in plan if any(each in line for each in through_all)]
+                scans += [line for line in plan if any(each in line for each in through_all) and line != FEW_KEYS]
             assert {index for index in indexes if any(f"INDEX {index} " in line for line in plan)} == indexes, name
         else:
             # of a page of groups, branches or sources a scan is the quicker way
@@ -204,6 +207,37 @@ def test_a_page_costs_no_more_where_a_name_is_known_very_often(tmp_path, monkeyp
             following = partial(facts.latest, 5, entity=entity, valid=facts.now, before=page[-1].id)
             steps.append(counted(monkeypatch, following))
     assert steps[1] <= 1.3 * steps[0]
+
+
+def through_forks(memory: AgentMemory, each: int):
+    """Facts through many forks, with so many on each, and with none of those that are asked for."""
+    batch(memory, "main", FACTS, subject="Newcomer")
+    facts = memory.facts("main")
+    for number in range(FORKS):
+        facts = facts.fork(f"fork {number}")
+        batch(memory, facts.name, each, subject=f"fork {number} friend {{}}", obj="water {}")
+    return facts
+
+
+@pytest.mark.parametrize("each", [1, 10])
+def test_forks_cost_little_that_hold_little(tmp_path, monkeypatch, each):
+    """Each fact is looked up where much is known, not on every branch of the line."""
+    with AgentMemory(tmp_path / "forks.db") as memory:
+        facts = through_forks(memory, each)
+        there = memory.facts("main"), facts
+        steps = [counted(monkeypatch, lambda one=one: one.neighbours("Newcomer")) for one in there]
+    assert steps[0] > FACTS
+    assert steps[1] <= 4 * steps[0]
+
+
+def test_forks_cost_no_more_that_hold_very_much(tmp_path, monkeypatch):
+    """Of what else lies on a branch no more is read than tells that it is much."""
+    steps = []
+    for each in (30, 300):
+        with AgentMemory(tmp_path / f"{each}.db") as memory:
+            facts = through_forks(memory, each)
+            steps.append(counted(monkeypatch, lambda facts=facts: facts.neighbours("Newcomer")))
+    assert steps[1] <= 1.1 * steps[0]
 
 
 def test_contradictions_are_looked_for_where_one_value_ends_another(tmp_path, monkeypatch):

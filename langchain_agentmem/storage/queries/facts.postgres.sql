@@ -82,6 +82,13 @@ select m.* from live cross join lateral (
     offset 0
 ) as m
 
+-- fragment: keys_of_few
+select m.key from line cross join lateral (
+    select x.key from memory x where x.branch_id = line.branch_id and x.kind = :kind
+    offset 0
+) as m
+where line.branch_id not in (select branch_id from crowded)
+
 -- fragment: latest_of_each
 -- The latest facts of each level of a line.
 select level.id, level.created_at from line cross join lateral (

@@ -1,12 +1,26 @@
 -- Facts, looked up by what they are about. A view is as in memory.sql.
 
 -- fragment: shown_facts
--- On one branch alone there is one version of each at a time, and no newer one. What a fact says is among what else belongs
--- to it, and its text is for searches.
-visible as (
+-- On one branch alone there is one version of each at a time, and no newer one. Of a long line most branches hold little: what
+-- lies there is read once, and each fact is looked up on the others. What a fact says is among what else belongs to it, and its
+-- text is for searches.
+crowded (branch_id, up_to) as materialized (
+    select l.branch_id, l.up_to from line l where exists (
+        select 1 from memory m where m.branch_id = l.branch_id and m.kind = :kind limit 1 offset 20
+    )
+), told_elsewhere (key) as materialized (
+-- include: keys_of_few
+    union all
+    select m.key from live cross join memory m where m.group_id = live.group_id and m.kind = :kind
+), visible as (
     select x.* from seen x
-    where x.deleted = 0 and not ((select count(*) from line) + (select count(*) from live) > 1 and exists (
+    where x.deleted = 0 and not ((select count(*) from line) + (select count(*) from live) > 1 and (
+        x.key in (select key from told_elsewhere) and exists (
 -- include: newer
+        ) or exists (
+            select 1 from crowded l cross join
+-- include: newer_there
+        )
     ))
 )
 select coalesce(r.origin, r.id) as number, r.branch_id, r.kind, r.key, r.label, r.importance, r.expires_at, r.extra,

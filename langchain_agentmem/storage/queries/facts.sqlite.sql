@@ -58,6 +58,10 @@ select m.* from live cross join memory m
 where m.group_id = live.group_id and m.kind = :kind and m.origin is null and m.id <= live.up_to
     and m.object in (select key from wanted) and (cast(:labels as text) is null or m.label in (select key from chosen))
 
+-- fragment: keys_of_few
+select m.key from line cross join memory m
+where m.branch_id = line.branch_id and m.kind = :kind and line.branch_id not in (select branch_id from crowded)
+
 -- fragment: latest_of_each
 -- The latest facts of each level of a line.
 select m.id, m.created_at from line cross join memory m

@@ -69,9 +69,8 @@ select m.* from wanted cross join lateral (
 union all
 -- include: counting_of
 
--- fragment: newer
--- As for SQLite, and looked up likewise.
-select 1 from line l cross join lateral (
+-- fragment: newer_there
+lateral (
     select 1 from memory n
     where n.branch_id = l.branch_id and n.kind = x.kind and n.key = x.key and n.position <= l.up_to
         and n.until > l.up_to and (coalesce(n.stamp, 4611686018427387904), coalesce(n.origin, n.id)) > (
@@ -79,6 +78,11 @@ select 1 from line l cross join lateral (
         )
     offset 0
 ) as newer
+
+-- fragment: newer
+-- As for SQLite, and looked up likewise.
+select 1 from line l cross join
+-- include: newer_there
 union all
 select 1 from live g cross join lateral (
     select 1 from memory n

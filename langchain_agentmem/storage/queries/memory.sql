@@ -92,13 +92,18 @@ where m.scope_id = :scope and m.kind = :kind and m.key = wanted.key and m.gone =
 order by m.stamp desc, coalesce(m.origin, m.id) desc
 limit 1
 
--- fragment: newer
--- Whether a view shows a newer version of the row x.
-select 1 from line l cross join memory n
+-- fragment: newer_there
+-- Those newer versions of the row x that lie on the level l of a line.
+memory n
 where n.branch_id = l.branch_id and n.kind = x.kind and n.key = x.key and n.position <= l.up_to and n.until > l.up_to
     and (coalesce(n.stamp, 4611686018427387904), coalesce(n.origin, n.id)) > (
 -- include: order
     )
+
+-- fragment: newer
+-- Whether a view shows a newer version of the row x.
+select 1 from line l cross join
+-- include: newer_there
 union all
 select 1 from live g cross join memory n
 where n.group_id = g.group_id and n.kind = x.kind and n.key = x.key and n.origin is null and n.id <= g.up_to
