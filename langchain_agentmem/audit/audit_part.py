@@ -65,6 +65,7 @@ def recollections(hits: Sequence[Hit], now: int, outlook: object) -> Steps[Mappi
             created_at=entry.created_at,
             value=entry,
             why=hit.why,
+            row=(hit.kind, hit.owner),
         )
         for hit in hits
         if (entry := there.get(hit.owner)) is not None

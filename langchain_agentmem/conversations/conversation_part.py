@@ -118,6 +118,7 @@ def _recollection(hit: Hit, row: Mapping[str, Any], conversation: str, *, is_rou
         created_at=moment(row["created_at"]),
         value=message,
         why=hit.why,
+        row=(hit.kind, hit.owner),
         thread_id=row[conversation] if row.get("follows") else None,
         source=SOURCES.get(str(message.role)),
         actor=message.name,

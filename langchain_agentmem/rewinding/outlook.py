@@ -148,6 +148,7 @@ def recollections_of(
             created_at=moment(row["created_at"]),
             value=values[hit.owner][1],
             why=hit.why,
+            row=(hit.kind, hit.owner),
             thread_id=row["thread"],
             source=row["source"],
             actor=row["actor"],

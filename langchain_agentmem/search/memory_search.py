@@ -10,11 +10,12 @@ only, and how rare a term is, is judged within the walls, so that no score tells
 from __future__ import annotations
 
 import json
-from bisect import bisect
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
+
+import orjson
 
 from langchain_agentmem.base.namespaces import path_of
 from langchain_agentmem.base.origins import RANKING, UNKNOWN, in_words, is_trusted
@@ -22,7 +23,6 @@ from langchain_agentmem.messages.message import SOURCES
 from langchain_agentmem.search import analysis, ranking
 from langchain_agentmem.search.dates import TimeSpan, spans
 from langchain_agentmem.search.ranking import (
-    REACH,
     WEIGHTS,
     Asked,
     Closeness,
@@ -106,12 +106,12 @@ class Walls(NamedTuple):
         within = self.low <= path_of(found.namespace) < self.high
         return within and (self.conversations is None or found.conversation_id in (None, *self.conversations))
 
-    def let(self, row: Any) -> bool:
+    def let(self, document: Document) -> bool:
         """Whether a document is within, as far as its role and its time tell."""
         return (
-            (self.roles is None or row["role"] in self.roles)
-            and (self.before is None or row["created_at"] < self.before)
-            and (self.after is None or row["created_at"] >= self.after)
+            (self.roles is None or document.role in self.roles)
+            and (self.before is None or document.created_at < self.before)
+            and (self.after is None or document.created_at >= self.after)
         )
 
     @property
@@ -315,21 +315,10 @@ def search(
     around = ranking.near(chosen, related)
     conversations = ranking.conversation_scores(postings, int(totals["series"]))
     yield from _fill_in(postings, around, related, everything=walls.choosy)
-    rows = yield query.documents_at(ids=_json(sorted(around)))
-    documents = {
-        row["id"]: Document(row["length"], row["features"], row["created_at"], row["speaker"], row["role"])
-        for row in rows
-    }
-    within = _within(documents, ranges)
-    wanted = _wanted(walls, kinds)
-    candidates = {
-        row["id"]: row
-        for row in rows
-        if row["id"] in within and row["id"] >> _SCOPE_BITS in wanted and (not walls.choosy or walls.let(row))
-    }
+    owners, documents = yield from _documents(around)
     closeness, usual = Closeness(), WEIGHTS
     if dense is not None:
-        closeness = yield from dense.closeness(around, related, lambda number: _asks(documents.get(number)))
+        closeness = yield from dense.closeness(documents, related, lambda number: _asks(documents.get(number)))
         usual = ranking.weights_with_vectors(ranking.trust_in(closeness.alone, set().union(*postings.values())))
     if order == "time":
         usual = weights_in_time(usual)
@@ -344,7 +333,7 @@ def search(
             related,
             closeness,
         ),
-        candidates,
+        _within(documents, walls, kinds),
         limit=limit,
         weights=weights or usual,
     )
@@ -353,7 +342,7 @@ def search(
         Hit(
             each.number,
             kinds[each.number >> _SCOPE_BITS],
-            candidates[each.number]["owner"],
+            owners[each.number],
             each.score,
             _why(each, words),
         )
@@ -375,24 +364,27 @@ def nearest(dense: Near | None, walls: Walls, *, limit: int) -> Steps[list[Hit]]
     ranges, kinds = yield from ranges_of(walls)
     if not ranges or dense is None:
         return []
-    many, wanted = limit, _wanted(walls, kinds)
+    many = limit
     while True:
         cosines = yield from dense.nearest(ranges, many)
-        rows = yield query.documents_at(ids=_json(sorted(cosines)))
-        within = {row["id"]: row for row in rows if row["id"] >> _SCOPE_BITS in wanted and walls.let(row)}
+        owners, documents = yield from _documents(ranking.near(cosines, ()))
+        within = set(_within(documents, walls, kinds))
         if len(within) >= limit or len(cosines) < many:
             break
         many *= MORE
     return [
-        Hit(number, kinds[number >> _SCOPE_BITS], within[number]["owner"], cosine, Why(signals={"cosine": cosine}))
+        Hit(number, kinds[number >> _SCOPE_BITS], owners[number], cosine, Why(signals={"cosine": cosine}))
         for number, cosine in cosines.items()
         if number in within
     ][:limit]
 
 
-def _wanted(walls: Walls, kinds: Mapping[int, str]) -> set[int]:
-    """The scopes of the kinds that are looked for."""
-    return {scope for scope, kind in kinds.items() if walls.kinds is None or kind in walls.kinds}
+def _within(documents: Mapping[int, Document], walls: Walls, kinds: Mapping[int, str]) -> Collection[int]:
+    """Those of some documents that are looked for."""
+    wanted = {scope for scope, kind in kinds.items() if walls.kinds is None or kind in walls.kinds}
+    if len(wanted) == len(kinds) and not walls.choosy:
+        return documents
+    return [number for number, each in documents.items() if number >> _SCOPE_BITS in wanted and walls.let(each)]
 
 
 def ranges_of(walls: Walls) -> Steps[tuple[list[Range], dict[int, str]]]:
@@ -449,9 +441,9 @@ def _postings(
     waiting = yield query.waiting_within.ahead(ranges=_json(ranges), **walls.filters())
     full: dict[str, list[int]] = {}
     for row in (yield _look_up([(term, ()) for term in terms], ranges, walls)):
-        postings[row["term"]].update(json.loads(row["documents"]))
+        postings[row["term"]].update(orjson.loads(row["documents"]))
         if row["newest"] is not None:
-            full.setdefault(row["term"], []).extend(json.loads(row["newest"]))
+            full.setdefault(row["term"], []).extend(orjson.loads(row["newest"]))
     counts = {term: len(postings[term]) for term in terms}
     for term, newest in full.items():
         counts[term] = _estimate(postings[term], int(totals["series"]), documents)
@@ -459,7 +451,7 @@ def _postings(
     if full and len(terms) > 1:
         pairs = [(term, tuple(other for other in terms if other != term)) for term in full]
         for row in (yield _look_up(pairs, ranges, walls)):
-            postings[row["term"]].update(json.loads(row["newest"] or row["documents"]))
+            postings[row["term"]].update(orjson.loads(row["newest"] or row["documents"]))
     for term in _add_waiting(waiting, postings):
         counts[term] += 1
     return postings, {term: ranking.worth_of(term, documents, min(counts[term], documents)) for term in terms}
@@ -508,32 +500,23 @@ def _dated(times: Iterable[TimeSpan], ranges: Sequence[Range]) -> Steps[set[int]
     return found
 
 
-def _fill_in(postings: Postings, around: Collection[int], related: Collection[int], *, everything: bool) -> Steps[None]:
+def _documents(ranges: Sequence[Range]) -> Steps[tuple[dict[int, int], dict[int, Document]]]:
+    """The documents in some ranges by their numbers: the rows that they stand for, and what else is kept of them."""
+    rows = yield query.documents_within(ranges=_json(ranges))
+    numbers, owners, *columns = orjson.loads(rows[0]["columns"]) if rows else ((), ())
+    documents = map(Document._make, zip(*columns, strict=True))
+    return dict(zip(numbers, owners, strict=True)), dict(zip(numbers, documents, strict=True))
+
+
+def _fill_in(postings: Postings, around: Sequence[Range], related: Collection[int], *, everything: bool) -> Steps[None]:
     """Where terms stand near the candidates, of which not all places were looked at."""
     missing = [term for term, found in postings.items() if everything or len(found) >= MOST_POSTINGS]
     if missing and related:
-        for row in (yield query.terms_near(terms=_json(missing), ranges=_json(_runs(around)))):
-            postings[row["term"]].update(json.loads(row["documents"]))
+        for row in (yield query.terms_near(terms=_json(missing), ranges=_json(around))):
+            postings[row["term"]].update(orjson.loads(row["documents"]))
         if everything:
-            waiting = yield query.waiting_within(ranges=_json(_runs(around)), **_NO_FILTERS)
+            waiting = yield query.waiting_within(ranges=_json(around), **_NO_FILTERS)
             _add_waiting(waiting, postings)
-
-
-def _runs(numbers: Collection[int]) -> list[Range]:
-    """Numbers as ranges, neighbours as one."""
-    ranges: list[Range] = []
-    for number in sorted(numbers):
-        if ranges and ranges[-1][1] + REACH >= number:
-            ranges[-1] = ranges[-1][0], number + 1
-        else:
-            ranges.append((number, number + 1))
-    return ranges
-
-
-def _within(numbers: Collection[int], ranges: Sequence[Range]) -> set[int]:
-    """Those of some numbers that lie in one of the ranges, which are ascending and apart."""
-    starts = [low for low, _ in ranges]
-    return {number for number in numbers if (at := bisect(starts, number)) and number < ranges[at - 1][1]}
 
 
 def _why(hit: ranking.Ranked, words: Mapping[str, str]) -> Why:
@@ -641,10 +624,7 @@ def _given(hits: Sequence[Hit], now: int, looked: Any) -> Steps[dict[int, Recoll
     given: dict[int, Recollection] = {}
     for kind in sorted({hit.kind for hit in hits}):
         mine = [hit for hit in hits if hit.kind == kind]
-        shown = yield from all_parts().recollections[kind](mine, now, looked)
-        given.update(
-            {hit.document: replace(shown[hit.document], row=(kind, hit.owner)) for hit in mine if hit.document in shown}
-        )
+        given.update((yield from all_parts().recollections[kind](mine, now, looked)))
     return given
 
 

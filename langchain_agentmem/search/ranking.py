@@ -19,6 +19,7 @@ import math
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from operator import itemgetter
 from statistics import StatisticsError, correlation, fmean
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -57,6 +58,7 @@ _TALK = 0.3  # of its rarity a word has that asks about the talk itself
 _TRUSTED = 0.2  # the correlation from which on vectors are trusted altogether
 _USUAL, _FEW = 0.3, 20  # what it usually is, and of how many documents it says as much as that
 _OPENING = 40  # at this place in a conversation half of what its beginning counts is left
+_ROUNDING = 1e-9  # of all weights: more than a sum of theirs can be rounded by
 _WISHED = 0.3  # what a standing wish counts that holds no word of the question
 
 Weight = float | tuple[float, float]
@@ -224,6 +226,10 @@ class Document(NamedTuple):
         return bool(self.features & _QUESTION)
 
 
+_LENGTH, _KIND = itemgetter(0), itemgetter(1, 3, 4)
+"""Of a document its length; and its features, its speaker and its role, in which many are alike."""
+
+
 class Closeness(NamedTuple):
     """How near documents lie to a question by their vectors, as cosines by their numbers.
 
@@ -345,17 +351,20 @@ def first_look(postings: Mapping[str, Collection[int]], worth: Mapping[str, floa
         weight = worth[term]
         for number in holding:
             scores[number] = scores.get(number, 0.0) + weight
-    best = sorted(scores.items(), key=lambda each: (each[1], each[0]), reverse=True)[:limit]
-    return [number for number, _ in best]
+    return sorted(sorted(scores, reverse=True), key=scores.__getitem__, reverse=True)[:limit]
 
 
-def near(numbers: Collection[int], related: Collection[int]) -> set[int]:
-    """Documents with their neighbours."""
-    found = set(numbers)
-    for number in numbers:
-        if number >> PLACE_BITS in related:
-            found.update(range(number - REACH, number + REACH + 1))
-    return found
+def near(numbers: Collection[int], related: Collection[int]) -> list[tuple[int, int]]:
+    """Documents with their neighbours, as ranges that are ascending and apart."""
+    ranges: list[tuple[int, int]] = []
+    for number in sorted(numbers):
+        series = number >> PLACE_BITS
+        reach = REACH if series in related else 0
+        first, end = max(number - reach, series << PLACE_BITS), min(number + reach, series << PLACE_BITS | _PLACES) + 1
+        if ranges and ranges[-1][1] >= first:
+            first, _ = ranges.pop()
+        ranges.append((first, end))
+    return ranges
 
 
 class Ranked(NamedTuple):
@@ -392,88 +401,215 @@ def ranked(
     Returns:
         The best first; of equals, the newest.
     """
-    weight = weights.where(field.average)
-    total = sum(field.worth[term] for term in asked.terms) or 1.0
-    shares = {term: field.worth[term] / total for term in asked.terms}
-    of_length = {  # there are few different ones
-        length: (
-            (1 + _DAMPING) / (1 + _DAMPING * (_FIXED + (1 - _FIXED) * length / field.average)),
-            math.log1p(length) / 5,
-        )
-        for length in {document.length for document in field.documents.values()}
-    }
-    strength = {number: of_length[document.length][0] for number, document in field.documents.items()}
-    best: dict[int, dict[str, float]] = {number: {} for number in candidates}
-    cover: dict[int, float] = {}
-    for term, share in shares.items():
-        _spread(term, share, field, strength, best, cover, REACH if weight["context"] else 0)
-    alone, among = field.closeness
-    usual_alone, usual_among = field.closeness.usual()
-    if asked.look_up:
-        holding = {number for term in asked.terms for number in field.postings[term]} | alone.keys()
-        best = {
-            number: terms
-            for number, terms in best.items()
-            if number in holding or _when(asked.spans, field.documents[number]) == 1
+    fit = _Fit(asked, field, weights.where(field.average))
+    numbers = fit.foremost(fit.led(candidates), limit)
+    best = heapq.nlargest(limit, [(*fit.score(number), number) for number in numbers], key=itemgetter(0, 2))
+    return [Ranked(number, score, fit.terms(number), fit.signals(number, measured)) for score, measured, number in best]
+
+
+class _Fit:
+    """How well documents fit a question.
+
+    Args:
+        asked: The question.
+        field: Where to look.
+        weight: How much each signal counts, by its name.
+    """
+
+    def __init__(self, asked: Asked, field: Field, weight: Mapping[str, float]) -> None:
+        self._asked, self._weight, self._documents, self._related = asked, weight, field.documents, field.related
+        self._postings, self._conversations, self._closeness = field.postings, field.conversations, field.closeness
+        total = sum(field.worth[term] for term in asked.terms) or 1.0
+        self._shares = {term: field.worth[term] / total for term in asked.terms}
+        self._lengths = list(map(_LENGTH, field.documents.values()))
+        self._kinds = list(map(_KIND, field.documents.values()))
+        self._of_length: dict[int, tuple[float, float]] = {  # there are few different ones
+            length: (
+                (1 + _DAMPING) / (1 + _DAMPING * (_FIXED + (1 - _FIXED) * length / field.average)),
+                math.log1p(length) / 5,
+            )
+            for length in set(self._lengths)
         }
-    roles = _Roles(field.documents)
-    two, conversations = roles.two, field.conversations
-    told: dict[tuple[int, int | None, str | None], tuple[dict[str, float], float]] = {}  # there are few different ones
-    longer, conversation, recency, dated, covered, vectors, own_vector = (
-        weight[name] for name in ("length", "conversation", "recency", "date", "cover", "vectors", "own_vector")
-    )
-    around, inside = weight["context"], weight["own"] - weight["context"]
-    wider = weight["opening"] or "advice" in asked.asks_for or not _LISTS.isdisjoint(asked.asks_for)
-    hits: list[tuple[float, int, tuple[float, ...]]] = []
-    for number, terms in best.items():
-        document = field.documents[number]
-        near = _when(asked.spans, document) if asked.spans else 0.0
-        if not (terms or near or number in alone):
-            continue
-        words_there, features, _, speaker, role = document
-        kind = features, speaker, role
-        if kind not in told:
-            signals = _told(asked, document, roles, weight)
-            told[kind] = signals, sum(signals.values())
-        length = of_length[words_there][1]
+        self._cover: dict[int, float] = {}
+        self._best = {term: self._spread(term, share) for term, share in self._shares.items()}
+        dated = field.documents.items() if asked.spans else ()
+        self._near = {number: near for number, each in dated if (near := _when(asked.spans, each))}
+        self._words = dict.fromkeys((*self._near, *field.closeness.alone), 0.0)
+        for worths in self._best.values():
+            for number, worth in worths.items():
+                self._words[number] = self._words.get(number, 0.0) + worth
+        counts = Counter(self._kinds)
+        self._roles = _Roles(counts)
+        self._told = {kind: self._telling(*kind) for kind in counts}
+        self._adding = {kind: sum(told.values()) for kind, told in self._told.items()}
+        self._answered, self._answers = self._exchanged(1, by_user=True), self._exchanged(-1, by_user=False)
+        self._usual = field.closeness.usual()
+        self._wider = bool(weight["opening"]) or not {"advice", *_LISTS}.isdisjoint(asked.asks_for)
+
+    def _spread(self, term: str, share: float) -> dict[int, float]:
+        """The best of what a term is worth in each document and around it, where there may be none."""
+        documents, cover, of_length = self._documents, self._cover, self._of_length
+        reach = REACH if self._weight["context"] else 0
+        around = [(side * far, _NEIGHBOUR / math.sqrt(far)) for far in range(1, reach + 1) for side in (-1, 1)]
+        best: dict[int, float] = {}
+        value_of = best.get
+        for number in documents.keys() & self._postings[term]:
+            cover[number] = cover.get(number, 0.0) + share
+            length, features, _, _, _ = documents[number]
+            worth = share * of_length[length][0]
+            if value_of(number, 0.0) < worth:
+                best[number] = worth
+            if not around or number >> PLACE_BITS not in self._related:
+                continue
+            place = number & _PLACES
+            inside = reach <= place <= _PLACES - reach
+            for offset, factor in around if inside else [each for each in around if 0 <= place + each[0] <= _PLACES]:
+                value = worth * factor
+                if value_of(number + offset, 0.0) < value:
+                    best[number + offset] = value
+            if features & _QUESTION and place < _PLACES and (answer := documents.get(number + 1)):
+                value = worth / (1 + answer.length / _INHERITS)
+                if value_of(number + 1, 0.0) < value:
+                    best[number + 1] = value
+        return best
+
+    def _telling(self, features: int, speaker: int | None, role: str | None) -> dict[str, float]:
+        """What a document's features, its speaker and its role add."""
+        asked, weight, roles = self._asked, self._weight, self._roles
+        bits = {**_TOLD, **{kind: bit for kind, bit in _ANSWERS.items() if kind in asked.asks_for}}
+        signals = {
+            name: weight[name] * roles.telling(role, bit) if features & bit else 0.0 for name, bit in bits.items()
+        }
+        if len(asked.speakers) == 1 and speaker in asked.speakers:
+            signals["speaker"] = weight["speaker"]
+        if features & _FEATURE["introduction"]:
+            signals["introduction"] = weight["introduction"]
+        if roles.two and role == USER:
+            signals["user"] = weight["user"]
+        elif roles.two and role is not None:
+            signals |= {name: weight[name] for name in ("reply", "summary") if name in asked.asks_for}
+        return signals
+
+    def led(self, candidates: Collection[int]) -> set[int]:
+        """Those of some documents to which something of the question leads."""
+        found = self._words.keys() & candidates
+        if self._asked.look_up:
+            holding = set(self._closeness.alone).union(*(self._postings[term] for term in self._asked.terms))
+            found = {number for number in found if number in holding or self._near.get(number) == 1}
+        return found
+
+    def _exchanged(self, step: int, *, by_user: bool) -> dict[int, float]:
+        """What is covered by the document so many places behind one of the user's, or behind one of somebody else's."""
+        found: dict[int, float] = {}
+        for other, share in self._cover.items() if self._roles.two else ():
+            number, series = other - step, other >> PLACE_BITS
+            role = document.role if (document := self._documents.get(number)) else None
+            if role is not None and (role == USER) is by_user and number >> PLACE_BITS == series in self._related:
+                found[number] = share
+        return found
+
+    def foremost(self, numbers: set[int], limit: int) -> Collection[int]:
+        """Those of some documents that may be the best, by a quick look at all, whose sums are rounded otherwise.
+
+        Args:
+            numbers: The documents.
+            limit: How many are wanted.
+        """
+        weight, words, context = self._weight, self._words, self._weight["context"]
+        if len(numbers) <= limit or self._wider or weight["recency"]:
+            return numbers
+        long = {length: weight["length"] * told for length, (_, told) in self._of_length.items()}
+        fits = {series: weight["conversation"] * fit for series, fit in self._conversations.items()}
+        told, said = map(self._adding.__getitem__, self._kinds), map(long.__getitem__, self._lengths)
+        rough = {
+            number: context * words[number] + one + other + fits.get(number >> PLACE_BITS, 0.0)
+            for number, one, other in zip(self._documents, told, said, strict=True)
+            if number in numbers
+        }
+        (alone, among), (usual_alone, usual_among) = self._closeness, self._usual
+        parts: list[tuple[float, Mapping[int, float]]] = [
+            (1.0, {number: share * self._held(number) for number, share in self._cover.items()}),
+            (weight["answered"], self._answered),
+            (weight["answer"], self._answers),
+            (weight["date"], self._near),
+            (weight["vectors"], {number: cosine - usual_among for number, cosine in among.items()}),
+            (weight["own_vector"], {number: cosine - usual_alone for number, cosine in alone.items()}),
+        ]
+        for factor, part in parts:
+            for number, value in part.items():
+                if number in rough:
+                    rough[number] += factor * value
+        least = heapq.nlargest(limit, rough.values())[-1] - _ROUNDING * sum(map(abs, weight.values()))
+        return [number for number, score in rough.items() if score >= least]
+
+    def score(self, number: int) -> tuple[float, tuple[float, ...]]:
+        """The sum of all that speaks for a document, and what is measured on it, by `_SIGNALS`."""
+        weight, document = self._weight, self._documents[number]
+        (alone, among), (usual_alone, usual_among) = self._closeness, self._usual
+        length = self._of_length[document.length][1]
         measured: tuple[float, ...] = (
-            longer * length,
-            dated * near if near else 0.0,
-            conversation * conversations.get(number >> PLACE_BITS, 0.0),
-            vectors * among.get(number, usual_among),
-            own_vector * alone.get(number, usual_alone),
-            recency and recency * _lateness(asked, document),
+            weight["length"] * length,
+            weight["date"] * self._near.get(number, 0.0),
+            weight["conversation"] * self._conversations.get(number >> PLACE_BITS, 0.0),
+            weight["vectors"] * among.get(number, usual_among),
+            weight["own_vector"] * alone.get(number, usual_alone),
+            weight["recency"] and weight["recency"] * _lateness(self._asked, document),
         )
-        if two and role is not None and (wider or number + 1 in cover or number - 1 in cover):
-            measured += _between(asked, field, number, length, cover, weight)
-        words = around * sum(terms.values())
-        if number in cover:
-            words += cover[number] * (inside * strength[number] + covered)
-        hits.append((words + told[kind][1] + sum(measured), number, measured))
-    return [
-        Ranked(
-            number,
-            score,
-            _terms(number, shares, field, strength[number], best[number], weight),
-            told[document.features, document.speaker, document.role][0] | dict(zip(_SIGNALS, measured, strict=False)),
+        if self._roles.two and document.role is not None:
+            measured += self._between(number, document, length)
+        words = weight["context"] * sum([worths[number] for worths in self._best.values() if number in worths])
+        if number in self._cover:
+            words += self._cover[number] * self._held(number)
+        return words + self._adding[_KIND(document)] + sum(measured), measured
+
+    def terms(self, number: int) -> dict[str, float]:
+        """What each term adds, in a document and around it."""
+        held = self._held(number)
+        return {
+            term: self._weight["context"] * worths[number]
+            + (self._shares[term] * held if number in self._postings[term] else 0.0)
+            for term, worths in self._best.items()
+            if number in worths
+        }
+
+    def signals(self, number: int, measured: Sequence[float]) -> dict[str, float]:
+        """What else adds or takes away."""
+        return self._told[_KIND(self._documents[number])] | dict(zip(_SIGNALS, measured, strict=False))
+
+    def _held(self, number: int) -> float:
+        """What a term counts that a document holds itself, beside what stands around it."""
+        weight = self._weight
+        strength: float = self._of_length[self._documents[number].length][0]
+        return (weight["own"] - weight["context"]) * strength + weight["cover"]
+
+    def _between(self, number: int, document: Document, length: float) -> tuple[float, ...]:
+        """What a message adds for its part in the talk of a user and an assistant."""
+        weight, asks_for = self._weight, self._asked.asks_for
+        if document.role != USER:
+            return 0.0, 0.0, 0.0, 0.0, weight["answer"] * self._answers.get(number, 0.0), 0.0
+        listed = 0.0 if _LISTS.isdisjoint(asks_for) else length
+        wanted = _WISHED + self._cover.get(number, 0.0) if "advice" in asks_for else 0.0
+        return (
+            weight["answered"] * self._answered.get(number, 0.0),
+            weight["account"] * listed,
+            weight["standing_wish"] * wanted if document.features & _STANDING else 0.0,
+            weight["preference"] * wanted if document.features & _PREFERENCE else 0.0,
+            0.0,
+            weight["opening"] / (1 + (number & _PLACES) / _OPENING),
         )
-        for score, number, measured in heapq.nlargest(limit, hits)
-        for document in (field.documents[number],)
-    ]
 
 
 class _Roles:
     """What those who speak have in common.
 
     Args:
-        documents: What was looked at.
+        kinds: How many documents there are of each kind, see `_KIND`.
     """
 
-    def __init__(self, documents: Mapping[int, Document]) -> None:
-        kinds = Counter((each.role, each.features) for each in documents.values())
+    def __init__(self, kinds: Mapping[tuple[int, int | None, str | None], int]) -> None:
         self._counts: Counter[str | None] = Counter()
         self._having: Counter[tuple[str | None, int]] = Counter()
-        for (role, features), count in kinds.items():
+        for (features, _, role), count in kinds.items():
             self._counts[role] += count
             for bit in (*_TOLD.values(), *_ANSWERS.values()):
                 if features & bit:
@@ -481,96 +617,9 @@ class _Roles:
         self.two = USER in self._counts and not {USER, None}.issuperset(self._counts)
         """Whether there are a user and somebody else."""
 
-    def telling(self, document: Document, bit: int) -> float:
-        """How much a feature of a document tells: nothing if all of its role have it."""
-        return 1 - self._having[document.role, bit] / self._counts[document.role] if document.features & bit else 0.0
-
-
-def _spread(
-    term: str,
-    share: float,
-    field: Field,
-    strength: Mapping[int, float],
-    best: dict[int, dict[str, float]],
-    cover: dict[int, float],
-    reach: int,
-) -> None:
-    """Give each candidate the best of what a term is worth in it and in its neighbours."""
-    around = [(side * far, _NEIGHBOUR / math.sqrt(far)) for far in range(1, reach + 1) for side in (-1, 1)]
-    documents = field.documents
-    for number in documents.keys() & field.postings[term]:
-        cover[number] = cover.get(number, 0.0) + share
-        worth = share * strength[number]
-        if (there := best.get(number)) is not None and there.get(term, 0.0) < worth:
-            there[term] = worth
-        series = number >> PLACE_BITS
-        if not around or series not in field.related:
-            continue
-        for offset, factor in around:
-            if (there := best.get(number + offset)) is not None:
-                value = worth * factor
-                if there.get(term, 0.0) < value and number + offset >> PLACE_BITS == series:
-                    there[term] = value
-        if documents[number].features & _QUESTION and (answer := documents.get(number + 1)):
-            value = worth / (1 + answer.length / _INHERITS)
-            there = best.get(number + 1)
-            if there is not None and there.get(term, 0.0) < value and number + 1 >> PLACE_BITS == series:
-                there[term] = value
-
-
-def _terms(
-    number: int,
-    shares: Mapping[str, float],
-    field: Field,
-    strength: float,
-    best: Mapping[str, float],
-    weight: Mapping[str, float],
-) -> dict[str, float]:
-    """What each term adds, in a document and around it."""
-    held = (weight["own"] - weight["context"]) * strength + weight["cover"]
-    return {
-        term: weight["context"] * around + (shares[term] * held if number in field.postings[term] else 0.0)
-        for term, around in best.items()
-    }
-
-
-def _told(asked: Asked, document: Document, roles: _Roles, weight: Mapping[str, float]) -> dict[str, float]:
-    """What a document's features, its speaker and its role add."""
-    features = {**_TOLD, **{kind: bit for kind, bit in _ANSWERS.items() if kind in asked.asks_for}}
-    signals = {name: weight[name] * roles.telling(document, bit) for name, bit in features.items()}
-    if len(asked.speakers) == 1 and document.speaker in asked.speakers:
-        signals["speaker"] = weight["speaker"]
-    if document.features & _FEATURE["introduction"]:
-        signals["introduction"] = weight["introduction"]
-    if roles.two and document.role == USER:
-        signals["user"] = weight["user"]
-    elif roles.two and document.role is not None:
-        signals |= {name: weight[name] for name in ("reply", "summary") if name in asked.asks_for}
-    return signals
-
-
-def _between(
-    asked: Asked, field: Field, number: int, length: float, cover: Mapping[int, float], weight: Mapping[str, float]
-) -> tuple[float, ...]:
-    """What a message adds for its part in the talk of a user and an assistant."""
-    document = field.documents[number]
-    by_user = document.role == USER
-    other = number + 1 if by_user else number - 1
-    exchanged = cover.get(other, 0.0)
-    if exchanged and (other >> PLACE_BITS != number >> PLACE_BITS or number >> PLACE_BITS not in field.related):
-        exchanged = 0.0
-    if not by_user:
-        return 0.0, 0.0, 0.0, 0.0, weight["answer"] * exchanged, 0.0
-    listed = 0.0 if _LISTS.isdisjoint(asked.asks_for) else length
-    wanted = _WISHED + cover.get(number, 0.0) if "advice" in asked.asks_for else 0.0
-    return (
-        weight["answered"] * exchanged,
-        weight["account"] * listed,
-        weight["standing_wish"] * wanted if document.features & _STANDING else 0.0,
-        weight["preference"] * wanted if document.features & _PREFERENCE else 0.0,
-        0.0,
-        weight["opening"] / (1 + (number & _PLACES) / _OPENING),
-    )
+    def telling(self, role: str | None, bit: int) -> float:
+        """How much it tells that somebody of a role has a feature: nothing if all have it."""
+        return 1 - self._having[role, bit] / self._counts[role]
 
 
 def _lateness(asked: Asked, document: Document) -> float:

@@ -67,6 +67,7 @@ def recollections(hits: Sequence[Hit], now: int, outlook: object) -> Steps[Mappi
             created_at=moment(row["created_at"]),
             value=read(bytes(row["value"]), row["path"], row["key"]),
             why=hit.why,
+            row=(hit.kind, hit.owner),
             **_origin(item_rows.extra_of(row) if row["extra"] else None),
         )
         for hit in hits
@@ -110,6 +111,7 @@ def rewound_recollections(hits: Sequence[Hit], now: int, outlook: Outlook | None
             created_at=moment(each.created_at),
             value=thread_items.value_of(each),
             why=hit.why,
+            row=(hit.kind, hit.owner),
             **_origin({**each.extra, "source": each.source, "actor": each.actor}),
         )
         for hit in hits

@@ -314,7 +314,7 @@ def _retell(taking: _Taking, row: Row, left: Mapping[str, Any]) -> Steps[None]:
         yield query.restate_memory(id=row["id"], extra=memory_rows.as_json(left), **found)
         if row["document_id"] is not None:
             old = memory_rows.words_of(bytes(row["body"]), extra)
-            [at] = yield query.documents_at(ids=json.dumps([row["document_id"]]))
+            [at] = yield query.document_time(id=row["document_id"])
             document = IndexedDocument(memory_rows.words_of(body, left), at["created_at"])
             yield from search_index.replace(row["document_id"], old, row["id"], document, tail=taking.tail)
         yield from queries.collect([bytes(row["hash"])])

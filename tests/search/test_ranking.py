@@ -170,7 +170,14 @@ class TestNeighbours:
         documents = {ONE: said(), ONE + 1: said(), TWO: said(), TWO + 1: said()}
         where = field({"cat": [ONE, TWO]}, documents, related=(TWO,))
         assert set(scores(Asked(["cat"]), where)) == {ONE, TWO, TWO + 1}
-        assert near([ONE, TWO], {TWO >> PLACE_BITS}) == {ONE, *range(TWO - REACH, TWO + REACH + 1)}
+        assert near([TWO, ONE], {TWO >> PLACE_BITS}) == [(ONE, ONE + 1), (TWO, TWO + REACH + 1)]
+
+    def test_neighbours_that_touch_are_one_range_and_end_with_their_series(self):
+        assert near([TWO - 2, ONE + 9, ONE, ONE + 30], {ONE >> PLACE_BITS}) == [
+            (ONE, ONE + 9 + REACH + 1),
+            (ONE + 30 - REACH, ONE + 30 + REACH + 1),
+            (TWO - 2 - REACH, TWO),
+        ]
 
     def test_what_is_no_candidate_lends_and_is_not_found(self):
         documents = {ONE + n: said() for n in range(3)}
@@ -414,6 +421,18 @@ class TestReasons:
             assert set(hit.terms) <= set(asked.terms)
             assert set(hit.signals) <= {each.name for each in fields(Weights)}
         assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
+
+    @pytest.mark.parametrize("seed", range(40))
+    def test_fewer_results_are_the_first_of_more(self, seed):
+        luck = random.Random(seed)
+        asked, where = a_field(luck)
+        if seed % 4:
+            asked = asked._replace(asks_for=luck.sample(["time", "number", "place", "reply"], 2))
+        some = {each.name: luck.uniform(-1, 1) for each in luck.sample(fields(Weights), 8) if each.name != "recency"}
+        weights = replace(WEIGHTS_WITH_VECTORS if seed % 2 else WEIGHTS, **some)
+        every = ranked(asked, where, where.documents, limit=100, weights=weights)
+        for limit in (1, 2, 5, 10):
+            assert ranked(asked, where, where.documents, limit=limit, weights=weights) == every[:limit]
 
     @pytest.mark.parametrize("seed", range(5))
     @pytest.mark.parametrize("name", [each.name for each in fields(Weights)])

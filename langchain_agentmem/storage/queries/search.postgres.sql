@@ -173,9 +173,18 @@ select coalesce(max(document_id), -1) as document from search_index;
 -- name: count_index
 select (select count(*) from search_index) as indexed, 0 as waiting, (select count(*) from search_document) as documents;
 
--- name: documents_at
-select id, owner, created_at, speaker, role, length, features from search_document
-where id in (select cast(value as bigint) from json_array_elements_text(cast(:ids as json)));
+-- name: documents_within
+select cast(json_build_array(
+    array_agg(d.id), array_agg(d.owner), array_agg(d.length), array_agg(d.features), array_agg(d.created_at),
+    array_agg(d.speaker), array_agg(d.role)
+) as text) as columns
+from json_array_elements(cast(:ranges as json)) r
+cross join lateral (
+    select * from search_document
+    where id >= cast(r.value ->> 0 as bigint) and id < cast(r.value ->> 1 as bigint)
+    offset 0
+) d
+having count(*) > 0;
 
 -- name: totals
 with range as materialized (
@@ -236,16 +245,22 @@ order by case when d.created_at < :start then :start - d.created_at when d.creat
 limit cast(:limit as bigint);
 
 -- name: found_entries
+-- Row by row, since a plan by hashes reads all messages that there are.
 select own.id as wording, slot.id as slot, slot.follows, slot.kind, v.key, v.created_at, b.name as conversation, n.path, c.body
 from json_array_elements_text(cast(:owners as json)) o
-join entry own on own.id = cast(o.value as bigint)
-join entry slot on slot.id = coalesce(own.replaces, own.id)
-join entry v on v.id = (
+cross join lateral (select id, replaces from entry where id = cast(o.value as bigint) offset 0) own
+cross join lateral (
+    select id, follows, kind, branch_id from entry where id = coalesce(own.replaces, own.id) offset 0
+) slot
+cross join lateral (
+    select key, created_at, content_id from entry where id = (
 -- include: edited
-)
-join branch b on b.id = slot.branch_id
-join namespace n on n.id = b.namespace_id
-join content c on c.id = v.content_id;
+    )
+    offset 0
+) v
+cross join lateral (select name, namespace_id from branch where id = slot.branch_id offset 0) b
+cross join lateral (select path from namespace where id = b.namespace_id offset 0) n
+cross join lateral (select body from content where id = v.content_id offset 0) c;
 
 -- name: hold_writers
 -- Whoever writes documents has seen that vectors are wanted, or ends first.
