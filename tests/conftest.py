@@ -100,13 +100,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Of what is slow the first of its parameters alone is run, and nothing of what has none."""
+    """Of what is slow the first of its parameters alone is run; nothing of what has none, or is slow in every form."""
     if config.getoption("full"):
         return
     kept, left_out, seen = [], [], set()
     for item in items:
         test = item.nodeid.partition("[")[0]
-        leave_out = item.get_closest_marker("slow") is not None and (test in seen or test == item.nodeid)
+        mark = item.get_closest_marker("slow")
+        leave_out = mark is not None and (bool(mark.args) or test in seen or test == item.nodeid)
         (left_out if leave_out else kept).append(item)
         seen.add(test)
     config.hook.pytest_deselected(items=left_out)

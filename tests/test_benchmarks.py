@@ -310,7 +310,7 @@ class TestFacts:
 
 
 class TestStudio:
-    @pytest.mark.slow
+    @pytest.mark.slow("in every form")
     @pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
     def test_every_page_is_asked_for(
         self, benchmarks: Benchmarks, url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

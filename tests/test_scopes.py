@@ -414,6 +414,7 @@ class TestWithin:
         graph_of(ada, node).invoke({"messages": []}, run_of("t"))
         assert seen == [{}, {"city": "Lisbon"}]
 
+    @pytest.mark.slow
     def test_exports_and_erasures_are_of_it_alone(self, memory, tmp_path):
         for user in ("ada", "bob"):
             said(memory, run_of("t", agentmem_namespace=("users", user)), f"I am {user}")
@@ -549,6 +550,7 @@ class TestWhatLangGraphHandsOut:
         assert templated.within(user_id="ada").store.get(("t",), "t").value == {"thread": "t", "all": ["t"]}
         assert templated.verify().ok
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("thread", ["t", UUID(int=7), 7])
     def test_a_run_that_names_its_thread_alone_is_wholly_in_the_scope_of_that(self, url, thread):
         with AgentMemory(url) as memory:
@@ -600,6 +602,7 @@ class TestWhatLangGraphHandsOut:
         templated.adopt("t", ADA)
         assert [hit.text for hit in templated.within(user_id="ada").search("quinces")] == ["quinces"]
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("saver", [None, InMemorySaver()])
     def test_what_is_named_counts_in_the_run_of_another_or_of_another_graph(self, templated, saver):
         ada, bob = (run_of(user, user_id=user) for user in ("ada", "bob"))

@@ -9,6 +9,7 @@ import pytest
 
 EASY = ["t.py::one", "t.py::form[a]", "t.py::form[b]"]
 SLOW = ["t.py::alone", "t.py::many[sqlite]", "t.py::many[postgres]", "t.py::Group::many[sqlite]"]
+IN_EVERY_FORM = ["t.py::long[sqlite]", "t.py::long[postgres]"]
 
 
 @pytest.fixture
@@ -18,10 +19,9 @@ def selected(request):
 
     def select(*, full):
         left_out = []
-        items = [
-            SimpleNamespace(nodeid=name, get_closest_marker=lambda _, slow=name in SLOW: slow or None)
-            for name in [*EASY, *SLOW]
-        ]
+        marks = dict.fromkeys(SLOW, pytest.mark.slow) | dict.fromkeys(IN_EVERY_FORM, pytest.mark.slow("in every form"))
+        tests = [(name, marks.get(name)) for name in [*EASY, *SLOW, *IN_EVERY_FORM]]
+        items = [SimpleNamespace(nodeid=name, get_closest_marker=lambda _, mark=mark: mark) for name, mark in tests]
 
         def deselected(items):
             left_out.extend(items)
@@ -36,11 +36,11 @@ def selected(request):
 def test_of_what_is_slow_the_first_form_alone_is_run(selected):
     run, left_out = selected(full=False)
     assert run == [*EASY, "t.py::many[sqlite]", "t.py::Group::many[sqlite]"]
-    assert left_out == ["t.py::alone", "t.py::many[postgres]"]
+    assert left_out == ["t.py::alone", "t.py::many[postgres]", *IN_EVERY_FORM]
 
 
 def test_all_of_it_is_run_in_full(selected):
-    assert selected(full=True) == ([*EASY, *SLOW], [])
+    assert selected(full=True) == ([*EASY, *SLOW, *IN_EVERY_FORM], [])
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,15 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 from langchain_agentmem.audit import audit_entry
 from langchain_agentmem.audit.audit_entry import AuditEntry
 from langchain_agentmem.base.clock import micros, moment
-from langchain_agentmem.base.encoding import from_plain, is_plain, read_column, read_plain, to_plain, write_plain
+from langchain_agentmem.base.encoding import (
+    as_json,
+    from_plain,
+    is_plain,
+    read_column,
+    read_plain,
+    to_plain,
+    write_plain,
+)
 from langchain_agentmem.base.namespaces import namespace_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import AgentMemoryError, DatabaseUnreadable, InvalidInput
@@ -147,7 +155,7 @@ def free(shelf: int) -> Steps[None]:
 
 def written(ranges: Sequence[Range]) -> str:
     """Ranges as they are stored: by the first and the last number of each."""
-    return json.dumps([(low, high - 1) for low, high in ranges], separators=(",", ":"))
+    return as_json([(low, high - 1) for low, high in ranges])
 
 
 def read(text: str) -> list[Range]:

@@ -21,6 +21,7 @@ from typing import Annotated, Any, NamedTuple, TypeAlias
 from pydantic import Field, InstanceOf, TypeAdapter
 
 from langchain_agentmem.base.clock import EARLIEST, LATEST, NewId
+from langchain_agentmem.base.encoding import as_json
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput
 from langchain_agentmem.facts import fact_commands, fact_events, fact_store
@@ -212,7 +213,7 @@ def fact_problems() -> Steps[list[str]]:
     """
     found: list[str] = []
     after = 0
-    kinds = fact_store.as_json(CHECKED)
+    kinds = as_json(CHECKED)
     while page := (yield query.facts_after(after=after, kinds=kinds, limit=PAGE)):
         after = page[-1]["id"]
         for row in page:

@@ -10,6 +10,7 @@ from typing import Any
 
 from langchain_agentmem.base.argument_checks import ALL, EVERYTHING, limit_given, text_given, texts_given
 from langchain_agentmem.base.clock import moment, time_given
+from langchain_agentmem.base.encoding import as_json
 from langchain_agentmem.base.fencing import fenced, harmless, on_one_line
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations import message_log
@@ -256,9 +257,7 @@ def from_message_work(ground: FactsGround, message_id: str) -> Work[list[Fact]]:
 def facts_told_by(ground: FactsGround, message_id: str, view: View) -> Steps[list[Fact]]:
     """The facts that a view shows and that a message tells of."""
     path = ground.point.path
-    resting = yield query.resting_on(
-        keys=fact_store.as_json([message_source(message_id)]), low=path, high=path + "\x01"
-    )
+    resting = yield query.resting_on(keys=as_json([message_source(message_id)]), low=path, high=path + "\x01")
     keys = sorted({row["key"] for row in resting if row["kind"] == FACT})
     facts = yield from memory_rows.named(view, FACT, keys)
     settled = yield from fact_store.settled(view, (yield from ground.rules(view)), facts)

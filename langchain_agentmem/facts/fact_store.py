@@ -8,7 +8,6 @@ A trace shows what came of a statement: which facts it added or changed, and whi
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from itertools import product
 from typing import Any, Literal, NamedTuple
 
 from langchain_agentmem.base.clock import LATEST, NewId, moment
+from langchain_agentmem.base.encoding import as_json
 from langchain_agentmem.base.origins import MemoryOrigin
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import MessageError
@@ -327,11 +327,6 @@ def names_of(extra: Mapping[str, Any]) -> tuple[str, str, str]:
     """What a fact is found by. What was taken back stays, to be had again, and is found under its old names."""
     known = state_of(extra)
     return known.subject, known.predicate, known.object
-
-
-def as_json(value: Any) -> str:
-    """A value as queries take lists."""
-    return json.dumps(value, separators=(",", ":"))
 
 
 class FactStatement(NamedTuple):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from langchain_agentmem.base.encoding import read_plain
+from langchain_agentmem.base.encoding import as_json, read_plain
 from langchain_agentmem.base.namespaces import namespace_of, range_of
 from langchain_agentmem.base.origins import BROUGHT, ITEM, MESSAGE, SOURCES, THREAD, MemoryOrigin, as_plain
 from langchain_agentmem.rewinding import memory_rows
@@ -62,7 +62,7 @@ def behind_at(point: Standpoint, origins: Iterable[MemoryOrigin], now: int) -> S
 def _items(view: View, path: str, keys: Collection[str]) -> Steps[list[Mapping[str, Any]]]:
     """What items rest on that are seen from somewhere: those of a thread, and those of its namespace and below."""
     low, high = range_of(namespace_of(path))
-    shared = yield query.items_of_keys(keys=memory_rows.as_json(sorted(keys)), low=low, high=high)
+    shared = yield query.items_of_keys(keys=as_json(sorted(keys)), low=low, high=high)
     own = yield from memory_rows.current(view, THREAD_ITEM)
     mine = [each.extra for each in own if each.extra["key"] in keys]
     return [*mine, *(memory_rows.extra_of(row) for row in shared if row["extra"] is not None)]
@@ -147,7 +147,7 @@ def _looked_up(path: str, origins: Iterable[MemoryOrigin]) -> Steps[tuple[Memory
 
 def _brought(path: str, question: MemoryOrigin) -> Steps[list[MemoryOrigin]]:
     """What a prompt was shown for a question, as its notes tell."""
-    keys = memory_rows.as_json([question.name])
+    keys = as_json([question.name])
     notes = yield query.prompt_notes(path=path, name=question.thread, reader=None, keys=keys)
     items = [item for note in notes if note["part"] in _LISTED for item in read_plain(bytes(note["body"]))["items"]]
     known = {*_SEEN, MESSAGE}

@@ -27,7 +27,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Self
 from pydantic import BaseModel, BeforeValidator, Field, TypeAdapter, ValidationError, model_validator
 
 from langchain_agentmem.base.clock import EARLIEST, LATEST
-from langchain_agentmem.base.encoding import read_column
+from langchain_agentmem.base.encoding import as_json, read_column
 from langchain_agentmem.base.limits import MemoryLimits
 from langchain_agentmem.base.namespaces import id_of, namespace_of, path_of
 from langchain_agentmem.base.safe_repr import safe_repr
@@ -743,7 +743,7 @@ class Arrival:
             **version.model_dump(include=set(_VERSION_COLUMNS)),
             hash=None if version.body is None else queries.digest(version.body),
             deleted=int(version.body is None),
-            extra=None if version.extra is None else json.dumps(self._pointing(version), separators=(",", ":")),
+            extra=None if version.extra is None else as_json(self._pointing(version)),
             document=None if document is None else document[0].numbers[document[1]],
             **(yield from self._committed(version, landing)),
         )

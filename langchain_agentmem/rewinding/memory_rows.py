@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple, TypeAlias
 
-from langchain_agentmem.base.encoding import read_column
+from langchain_agentmem.base.encoding import as_json, read_column
 from langchain_agentmem.base.origins import MemoryOrigin, origins_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import DatabaseUnreadable
@@ -587,11 +587,6 @@ def version_of(row: Row) -> Kept:
         row["source"],
         row["actor"],
     )
-
-
-def as_json(value: Any) -> str:
-    """A value as queries take it."""
-    return json.dumps(value, separators=(",", ":"))
 
 
 PAGE = 500

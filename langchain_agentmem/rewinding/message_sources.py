@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
+from langchain_agentmem.base.encoding import as_json
 from langchain_agentmem.base.origins import THREAD, MemoryOrigin, as_plain
 from langchain_agentmem.errors import DatabaseUnreadable
 from langchain_agentmem.rewinding import memory_rows
@@ -146,7 +147,7 @@ def _forget(
         elif left != extra:
             if row["kind"] in _RETOLD:
                 retold.add(row["key"])
-            yield query.retell(id=row["id"], extra=json.dumps(left, separators=(",", ":")))
+            yield query.retell(id=row["id"], extra=as_json(left))
             lost = sources_of(extra) - sources_of(left)
             yield query.delete_sources.many([{"memory": row["id"], "source": name} for name in sorted(lost)])
     retold |= {row["key"] for row in unfounded}

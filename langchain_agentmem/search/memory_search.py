@@ -17,6 +17,7 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 import orjson
 
+from langchain_agentmem.base.encoding import as_json
 from langchain_agentmem.base.namespaces import path_of
 from langchain_agentmem.base.origins import RANKING, UNKNOWN, in_words, is_trusted
 from langchain_agentmem.messages.message import SOURCES
@@ -292,7 +293,7 @@ def search(
     ranges, kinds = yield from ranges_of(walls)
     if not ranges:
         return []
-    counted = yield query.totals.ahead(ranges=_json(ranges))
+    counted = yield query.totals.ahead(ranges=as_json(ranges))
     speakers, unnamed = yield from _named(asked.question, ranges)
     terms = unnamed or asked.question.terms
     [totals] = counted
@@ -303,7 +304,7 @@ def search(
         return []
     postings, worth = yield from _postings(terms, ranges, walls, totals)
     if speakers and not unnamed:  # a name alone stands in all that its owner said
-        for row in (yield query.spoken(words=_words(asked.question), ranges=_json(ranges), limit=CANDIDATES)):
+        for row in (yield query.spoken(words=_words(asked.question), ranges=as_json(ranges), limit=CANDIDATES)):
             postings[asked.question.words[row["word"]]].add(row["id"])
     chosen = set(ranking.first_look(postings, worth, max(CANDIDATES, limit)))
     chosen |= yield from _dated(times, ranges)
@@ -415,11 +416,11 @@ def _joined(numbers: Iterable[int], bits: int) -> list[Range]:
 
 def _speakers(question: analysis.Question, ranges: Sequence[Range]) -> Statement:
     """Who is named by a word of a question, with the word."""
-    return query.speakers(words=_words(question), ranges=_json(ranges))
+    return query.speakers(words=_words(question), ranges=as_json(ranges))
 
 
 def _words(question: analysis.Question) -> str:
-    return _json(list(question.words)[: analysis.MOST_QUERY_TERMS])
+    return as_json(list(question.words)[: analysis.MOST_QUERY_TERMS])
 
 
 def _named(question: analysis.Question, ranges: Sequence[Range]) -> Steps[tuple[set[int], tuple[str, ...]]]:
@@ -438,7 +439,7 @@ def _postings(
     if not terms:
         return postings, {}
     documents = int(totals["documents"])
-    waiting = yield query.waiting_within.ahead(ranges=_json(ranges), **walls.filters())
+    waiting = yield query.waiting_within.ahead(ranges=as_json(ranges), **walls.filters())
     full: dict[str, list[int]] = {}
     for row in (yield _look_up([(term, ()) for term in terms], ranges, walls)):
         postings[row["term"]].update(orjson.loads(row["documents"]))
@@ -469,7 +470,7 @@ def _add_waiting(rows: Iterable[Any], postings: Postings) -> list[str]:
 
 def _look_up(wanted: Sequence[tuple[str, Sequence[str]]], ranges: Sequence[Range], walls: Walls) -> Statement:
     """Ask for the documents that hold each term, and any of those that stand beside it."""
-    return query.postings(terms=_json(wanted), ranges=_json(ranges), limit=MOST_POSTINGS, **walls.filters())
+    return query.postings(terms=as_json(wanted), ranges=as_json(ranges), limit=MOST_POSTINGS, **walls.filters())
 
 
 def _estimate(oldest: Collection[int], series: int, documents: int) -> int:
@@ -493,7 +494,7 @@ def _dated(times: Iterable[TimeSpan], ranges: Sequence[Range]) -> Steps[set[int]
             end=span.end,
             earliest=span.start - 2 * _DAY,
             latest=span.end + 7 * _DAY,
-            ranges=_json(ranges),
+            ranges=as_json(ranges),
             limit=MOST_DATED,
         )
         found.update(row["id"] for row in rows)
@@ -502,7 +503,7 @@ def _dated(times: Iterable[TimeSpan], ranges: Sequence[Range]) -> Steps[set[int]
 
 def _documents(ranges: Sequence[Range]) -> Steps[tuple[dict[int, int], dict[int, Document]]]:
     """The documents in some ranges by their numbers: the rows that they stand for, and what else is kept of them."""
-    rows = yield query.documents_within(ranges=_json(ranges))
+    rows = yield query.documents_within(ranges=as_json(ranges))
     numbers, owners, *columns = orjson.loads(rows[0]["columns"]) if rows else ((), ())
     documents = map(Document._make, zip(*columns, strict=True))
     return dict(zip(numbers, owners, strict=True)), dict(zip(numbers, documents, strict=True))
@@ -512,10 +513,10 @@ def _fill_in(postings: Postings, around: Sequence[Range], related: Collection[in
     """Where terms stand near the candidates, of which not all places were looked at."""
     missing = [term for term, found in postings.items() if everything or len(found) >= MOST_POSTINGS]
     if missing and related:
-        for row in (yield query.terms_near(terms=_json(missing), ranges=_json(around))):
+        for row in (yield query.terms_near(terms=as_json(missing), ranges=as_json(around))):
             postings[row["term"]].update(orjson.loads(row["documents"]))
         if everything:
-            waiting = yield query.waiting_within(ranges=_json(around), **_NO_FILTERS)
+            waiting = yield query.waiting_within(ranges=as_json(around), **_NO_FILTERS)
             _add_waiting(waiting, postings)
 
 
@@ -528,10 +529,6 @@ def _why(hit: ranking.Ranked, words: Mapping[str, str]) -> Why:
 
 def _asks(document: Document | None) -> bool:
     return document is not None and document.asks
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, separators=(",", ":"))
 
 
 class Viewpoint(Protocol):

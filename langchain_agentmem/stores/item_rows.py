@@ -20,13 +20,22 @@ from uuid import UUID
 import orjson
 
 from langchain_agentmem.base.clock import is_time
-from langchain_agentmem.base.encoding import TAG, decode, is_plain, read_column, read_plain, to_plain, write_plain
+from langchain_agentmem.base.encoding import (
+    TAG,
+    as_json,
+    decode,
+    is_plain,
+    read_column,
+    read_plain,
+    to_plain,
+    write_plain,
+)
 from langchain_agentmem.base.namespaces import namespace_of
 from langchain_agentmem.base.origins import THREAD, MemoryOrigin, as_plain
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput
 from langchain_agentmem.rewinding import memory_rows
-from langchain_agentmem.rewinding.memory_rows import KEPT_FORMER, RESTS, as_json, sources_of
+from langchain_agentmem.rewinding.memory_rows import KEPT_FORMER, RESTS, sources_of
 from langchain_agentmem.rewinding.message_sources import unlinked
 from langchain_agentmem.search import search_index
 from langchain_agentmem.search.search_index import IndexedDocument

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any
 
+from langchain_agentmem.base.encoding import as_json
 from langchain_agentmem.base.namespaces import Namespace, namespace_of
 from langchain_agentmem.base.origins import as_plain
 from langchain_agentmem.rewinding import memory_rows
@@ -205,7 +206,7 @@ def _ends(view: View, items: Sequence[Kept]) -> Steps[dict[int, int]]:
 
 def name_of(at: ItemPlace) -> str:
     """The key of the row of an item."""
-    name = json.dumps([namespace_of(at.path), at.key], separators=(",", ":"))
+    name = as_json([namespace_of(at.path), at.key])
     return name if len(name) <= LONGEST_NAME else blake2b(name.encode(), digest_size=32).hexdigest()
 
 

@@ -15,6 +15,7 @@ from datetime import datetime
 from typing import Any
 
 from langchain_agentmem.base.clock import micros, moment
+from langchain_agentmem.base.encoding import as_json
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.threads.value_recipe import Damaged
@@ -104,7 +105,7 @@ def versions_of(checkpoint: dict[str, Any]) -> dict[str, str]:
 
 def written(versions: dict[str, str]) -> str:
     """Channel versions as they are stored, in a column that SQL can read. The checksum of the head guards them too."""
-    return json.dumps(versions, separators=(",", ":"))
+    return as_json(versions)
 
 
 def read(text: str) -> dict[str, str]:

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
+from langchain_agentmem.base.encoding import as_json
 from langchain_agentmem.base.namespaces import Namespace, namespace_of, path_of
 from langchain_agentmem.base.origins import ITEM, MESSAGE, NOWHERE, SOURCES, THREAD, MemoryOrigin
 from langchain_agentmem.conversations import message_log, prompt_notes
@@ -188,7 +189,7 @@ def _of_itself(source: Revocation) -> Steps[list[int]]:
     elif origin.kind == MESSAGE:
         return []
     elif origin.kind == ITEM:
-        head = memory_rows.as_json({"key": origin.name})[:-1] + ","
+        head = as_json({"key": origin.name})[:-1] + ","
         rows = yield query.thread_items_of_key(**within, name=origin.name, head=head)
     else:
         rows = yield query.versions_of(**within, kind=origin.kind, keys=json.dumps([origin.name]))
@@ -298,7 +299,7 @@ def _take(taking: _Taking, lost: Sequence[Row]) -> Steps[None]:
 def _retell(taking: _Taking, row: Row, left: Mapping[str, Any]) -> Steps[None]:
     """Have a fact, or what is told otherwise, be what is left of it."""
     extra = memory_rows.extra_of(row)
-    yield query.retell(id=row["id"], extra=memory_rows.as_json(left))
+    yield query.retell(id=row["id"], extra=as_json(left))
     lost = memory_rows.sources_of(extra) - memory_rows.sources_of(left)
     yield query.delete_sources.many([{"memory": row["id"], "source": name} for name in sorted(lost)])
     taking.versions += 1
@@ -311,7 +312,7 @@ def _retell(taking: _Taking, row: Row, left: Mapping[str, Any]) -> Steps[None]:
         hashed = queries.digest(body)
         yield from queries.store({hashed: body})
         found = {"label": draft.label, "subject": draft.subject, "object": draft.object, "hash": hashed}
-        yield query.restate_memory(id=row["id"], extra=memory_rows.as_json(left), **found)
+        yield query.restate_memory(id=row["id"], extra=as_json(left), **found)
         if row["document_id"] is not None:
             old = memory_rows.words_of(bytes(row["body"]), extra)
             [at] = yield query.document_time(id=row["document_id"])

@@ -38,6 +38,7 @@ def problems(memory, since=None):
 
 
 class TestWhatIsWhole:
+    @pytest.mark.slow
     def test_nothing_is_wrong_with_what_was_only_used(self, filled):
         ids = {each.prompt: each.id for each in read(filled, audit_store.last, "", 9)}
         assert hide(filled, "second", "rule") == 1
@@ -55,6 +56,7 @@ class TestWhatIsWhole:
             entries=0, erased=0, problems=(), head=audit_entry.START
         )
 
+    @pytest.mark.slow
     def test_erasing_keeps_the_chain_and_is_told(self, filled):
         kept = read(filled, audit_store.head)
         assert filled.erase(conversation_id="c").audit == 4

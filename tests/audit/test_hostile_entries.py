@@ -202,7 +202,7 @@ def noise(size):
 
 
 class TestHugeTexts:
-    @pytest.mark.slow
+    @pytest.mark.slow("in every form")
     def test_twenty_million_letters(self, memory, trail, tmp_path):
         huge = noise(20_000_000)
         entry = trail.add("What is in the file?", huge, "c")

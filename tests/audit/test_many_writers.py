@@ -121,7 +121,7 @@ def test_the_same_reference_from_many_is_one(memory):
     assert trail.head().sequence == 1
 
 
-@pytest.mark.slow
+@pytest.mark.slow("in every form")
 @pytest.mark.bare
 def test_kill_9_loses_no_entry_that_was_acknowledged(url):
     acknowledged = []

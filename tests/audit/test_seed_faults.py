@@ -220,7 +220,7 @@ class TestO6:
                     written[number] = memory.stats()["bytes"]
         assert written[999] - written[499] < 500 * 2_000
 
-    @pytest.mark.slow
+    @pytest.mark.slow("in every form")
     def test_two_processes_lose_nothing(self, url):
         script = textwrap.dedent(ADDS)
         processes = [

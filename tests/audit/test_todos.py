@@ -75,6 +75,7 @@ def test_a_todo_has_at_most_500_characters():
     assert len(todo) <= LONGEST
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "piece", ["add ", ".", "`", '"a ', "http://", "should ", "a", "1. ", "- ", "a/", "please ", "a. ", "~~"]
 )

@@ -153,6 +153,7 @@ class TestDamage:
             memory.export(path)
         return lines(path)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("damage", DAMAGE, ids=lambda damage: str(damage)[:60])
     def test_a_damaged_entry_imports_nothing(self, told, new_database, tmp_path, damage):
         at = next(n for n, each in enumerate(told) if each.get("kind") == "call")

@@ -19,7 +19,7 @@ from tests.forking import ENVIRONMENT
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.slow
+@pytest.mark.slow("in every form")
 def test_no_method_works_through_a_large_value_or_imports_anything_on_the_loop(url, tmp_path):
     done = subprocess.run(
         [sys.executable, "-m", "tests.awaited", url, str(tmp_path)],

@@ -175,6 +175,7 @@ class TestDeltaChannels:
         saver.prune(["t"], strategy="delete")
         assert everything(saver) == []
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("first", ["copy", "prune"])
     def test_copies_prunings_and_forks_together(self, saver, first):
         graph = delta_graph(saver)

@@ -69,6 +69,7 @@ class TestStates:
             assert shown({name: values[name] for name in OWN}) == shown(OWN)
             assert shown(graph.get_state(at()).interrupts[0].value) == shown(OWN["trip"])
 
+    @pytest.mark.slow
     def test_a_node_that_is_resumed_is_given_them(self, url):
         with AgentMemorySaver.from_conn_string(url) as saver:
             graph = own_graph(saver)
@@ -79,7 +80,7 @@ class TestStates:
             assert shown(end["answer"]) == shown(OWN["leg"])
             assert end["seen"] == shown(OWN | {"seen": sent})
 
-    @pytest.mark.slow
+    @pytest.mark.slow("in every form")
     def test_the_history_and_what_is_pending_are_those_of_the_stock_saver(self, url):
         """At each step, with whatever is pending."""
         with AgentMemorySaver.from_conn_string(url) as ours, stock() as theirs:
@@ -93,7 +94,7 @@ class TestStates:
                 given.append(steps)
             assert shown(given[0]) == shown(given[1])
 
-    @pytest.mark.slow
+    @pytest.mark.slow("in every form")
     @pytest.mark.sqlite_suffices
     async def test_awaited_they_are_the_same(self, url):
         async with AgentMemorySaver.from_conn_string(url) as ours, AsyncSqliteSaver.from_conn_string(":memory:") as own:
@@ -107,6 +108,7 @@ class TestStates:
             assert given[0] == given[1]
             assert shown({name: end[name] for name in OWN}) == shown(OWN)
 
+    @pytest.mark.slow
     def test_another_process_is_given_them(self, url):
         with AgentMemorySaver.from_conn_string(url) as saver:
             begin(own_graph(saver), at())
@@ -129,6 +131,7 @@ class TestStates:
         done = run_script(script, url)
         assert done.returncode == 0, done.stderr
 
+    @pytest.mark.slow
     @pytest.mark.sqlite_suffices
     @pytest.mark.parametrize("way", ["encrypted", "set afterwards"])
     def test_a_serializer_of_the_users_brings_them_too(self, url, way):
@@ -149,6 +152,7 @@ class TestStates:
 
 
 class TestFunctions:
+    @pytest.mark.slow
     def test_what_tasks_and_entrypoints_give_comes_back_as_itself(self, url):
         with AgentMemorySaver.from_conn_string(url) as ours, stock() as theirs:
             given = []
@@ -165,6 +169,7 @@ class TestFunctions:
             assert type(previous) is type(leg) is own_classes.Leg
             assert answer == OWN["place"]
 
+    @pytest.mark.slow
     def test_a_task_that_is_done_gives_it_in_another_process(self, url):
         with AgentMemorySaver.from_conn_string(url) as saver:
             own_workflow(saver).invoke("Portugal", at())
@@ -300,7 +305,7 @@ class TestStrict:
         assert own_graph(saver).get_state(at()).values["mood"] == "glad"
         assert shown(own_graph(saver.with_allowlist(CLASSES)).get_state(at()).values) == shown(values)
 
-    @pytest.mark.slow
+    @pytest.mark.slow("in every form")
     def test_langgraphs_variable_makes_the_default_strict(self, url):
         with AgentMemorySaver.from_conn_string(url) as saver:
             begin(own_graph(saver), at())

@@ -141,6 +141,7 @@ class TestASaidMessage:
         graph.invoke({"messages": [HumanMessage("apples")]}, at())
         assert sorted(hit.text for hit in memory.search("apples pears")) == ["apples", "pears"]
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("state", [Listed, Tupled])
     def test_without_an_id_is_recorded_as_often_as_it_was_said(self, memory, state):
         graph = build(memory.checkpointer, lambda _: {"messages": [AIMessage("no"), AIMessage("no")]}, state)
@@ -331,6 +332,7 @@ class TestAnEdit:
     def test_is_not_yet_found_where_the_past_is_looked_at(self, memory, edited):
         assert self.seen(memory, config=self.old)[1:] == [["k1"], []]
 
+    @pytest.mark.slow
     def test_by_hand_of_what_a_thread_went_back_to_is_shown(self, memory, edited):
         edited.update_state(self.old, None)
         memory.conversation("t").update("k1", content="numbat by hand")
@@ -356,6 +358,7 @@ class TestAnEdit:
         memory.conversation("t").clear()
         assert memory.verify().ok
 
+    @pytest.mark.slow
     def test_comes_along_with_a_copy_and_an_export(self, memory, edited, new_database, tmp_path):
         edited.update_state(self.old, None)
         memory.checkpointer.copy_thread("t", "copy")
@@ -524,6 +527,7 @@ class TestThreadsOfBefore:
         assert len(said(memory)) == 6
         assert memory.verify().ok
 
+    @pytest.mark.slow
     def test_what_the_source_said_since_the_last_import_and_what_it_took_back(self, url):
         other = InMemorySaver()
         theirs = build(other)
@@ -581,6 +585,7 @@ class TestACopy:
         memory.checkpointer.copy_thread("t", "copy")
         return graph
 
+    @pytest.mark.slow
     def test_finds_what_it_was_given_once_and_adds_to_it(self, memory, copied):
         assert said(memory, "copy") == ["apples", "re-apples"]
         assert found(memory, "apples", conversation_id="copy") == {"apples", "re-apples"}
@@ -638,6 +643,7 @@ class TestACopy:
         assert said(memory, "copy") == ["apples", "re-apples", "pears", "re-pears"]
         assert memory.verify().ok
 
+    @pytest.mark.slow
     def test_in_a_scope_teaches_only_what_it_adds(self, memory, graph):
         one, two, three = (
             {"configurable": {"thread_id": name, "agentmem_namespace": ("ada",)}} for name in ("one", "two", "three")
@@ -660,6 +666,7 @@ class TestACopy:
         assert found(ada, "apples figs plums kiwis") == {"plums", "re-plums", "kiwis", "re-kiwis"}
         assert memory.verify().ok
 
+    @pytest.mark.slow
     def test_in_a_scope_is_found_as_long_as_either_has_it(self, memory, graph):
         one, two = ({"configurable": {"thread_id": name, "agentmem_namespace": ("ada",)}} for name in ("one", "two"))
         say(graph, "apples", one)
@@ -706,6 +713,7 @@ class TestAScope:
 
 
 class TestElsewhere:
+    @pytest.mark.slow
     def test_an_export_takes_along_what_follows(self, memory, graph, new_database, tmp_path):
         say(graph, "apples")
         say(graph, "pears", checkpoint_with(graph, "apples"))

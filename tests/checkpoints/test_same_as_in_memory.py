@@ -78,7 +78,7 @@ def _one_clock(monkeypatch):
     take_over(monkeypatch)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("in every form")
 @pytest.mark.parametrize("part", range(PARTS))
 @pytest.mark.parametrize("kind", EXAMPLES)
 def test_states_and_histories_are_those_of_the_saver_in_memory(kind, part, new_database):

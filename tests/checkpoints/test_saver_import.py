@@ -159,7 +159,7 @@ class TestEveryThread:
             assert shown(memory.checkpointer) == shown(in_memory)
             go_on(memory.checkpointer)
 
-    @pytest.mark.slow
+    @pytest.mark.slow("in every form")
     def test_costs_what_changed(self, memory, saver):
         """A long talk, which the stock saver stores whole with every checkpoint."""
         source = InMemorySaver()
@@ -397,6 +397,7 @@ COUNTED = ("threads", "checkpoints", "writes", "parts", "contents", "content_byt
 
 
 class TestSomeThreads:
+    @pytest.mark.slow
     def test_only_those_that_are_named_come(self, saver, source):
         report = saver.import_checkpoints(source, thread_ids=["asking", "delta"])
         assert report.threads == 2

@@ -71,6 +71,7 @@ def test_a_call_is_shown_with_all_that_the_model_was_given(agentmem, tmp_path):
 
 
 class TestReport:
+    @pytest.mark.slow("in every form")
     def test_it_says_how_the_trail_fares_and_what_it_tells(self, agentmem, database):
         lines = fine(agentmem("--database", database)).splitlines()
         assert lines[0].startswith("5 entries, ")

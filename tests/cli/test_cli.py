@@ -309,7 +309,7 @@ class TestImportingCheckpoints:
         assert json.loads(run.stdout) == {"checkpoints": count, "known": 0, "threads": 2, "left_out": {}}
         assert counted(tmp_path / "ours.db") == count
 
-    @pytest.mark.slow
+    @pytest.mark.slow("in every form")
     @pytest.mark.parametrize("same", [True, False], ids=["into the same database", "into a file"])
     def test_from_postgres(self, new_database, tmp_path, same):
         url = new_database("postgres")
@@ -466,7 +466,7 @@ class TestImportingCheckpoints:
         assert "stock.db" in refused(agentmem("import-checkpoints", path, str(tmp_path / "ours.db")))
         assert counted(tmp_path / "ours.db") == 0
 
-    @pytest.mark.slow
+    @pytest.mark.slow("in every form")
     @pytest.mark.parametrize("package", ["sqlite", "postgres"])
     def test_without_the_extra_it_says_what_to_install(self, source, package, tmp_path):
         hidden = f"import sys\nsys.modules['langgraph.checkpoint.{package}'] = None\n"
@@ -554,6 +554,7 @@ class TestTheFirstArgument:
         line = refused(agentmem(*words.split()))
         assert line == "Which database? Name it first, with --database PATH, or in AGENTMEM_DATABASE."
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("words", ["verify no.db", "show no.db one", "threads no.db", "backup no.db copy.db"])
     def test_a_mistyped_one_is_told(self, words):
         assert refused(agentmem(*words.split())) == "There is no database at 'no.db'."
@@ -565,6 +566,7 @@ class TestTheFirstArgument:
 
 
 class TestErrors:
+    @pytest.mark.slow
     @pytest.mark.parametrize("name", ["search heron", "stats", "verify"])
     def test_a_mistyped_path_does_not_become_a_database(self, name, tmp_path):
         path = tmp_path / "typo.db"

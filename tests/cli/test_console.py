@@ -178,7 +178,7 @@ def plain(home, shown) -> dict[str, str]:
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no pseudo-terminals")
 class TestAtEightyColumns:
-    @pytest.mark.slow
+    @pytest.mark.slow("in every form")
     @pytest.mark.parametrize("name", COMMANDS)
     def test_no_line_is_wider_unless_it_is_one_word(self, shown, name):
         lines = [line.rpartition("\x1b[2K")[2] for line in shown[name].splitlines()]  # without bars that are gone
@@ -192,6 +192,7 @@ class TestAtEightyColumns:
         lines = [line for said in on_a_terminal(home, helps).values() for line in said.splitlines()]
         assert [line for line in lines if len(re.sub(HEARD, "", line)) > WIDE] == []
 
+    @pytest.mark.slow("in every form")
     def test_an_error_is_broken_between_words(self, home):
         asked = {"a text": ["stats", "--database", "questions.jsonl"]}
         [said] = on_a_terminal(home, asked, code=3).values()
@@ -199,7 +200,7 @@ class TestAtEightyColumns:
         assert max(map(len, said.splitlines())) <= WIDE
         assert "agentmem import-from --help" in " ".join(said.split())
 
-    @pytest.mark.slow
+    @pytest.mark.slow("in every form")
     @pytest.mark.parametrize("name", [name for name in COMMANDS if name not in ONCE])
     def test_every_heading_and_id_that_a_file_would_get_is_whole(self, shown, plain, name):
         assert words(plain[name]) - words(shown[name]) == set()

@@ -178,7 +178,7 @@ def demo(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str
 
 
 class TestTheStory:
-    @pytest.mark.slow
+    @pytest.mark.slow("in every form")
     def test_a_second_process_remembers(self, url):
         run = demo("--database", url)
         assert (run.returncode, run.stderr) == (0, "")
@@ -231,6 +231,7 @@ class TestTheStory:
         assert list(tmp_path.iterdir()) == []
         assert tempfile.gettempdir() not in run.stdout
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("arguments", [("--database", ":memory:"), ("--model", "nobody:nothing")])
     def test_what_cannot_work_is_said_on_one_line(self, arguments, tmp_path):
         run = demo(*arguments, TMPDIR=str(tmp_path))

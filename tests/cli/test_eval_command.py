@@ -100,6 +100,7 @@ class TestEval:
             told = json.loads(fine(agentmem("--database", database, "--questions", path, "--json", *given)))
             assert told["all"]["this memory"]["recall"]["5"] == recall
 
+    @pytest.mark.slow("in every form")
     def test_vectors_are_made_where_they_are_asked_for(self, agentmem, database, questions):
         given = ("--database", database, "--questions", questions, "--json")
         plain, static = (json.loads(fine(agentmem(*given, *more))) for more in ((), ("--index", "static")))
@@ -107,6 +108,7 @@ class TestEval:
         with AgentMemory(database) as memory:
             assert memory.stats()["bytes_by_part"]["vectors"] > 0
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         ("form", "file", "asked"),
         [("transcript", "orchard.json", 15), ("longmemeval", "longmemeval_sample.json", 2)],

@@ -194,6 +194,7 @@ class TestPropose:
 
 
 class TestErrors:
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         "arguments", [("check",), ("select", "query"), ("report", "DB"), ("propose", "DB", "--conversation", "chat")]
     )

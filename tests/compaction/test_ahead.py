@@ -192,6 +192,7 @@ class TestFailing:
 
 
 class TestOnce:
+    @pytest.mark.slow
     def test_a_restart_uses_what_was_made_before(self, url):
         model = Waiting()
         with AgentMemory(url) as memory:
@@ -202,6 +203,7 @@ class TestOnce:
             until_passed(node_of(memory, model), at)
         assert model.threads == ["agentmem-ahead"]
 
+    @pytest.mark.slow
     def test_two_memories_on_one_database_ask_the_model_once(self, url):
         model = Waiting()
         with AgentMemory(url) as one, AgentMemory(url) as other:
@@ -218,6 +220,7 @@ class TestOnce:
                 until_passed(node, at)
         assert len(model.threads) == 1
 
+    @pytest.mark.slow
     def test_one_that_begins_when_another_has_just_ended_sees_it(self, url, monkeypatch):
         model = Waiting()
         with AgentMemory(url) as one, AgentMemory(url) as other:

@@ -150,7 +150,7 @@ def essential_tokens(valid, *, grace, keep_first=True):
 # --- The promises -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
+@pytest.mark.slow("in every form")
 def test_a_repaired_history_is_valid_and_has_every_text_in_its_order(samples):
     for sample in samples:
         seed, given, _, made = sample
@@ -271,7 +271,7 @@ def random_situation(dice, given, model):
     )
 
 
-@pytest.mark.slow
+@pytest.mark.slow("in every form")
 def test_any_pipeline_keeps_what_must_stay_and_shows_the_model_what_goes(samples):
     for sample in samples:
         seed, given = sample.seed, sample.given

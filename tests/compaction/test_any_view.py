@@ -49,7 +49,7 @@ ORDERS = (
 """Processors; None is a sliding window."""
 
 
-@pytest.mark.slow
+@pytest.mark.slow("in every form")
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_it_is_valid_and_what_it_does_not_show_is_accounted_for(chunk):
     events = []
@@ -58,7 +58,7 @@ def test_it_is_valid_and_what_it_does_not_show_is_accounted_for(chunk):
             follow(memory, events, seed, asked=seed % ASKED_ONE_OF == 0)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("in every form")
 def test_so_it_is_on_either_engine(url):
     events = []
     with AgentMemory(url, hooks=[events.append]) as memory:

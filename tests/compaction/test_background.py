@@ -287,6 +287,7 @@ class TestByIds:
         session.reset_memory()
         assert seen(session) == ([], None)
 
+    @pytest.mark.slow
     def test_few_compactions_are_kept(self, memory, session, started, raw):
         compactor = started(session, Model())
         for n in range(20):
@@ -298,6 +299,7 @@ class TestByIds:
 
 @pytest.mark.sqlite_suffices
 class TestFailing:
+    @pytest.mark.slow
     @pytest.mark.parametrize("reply", [RuntimeError("busy"), "", "   ", "[]"])
     def test_it_leaves_everything_as_it_was_and_is_tried_again(self, session, started, reply, monkeypatch):
         monkeypatch.setattr(jobs, "pause", lambda attempts: 0.05)

@@ -79,6 +79,7 @@ def completed(events):
 
 
 class TestLookingAtCompactions:
+    @pytest.mark.slow
     async def test_they_are_listed_with_what_they_made(self, memory):
         _, view = grown(memory.compaction(Summarizer(), config()), 20)
         chat = memory.conversation("t")
@@ -94,6 +95,7 @@ class TestLookingAtCompactions:
         with pytest.raises(MessageError):
             chat.compactions(-1)
 
+    @pytest.mark.slow
     async def test_what_a_summary_stands_for_is_read_in_pages(self, memory):
         _, view = grown(memory.compaction(Summarizer(), config()), 20)
         [summary] = [message for message in view if summary_in(message) is not None]
@@ -109,6 +111,7 @@ class TestLookingAtCompactions:
 @pytest.mark.parametrize("order", [("tool_truncation", "summarization"), ("tool_offload", "summarization")])
 @pytest.mark.parametrize("ids", [True, False])
 class TestWhatWasCutBeforeItWasSummarized:
+    @pytest.mark.slow
     def test_stands_behind_the_summary_word_for_word(self, memory, order, ids):
         history, view = grown(memory.compaction(Summarizer(), config(*order)), 20, ids=ids)
         [summary] = [message for message in view if summary_in(message) is not None]
@@ -129,6 +132,7 @@ class TestWhatWasCutBeforeItWasSummarized:
         assert all(any(text[:40] in page for page in pages) for text in gone)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ids", [True, False])
 def test_a_stub_names_what_it_stands_for(memory, ids):
     history, view = grown(memory.compaction(Summarizer(), config("tool_offload", "summarization")), 20, ids=ids)
@@ -147,6 +151,7 @@ class TestWhatNoSummaryStandsFor:
         limits = config("backward_packing", backward_packing=BackwardPackingConfig())
         return limits if request.param == "backward_packing" else config(mode="sliding_window")
 
+    @pytest.mark.slow
     def test_is_told_by_an_event_and_brought_back_by_its_id(self, url, shrunk):
         events = []
         with AgentMemory(url, hooks=[events.append]) as memory:

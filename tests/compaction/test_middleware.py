@@ -465,6 +465,7 @@ class TestARefusal:
         assert len(model.shown[12]) < len(model.shown[11])
         assert COUNTER.count(model.shown[-1]) > COUNTER.count(model.shown[11])
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("awaited", [False, True])
     async def test_in_unknown_words_is_answered_once_where_the_window_was_nearly_full(self, memory, awaited):
         def refuse(call):
@@ -639,6 +640,7 @@ class TestAmongOthers:
         assert all(not provider_problems(shown) for shown in model.shown)
         assert len([each for each in agent.get_state(on()).values["messages"] if each.type == "tool"]) == 60
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("how", [ToolStrategy, ProviderStrategy])
     def test_structured_answers(self, memory, how):
         class Sum(BaseModel):
@@ -733,6 +735,7 @@ class TestAmongOthers:
 
 
 class TestWithoutLangchain:
+    @pytest.mark.slow("in every form")
     def test_the_package_is_importable_and_the_middleware_says_what_to_install(self):
         program = (
             "import sys\n"

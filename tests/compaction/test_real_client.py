@@ -216,7 +216,7 @@ async def astream(agent, turn):
 class TestEachProvidersClient:
     """With memory in its prompts and experiences, on a server that takes less than the budget."""
 
-    @pytest.mark.slow
+    @pytest.mark.slow("in every form")
     @pytest.mark.parametrize("turns", [40, pytest.param(150, marks=pytest.mark.deep)])
     @pytest.mark.parametrize("way", [invoke, ainvoke, astream])
     @pytest.mark.parametrize("client", CLIENTS)

@@ -266,6 +266,7 @@ class TestExpand:
         ]
         assert summary_in(next(each for each in context if each.id == summaries[-1])).stands_for == len(behind)
 
+    @pytest.mark.slow
     def test_no_page_is_longer_than_a_page(self, memory):
         messages = [HumanMessage(f"{FILLER * 500} word{n:03}", id=f"q{n}") for n in range(4)]
         _, summary = compacted(memory, [*messages, AIMessage("Yes.", id="a"), HumanMessage("And?", id="z")])
@@ -336,6 +337,7 @@ class TestExpand:
             behind = [each.message_id for each in messages_behind(memory, summary, conversation_id="t")]
             assert behind == [each.id for each in history][1 : len(behind) + 1]
 
+    @pytest.mark.slow
     def test_a_state_that_is_shrunk_loses_nothing_either(self, memory):
         node = memory.compaction(Counting(REPLY), SMALL, shrink=True)
         state, everything = [], []

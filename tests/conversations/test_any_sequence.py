@@ -155,7 +155,7 @@ def machine(memory: AgentMemory) -> type[Conversation]:
     return type("ConversationOf", (Conversation,), {"memory": memory})
 
 
-@pytest.mark.slow
+@pytest.mark.slow("in every form")
 def test_a_conversation_is_what_a_list_would_be(memory, machine):
     run_state_machine_as_test(
         machine,

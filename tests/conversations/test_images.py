@@ -92,6 +92,7 @@ class TestReading:
         assert await read(memory, do, kind) == [TEXT, PART, REMOTE]
         assert events == []
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("how", ["gone", "a folder", "too large"])
     @pytest.mark.parametrize("kind", READINGS)
     async def test_one_that_cannot_be_read_is_a_placeholder_and_a_warning(self, told, picture, kind, do, how):
@@ -179,7 +180,7 @@ class TestCompacting:
         assert len(chat.raw_messages) == 40
         assert events
 
-    @pytest.mark.slow
+    @pytest.mark.slow("in every form")
     def test_a_refused_payload_is_weighed_with_its_files(self, told, picture):
         memory, _ = told
         picture.write_bytes(PNG + b"\0" * 2**20)

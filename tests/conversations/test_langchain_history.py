@@ -248,6 +248,7 @@ class TestAnyMessage:
         chat.add_messages(given)
         assert len(chat) == len(given)
 
+    @pytest.mark.slow
     @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(message=MESSAGES.map(lambda each: replace(each, message_id="m", created_at=None, langchain=None)))
     def test_of_ours_comes_back_as_it_went(self, memory, message):

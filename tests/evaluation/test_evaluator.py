@@ -39,6 +39,7 @@ def filled(memory):
 
 
 class TestRecall:
+    @pytest.mark.slow
     def test_evidence_may_be_of_any_kind_and_is_told_by_kind(self, filled):
         ids = {each.kind: each.ids[0] for each in passages_of(filled)}
         assert ids.keys() == {"message", "fact", "record", "item"}

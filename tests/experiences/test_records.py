@@ -243,6 +243,7 @@ class TestFeedback:
         "created_at": [datetime(2026, 1, 1), datetime.max.replace(tzinfo=timezone(-timedelta(hours=5))), 5],
     }
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(("field", "wrong"), [(field, each) for field, every in WRONG.items() for each in every])
     def test_what_cannot_be_kept_is_refused(self, memory, raw, field, wrong):
         fields = {"feedback_id": "1", "exp_id": "a", "helped": True, "created_at": START} | {field: wrong}
@@ -395,6 +396,7 @@ class TestTransfer:
         exports = [(tmp_path / name).read_text().splitlines() for name in ("all.jsonl", "again.jsonl")]
         assert sorted(exports[0]) == sorted(exports[1])
 
+    @pytest.mark.slow
     def test_more_than_a_page_comes_through_whole(self, memory, raw, tmp_path):
         count(memory, [f"e{n}" for n in range(2 * PAGE + 1)], ["e5"])
 
@@ -409,6 +411,7 @@ class TestTransfer:
         assert memory.import_(tmp_path / "all.jsonl").experiences == 3 * PAGE + 2
         assert known(memory, raw) == before
 
+    @pytest.mark.slow
     def test_of_both_tallies_the_larger_numbers_count(self, memory, raw, new_database, tmp_path):
         for minutes in (2, 9):
             count(memory, ["a", "b", "within", "first", "last"], ["a", "within", "first", "last"], minutes=minutes)
@@ -444,6 +447,7 @@ class TestTransfer:
         assert memory.import_(tmp_path / "all.jsonl").experiences == 1
         assert {each.feedback_id for each in heard(memory)} == {"1", "2", "3"}
 
+    @pytest.mark.slow
     def test_other_feedback_under_one_id_is_refused_and_nothing_imported(self, memory, raw, tmp_path):
         fill(memory).export(tmp_path / "all.jsonl")
         memory.erase(namespace=())

@@ -306,7 +306,7 @@ def named(seed: int) -> Iterator[None]:
         raise
 
 
-@pytest.mark.slow
+@pytest.mark.slow("in every form")
 @pytest.mark.parametrize("part", range(PARTS))
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
 def test_every_answer_at_any_time_is_that_of_brute_force(kind, part, new_database, clock):

@@ -134,6 +134,7 @@ class TestVerifying:
         filled.erase(thread_id="t")
         assert filled.verify().problems == ()
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("damage", DAMAGE)
     def test_damage_is_found_and_can_be_erased(self, url, raw, damage):
         sql, says = DAMAGE[damage]
@@ -240,6 +241,7 @@ class TestThreads:
         filled.erase(namespace=NS)
         assert {filled.stats()[name] for name in FACTS} == {0}
 
+    @pytest.mark.slow
     def test_checkpoints_that_go_take_no_facts_of_those_that_stay(self, memory):
         graph = remembering(memory)
         for number in range(6):

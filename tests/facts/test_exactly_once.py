@@ -159,7 +159,7 @@ class TestAtTheSameTime:
             for facts in hearers:
                 check(facts, scripted_facts(SAID[:SOME]))
 
-    @pytest.mark.slow
+    @pytest.mark.slow("in every form")
     def test_in_two_processes(self, url, listeners):
         for each in listeners:
             each.begin(url, "b", SOME)
@@ -204,7 +204,7 @@ class TestAtTheSameTime:
 
 
 class TestKilled:
-    @pytest.mark.slow
+    @pytest.mark.slow("in every form")
     @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
     def test_at_any_moment_and_begun_again_knows_the_same(self, kind, new_database, listeners):
         url, luck, (listener, _) = new_database(kind), random.Random(11), listeners

@@ -243,6 +243,7 @@ class TestFacts:
         assert merge(main, fork, keys=["k"]).facts == ()
         assert main.as_of() == []
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("seed", range(8))
     def test_two_branches_that_meet_know_what_one_would(self, memory, merge, seed):
         """What is told on a fork or on its parent, told on one branch in the same order, gives the same."""

@@ -136,6 +136,7 @@ class TestTurns:
 
 
 class TestFailing:
+    @pytest.mark.slow
     @pytest.mark.parametrize("answer", [ConnectionError("no line"), "What a nice day!", "", '{"facts": [{"subject": 1'])
     @pytest.mark.parametrize("awaited", [False, True], ids=["waiting", "awaiting"])
     async def test_the_turn_goes_on_and_the_messages_are_tried_again_in_the_next(self, light, answer, awaited):
@@ -364,6 +365,7 @@ class TestElsewhere:
         assert memory.facts(at()).history("Maya") == []
         assert memory.layers("user-42").name == "user-42"
 
+    @pytest.mark.slow
     def test_on_a_branch_messages_of_two_threads_with_one_id_are_two(self, memory):
         reader = Reader()
         graph = chat(memory, memory.remember_facts(reader, branch="user-42"), answer="")
@@ -407,6 +409,7 @@ class TestElsewhere:
         }
         assert facts.waiting() == 0
 
+    @pytest.mark.slow
     def test_erasing_a_thread_takes_what_it_alone_told_a_branch(self, memory):
         graph = chat(memory, memory.remember_facts(Reader(), branch="user-42"), answer="")
         graph.invoke(says("Maya lives in Porto. Tom likes tea", id="t0"), at("t"))

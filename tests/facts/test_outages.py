@@ -53,7 +53,7 @@ def look(facts: Any, clock: Any, hours: float) -> None:
 
 @pytest.mark.usefixtures("alone")
 class TestAnOutage:
-    @pytest.mark.slow
+    @pytest.mark.slow("in every form")
     def test_of_hours_loses_nothing_and_costs_few_questions(self, memory, clock):
         provider = Provider()
         facts = memory.facts("b", model=provider)
@@ -76,6 +76,7 @@ class TestAnOutage:
         facts._look()
         assert lived(facts) == ["Oslo"]
 
+    @pytest.mark.slow
     def test_holds_for_what_is_said_in_it_and_for_other_processes(self, url, clock):
         provider, other = Provider(), Provider()
         with AgentMemory(url, clock=clock) as one, AgentMemory(url, clock=clock) as two:
@@ -139,6 +140,7 @@ class TestAnOutage:
         assert lived(facts) == ["Oslo", "Rome", "Lima"]
         assert facts.waiting() == 1
 
+    @pytest.mark.slow
     def test_is_none_for_what_is_said_after_such_a_message(self, memory, clock):
         facts = memory.facts("b", model=Provider(up=True, refuses="poison"))
         said(facts, "poison", *moves("Oslo"))
@@ -205,6 +207,7 @@ class TestSettling:
         assert (facts.waiting(), len(facts.failures())) == (1, 2)
 
 
+@pytest.mark.slow
 def test_settling_waits_for_what_is_asked_in_the_background(memory):
     facts = memory.facts("b", model=Provider(up=True))
     for number, text in enumerate(moves(*TOWNS)):
@@ -216,6 +219,7 @@ def test_settling_waits_for_what_is_asked_in_the_background(memory):
 
 @pytest.mark.usefixtures("alone")
 class TestWhoHearsOfIt:
+    @pytest.mark.slow
     @pytest.mark.parametrize("model", [Provider(), Scripted(lambda _: "Nice!"), Scripted(lambda _: "")])
     def test_the_log_says_it_once(self, memory, caplog, model):
         caplog.set_level(logging.INFO, "langchain_agentmem.facts")
@@ -240,6 +244,7 @@ class TestWhoHearsOfIt:
         assert [each["waiting_facts"] for each in counted] == [len(TOWNS), len(TOWNS), 0]
         assert [each["failed_facts"] for each in counted] == [3, 3, 0]
 
+    @pytest.mark.slow
     def test_the_doctor_tells_of_it(self, url):
         with AgentMemory(url) as memory:
             facts = memory.facts("b", model=Provider())

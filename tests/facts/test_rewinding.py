@@ -59,7 +59,7 @@ class Facts(Real):
         return [fact.object for fact in await self.memory.facts(config).ahistory("Maya")]
 
 
-@pytest.mark.slow
+@pytest.mark.slow("in every form")
 @pytest.mark.parametrize("kind", EXAMPLES)
 def test_facts_are_what_state_says_at_every_checkpoint_and_in_every_node(kind, new_database):
     url, numbers = new_database(kind), itertools.count()

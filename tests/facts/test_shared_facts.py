@@ -131,6 +131,7 @@ def test_a_single_value_that_two_tell_apart_neither_ends_nor_contradicts_itself(
     assert (first.object, first.ended_by, second.object) == ("Lisbon", second.id, "Porto")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [1, 2, 10])
 def test_what_was_learned_last_is_what_all_of_them_tell(memory, run, rewind, size):
     run("a", lisbon)

@@ -225,6 +225,7 @@ class TestRemovingAMessage:
         assert facts.as_of() == []
         assert [facts.get(key) for key in (corrected, undone)] == [None, None]
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("seed", range(6))
     def test_leaves_what_there_would_be_without_it(self, memory, seed):
         """Every branch shows at every time what it would show if the messages that are gone had never been there."""
@@ -403,6 +404,7 @@ def waiting_graph(memory):
 
 
 class TestThreads:
+    @pytest.mark.slow
     def test_a_removed_message_is_taken_out_of_what_past_checkpoints_and_forks_show(self, memory):
         graph = remembering(memory)
         for said in ("Maya lives in Oslo", "Maya lives in Rome", "Ben likes figs indeed"):
@@ -462,6 +464,7 @@ class TestThreads:
         say(memory, "t", "a").remove_by_id("a")
         assert [[fact.object for fact in each.history("Maya")] for each in views] == [["Rome"], ["Rome"]]
 
+    @pytest.mark.slow
     def test_erasing_a_thread_takes_what_its_copies_did_not_read_themselves(self, memory):
         """A copy has the messages too; until it has read them, it knows of them what it knows from the original."""
         graph = remembering(memory)
@@ -604,6 +607,7 @@ def traces_in_rows(memory):
     return [text for text in told if "zyxquorvex" in text]
 
 
+@pytest.mark.slow
 def test_a_removal_that_fails_half_way_changes_nothing(memory, monkeypatch):
     chat, facts = say(memory, "chat", "a", "b", "c"), memory.facts("user")
     moved(facts)

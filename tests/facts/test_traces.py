@@ -243,6 +243,7 @@ CALLS = CASES["traced"]
 
 
 class TestEachCall:
+    @pytest.mark.slow
     @pytest.mark.parametrize("name", CALLS)
     @pytest.mark.parametrize("asynchronous", [False, True])
     async def test_is_one_step_that_says_what_came_of_it(self, facts, seen, name, asynchronous):

@@ -77,6 +77,7 @@ class TestTheHarness:
 
         return kind, believe
 
+    @pytest.mark.slow
     def test_a_write_that_is_gone_is_found(self, striker, dishonest):
         kind, believe = dishonest
         believe(lambda states: [states[0], *[states[-1]] * (len(states) - 1)])

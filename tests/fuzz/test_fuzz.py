@@ -25,7 +25,7 @@ def fuzzed(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.slow
+@pytest.mark.slow("in every form")
 @pytest.mark.bare
 def test_nothing_but_errors_of_ours_comes_out_of_any_calls(url):
     """The same calls each time, so that a change is what is tested; `python -m tests.fuzz` makes others each time."""

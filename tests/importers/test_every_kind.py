@@ -40,6 +40,7 @@ class TestEveryKind:
         namespaces = [json.loads(line).get("namespace") for line in (tmp_path / "all.jsonl").read_text().splitlines()]
         assert {each[0] for each in namespaces if each} == {"users"}
 
+    @pytest.mark.slow
     def test_twice_brings_nothing_twice(self, memory, source, tmp_path):
         kind, path = source
         first = memory.import_from(kind, path, namespace=HERE)

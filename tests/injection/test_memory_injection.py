@@ -412,6 +412,7 @@ class TestInAGraph:
         streamed = graph.stream({"messages": [HumanMessage(QUESTION, id="q")]}, at(), stream_mode="messages")
         assert not any(is_injected(message) for message, _ in streamed)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("key", ["messages", "llm_input_messages"])
     def test_it_stands_behind_a_compaction(self, memory, layers, key):
         again = MemoryInjection(memory, "user-42", messages_key=key)

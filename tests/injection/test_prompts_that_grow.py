@@ -153,6 +153,7 @@ class TestAThread:
         assert ("quince" in before, "Bello" in before) == (True, False)
         assert ("quince" in after, "Bello" in after) == (False, True)
 
+    @pytest.mark.slow
     def test_within_a_graph_it_is_the_same(self, memory, layers):
         seen = []
 

@@ -597,6 +597,7 @@ class TestUpkeep:
         assert memory.erase(conversation_id="chat", namespace=ADA).corrections == 1
         assert [each.kind for each in memory.corrections.history(namespace=ADA)] == ["fact", "core"]
 
+    @pytest.mark.slow
     def test_with_a_thread_goes_what_it_had_said_and_an_undoing_brought_back(self, memory, raw):
         talk(memory, "one", "Lisbon")
         made = memory.corrections.core("city", "Porto", by=BY, namespace=ADA)

@@ -84,20 +84,20 @@ def two_processes():
 
 
 class TestAtOnce:
-    @pytest.mark.slow
+    @pytest.mark.slow("in every form")
     @pytest.mark.parametrize(("kind", "seeds"), [*portions(WIDE)])
     def test_memory_is_what_state_says_whoever_goes_on_when_its_run_is_over(self, kind, seeds, new_database):
         """Also where calls are repeated, `@task`s are called by what fails, and copies of a thread run at once."""
         outcomes = followed_all(wide_script, seeds, new_database(kind))
         assert outcomes["interrupted"] > 0
 
-    @pytest.mark.slow
+    @pytest.mark.slow("in every form")
     @pytest.mark.parametrize(("kind", "seeds"), [*portions(CROWDED)])
     def test_memory_is_what_state_says_where_two_run_a_thread_at_once(self, kind, seeds, new_database):
         outcomes = followed_all(crowded_script, seeds, new_database(kind))
         assert outcomes["crowd"] > 0
 
-    @pytest.mark.slow
+    @pytest.mark.slow("in every form")
     @pytest.mark.parametrize(("kind", "seeds"), [*portions(IN_PROCESSES)])
     def test_memory_is_what_state_says_where_two_processes_run_a_thread_at_once(
         self, kind, seeds, new_database, two_processes
@@ -127,7 +127,7 @@ def test_what_once_was_wrong_is_right(seed, new_database):
 SCOPED = {"sqlite": (12, 400), "postgres": (3, 60)}
 
 
-@pytest.mark.slow
+@pytest.mark.slow("in every form")
 @pytest.mark.parametrize(("kind", "seeds"), [*portions(SCOPED)])
 @pytest.mark.parametrize("write", [random_script, wide_script])
 def test_a_scope_shows_what_the_heads_of_its_threads_show(kind, seeds, write, new_database):
@@ -142,7 +142,7 @@ def test_a_scope_shows_what_the_heads_of_its_threads_show(kind, seeds, write, ne
             pytest.fail(report(seed, script, make), pytrace=False)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("in every form")
 @pytest.mark.parametrize(("kind", "seeds"), [*portions(SCOPED)])
 @pytest.mark.parametrize("write", [random_script, wide_script])
 def test_of_what_many_write_under_one_key_the_newest_commit_counts(kind, seeds, write, new_database):

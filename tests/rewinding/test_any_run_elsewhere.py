@@ -62,7 +62,7 @@ def _whole(rounds):
     return [each.user_query for each in rounds]
 
 
-@pytest.mark.slow
+@pytest.mark.slow("in every form")
 @pytest.mark.parametrize("adapter", [Items, Rounds])
 @pytest.mark.parametrize("kind", EXAMPLES)
 def test_it_is_what_state_says_at_every_checkpoint_and_in_every_node(kind, adapter, new_database):

@@ -387,6 +387,7 @@ class TestErasing:
         assert filled.search("medlars quinces", namespace=NS) == []
         assert filled.verify().problems == ()
 
+    @pytest.mark.slow
     def test_a_branch_that_was_erased_can_begin_again(self, filled):
         filled.erase(namespace=NS)
         root = filled.layers("root", NS)
@@ -527,7 +528,7 @@ class TestAdopting:
 
 
 class TestMoving:
-    @pytest.mark.slow
+    @pytest.mark.slow("in every form")
     def test_every_branch_and_every_checkpoint_shows_the_same_on_the_other_engine(self, filled, another, tmp_path):
         written = filled.export(tmp_path / "all.jsonl")
         read = another.import_(tmp_path / "all.jsonl")
@@ -537,7 +538,7 @@ class TestMoving:
         assert shown(another) == shown(filled)
         assert another.verify().problems == ()
 
-    @pytest.mark.slow
+    @pytest.mark.slow("in every form")
     def test_what_was_imported_goes_on(self, filled, another, exported):
         another.import_(exported)
         for memory in (filled, another):
@@ -576,6 +577,7 @@ class TestMoving:
         graph_of(another).invoke(Command(resume="yes"), at("asking"), durability="sync")
         assert [each.content for each in another.layers(at("asking")).recall.recent(kind="left")] == ["early", "ask"]
 
+    @pytest.mark.slow
     def test_a_search_finds_it_and_knows_who_remembered_it(self, filled, another, exported):
         another.import_(exported)
         for asked in ("quinces", "medlars", "somebody said three", "moved", "please do one", "thing"):
@@ -589,7 +591,7 @@ class TestMoving:
             assert sorted(mine) == sorted(theirs)
             assert mine
 
-    @pytest.mark.slow
+    @pytest.mark.slow("in every form")
     def test_twice_adds_nothing_and_into_itself_neither(self, filled, another, exported):
         another.import_(exported)
         for memory in (another, filled):
@@ -598,7 +600,7 @@ class TestMoving:
             assert (report.branches, report.memories, report.checkpoints) == (0, 0, 0)
             assert (counted(memory), named(memory), shown(memory)) == before
 
-    @pytest.mark.slow
+    @pytest.mark.slow("in every form")
     def test_what_went_on_here_stays_as_it_is(self, filled, another, exported):
         another.import_(exported)
         another.layers("root", NS).write(core={"name": "Later"}, recall="later")
@@ -608,7 +610,7 @@ class TestMoving:
         assert another.import_(exported).memories == 0
         assert (named(another), shown(another)) == before
 
-    @pytest.mark.slow
+    @pytest.mark.slow("in every form")
     def test_a_thread_gets_back_what_is_gone_and_keeps_what_is_new(self, filled, another, exported):
         before = shown(filled)
         another.import_(exported)
@@ -626,6 +628,7 @@ class TestMoving:
         assert another.layers(at("asking")).core.get("answer") == {"answer": "yes"}
         assert another.verify().problems == ()
 
+    @pytest.mark.slow
     def test_a_checkpoint_that_came_back_goes_on_without_what_came_after_it(self, memory, another, tmp_path):
         def node(state, config):
             key, value = state["said"][-1].split("=")
@@ -650,6 +653,7 @@ class TestMoving:
         tell("there", "j=1", checkpoint_id=early["configurable"]["checkpoint_id"], checkpoint_ns="")
         assert another.layers(at()).core.get() == {"k": "1", "j": "1"}
 
+    @pytest.mark.slow
     def test_rounds_stand_where_they_stood_whatever_was_there_before(self, memory, another, tmp_path):
         def node(state, config):
             session = memory.session(config)
@@ -713,6 +717,7 @@ class TestMoving:
             assert other.layers("fork").core.get() == {"name": "Bea"}
             assert other.layers("root").core.get() == {"name": "Ana"}
 
+    @pytest.mark.slow
     def test_nothing_of_another_namespace_comes_along_that_waits_there(self, memory, tmp_path):
         say(memory, "ours", namespace=NS)
         say(memory, "ask, theirs", namespace=("users", "bob"))
@@ -775,6 +780,7 @@ class TestMoving:
             another.import_(tmp_path / "late.jsonl")
         assert another.stats()["branches"] == 1
 
+    @pytest.mark.slow
     def test_a_time_to_live_comes_along(self, filled, another, clock, exported):
         another.import_(exported)
         assert another.layers("deep", NS).core.get("soon") == {"soon": "gone"}
@@ -790,7 +796,7 @@ class TestMoving:
         another.import_(tmp_path / "all.jsonl")
         assert another.layers("x").read() == layers.read()
 
-    @pytest.mark.slow
+    @pytest.mark.slow("in every form")
     def test_many_versions_move_in_pages_and_keep_their_order(self, memory, another, tmp_path):
         layers = memory.layers("x", settings=LayersConfig(auto_consolidate=False))
         layers.write(recall=[f"event {n}" for n in range(450)])
@@ -853,6 +859,7 @@ class TestMoving:
             another.import_(exported)
         assert another.stats()["branches"] == 0
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         "damage",
         [
@@ -900,7 +907,7 @@ def with_moves(script):
     return {"actions": [*itertools.chain(*actions), reopen]}
 
 
-@pytest.mark.slow
+@pytest.mark.slow("in every form")
 @pytest.mark.parametrize("seed", range(12))
 def test_whatever_graphs_do_memory_is_what_state_says_after_each_move(seed, new_database, tmp_path):
     world = World(Moving((new_database(kind) for kind in itertools.cycle(["sqlite", "postgres"])), tmp_path))

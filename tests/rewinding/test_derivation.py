@@ -99,6 +99,7 @@ class TestTurns:
         memory.revoke(WEB, namespace=ADA)
         assert [each.thread_id for each in memory.layers(namespace=ADA).archival.all()] == ["t3"]
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("copied", [False, True])
     def test_what_a_thread_taught_that_is_deleted_goes_too(self, memory, copied):
         browse(memory)
@@ -121,6 +122,7 @@ class TestTurns:
         assert memory.thread_store.at(at("t1")).get(("notes",), "page") is None
         assert memory.verify().ok
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("source", [WEB, "message:page-t1", "thread:t1"])
     def test_items_go_too_and_what_was_there_before_comes_back(self, memory, source):
         def put(config: Any) -> None:
@@ -204,6 +206,7 @@ class TestAgents:
 
 
 class TestTrust:
+    @pytest.mark.slow
     def test_what_a_page_said_does_not_come_back_as_an_instruction(self, memory):
         """A prompt injection: the agent noted what a page told it to, and is asked something later."""
         memory.layers(namespace=ADA).archival.write("Ada keeps her passwords in a safe.")

@@ -124,6 +124,7 @@ class TestDeleting:
             assert seen(memory)[0] == ({"home": "Turin", "pet": "cat", "name": "Ada Lovelace"}, [], [], [])
             assert memory.verify().problems == ()
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("way", DELETIONS)
     def test_everything_goes_of_a_thread_without_a_scope(self, url, way):
         with AgentMemory(url) as memory:
@@ -142,6 +143,7 @@ class TestErasing:
         assert seen(memory, "other") == seen(memory)
         assert seen(memory)[0] == ({"name": "Ada Lovelace"}, [], [], [])
 
+    @pytest.mark.slow
     def test_on_a_copy_it_is_buried_and_what_it_hid_stays_hidden(self, memory):
         run(memory, lambda layers, facts: layers.core.set("home", "Turin"), "a")
         memory.checkpointer.copy_thread("a", "b")
@@ -155,6 +157,7 @@ class TestErasing:
         assert seen(memory)[0][0] == {"home": "Turin", "pet": "cat"}
         assert "Lisbon" not in {each.text for each in memory.search("Lisbon", namespace=ADA)}
 
+    @pytest.mark.slow
     def test_a_thread_begun_anew_is_another_and_erasing_by_id_means_both(self, memory):
         run(memory, lambda layers, facts: layers.core.set("home", "Turin"))
         memory.checkpointer.delete_thread("t")
@@ -165,6 +168,7 @@ class TestErasing:
         assert seen(memory)[0][0] == {}
         assert memory.stats()["memories"] == 0
 
+    @pytest.mark.slow
     def test_others_keep_what_they_wrote(self, memory):
         teach(memory)
         memory.erase(thread_id="other")
@@ -172,6 +176,7 @@ class TestErasing:
 
 
 class TestPruning:
+    @pytest.mark.slow
     def test_keeping_the_latest_changes_nothing_for_anybody(self, memory):
         teach(memory)
         for number in range(3):
@@ -187,6 +192,7 @@ class TestPruning:
         memory.checkpointer.prune(["t"])
         assert "home" not in seen(memory, "other")[0][0]
 
+    @pytest.mark.slow
     def test_a_saver_that_keeps_its_last_checkpoint_alone_loses_nothing_that_counts(self, memory):
         memory.checkpointer.retention = Retention(keep_last=1)
         for number in range(12):

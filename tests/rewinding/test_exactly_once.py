@@ -26,6 +26,7 @@ from .worlds import printed, random_script
 
 
 class TestRetries:
+    @pytest.mark.slow
     def test_of_a_node_that_fails_twice_the_third_attempt_counts(self, mind):
         attempt = failing(2)
 
@@ -240,6 +241,7 @@ class TestGoingOn:
         assert held[-1] == "right 2"
         assert sorted(held) == sorted([f"left {mind.times['left']}", "right 2"])
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("durability", ["sync", "async"])
     def test_where_only_the_checkpoint_was_missing_all_of_its_step_counts(self, mind, monkeypatch):
         def fails(saver, config, checkpoint, metadata, versions):
@@ -372,6 +374,7 @@ class TestBeingStopped:
         await graph.ainvoke({"log": []}, AT, durability=mind.durability)
         assert mind.held() == ["work 3"]
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("before", [True, False])
     async def test_one_that_goes_on_when_it_was_given_up_leaves_nothing(self, mind, time_is_up, before):
         handled, over, refused = threading.Event(), threading.Event(), []
@@ -431,6 +434,7 @@ class TestBeingStopped:
         state = await graph.ainvoke({"log": []}, AT, durability=mind.durability)
         assert mind.held() == state["log"] == ["instead 1", "again 1"]
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("called", ["a function", "a subgraph"])
     async def test_what_one_called_that_was_given_up_goes_with_it(self, mind, time_is_up, called):
         over = asyncio.Event()
@@ -540,7 +544,7 @@ class TestKilling:
         finally:
             world.close()
 
-    @pytest.mark.slow
+    @pytest.mark.slow("in every form")
     @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
     def test_between_any_two_statements_and_running_again_remembers_once(
         self, kind, durability, new_database, processes
@@ -574,7 +578,7 @@ class Unknown(dict):
 class TestASecondProcess:
     """Every second run is done by a process of its own, on the file that this one holds open."""
 
-    @pytest.mark.slow
+    @pytest.mark.slow("in every form")
     @pytest.mark.parametrize(("kind", "seeds"), [("sqlite", range(500, 505)), ("postgres", range(512, 514))])
     def test_each_knows_what_the_other_remembered(self, kind, seeds, new_database, processes):
         url = new_database(kind)

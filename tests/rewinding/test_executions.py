@@ -105,6 +105,7 @@ class TestFunctionsThatFail:
         caller(body).begin()
         assert mind.held() == ["caller 1"]
 
+    @pytest.mark.slow
     def test_what_a_retry_calls_before_it_remembers_anything_itself_stays(self, mind, caller):
         attempt = failing(1)
 
@@ -157,6 +158,7 @@ class TestTasksOfRetriedCallers:
         assert mind.times == {"one": 1, "two": 1, "answered": 1}
         assert sorted(mind.held()) == ["answered 1", "one 1", "two 1"]
 
+    @pytest.mark.slow
     def test_it_stays_where_the_resumed_caller_fails_and_is_retried_too(self, mind, caller, piece, reopen):
         def body():
             if attempt_of(get_config()) == 1:
@@ -193,6 +195,7 @@ class TestTasksOfRetriedCallers:
         assert mind.times == {"one": 1, "two": 1, "answered": 1}
         assert mind.held() == ["one 1", "two 1", "answered 1"]
 
+    @pytest.mark.slow
     def test_of_a_task_that_two_attempts_called_that_stays_which_langgraph_gives_again(
         self, mind, caller, piece, reopen
     ):
@@ -212,6 +215,7 @@ class TestTasksOfRetriedCallers:
         assert mind.times == {"one": 2, "answered": 1}
         assert mind.held() == ["one 1", "answered 1"]
 
+    @pytest.mark.slow
     def test_where_both_resumed_attempts_are_given_a_task_again_that_stays_which_the_last_was_given(
         self, mind, caller, piece, reopen
     ):
@@ -253,6 +257,7 @@ class TestTasksOfRetriedCallers:
         assert mind.times == {"one": 2, "two": 3, "answered": 1}
         assert mind.held() == ["one 1", "two 3", "answered 1"]
 
+    @pytest.mark.slow
     def test_what_a_task_remembered_that_calls_others_stays_with_theirs(self, mind, caller, piece, reopen):
         attempt = failing(1)
 
@@ -273,6 +278,7 @@ class TestTasksOfRetriedCallers:
         assert mind.times == {"several": 1, "one": 1, "more": 1, "answered": 1}
         assert mind.held() == ["several 1", "one 1", "more 1", "answered 1"]
 
+    @pytest.mark.slow
     def test_what_a_task_remembers_stays_where_none_of_those_that_called_it_remembers(self, mind, caller, piece):
         attempt = failing(1)
 
@@ -796,6 +802,7 @@ class TestCopies:
         mind.run(graph, EMPTY, at("t"))
         mind.adapter.saver.copy_thread("t", "copy")
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("which", ["t", "copy"])
     def test_what_fails_in_one_takes_nothing_from_the_other(self, mind, which):
         noted, failed = threading.Barrier(2), threading.Event()
@@ -818,6 +825,7 @@ class TestCopies:
         assert held.pop(which) == []
         assert [len(each) for each in held.values()] == [2]
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("which", ["t", "copy"])
     def test_what_is_retried_in_one_takes_nothing_from_the_other(self, mind, which):
         noted, retried = threading.Barrier(2), threading.Event()
@@ -873,6 +881,7 @@ class TestCopies:
 class TestLateTasks:
     """A `@task` of an attempt that failed may still run when the next attempt has been through."""
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("before", [True, False], ids=["remembered before", "remembers late only"])
     def test_what_one_remembers_is_refused(self, mind, before):
         begun, let_go, over, refused = threading.Event(), threading.Event(), threading.Event(), []
@@ -905,6 +914,7 @@ class TestLateTasks:
         assert mind.held() == ["slow 1", "work 1"]
         assert len(refused) == 1
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("late", [False, True])
     def test_of_one_whose_result_a_resume_takes_that_stays_which_it_gives(self, mind, late):
         """LangGraph keeps what it gives, though its caller had failed, and gives that to the caller that is resumed."""

@@ -23,7 +23,7 @@ EXAMPLES = {"sqlite": 24, "postgres": 4}
 PARTS = {"sqlite": 4, "postgres": 2}
 
 
-@pytest.mark.slow
+@pytest.mark.slow("in every form")
 @pytest.mark.parametrize(("kind", "part"), [(kind, part) for kind, parts in PARTS.items() for part in range(parts)])
 @pytest.mark.parametrize("retention", [None, Retention(keep_last=5)], ids=["keeping", "forgetting"])
 def test_a_past_view_is_what_was_seen_there_and_searches_agree_with_it(kind, part, retention, new_database):

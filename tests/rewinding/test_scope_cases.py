@@ -195,6 +195,7 @@ def test_a_thread_that_is_begun_anew_teaches_nothing_of_before(threads):
     assert threads.memory.verify().problems == ()
 
 
+@pytest.mark.slow
 def test_a_deleted_thread_leaves_what_counted_and_its_id_is_another_author(threads):
     ada = threads.memory.within(user_id="ada")
     threads.sets("a", city="Lisbon")
@@ -208,6 +209,7 @@ def test_a_deleted_thread_leaves_what_counted_and_its_id_is_another_author(threa
     assert threads.outside == threads.sees("c") == {}
 
 
+@pytest.mark.slow
 def test_a_thread_that_keeps_its_newest_checkpoint_only_changes_nothing(threads):
     for number in range(3):
         threads.sets("a", city=str(number))

@@ -73,6 +73,7 @@ def small(new_database, clock):
 
 
 class TestARunThatBeginsEarlier:
+    @pytest.mark.slow
     @pytest.mark.parametrize("asynchronous", [False, True])
     def test_is_shown_once_under_its_caller(self, agent, asynchronous):
         first, _, third = agent.tell("one", "two", "three")

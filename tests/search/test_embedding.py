@@ -375,6 +375,7 @@ class TestTogether:
         memory.store.delete(("a",), "1")
         assert "a cat" not in found(other, "feline")
 
+    @pytest.mark.slow
     def test_two_open_databases_embed_each_document_once(self, opened):
         embeddings = [Choosy(), Choosy()]
         memories = [opened(each) for each in embeddings]
@@ -531,7 +532,7 @@ class TestPgvector:
         memory.erase(namespace=("a",))
         assert raw(memory, "select count(*) as n from search_pgvector")[0]["n"] == 0
 
-    @pytest.mark.slow
+    @pytest.mark.slow("in every form")
     def test_its_index_finds_what_is_nearest_where_there_are_many(self, with_pgvector, opened, raw, monkeypatch):
         monkeypatch.setattr(vectors, "MANY", 400)
         memory = opened(AnyDirection(), where=with_pgvector)
@@ -575,6 +576,7 @@ class TestPgvector:
         memory.database.worker.settle([INDEXING])
         assert not memory.database.engine.read(vectors.lacks_index)
 
+    @pytest.mark.slow
     def test_vectors_that_are_too_long_for_it_are_compared_without_it(self, with_pgvector, raw):
         with AgentMemory(with_pgvector) as memory:
             memory.database.engine.write(lambda: vectors.want(16_001))

@@ -43,6 +43,7 @@ class TestFollowing:
             assert ids(memory, f"word{n}") == [message_id]
             assert len(ids(memory, "common")) == n + 1
 
+    @pytest.mark.slow
     def test_batches_are_found_too(self, memory):
         chat = memory.conversation("c")
         for size in (1, 63, 64, 65, 200, 5):
@@ -111,6 +112,7 @@ class TestFollowing:
         assert memory.verify().problems == ()
 
 
+@pytest.mark.slow
 def test_of_two_openings_at_once_one_indexes_a_database_anew(memory, raw):
     memory.conversation("c").add_messages([HumanMessage(f"word{n} " * 20) for n in range(1_500)])
     raw(memory, "update search_state set analysis = 0 where id = 1")

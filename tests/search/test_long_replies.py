@@ -30,7 +30,7 @@ def recall(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
 
 
 class TestLongReplies:
-    @pytest.mark.slow
+    @pytest.mark.slow("in every form")
     @pytest.mark.parametrize(("language", "least"), LEAST)
     def test_a_search_finds_as_much_as_bm25_or_more_however_far_one_reads(
         self, recall: ModuleType, memory: AgentMemory, language: str, least: float

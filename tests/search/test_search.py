@@ -90,7 +90,7 @@ class TestQueries:
         chat.add(role="user", content="something else")
         assert [each.id for each in memory.search(query)] == [message_id]
 
-    @pytest.mark.slow
+    @pytest.mark.slow("in every form")
     def test_a_long_message_in_any_script_is_stored_and_found(self, memory):
         luck = random.Random(1)
         letters = [chr(code) for code in (*range(0x4E00, 0x9FA0), *range(0x20000, 0x2A000))]

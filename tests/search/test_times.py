@@ -49,6 +49,7 @@ class TestWhen:
         say(memory, [*trips, (day(2027, 12, 1), "Beep.")])
         assert texts(memory, "Which trip to the sea was in May?")[0].endswith("2025.")
 
+    @pytest.mark.slow
     def test_a_question_that_names_only_a_date_finds_what_was_said_then(self, memory):
         say(memory, [(day(2025, 1, 1) + timedelta(days=n), f"Note {n:03}: nothing much.") for n in range(200)])
         expected = f"Note {(day(2025, 5, 8) - day(2025, 1, 1)).days:03}: nothing much."

@@ -148,6 +148,7 @@ class TestCancellingAWrite:
             await task
         assert keys(engine) == []
 
+    @pytest.mark.slow
     async def test_at_any_moment_it_is_all_or_nothing_and_nothing_runs_on(self, url):
         moments = random.Random(7)
         async with AgentMemory(url) as memory:

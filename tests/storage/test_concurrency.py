@@ -95,6 +95,7 @@ class TestManyWriters:
             assert memory.verify().problems == ()
             assert len(memory.search("process1 0 1 2", limit=1000)) > 0
 
+    @pytest.mark.slow
     def test_the_same_content_stored_by_many_at_once_is_stored_once(self, url):
         texts = [f"shared text {n}" for n in range(30)]
         with AgentMemory(url) as memory:

@@ -113,6 +113,7 @@ class TestSqlite:
         assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_what_was_filled_once_is_copied_with_its_clock_and_its_ids(url, clock, new_id, fill_once, new_database):
     calls = []
 

@@ -271,6 +271,7 @@ class TestReadOnly:
 
 
 class TestMigrating:
+    @pytest.mark.slow
     def test_it_is_left_to_others(self, url, tmp_path, forks):
         with pytest.raises(DatabaseReadOnly, match="agentmem migrate" if url.startswith("postgres") else "makes none"):
             AgentMemory(url, migrate=False)

@@ -138,6 +138,7 @@ class TestTravellingTogether:
                 assert found.checkpoint == checkpoint
                 assert found.pending_writes == [("task", "text", ["more"])]
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         "versions", ["", "{", "[]", "7", '{"a":1}', '{"a":"\\q"}', '{"a":"\\u0000"}', '{"a":"1"}x']
     )
@@ -254,6 +255,7 @@ class TestFailing:
         engine.write(adding(1))
         assert numbers(engine) == [1]
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("steps", [adding(2), adding()], ids=["writes only", "nothing"])
     def test_a_connection_that_was_lost_long_ago_is_replaced(self, engine, steps):
         engine.write(adding(1))
@@ -603,6 +605,7 @@ def forget(engine, session):
 
 
 class TestValues:
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         "values",
         [

@@ -236,7 +236,7 @@ class TestMoving:
             assert [empty.stats()[name] for name in ("messages", "threads", "items", "memories", "audit")] == [0] * 5
             assert [each.id for each in full.search("herons", everything=True, limit=30)] == [each.id for each in found]
 
-    @pytest.mark.slow
+    @pytest.mark.slow("in every form")
     @pytest.mark.parametrize(
         ("depth", "tenant", "mine"),
         [
@@ -265,7 +265,7 @@ class TestMoving:
                     )
                     assert sorted(row for (row,) in found) == sorted(expected - without)
 
-    @pytest.mark.slow
+    @pytest.mark.slow("in every form")
     @pytest.mark.parametrize("counted", [0, tenant_move._COUNTED])
     @pytest.mark.parametrize("used", [True, False])
     def test_what_comes_later_has_a_greater_number_where_it_moved_to(self, sides, postgres, monkeypatch, counted, used):
@@ -306,7 +306,7 @@ class TestVectors:
 
         return AgentMemory(postgres, schema=schema, index={"embed": Counting(16), "dims": 16})
 
-    @pytest.mark.slow
+    @pytest.mark.slow("in every form")
     @pytest.mark.parametrize("alike", [True, False])
     def test_they_move_where_they_are_of_use_and_are_made_anew_elsewhere(self, sides, postgres, alike):
         *_, shards = sides
@@ -484,7 +484,7 @@ class TestCopies:
         with pytest.raises(InvalidInput, match="shares"):
             shards.move("a\x1f", "agentmem_01", LINK)
 
-    @pytest.mark.slow
+    @pytest.mark.slow("in every form")
     @pytest.mark.parametrize("tenant", ["a\x1fb\x1f"])
     def test_what_is_no_tenant_is_refused(self, shards, tenant):
         with pytest.raises(InvalidInput, match="1 label"):

@@ -46,7 +46,7 @@ class TestOperationsWithoutADatabase:
     def test_an_append_is_a_list_of_statements(self):
         new = [{"id": 9, "key": "m1"}]
         answers = Answers(
-            lock_branch=[{"id": 7, "head": 3}], move_head=[{"head": 4}], insert_entry=new, series_places=PLACES
+            lock_branch=[{"id": 7, "head": 3}], move_head=[{"id": 7, "head": 4}], insert_entry=new, series_places=PLACES
         )
 
         stored = drive(message_log.append(AT, [entry()], now=5, tail=64), answers)
@@ -55,17 +55,43 @@ class TestOperationsWithoutADatabase:
         assert answers.names == [
             "lock_branch",
             "known_key",
-            "store_content",
             "move_head",
+            "store_content",
             "series_places",
             "totals_changed",
             "insert_entry",
             "insert_document",
             "insert_waiting",
         ]
-        assert answers.asked[3].parameters == {"branch": 7, "expected": 3, "position": 4, "added": 1}
+        assert answers.asked[2].parameters == {"branch": 7, "expected": 3, "position": 4, "added": 1}
         assert answers.asked[6].parameters["content_hash"] == digest(entry().body)
         assert answers.asked[7].parameters["id"] == answers.asked[6].parameters["document"] == (5 << 22) + 2
+
+    def test_what_is_new_looks_at_nothing_first(self):
+        answers = Answers(move_on=[{"id": 7, "head": 4}], insert_entry=[{"id": 9, "key": "m1"}], series_places=PLACES)
+
+        drive(message_log.append(AT, [entry()._replace(new_key=True)], now=5, tail=64), answers)
+
+        assert answers.names[:5] == ["move_on", "store_content", "series_places", "totals_changed", "insert_entry"]
+        assert answers.asked[0].ahead
+        row = answers.asked[4].parameters
+        assert (row["branch"], row["position"]) == (7, 4)
+
+    def test_what_is_new_makes_the_conversation(self):
+        moved = iter([[], [{"id": 7, "head": 1}]])
+        answers = Answers(
+            lock_branch=[{"id": 7, "head": 0}], insert_entry=[{"id": 9, "key": "m1"}], series_places=PLACES
+        )
+
+        def execute(statement):
+            return next(moved) if statement.query == "move_on" else answers(statement)
+
+        drive(message_log.append(AT, [entry()._replace(new_key=True)], now=5, tail=64), execute)
+
+        assert "lock_branch" in answers.names
+        assert next(moved, None) is None
+        [row] = [each.parameters for each in answers.asked if each.query == "insert_entry"]
+        assert (row["branch"], row["position"]) == (7, 1)
 
     def test_a_head_that_moved_stops_the_append(self):
         answers = Answers(lock_branch=[{"id": 7, "head": 3}], move_head=[], series_places=PLACES)

@@ -123,7 +123,7 @@ def downgrade(url, new_database, raw, monkeypatch):
     opened.close()
 
 
-@pytest.mark.slow
+@pytest.mark.slow("in every form")
 @pytest.mark.bare
 def test_threads_see_what_they_saw_and_scopes_what_counts(url, new_database, raw, monkeypatch):
     with AgentMemory(url) as memory:
@@ -139,7 +139,7 @@ def test_threads_see_what_they_saw_and_scopes_what_counts(url, new_database, raw
         assert memory.verify().problems == ()
 
 
-@pytest.mark.slow
+@pytest.mark.slow("in every form")
 @pytest.mark.bare
 def test_ten_processes_may_upgrade_it_at_once(url, new_database, raw, monkeypatch):
     with AgentMemory(url) as memory:

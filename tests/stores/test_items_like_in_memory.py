@@ -143,7 +143,7 @@ class TestAnyBatches:
             report = memory.verify()
             assert report.ok, report.problems
 
-    @pytest.mark.slow
+    @pytest.mark.slow("in every form")
     @given(batches)
     @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
     @pytest.mark.parametrize("url", ["postgres"], indirect=True)

@@ -96,7 +96,7 @@ class TestAnyHistory:
         with AgentMemory(clock=clock) as memory:
             run(memory, history, clock)
 
-    @pytest.mark.slow
+    @pytest.mark.slow("in every form")
     @given(histories)
     @settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
     @pytest.mark.parametrize("url", ["postgres"], indirect=True)

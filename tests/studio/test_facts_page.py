@@ -90,6 +90,7 @@ class TestWhatHeld:
         assert list(rows(browser.text_of(f"/facts?{HERE}&entity=Ben"))) == ["Ben knows Ada"]
         assert "/search?namespace=users%2Fada&amp;kind=fact&amp;q=Zoe" in browser.text_of(f"/facts?{HERE}&entity=Zoe")
 
+    @pytest.mark.slow
     def test_a_page_at_a_time(self, memory, browser):
         facts = memory.facts("main", NS)
         for number in range(2 * PAGE + 1):

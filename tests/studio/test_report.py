@@ -66,6 +66,7 @@ class TestAThread:
     def page(self, lived, of):
         return of(lived, namespace=sample.IRENA, thread_id=sample.GIFT)
 
+    @pytest.mark.slow("in every form")
     def test_it_tells_what_was_said_remembered_compacted_and_shown(self, page):
         told = page.told()
         for turn in sample.TALK:
@@ -120,6 +121,7 @@ class TestATenant:
         assert "Largest tenants" in told
         assert "being counted" not in told, "it waits for what takes long"
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("newest", ["question number 120.", "Older", "After these"])
     def test_a_list_is_told_to_its_end(self, of, newest):
         with AgentMemory() as memory:

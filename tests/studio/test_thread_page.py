@@ -126,6 +126,7 @@ class TestThroughTime:
         assert "answer 1" in html
         assert "Checkpoint 6 of 6" in html
 
+    @pytest.mark.slow
     def test_links_alone_lead_through_all_of_it(self, memory, pages):
         graph = remembering(memory)
         for number in range(3):
@@ -385,6 +386,7 @@ class TestMemory:
         assert "core 0" not in html
         assert "record 0" in html
 
+    @pytest.mark.slow
     def test_is_paged(self, memory, pages):
         def much(_, config):
             for number in range(60):
@@ -491,6 +493,7 @@ def len_of_words(text):
     return len(str(text).split())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("asked", ["id=t", "namespace=/&id=t"])
 def test_a_thread_without_its_namespace_is_shown_as_what_it_is(memory, browse, asked):
     ask(remembering(memory), "one", "h0")

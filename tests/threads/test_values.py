@@ -295,7 +295,7 @@ class TestGrowing:
             assert added.recipe <= SHORTEST
         growing.check()
 
-    @pytest.mark.slow
+    @pytest.mark.slow("in every form")
     def test_hundreds_of_appended_elements_cost_no_more_than_they_are(self, make):
         """Lists of others than messages end in a chunk that is written again until it is full."""
         value = []
@@ -324,7 +324,7 @@ class TestGrowing:
             assert added.recipe <= SHORTEST
         growing.check()
 
-    @pytest.mark.slow
+    @pytest.mark.slow("in every form")
     def test_what_is_put_before_all_others_costs_what_is_new(self, make):
         value = [make(n) for n in range(N)]
         growing = Growing(value)

@@ -635,6 +635,7 @@ class TestTokensKeptOut:
         CompactionNode(memory, model=Summarizer(), config=SMALL, conversation_id="c").invoke({"messages": talk(1)})
         assert memory.stats()["shortened_prompts"] == 0
 
+    @pytest.mark.slow
     def test_a_conversation_is_told_it_too_after_several_compactions(self, url):
         with AgentMemory(url) as memory:
             chat = memory.managed_conversation("c", config=SMALL, model=Summarizer())

@@ -267,6 +267,7 @@ class TestEvents:
 class TestMessages:
     """Everybody streams the words of a model by `stream_mode="messages"` into a chat window."""
 
+    @pytest.mark.slow
     def test_only_the_agent_is_heard(self, tmp_path, shown):
         with AgentMemory(tmp_path / "a.db", trace_content=shown) as memory:
             graph = agent(memory, tmp_path / "experience")
@@ -277,6 +278,7 @@ class TestMessages:
             ]
         self.only_the_agent(streamed)
 
+    @pytest.mark.slow
     async def test_only_the_agent_is_heard_by_those_who_await(self, tmp_path, shown):
         with AgentMemory(tmp_path / "a.db", trace_content=shown) as memory:
             graph = agent(memory, tmp_path / "experience")

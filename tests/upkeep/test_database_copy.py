@@ -128,7 +128,7 @@ class TestEverything:
             memory.conversation("c").add(role="user", content="one more")
         assert copied(changed, str(tmp_path / "x.db")).digest not in digests
 
-    @pytest.mark.slow
+    @pytest.mark.slow("in every form")
     def test_what_was_copied_is_used_as_if_it_had_always_been_there(self, full, target):
         copied(full, target)
         with with_vectors(full) as memory, with_vectors(target) as copy:

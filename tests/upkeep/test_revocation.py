@@ -83,6 +83,7 @@ def chains(memory: AgentMemory, count: int, others: int) -> None:
 
 
 class TestChains:
+    @pytest.mark.slow
     def test_all_of_every_chain_is_taken_and_none_of_the_others(self, memory):
         chains(memory, 10, 40)
 
@@ -181,6 +182,7 @@ class TestVersions:
         assert {each.now for each in report.taken} == {"Lisbon"}
         assert memory.verify().ok
 
+    @pytest.mark.slow
     def test_what_was_written_since_by_others_stays(self, memory):
         core = memory.layers("main").core
         with memory.written_by("tool", "web_search"):
@@ -365,6 +367,7 @@ class TestItems:
         }
         assert memory.verify().ok
 
+    @pytest.mark.slow
     def test_what_an_erasure_leaves_without_a_source_has_no_versions(self, memory, raw, tmp_path):
         """Whether the item holds it, or it comes back later: what was before it is nothing to it."""
         page = MemoryOrigin("message", "page", "t1")
