@@ -329,7 +329,7 @@ def collecting_later() -> Iterator[None]:
     """A block that makes many objects, all of which are needed: Python looks for garbage after it.
 
     A long list would otherwise be taken for old objects while it is still being made, and every few readings the whole
-    process would be searched for garbage. Where the collector is off already, it stays off.
+    process would be searched for garbage. Where the collector is off already, it stays off. Nothing in it may wait.
     """
     if not gc.isenabled():
         yield

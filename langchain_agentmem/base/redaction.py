@@ -245,12 +245,11 @@ def redact(text: str, patterns: Sequence[SecretPattern] = DEFAULT) -> str:
     """
     lowered = text.lower()
     for pattern in patterns:
-        for each in pattern.needs:
+        for each in pattern.needs or ("",):
             if each in lowered:
                 break
         else:
-            if pattern.needs:
-                continue
+            continue
         new = pattern.without(text)
         if new is not text:
             text, lowered = new, new.lower()

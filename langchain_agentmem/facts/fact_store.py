@@ -15,6 +15,7 @@ from itertools import product
 from typing import Any, Literal, NamedTuple
 
 from langchain_agentmem.base.clock import LATEST, NewId, moment
+from langchain_agentmem.base.concurrency import collecting_later
 from langchain_agentmem.base.encoding import as_json
 from langchain_agentmem.base.origins import MemoryOrigin
 from langchain_agentmem.base.safe_repr import safe_repr
@@ -248,12 +249,13 @@ def settled(
             if view.scope is not None:
                 every = fact_events.united(states, every, agreed)
                 states = {key: every[key] for key in states}
-    ends = fact_events.endings(every, agreed)
-    return [
-        fact_of(key, known, ends[key], agreed)
-        for key, known in states.items()
-        if at is None or fact_events.overlaps(known, ends[key].at, at, at + 1)
-    ]
+    with collecting_later():
+        ends = fact_events.endings(every, agreed)
+        return [
+            fact_of(key, known, ends[key], agreed)
+            for key, known in states.items()
+            if at is None or fact_events.overlaps(known, ends[key].at, at, at + 1)
+        ]
 
 
 def fact_of(key: str, known: State, ending: FactEnding, agreed: Rules) -> Fact:
@@ -305,7 +307,8 @@ def message_of(kept: Kept) -> Message:
 
 def _kept(found: Sequence[Row]) -> dict[str, Kept]:
     """Rows by their keys; a version and its copies are one."""
-    return {row["key"]: memory_rows.version_of(row) for row in found}
+    with collecting_later():
+        return {row["key"]: memory_rows.version_of(row) for row in found}
 
 
 def state_of(extra: Mapping[str, Any]) -> State:

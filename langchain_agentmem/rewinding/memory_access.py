@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
-from langchain_agentmem.base.concurrency import collecting_later
 from langchain_agentmem.base.namespaces import namespace_of
 from langchain_agentmem.base.origins import MemoryOrigin
 from langchain_agentmem.language_models.model_calls import NOBODY, In, Run, Shown, Work, Writer, writer
@@ -160,16 +159,15 @@ def looking(
     point, now = ground.point, ground.now()
 
     def steps() -> Steps[T]:
-        with collecting_later():
-            if newest is not None:
-                view = yield from point.view(now, newest)
-                value: Any = yield from look(view)
-                # Of a view that is whole, another look in this transaction may be of a later moment: a checkpoint that
-                # was put meanwhile is known, and not seen.
-                if not view.cut or (view.descends and len(value) >= newest):
-                    return cast("T", value)
-            view = yield from point.view(now)
-            return (yield from look(view))
+        if newest is not None:
+            view = yield from point.view(now, newest)
+            value: Any = yield from look(view)
+            # Of a view that is whole, another look in this transaction may be of a later moment: a checkpoint that was
+            # put meanwhile is known, and not seen.
+            if not view.cut or (view.descends and len(value) >= newest):
+                return cast("T", value)
+        view = yield from point.view(now)
+        return (yield from look(view))
 
     run = Run(name, steps, inputs=lambda: whose(ground, **inputs), outputs=outputs, shown=shown)
     value: T = yield In(ground.database, run)
