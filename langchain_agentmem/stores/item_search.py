@@ -8,6 +8,7 @@ Filters are decided in Python, so that both databases answer the same:
     fits({"kind": "note", "size": {"width": 3}}, {"kind": "note", "size.width": {"$gte": 2}})  # True
 
 A condition is a plain value (equal), a dictionary of operators, or a dictionary of further conditions on a nested one.
+`$and` and `$or` take a list of conditions, and `$not` takes one; these three may stand next to a filter's keys, too.
 A key that is not there counts as None: `$ne` and None match it, and ordering operators match neither. Values that no
 order exists between, such as text and numbers, match no ordering operator, and nothing ever raises while items are
 compared: what is wrong with a filter itself is said by `checked`, before the first item is read.
@@ -56,16 +57,12 @@ def checked(wanted: Any, limits: MemoryLimits) -> Mapping[str, Any] | None:
         The filter; None where it asks for nothing.
 
     Raises:
-        InvalidInput: It is not a dictionary with text for keys, or has an operator that does not exist.
+        InvalidInput: It is not a dictionary with text for keys, or has an operator that does not exist or belongs
+            under a key.
     """
     if wanted is None:
         return None
-    if not isinstance(wanted, Mapping):
-        raise InvalidInput(f"A filter is a dictionary of conditions by key, not {type(wanted).__name__}.")
-    for key in wanted:
-        if not isinstance(key, str):
-            raise InvalidInput(f"The keys of a filter are text, not {safe_repr(key)}.")
-    limits.check("conditions", sum(_count(condition, DEEPEST) for condition in wanted.values()), "The filter")
+    limits.check("conditions", _count(wanted, DEEPEST + 1, is_filter=True), "The filter")
     return dict(wanted) or None
 
 
@@ -76,7 +73,7 @@ def fits(value: Mapping[Any, Any], wanted: Mapping[str, Any]) -> bool:
         value: The value of an item.
         wanted: What `checked` gave.
     """
-    return all(_meets(under(value, key), condition) for key, condition in wanted.items())
+    return _meets(value, wanted)
 
 
 def needle(wanted: Mapping[str, Any]) -> bytes | None:
@@ -84,7 +81,7 @@ def needle(wanted: Mapping[str, Any]) -> bytes | None:
 
     A database looks for it much quicker than values are read. None where no text has to be equal to anything.
     """
-    texts = sorted((text for condition in wanted.values() for text in _needles(condition)), key=len)
+    texts = sorted(_needles(wanted), key=len)
     return write_plain(texts[-1]) if texts else None
 
 
@@ -92,41 +89,67 @@ def _needles(condition: Any) -> Iterator[str]:
     if isinstance(condition, str):
         yield str(condition)
     elif isinstance(condition, Mapping):
-        if _is_operators(condition):
-            if isinstance(text := condition.get("$eq"), str):
-                yield str(text)
-        else:
-            for inner in condition.values():
+        for key, inner in condition.items():
+            if not _is_operator(key) or key == "$and" or (key == "$eq" and isinstance(inner, str)):
                 yield from _needles(inner)
     elif isinstance(condition, list | tuple):
         for inner in condition:
             yield from _needles(inner)
 
 
-def _count(condition: Any, depth: int) -> int:
-    """How many conditions one is, with those within it; each is one that can be."""
+def _count(condition: Any, depth: int, *, is_filter: bool = False) -> int:
+    """Count the conditions in one, after checking each.
+
+    Args:
+        condition: The condition.
+        depth: How deeply it may be nested.
+        is_filter: Whether it is a whole filter, which compares nothing by itself.
+    """
     if not depth:
         raise InvalidInput(f"A filter may be nested {DEEPEST} levels deep.")
-    if isinstance(condition, Mapping):
-        operators = _is_operators(condition)
-        for key in condition:
-            if operators and key not in _OPERATORS:
-                raise InvalidInput(
-                    f"Unsupported operator {safe_repr(key)} in a filter; there are {', '.join(_OPERATORS)}."
-                )
-        return len(condition) if operators else sum(_count(inner, depth - 1) for inner in condition.values())
-    return sum(_count(inner, depth - 1) for inner in condition) if isinstance(condition, list | tuple) else 1
+    if is_filter and not isinstance(condition, Mapping):
+        raise InvalidInput(f"A filter is a dictionary of conditions by key, not {type(condition).__name__}.")
+    if not isinstance(condition, Mapping):
+        return sum(_count(inner, depth - 1) for inner in condition) if isinstance(condition, list | tuple) else 1
+    compares = any(_is_operator(key) and key not in _LOGICAL for key in condition)
+    count = 0
+    for key, inner in condition.items():
+        _check_key(key, inner, is_filter=is_filter, compares=compares)
+        if key in {"$and", "$or"}:
+            count += sum(_count(each, depth - 1, is_filter=is_filter) for each in inner)
+        elif _is_operator(key) and key != "$not":
+            count += len(inner) if key in _LISTS else 1
+        else:
+            count += _count(inner, depth - 1, is_filter=is_filter and key == "$not")
+    return count
 
 
-def _is_operators(condition: Mapping[Any, Any]) -> bool:
-    return any(isinstance(key, str) and key.startswith("$") for key in condition)
+def _check_key(key: Any, inner: Any, *, is_filter: bool, compares: bool) -> None:
+    """Refuse a key that no condition may have, or not in this place."""
+    if is_filter and not isinstance(key, str):
+        raise InvalidInput(f"The keys of a filter are text, not {safe_repr(key)}.")
+    if is_filter and key in _OPERATORS and key not in _LOGICAL:
+        raise InvalidInput(
+            f'{key} compares the value of a key, so write {{"<key>": {{"{key}": …}}}}. '
+            f"Next to keys there are {', '.join(_LOGICAL)}."
+        )
+    if (_is_operator(key) or (compares and not is_filter)) and key not in _OPERATORS:
+        raise InvalidInput(f"Unsupported operator {safe_repr(key)} in a filter; there are {', '.join(_OPERATORS)}.")
+    if key in _LISTS and (not isinstance(inner, list | tuple) or not inner):
+        raise InvalidInput(f"{key} takes a list that is not empty, not {safe_repr(inner)}.")
+
+
+def _is_operator(key: Any) -> bool:
+    return isinstance(key, str) and key.startswith("$")
 
 
 def _meets(value: Any, condition: Any) -> bool:
     if isinstance(condition, Mapping):
-        if _is_operators(condition):
-            return all(_OPERATORS[name](value, operand) for name, operand in condition.items())
-        return isinstance(value, Mapping) and all(_meets(under(value, key), inner) for key, inner in condition.items())
+        named = not condition or not all(map(_is_operator, condition))
+        return (isinstance(value, Mapping) or not named) and all(
+            _OPERATORS[key](value, inner) if _is_operator(key) else _meets(under(value, key), inner)
+            for key, inner in condition.items()
+        )
     if isinstance(condition, list | tuple):
         return (
             isinstance(value, list | tuple)
@@ -165,7 +188,14 @@ _OPERATORS: dict[str, Compare] = {
     "$gte": _in_order(operator.ge),
     "$lt": _in_order(operator.lt),
     "$lte": _in_order(operator.le),
+    "$in": lambda value, others: any(_equal(value, other) for other in others),
+    "$nin": lambda value, others: not any(_equal(value, other) for other in others),
+    "$and": lambda value, conditions: all(_meets(value, each) for each in conditions),
+    "$or": lambda value, conditions: any(_meets(value, each) for each in conditions),
+    "$not": lambda value, condition: not _meets(value, condition),
 }
+_LOGICAL = ("$and", "$or", "$not")
+_LISTS = frozenset({"$in", "$nin", "$and", "$or"})
 
 
 FIRST_PAGE = 100

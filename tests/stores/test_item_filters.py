@@ -145,13 +145,60 @@ class TestOrder:
         assert meets({"x": {"$ne": operand}}, {"x": value}) is not meets({"x": {"$eq": operand}}, {"x": value})
 
 
+class TestLogic:
+    @pytest.mark.parametrize(
+        ("wanted", "expected"),
+        [
+            ({"stars": {"$in": [1, 4.0]}}, True),
+            ({"stars": {"$in": [1, "4"]}}, False),
+            ({"missing": {"$in": [None]}}, True),
+            ({"stars": {"$nin": [1, 4]}}, False),
+            ({"missing": {"$nin": [1]}}, True),
+            ({"$and": [{"kind": "note"}, {"stars": {"$gt": 3}}]}, True),
+            ({"$and": [{"kind": "note"}, {"stars": {"$gt": 4}}]}, False),
+            ({"$or": [{"kind": "page"}, {"size.width": 3}]}, True),
+            ({"$or": [{"kind": "page"}, {"stars": 5}]}, False),
+            ({"$not": {"kind": "note", "stars": 5}}, True),
+            ({"$not": {"kind": "note"}}, False),
+            ({"kind": "note", "$or": [{"stars": 1}, {"$not": {"$and": [{"done": True}, {"ratio": 1}]}}]}, True),
+            ({"kind": "page", "$or": [{"stars": 4}]}, False),
+            ({"stars": {"$or": [1, {"$gte": 4}], "$ne": 5}}, True),
+            ({"stars": {"$not": {"$in": [4]}}}, False),
+            ({"size": {"$or": [{"width": 1}, {"deep.er": "x"}], "width": 3}}, True),
+            ({"missing": {"$or": [{"width": 1}]}}, False),
+        ],
+    )
+    def test_conditions_are_joined_and_denied(self, wanted, expected):
+        assert meets(wanted) is expected
+
+    async def test_every_store_does(self, memory):
+        for name, kind in (("tea", "drink"), ("fig", "fruit"), ("egg", "food")):
+            memory.store.put(("p",), name, {"kind": kind, "text": f"a {name}"})
+        wanted = {"$or": [{"kind": {"$in": ["drink"]}}, {"$not": {"kind": {"$ne": "fruit"}}}]}
+        assert {item.key for item in memory.store.search(("p",), filter=wanted)} == {"tea", "fig"}
+        assert [item.key for item in await memory.store.asearch(("p",), query="egg fig", filter=wanted)] == ["fig"]
+        with pytest.raises(InvalidInput, match="compares the value of a key"):
+            await memory.store.asearch(("p",), filter={"$in": ["drink"]})
+
+
 class TestWrongFilters:
     @pytest.mark.parametrize(
         ("wanted", "says"),
         [
             ({"x": {"$near": 1}}, "Unsupported operator '\\$near'"),
             ({"x": {"$gt": 1, "plain": 2}}, "Unsupported operator 'plain'"),
-            ({"x": {"deep": [{"$or": []}]}}, "Unsupported operator '\\$or'"),
+            ({"x": {"deep": [{"$some": []}]}}, "Unsupported operator '\\$some'"),
+            ({"$some": 1}, "Unsupported operator '\\$some' in a filter; there are \\$eq, .*\\$in, .*\\$not"),
+            ({"$eq": 1}, 'compares the value of a key, so write {"<key>": {"\\$eq": …}}'),
+            ({"$in": [1]}, "Next to keys there are \\$and, \\$or, \\$not"),
+            ({"$and": [{"x": 1}, {"$gte": 1}]}, "\\$gte compares the value of a key"),
+            ({"$not": {"$lt": 1}}, "\\$lt compares the value of a key"),
+            ({"$or": []}, "\\$or takes a list that is not empty"),
+            ({"$or": {"x": 1}}, "\\$or takes a list"),
+            ({"x": {"$in": "text"}}, "\\$in takes a list"),
+            ({"$not": [{"x": 1}]}, "dictionary"),
+            ({"$and": ["x"]}, "dictionary"),
+            ({"$or": [{1: 2}]}, "keys of a filter are text"),
             ({1: 2}, "keys of a filter are text"),
             (["x"], "dictionary"),
             ("x", "dictionary"),
@@ -175,7 +222,15 @@ plain = st.recursive(
 )
 values = st.dictionaries(st.sampled_from("xyz"), plain, max_size=3)
 operators = st.dictionaries(st.sampled_from(["$eq", "$ne"]), plain, min_size=1, max_size=2)
-anything = st.dictionaries(st.sampled_from(["x", "y", "x.y", "z.x.y"]), plain | operators, max_size=3)
+anything = st.recursive(
+    st.dictionaries(st.sampled_from(["x", "y", "x.y", "z.x.y"]), plain | operators, max_size=3),
+    lambda inner: (
+        st.dictionaries(st.sampled_from(["$and", "$or"]), st.lists(inner, min_size=1, max_size=2), min_size=1)
+        | inner.map(lambda each: {"$not": each})
+        | st.builds(lambda key, each: {key: each}, st.sampled_from("xy"), inner)
+    ),
+    max_leaves=4,
+)
 ordering = st.dictionaries(st.sampled_from(["$eq", "$ne", "$gt", "$gte", "$lt", "$lte"]), plain, max_size=3)
 
 
@@ -199,6 +254,8 @@ class TestSortingOutBeforehand:
             ({"a": {"$eq": "text"}, "b": 3}, b'"text"'),
             ({"a": {"b": ["x", {"c": "longer"}]}}, b'"longer"'),
             ({"a": 'quo"te\n\0ü\ud800'}, b'"quo\\"te\\n\\u0000\xc3\xbc\xed\xa0\x80"'),
+            ({"$and": [{"a": "text"}, {"b": {"$eq": "longer"}}]}, b'"longer"'),
+            ({"$or": [{"a": "text"}], "$not": {"a": "text"}, "a": {"$in": ["text"]}}, None),
             ({"a": {"$ne": "text"}}, None),
             ({"a": {"$gt": "text"}}, None),
             ({"a": 3, "b": None, "c": True, "d": {"$eq": ["text"]}}, None),
