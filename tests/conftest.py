@@ -6,6 +6,7 @@ import gc
 import itertools
 import os
 import shutil
+import signal
 import tempfile
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -44,6 +45,8 @@ postgres._AT_ONCE = 60.0  # or measures were kept
 
 
 gc.disable()  # until all tests are collected
+# A shell starts background jobs with SIGINT ignored, and so would all processes be that tests start and interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def in_memory() -> bool:
