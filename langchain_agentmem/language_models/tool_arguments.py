@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema, model_validator
+from pydantic.fields import FieldInfo
 
 from langchain_agentmem.errors import InvalidInput, faults
 
@@ -61,7 +62,12 @@ def _form(*names: str) -> Callable[[Any], Any]:
 
     def formed(value: Any) -> Any:
         if isinstance(value, dict) and value.keys() <= set(names) and value.keys() & {names[0], "text"}:
-            return {name: _text(each) if name in (names[0], "text") else each for name, each in value.items()}
+            said = (names[0], "text")
+            return {
+                name: _text(each) if name in said else each
+                for name, each in value.items()
+                if name in said or each is not None
+            }
         return _text(value)
 
     return formed
@@ -82,8 +88,19 @@ Events = Annotated[list[str | dict[str, Any]], BeforeValidator(_forms("content",
 Records = Annotated[list[str | dict[str, Any]], BeforeValidator(_forms("content", "text", "tags")), _PLAIN_LIST]
 
 
+def without_nulls(given: Mapping[str, Any], fields: Mapping[str, FieldInfo]) -> dict[str, Any]:
+    """Remove each optional argument that is null, so that its default applies: models write null for "not given".
+
+    Args:
+        given: The arguments, by name.
+        fields: The fields of the arguments that exist.
+    """
+    optional = {name for name, field in fields.items() if not field.is_required()}
+    return {name: value for name, value in given.items() if value is not None or name not in optional}
+
+
 class Arguments(BaseModel):
-    """The arguments of an operation."""
+    """The arguments of an operation. Null stands for the default of an optional argument."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -92,7 +109,8 @@ class Arguments(BaseModel):
         """Arguments by the names that they have here; where both names are given, these count."""
         known = cls.model_fields
         named = {name: value for name, value in given.items() if name in known or SPELLINGS.get(name) not in known}
-        return {SPELLINGS[name]: value for name, value in given.items() if name not in named} | named
+        others = {SPELLINGS[name]: value for name, value in given.items() if name not in named}
+        return without_nulls(others, known) | without_nulls(named, known)
 
     @model_validator(mode="before")
     @classmethod

@@ -17,6 +17,7 @@ from pydantic import AnyHttpUrl, Field, ValidationError, create_model
 
 from langchain_agentmem import AgentMemory, InvalidInput, harmless
 from langchain_agentmem.errors import faults
+from langchain_agentmem.language_models.tool_arguments import without_nulls
 from langchain_agentmem_mcp.access import Access
 from langchain_agentmem_mcp.tools import LONGEST, Tools, answering
 
@@ -95,6 +96,7 @@ class _Tool(Tool):
     """A tool that says of wrong arguments what to give, in place of the SDK's report."""
 
     async def run(self, arguments: dict[str, Any], context: Any, convert_result: bool = False) -> Any:  # noqa: FBT001, FBT002
+        arguments = without_nulls(arguments, self.fn_metadata.arg_model.model_fields)
         try:
             self.fn_metadata.validate_arguments(arguments)
         except ValidationError as error:

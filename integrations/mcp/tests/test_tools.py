@@ -134,6 +134,20 @@ class TestSearch:
         assert len(await texts(after="2001-01-01T00:00:00Z")) == 5
         assert len(await texts(limit=1)) == 1
 
+    async def test_null_is_the_default_of_every_optional_argument_of_every_tool(self, client, ask):
+        await ask("remember", text="Plums are ripe.", tags=None, namespace=None)
+        await ask("set_core_memory", key="city", value="Lisbon", importance=None, expires_in=None)
+        given = {"query": "plums", "record_id": "nobody", "conversation_id": "nowhere", "key": "pet", "text": "Figs."}
+        given |= {"value": "Fig", "subject": "Ana", "predicate": "likes", "object": "figs", "valid_at": "2026-01-01"}
+        for tool in (await client.list_tools()).tools:
+            required = {name: given[name] for name in tool.input_schema.get("required", ())}
+            plain = await client.call_tool(tool.name, required)
+            nulls = dict.fromkeys(tool.input_schema["properties"]) | required
+            answer = await client.call_tool(tool.name, nulls)
+            assert answer.is_error == plain.is_error
+            if tool.name in READS:
+                assert answer.content[0].text == plain.content[0].text
+
     async def test_in_the_order_of_time_it_says_what_was_replaced(self, memory, ask):
         chat = memory.conversation("moved", ("alice",))
         chat.add_user_message("The wren lives here.")

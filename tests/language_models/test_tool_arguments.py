@@ -1,0 +1,80 @@
+"""The arguments of every tool, as models give them."""
+
+from __future__ import annotations
+
+import itertools
+from datetime import UTC, datetime
+
+import pytest
+
+from langchain_agentmem import AgentMemory, InvalidInput
+from langchain_agentmem.language_models.tool_arguments import ArchivalWrite, NodeWrite, read
+
+NOW = datetime(2026, 7, 1, tzinfo=UTC)
+CALLS = {
+    "mem_core_set": {"key": "city", "value": "Lisbon"},
+    "mem_core_get": {},
+    "mem_core_del": {"key": "pet"},
+    "mem_recall_append": {"content": "It rained."},
+    "mem_recall_search": {"query": "rained"},
+    "mem_recall_evict": {"oldest": 1},
+    "mem_recall_summarize": {},
+    "mem_archival_write": {"content": "Quinces are yellow."},
+    "mem_archival_search": {"query": "quinces"},
+    "mem_archival_update": {"record_id": "nobody", "content": "Quinces are ripe."},
+    "mem_archival_get": {"record_id": "nobody"},
+    "mem_node_fork": {"name": "plan-b"},
+    "mem_node_read": {},
+    "mem_node_write": {"recall": {"content": "It snowed.", "kind": None}},
+    "consolidate": {},
+    "fact_add": {"subject": "Ada", "predicate": "lives in", "object": "Porto"},
+    "fact_search": {"query": "Ada"},
+    "fact_history": {"subject": "Ada"},
+    "recall_dropped": {"query": "quinces"},
+    "expand": {"id": "nothing"},
+    "experience_propose": {"when": "Use when it rains.", "what": "Take an umbrella."},
+    "experience_feedback": {"exp_id": "rain", "helped": True},
+}
+
+
+@pytest.fixture
+def answers(tmp_path):
+    """The answers of all tools, called in turn on a new memory with the arguments that a function makes of a tool."""
+
+    def called(arguments_of):
+        folder = tmp_path / str(next(numbers))
+        folder.mkdir()
+        (folder / "handcrafted_exp_rain.yaml").write_text("exp_id: rain\nwhen: It rains.\nwhat: Stay in.\n")
+        ids = itertools.count()
+        with AgentMemory(clock=lambda: NOW, new_id=lambda: f"id-{next(ids)}") as memory:
+            every = [*memory.tools("user-42", ["*"]), *memory.experiences(folder).tools()]
+            assert {tool.name for tool in every} == {*CALLS}
+            tools = {tool.name: tool for tool in every}
+            return {name: tools[name].invoke(arguments_of(tools[name])) for name in CALLS}
+
+    numbers = itertools.count()
+    return called
+
+
+def test_null_is_the_default_of_every_optional_argument_of_every_tool(answers):
+    def with_nulls(tool):
+        optional = {name: None for name, field in tool.args_schema.model_fields.items() if not field.is_required()}
+        return {**optional, **CALLS[tool.name]}
+
+    plain = answers(lambda tool: CALLS[tool.name])
+    assert answers(with_nulls) == plain
+    assert not [told for told in plain.values() if "arguments are wrong" in told]
+
+
+def test_null_under_another_name_is_nothing_either():
+    assert read(ArchivalWrite, {"text": "Quinces", "tags": None}) == ArchivalWrite(content="Quinces")
+    written = read(
+        NodeWrite, {"archival": [{"text": "Quinces", "tags": None}], "core": {"a": {"value": 1, "ttl": None}}}
+    )
+    assert (written.archival, written.core) == ([{"text": "Quinces"}], {"a": {"value": "1"}})
+
+
+@pytest.mark.parametrize("given", [{"content": None}, {"content": "x", "labels": None}])
+def test_null_is_no_value_where_one_is_needed_and_no_name_that_there_is_not(given):
+    with pytest.raises(InvalidInput):
+        read(ArchivalWrite, given)
