@@ -35,7 +35,7 @@ from langchain_agentmem.conversations.session_memory import SessionMemory
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.experiences.experience import PREFIX, SUFFIX, Experience, name_for, places, write_new
 from langchain_agentmem.experiences.model_choice import prompt
-from langchain_agentmem.language_models.lenient_json import read_json
+from langchain_agentmem.language_models.lenient_json import read_json, strip_reasoning
 from langchain_agentmem.language_models.model_calls import Ask, Do, Shown, Work
 from langchain_agentmem.language_models.summarization import turn_of
 from langchain_agentmem.language_models.tokens import Countable
@@ -99,7 +99,6 @@ _SPEAKER = re.compile(
 )
 _WORD = re.compile(r"[^\W_]+")
 _MARKS = re.compile(r"^\[(?:Calls|Result of call) [^\n]*\n?", re.MULTILINE)
-_THOUGHT = re.compile(r"\A\s*<(think|thinking|thought|reasoning)>.*?</\1>", re.DOTALL | re.IGNORECASE)
 
 
 class Draft(NamedTuple):
@@ -393,7 +392,7 @@ def _written(model: Any, said: Sequence[ProposalTurn]) -> Work[tuple[Draft, str]
         answer = yield Ask(model, messages, "experience.draft")
     except Exception as error:  # noqa: BLE001 - the draft without a model is there all the same
         return f"The model failed with {type(error).__name__}."
-    found = read_json(_THOUGHT.sub("", answer), complete=True)
+    found = read_json(strip_reasoning(answer), complete=True)
     if isinstance(found, dict) and "when" not in found:  # some put it into another
         found = next((each for each in found.values() if isinstance(each, dict)), None)
     found = found if isinstance(found, dict) else {}

@@ -21,7 +21,7 @@ import yaml
 from langchain_agentmem.base.data_tables import data_table
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.experiences.experience import Experience, section
-from langchain_agentmem.language_models.lenient_json import read_json, read_row
+from langchain_agentmem.language_models.lenient_json import read_json, read_row, strip_reasoning
 
 _PLACES = ("experiences", "user_query", "context")
 _KEYS = ("content", "prompt", "template")
@@ -123,10 +123,6 @@ DEFAULT = SelectionTemplate(prompt("selection"))
 _DEEPEST = 20
 _HALF = 0.5
 _LONGEST_REASON = 2_000
-_THOUGHTS = re.compile(
-    r"\A.*</(?:think|thinking|thought|reasoning|analysis)>|\A\s*<(?:think|thinking|thought|reasoning|analysis)>.*",
-    re.DOTALL | re.IGNORECASE,
-)
 _IDS = ("id", "exp_id", "experience_id")
 _REASONS = {"reason", "reasons", "reasoning", "why", "explanation", "rationale", "justification", "comment", "evidence"}
 _ASIDE = {*_IDS, *_REASONS, "confidence", "thoughts", "thought", "analysis", "candidates", "query", "context", "error"}
@@ -170,7 +166,7 @@ def selected(answer: str, candidates: Sequence[str]) -> AnswerReading | None:
         None if the answer says nothing that can be understood, or chooses only what is no candidate. One that says that
         nothing applies selects nothing.
     """
-    text = _THOUGHTS.sub("", answer).strip().lstrip("\ufeff") if isinstance(answer, str) else ""
+    text = strip_reasoning(answer).strip().lstrip("\ufeff") if isinstance(answer, str) else ""
     found = _Verdicts(candidates)
     value, whole = _json(text)
     plain = isinstance(value, list) and not any(isinstance(each, dict) for each in value)

@@ -38,7 +38,7 @@ from langchain_agentmem.facts.fact import (
 from langchain_agentmem.facts.fact_events import Rules, declared, named_alike, rules_in
 from langchain_agentmem.facts.fact_store import Book, FactStatement, SpokenTurn
 from langchain_agentmem.facts.source_texts import Due, ExtractionTrouble
-from langchain_agentmem.language_models.lenient_json import read_json, read_row
+from langchain_agentmem.language_models.lenient_json import read_json, read_row, strip_reasoning
 from langchain_agentmem.language_models.model_calls import Ask, Work, Writer
 from langchain_agentmem.language_models.summarization import is_refusal
 from langchain_agentmem.rewinding.memory_access import Change, Footing, changing, looking, whose
@@ -131,7 +131,9 @@ def reply_of(reply: Any) -> Any:
     if isinstance(reply, Mapping) and "raw" in reply and "parsed" in reply:
         raw, parsed = reply["raw"], reply["parsed"]
         several = isinstance(raw, AIMessage) and len(raw.tool_calls) > 1  # of which only the first is parsed
-        reply = raw if parsed is None or several else parsed
+        # A parser may have taken what stands in the reasoning.
+        thought = isinstance(raw, AIMessage) and not raw.tool_calls and strip_reasoning(raw.text) != raw.text
+        reply = raw if parsed is None or several or thought else parsed
     if isinstance(reply, AIMessage) and reply.tool_calls:
         return [call["args"] for call in reply.tool_calls]
     if isinstance(reply, AIMessage) and reply.invalid_tool_calls:
@@ -154,6 +156,7 @@ def read(reply: Any, some: Sequence[Due]) -> ExtractionAnswer:
         reply: What `reply_of` gave.
         some: The messages that it was shown.
     """
+    reply = strip_reasoning(reply) if isinstance(reply, str) else reply
     given = _parts(reply)
     is_cut = isinstance(reply, str) and repr(_parsed(reply, complete=True)) != repr(_parsed(reply))
     if given is None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import suppress
 from typing import Any
 
 _DEEPEST = 100
@@ -46,6 +47,64 @@ _AFTER_ITEM = re.compile(
     | /\* | \# | \Z ) | \n \s* ["'] )""",
     re.VERBOSE,
 )
+
+_NAMES = r"(?:\w+:)?(?:ant)?(?:think(?:ing)?|thoughts?|reason(?:ing)?|analysis|reflection|scratchpad)"
+_REASONING = re.compile(
+    rf"<(?P<a>/?){_NAMES}(?:\s[^<>]*)?>|\[(?P<b>/?)THINK\]|\u25c1(?P<c>/?)think\u25b7"
+    r"|<\|(?:begin_of_thought|START_THINKING)\|>|<\|(?P<d>end_of_thought|END_THINKING)\|>"
+    r"|<\|channel\|>(?:analysis|(?P<e>final[^<]*(?:<\|constrain\|>\w+)?))<\|message\|>",
+    re.IGNORECASE,
+)
+_BRACKET = re.compile(r"[{\[]")
+_JSON_FOLLOWS = re.compile(r"\s*(?:```[ \t]*[\w+-]*\s*)?(?=[{\[])")
+_APART_BEFORE = re.compile(r"(?:\A|[\n.!?:>)\]}\u2026\u3002])[ \t]*\Z")
+_APART_AFTER = re.compile(r"\w|[ \t]*(?:\n|\Z|[{\[]|```)")
+
+
+def strip_reasoning(text: str) -> str:
+    """Return a model's answer without the reasoning that it wrote between tags.
+
+    Args:
+        text: The answer. Reasoning may be nested, left open, or end with a closing tag that nothing opened.
+
+    Returns:
+        The answer. Tags inside its JSON, and tags that a sentence mentions, are part of it.
+    """
+    kept: list[str] = []
+    at = depth = read = 0
+    for tag in _REASONING.finditer(text):
+        closes = any(tag.groups())
+        while not depth and (begin := _BRACKET.search(text, read, tag.start())):
+            read = _json_end(text, begin.start())
+        if tag.start() < read or not (depth or _stands_apart(text, tag, closes=closes)):
+            continue
+        if not closes:
+            if not depth:
+                kept.append(text[at : tag.start()])
+                at = len(text)
+            depth += 1
+        elif depth or text[tag.end() :].strip() or not read:
+            kept = kept if depth else []
+            at = read = end = tag.end()
+            # Reasoning may mention tags. It is over where nothing but JSON follows.
+            if begin := _JSON_FOLLOWS.match(text, at):
+                end = _json_end(text, begin.end())
+            depth = max(0, depth - 1) if text[end:].strip(" \t\r\n`") else 0
+    return "".join([*kept, text[at:]])
+
+
+def _stands_apart(text: str, tag: re.Match[str], *, closes: bool) -> bool:
+    """Return whether a tag is no part of a sentence that mentions it."""
+    apart = _APART_BEFORE.search(text, max(0, tag.start() - 80), tag.start())
+    return bool(apart or (closes and _APART_AFTER.match(text, tag.end())))
+
+
+def _json_end(text: str, at: int) -> int:
+    """Return how far the text can be read as JSON from a bracket on."""
+    reader = _Reader(text, at)
+    with suppress(_UnreadableError, RecursionError):
+        reader.value(0)
+    return reader.at
 
 
 def read_json(text: str, *, wanted: type = dict, complete: bool = False) -> Any | None:

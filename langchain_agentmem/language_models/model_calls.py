@@ -32,6 +32,7 @@ from langchain_core.runnables.config import RunnableConfig, run_in_executor
 
 from langchain_agentmem.base import concurrency
 from langchain_agentmem.base.concurrency import aside, led
+from langchain_agentmem.base.encoding import THOUGHTS, kind_of
 from langchain_agentmem.base.namespaces import running_config
 from langchain_agentmem.base.origins import MemoryOrigin
 from langchain_agentmem.base.safe_repr import safe_repr
@@ -498,7 +499,8 @@ def _text(reply: Any) -> str:
         return str(reply.text)
     content = getattr(reply, "content", reply)
     if isinstance(content, list):
-        return "".join(str(block.get("text", "")) if isinstance(block, Mapping) else str(block) for block in content)
+        said = [block for block in content if kind_of(block) not in THOUGHTS]
+        return "".join(str(block.get("text", "")) if isinstance(block, Mapping) else str(block) for block in said)
     return "" if content is None else str(content)
 
 

@@ -36,7 +36,7 @@ from langchain_agentmem.base.encoding import IMAGES, MEDIA, THOUGHTS, called, ki
 from langchain_agentmem.base.fencing import fenced
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import AgentMemoryError, InvalidInput
-from langchain_agentmem.language_models.lenient_json import read_json
+from langchain_agentmem.language_models.lenient_json import read_json, strip_reasoning
 from langchain_agentmem.language_models.model_calls import Ask, Work
 from langchain_agentmem.language_models.overflow import is_too_large
 from langchain_agentmem.language_models.tokens import TokenCounter, clipped
@@ -267,7 +267,6 @@ All of it together has at most %d words."""
 _WORDS_PER_TOKEN = 0.75
 _CAUTION = 0.9
 _PLACES = re.compile(r"\{content\}|\{PREVIOUS_SUMMARY\}")
-_THOUGHT = re.compile(r"<(think|thinking|thought|reasoning)>.*?</\1>", re.DOTALL | re.IGNORECASE)
 _FENCE = re.compile(r"```[\w+-]*\n(.*?)\n?(?:```|\Z)", re.DOTALL)
 _IMAGE = re.compile(r"img_[0-9a-f]{8}")
 _LETTERS = 3
@@ -307,7 +306,7 @@ def answer(reply: str, images: Mapping[str, KeptImage], kept: Sequence[KeptImage
     Returns:
         The summary; None where the reply has the form of none. Whether it tells anything, `is_nonsense` says.
     """
-    reply = _THOUGHT.sub("", reply)
+    reply = strip_reasoning(reply)
     said = read_json(reply)
     if said is None:
         text = _prose(reply)

@@ -29,6 +29,7 @@ from langchain_agentmem.base.events import CompressionFellShort
 from langchain_agentmem.base.fencing import fenced, unfenced
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.language_models.lenient_json import strip_reasoning
 from langchain_agentmem.language_models.model_calls import Ask, ModelLike, Performer, Shown, Work, both, usable_model
 from langchain_agentmem.tracing import brief
 
@@ -130,7 +131,6 @@ _EMPTY = "That is no text. Answer with the shortened text, in at most {max_chars
 
 _MARK = "text"
 _PLACES = re.compile(r"\{(text|max_chars|context|context_hint)\}")
-_THOUGHT = re.compile(r"\A\s*<(think|thinking|thought|reasoning)>.*?</\1>", re.DOTALL | re.IGNORECASE)
 _CODE = re.compile(r"\A```[\w+-]*\n(.*?)\n?```\Z", re.DOTALL)
 _SHRINKS_BY = 0.85
 """Each time that an answer is too long, the next one is asked to be shorter than it has to be."""
@@ -326,7 +326,7 @@ def _once_more(answer: str, text: str, goal: int) -> list[BaseMessage]:
 
 def _said(text: str, reply: str) -> str:
     """The text in a model's reply; empty if there is none."""
-    said = _THOUGHT.sub("", reply).strip()
+    said = strip_reasoning(reply).strip()
     if (inside := _CODE.match(said)) is not None and not text.lstrip().startswith("```"):
         said = inside.group(1).strip()
     if said.startswith(f"<{_MARK}"):  # some models give the marks back

@@ -425,6 +425,7 @@ class TestFailure:
     @pytest.mark.parametrize("reply", [
         "The user plans a trip to Kassel and looked at forty hotels.",
         "```\nThe user plans a trip to Kassel and looked at forty hotels.\n```",
+        "I think.\n</think>\nThe user plans a trip to Kassel and looked at forty hotels.",
         "<think>What to say?</think>\nThe user plans a trip to Kassel and looked at forty hotels.",
     ])  # fmt: skip
     def test_prose_is_taken_for_the_summary(self, reply):

@@ -373,7 +373,8 @@ class TestWithAModel:
     @pytest.mark.parametrize(
         "answer",
         [
-            f"<think>{{}}</think>Here it is:\n```json\n{ANSWER}\n```",
+            f"Hm.\n</think>{ANSWER}",
+            f"<think>{ANSWER.replace('exists', 'is there')}</think>Here it is:\n```json\n{ANSWER}\n```",
             f'{{"experience": {ANSWER}}}',
             ANSWER.replace('"Look whether the file exists."', '["Look whether the file exists."]'),
         ],

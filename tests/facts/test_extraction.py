@@ -115,6 +115,16 @@ class TestShapes:
     def test_one_fact_is_found_in(self, reply):
         assert triples(read(reply, ONE)) == [(0, "Maya", "likes", "tea")]
 
+    @pytest.mark.parametrize(
+        "reply", ["<think>{}</think>{}", "{} fits?\n</think>\n{}", "<reasoning>```json\n{}\n```</reasoning>Here: {}"]
+    )
+    def test_none_is_found_in_reasoning(self, reply):
+        draft = json.dumps({"facts": [FACT | {"object": "coffee"}]})
+        raw = AIMessage(reply.format(draft, json.dumps({"facts": [FACT]})))
+        for given_ in (raw, {"raw": raw, "parsed": json.loads(draft), "parsing_error": None}):
+            assert triples(read(reply_of(given_), ONE)) == [(0, "Maya", "likes", "tea")]
+        assert not read(f"<think>{draft}", ONE).readable
+
     def test_pydantic_objects_are_read(self):
         class Answer(BaseModel):
             facts: list[dict[str, str]]

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from langchain_agentmem.language_models.lenient_json import read_json
+from langchain_agentmem.language_models import lenient_json
+from langchain_agentmem.language_models.lenient_json import read_json, strip_reasoning
 
 ANSWER = {"summary": "Maya planted two quince trees.", "facts": ["two trees", "Maya"], "sure": True, "who": None}
 PLAIN = json.dumps(ANSWER)
@@ -127,6 +128,81 @@ class TestWhatIsWanted:
         assert read_json(None) is None
 
 
+DRAFT = '{"draft": [2]}'
+TAGGED = '{"object": "say: <think> then </think>\\n<think>"}'
+
+
+class TestReasoning:
+    @pytest.mark.parametrize(
+        "text",
+        [
+            f"<think>{DRAFT}</think>{PLAIN}",
+            f"<thinking>\n{DRAFT}\n</thinking>\n\n{PLAIN}",
+            f"<REASONING kind='x'>{DRAFT}</REASONING>\n```json\n{PLAIN}\n```",
+            f"Hm, {DRAFT}? No.\n</think>\n\n{PLAIN}",
+            f"{DRAFT} hm</think>{PLAIN}",
+            f"Sure! <think>{DRAFT}</think>{PLAIN}",
+            f"<think></think>\n<think>{DRAFT}</think>{PLAIN}",
+            f"<think>a<think>b</think>{DRAFT}</think>{PLAIN}",
+            f"<think>They mention <think>, so {DRAFT}.</think>{PLAIN}",
+            f"<think>x</think>\n{DRAFT[:-1]}, hm</think>\n{PLAIN}",
+            f"{PLAIN}\n<think>Or {DRAFT}?</think>",
+            f"{PLAIN}\n<think>Or {DRAFT}?",
+            f"[THINK]{DRAFT}[/THINK]{PLAIN}",
+            f"\u25c1think\u25b7{DRAFT}\u25c1/think\u25b7{PLAIN}",
+            f"<seed:think>{DRAFT}</seed:think>{PLAIN}",
+            f"<|begin_of_thought|>{DRAFT}<|end_of_thought|>{PLAIN}",
+            f"<|channel|>analysis<|message|>{DRAFT}<|end|><|start|>assistant<|channel|>final<|message|>{PLAIN}",
+        ],
+    )
+    def test_is_left_out(self, text):
+        answer = strip_reasoning(text)
+        assert PLAIN in answer
+        assert "draft" not in answer
+
+    @pytest.mark.parametrize("text", [f"<think>{DRAFT}", f"<think>a<think>{DRAFT}", f"Well.\n<think>\n{DRAFT}"])
+    def test_that_never_ends_holds_no_answer(self, text):
+        assert read_json(strip_reasoning(text)) is None
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            PLAIN,
+            TAGGED,
+            f"Sure!\n```json\n{TAGGED}\n```",
+            f"{PLAIN}\n{TAGGED}",
+            f"[{TAGGED}]",
+            TAGGED[:-1],
+            f"{PLAIN}\n</think>",
+            "The parser removes <think> and </think> tags.",
+            "It strips `<think>`\u2026`</think>` blocks.",
+        ],
+    )
+    def test_that_an_answer_mentions_stays(self, text):
+        assert strip_reasoning(text) == text
+        if text is not PLAIN and "parser" not in text:
+            assert strip_reasoning(f"<think>{DRAFT} </think></think>\n{text}").strip() == text
+
+    @pytest.mark.parametrize(
+        "piece",
+        ["{", '{"', "[1,", '{"a":', '["a",!', "<think>", "</think>", '</think>{"a":"b" x', "\n<think>\n</think>\n"],
+    )
+    def test_is_found_in_time_in_proportion_to_the_length(self, piece, monkeypatch):
+        read = []
+
+        class Counting(lenient_json._Reader):
+            def value(self, depth, *after):
+                begin = self.at
+                try:
+                    return super().value(depth, *after)
+                finally:
+                    read.append(self.at - begin if depth == 0 else 0)
+
+        monkeypatch.setattr(lenient_json, "_Reader", Counting)
+        strip_reasoning(text := piece * (20_000 // len(piece)) + "\n</think>\n.")
+        assert sum(read) <= 6 * len(text)
+
+
 class TestSafety:
     @given(st.text(st.sampled_from("{}[]\"':,\\/*#\n `atru1-.e\u201c\u201d\ud800") | st.characters(), max_size=200))
     @settings(max_examples=500)
@@ -152,7 +228,6 @@ class TestSafety:
     def test_the_work_grows_with_the_length_and_not_faster(self, piece, before, monkeypatch):
         def work(length: int) -> int:
             steps = 0
-            from langchain_agentmem.language_models import lenient_json
 
             class Counting(lenient_json._Reader):
                 def _next(self):

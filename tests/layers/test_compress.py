@@ -125,7 +125,7 @@ class TestAModel:
         assert await compressor.acompress(TEXT, 20) == "The quick brown fox…"
         assert isinstance(events[0].error, TimeoutError)
 
-    @pytest.mark.parametrize("answer", ["", "  \n", "…", "<think>hm</think>", "```\n\n```", None])
+    @pytest.mark.parametrize("answer", ["", "  \n", "…", "<think>hm</think>", "<think>A fox jumps", "```\n\n```", None])
     def test_that_says_nothing_is_no_help(self, database, events, answer):
         assert Compressor(Model(answer), database=database).compress(TEXT, 20) == "The quick brown fox…"
         assert events[0].reason == "The model gave nothing shorter than the text, 3 times."
@@ -139,7 +139,8 @@ class TestAModel:
     @pytest.mark.parametrize(
         "answer",
         [
-            "<think>Short!</think>\nA fox jumps.", "```text\nA fox jumps.\n```", "<text>\nA fox jumps.\n</text>",
+            "<think>Short!</think>\nA fox jumps.", "Short!</think>\nA fox jumps.",
+            "```text\nA fox jumps.\n```", "<text>\nA fox jumps.\n</text>",
             " A fox jumps.\n",
         ],
     )  # fmt: skip
