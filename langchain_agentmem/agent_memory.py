@@ -457,7 +457,7 @@ class AgentMemory(Maintenance, Closing):
         `memory.experiences("experience").selector(role="Planner", model=model)` puts those that apply into a prompt.
 
         Args:
-            directory: The folder, with files `handcrafted_exp_*.yaml`. Changes are seen by the next selection.
+            directory: The folder, with files `*.yaml` or `*.yml`. Changes are seen by the next selection.
             namespace: Whose feedback is kept and counts. Default: the running config's, else the root.
             subfolders: Whether files in folders below it count too. Default False.
 

@@ -142,7 +142,7 @@ experiences = Commands(
     rich_markup_mode=None,
 )
 
-Folder = Annotated[str, typer.Argument(help="The folder, with files handcrafted_exp_*.yaml.")]
+Folder = Annotated[str, typer.Argument(help="The folder, with files *.yaml or *.yml.")]
 Subfolders = Annotated[bool, typer.Option("--subfolders", help="Files in folders below it count too.")]
 Namespace = Annotated[str | None, typer.Option(metavar="A/B", help="The namespace. Default: the root.")]
 

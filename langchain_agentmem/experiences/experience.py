@@ -12,14 +12,16 @@ leave. It stands before the question that it was chosen for.
     </experience>
     </experiences>
 
-Experiences are files `handcrafted_exp_*.yaml` in a `Folder`, read again when they change. A file that cannot be used is
-reported with its reason, and the others are loaded. Everything in a file is text, so that `exp_id: 1` is "1" and
-`exp_id: no` is "no". A new file is written whole or not at all, and never in the place of another.
+Experiences are the `*.yaml` and `*.yml` files of a `Folder`, each with one experience or a list of them, and are read
+again when they change. A file that cannot be used is reported with its reason, and logged once when experiences are
+loaded; the others are loaded. Everything in a file is text, so that `exp_id: 1` is "1" and `exp_id: no` is "no". A new
+file is written whole or not at all, and never in the place of another.
 """
 
 from __future__ import annotations
 
 import itertools
+import logging
 import os
 import re
 import stat
@@ -27,6 +29,7 @@ import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, Self
@@ -42,6 +45,8 @@ from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.messages.message_marks import block
 from langchain_agentmem.messages.role_rounds import Portable, fields_of
 from langchain_agentmem.tracing.measures import Measures
+
+logger = logging.getLogger(__name__)
 
 LONGEST = 100_000
 """Characters that a condition or an instruction may have."""
@@ -157,6 +162,11 @@ def told(experiences: Iterable[Experience]) -> str:
 CACHE = "files of experiences"
 """What the measures call them."""
 PREFIX, SUFFIX = "handcrafted_exp_", ".yaml"
+"""The parts of the name of a file that is written."""
+SUFFIXES = (SUFFIX, ".yml")
+"""The ends of the names of files that are read."""
+NOT_READ = (".", "raw_exp_", "proposed_exp_", "rejected_exp_")
+"""The beginnings of the names of files that are not read: hidden files, TaskWeaver's sessions, and proposals."""
 LARGEST = 300_000
 """Bytes that a file may have."""
 _FIELDS = {"exp_id", "who", "when", "what", "experience_text"}
@@ -198,13 +208,29 @@ class ExperienceShelf(NamedTuple):
     files: Mapping[str, str] = MappingProxyType({})
 
 
+class FileContent(NamedTuple):
+    """The experiences that a file holds, and what is wrong with it.
+
+    Attributes:
+        experiences: Those that can be used, in their order.
+        problems: Reasons, each with whether the experience counts nevertheless.
+    """
+
+    experiences: tuple[Experience, ...] = ()
+    problems: tuple[tuple[str, bool], ...] = ()
+
+
 class _Read(NamedTuple):
-    """A file as it was when it was read: what it held, or why that is no experience."""
+    """A file as it was when it was read."""
 
     stamp: tuple[int, ...]
     read_at: int
-    found: Experience | str
-    unknown: tuple[str, ...] = ()
+    content: FileContent
+
+    @classmethod
+    def failed(cls, reason: str) -> Self:
+        """A file that could not be read, which is tried again next time."""
+        return cls((), 0, FileContent(problems=((reason, False),)))
 
     def is_still(self, stamp: tuple[int, ...]) -> bool:
         # Somebody may write twice within what the clock of a file system tells apart.
@@ -238,6 +264,18 @@ class Folder:
         self._read: dict[str, _Read] = {}
         self._below: dict[str, Folder] = {}
         self._lock = concurrency.lock()
+
+    def load(self, sub_path: str | None = None) -> ExperienceShelf:
+        """`look`, with one warning in the log for each file that cannot be used, as long as the reason stays the same.
+
+        Args:
+            sub_path: As for `look`.
+        """
+        shelf = self.look(sub_path)
+        for problem in shelf.problems:
+            if not problem.is_loaded:
+                _warn(str(self.directory / (sub_path or "")), problem)
+        return shelf
 
     def look(self, sub_path: str | None = None) -> ExperienceShelf:
         """What it holds now. Only files that have changed since the last look are read.
@@ -280,16 +318,17 @@ class Folder:
             return self._below.setdefault(str(inside), made)
 
     def _names(self, folder: Path, locked: dict[str, _Read], below: str = "") -> Iterator[str]:
-        """The files that are meant to be experiences, as paths within the folder; those below it that are locked."""
+        """The files that may hold experiences, as paths within the folder; those below it that are locked."""
         with os.scandir(folder) as entries:
             for entry in entries:
                 if self._subfolders and entry.is_dir(follow_symlinks=False):
                     try:
                         yield from self._names(Path(entry.path), locked, f"{below}{entry.name}/")
                     except OSError as error:
-                        reason = f"The folder cannot be read: {error.strerror or error}."
-                        locked[below + entry.name] = _Read((), 0, reason)
-                elif entry.name.startswith(PREFIX) and entry.name.lower().endswith((SUFFIX, ".yml")):
+                        locked[below + entry.name] = _Read.failed(
+                            f"The folder cannot be read: {error.strerror or error}."
+                        )
+                elif entry.name.lower().endswith(SUFFIXES) and not entry.name.startswith(NOT_READ):
                     yield below + entry.name
 
     def _of(self, name: str) -> _Read:
@@ -301,9 +340,18 @@ class Folder:
             if (known := self._read.get(name)) is not None and known.is_still(stamp):
                 return known
             read_at = time.time_ns()
-            return _Read(stamp, read_at, *_found(path, about))
+            unfit = _unfit(about)
+            return _Read(
+                stamp, read_at, FileContent(problems=((unfit, False),)) if unfit else read_file(path.read_bytes())
+            )
         except OSError as error:
-            return _Read((), 0, f"It cannot be read: {error.strerror or error}.")
+            return _Read.failed(f"It cannot be read: {error.strerror or error}.")
+
+
+@lru_cache(maxsize=1_000)
+def _warn(folder: str, problem: Problem) -> None:
+    """Log that a file cannot be used. The cache makes it once for each file and reason."""
+    logger.warning("An experience file in %s cannot be used: %s", folder, problem)
 
 
 def _shelf(read: dict[str, _Read]) -> ExperienceShelf:
@@ -311,52 +359,65 @@ def _shelf(read: dict[str, _Read]) -> ExperienceShelf:
     files: dict[str, str] = {}
     problems = []
     for name, each in read.items():
-        if isinstance(each.found, str):
-            problems.append(Problem(name, each.found))
-            continue
-        exp_id = each.found.exp_id
-        if exp_id in experiences:
-            first = safe_repr(files[exp_id])
-            reason = f"The exp_id {safe_repr(exp_id)} is that of {first} already, which counts. Give it another."
-            problems.append(Problem(name, reason))
-            continue
-        experiences[exp_id], files[exp_id] = each.found, name
-        if each.unknown:
-            told = ", ".join(map(repr, each.unknown))
-            reason = f"It has what no experience has: {told:.200}. There are exp_id, who, when and what."
-            problems.append(Problem(name, reason, is_loaded=True))
+        problems += [Problem(name, *problem) for problem in each.content.problems]
+        for experience in each.content.experiences:
+            exp_id = experience.exp_id
+            if exp_id in experiences:
+                first = safe_repr(files[exp_id])
+                reason = f"The exp_id {safe_repr(exp_id)} is that of {first} already, which counts. Give it another."
+                problems.append(Problem(name, reason))
+                continue
+            experiences[exp_id], files[exp_id] = experience, name
     return ExperienceShelf(tuple(experiences.values()), tuple(problems), files)
 
 
-def _unfit(path: Path, about: os.stat_result) -> str:
-    """Why a file is not even read; "" if it is."""
-    if not path.name.endswith(SUFFIX):
-        return f"It is not read, since its name does not end with {safe_repr(SUFFIX)}. Rename it."
+def _unfit(about: os.stat_result) -> str:
+    """Return why a file is not even read; "" if it is."""
     if not stat.S_ISREG(about.st_mode):
         return "It is no file."
     return f"It has {about.st_size:,} bytes; {LARGEST:,} are allowed." if about.st_size > LARGEST else ""
 
 
-def _found(path: Path, about: os.stat_result) -> tuple[Experience | str, tuple[str, ...]]:
-    """What a file holds, or why that is no experience; and what of it nobody reads."""
-    unfit = _unfit(path, about)
-    return (unfit, ()) if unfit else read_experience(path.read_bytes())
-
-
-def read_experience(data: bytes) -> tuple[Experience | str, tuple[str, ...]]:
-    """The experience that the text of a file is, or why it is none; and what of it nobody reads."""
+def read_file(data: bytes) -> FileContent:
+    """Read the experiences that the text of a file holds: one, or a list of them."""
     try:
         held = yaml.load(data.decode("utf-8-sig"), Loader=_Texts)  # noqa: S506 - a loader that is safe
     except UnicodeDecodeError as error:
-        return f"It is not UTF-8: {error.reason} at byte {error.start:,}. Save it as UTF-8.", ()
+        reason = f"It is not UTF-8: {error.reason} at byte {error.start:,}. Save it as UTF-8."
+        return FileContent(problems=((reason, False),))
     except _UNREADABLE as error:
-        return f"It is not YAML that can be read: {' '.join(str(error).split()):.{_REASON}}.", ()
+        hint = " Put a text that contains ': ' in quotes." if "mapping values" in str(error) else ""
+        reason = f"It is not YAML that can be read: {' '.join(str(error).split()):.{_REASON}}.{hint}"
+        return FileContent(problems=((reason, False),))
+    several = isinstance(held, list) and bool(held)
+    experiences: list[Experience] = []
+    problems: list[tuple[str, bool]] = []
+    for number, each in enumerate(held if several else [held], 1):
+        place = f"Item {number}: " if several else ""
+        try:
+            experiences.append(_experience_of(each))
+        except InvalidInput as error:
+            problems.append((f"{place}{error}", False))
+            continue
+        if unknown := [str(key) for key in each if key not in _FIELDS]:
+            told = ", ".join(map(repr, unknown))
+            reason = f"{place}It has what no experience has: {told:.200}. There are exp_id, who, when and what."
+            problems.append((reason, True))
+    return FileContent(tuple(experiences), tuple(problems))
+
+
+def _experience_of(held: Any) -> Experience:
     if not isinstance(held, dict):
-        return "It holds no mapping. Write exp_id, who, when and what, one experience a file.", ()
-    try:
-        return Experience.from_dict(held), tuple(str(key) for key in held if key not in _FIELDS)
-    except InvalidInput as error:
-        return str(error), ()
+        raise InvalidInput("It holds no mapping. Write exp_id, who, when and what, or a list of such mappings.")
+    return Experience.from_dict(held)
+
+
+def read_experience(data: bytes) -> Experience | str:
+    """Return the experience that the text of a file holds, or the reason why it does not hold exactly one."""
+    read = read_file(data)
+    if refused := [reason for reason, is_loaded in read.problems if not is_loaded]:
+        return refused[0]
+    return read.experiences[0] if len(read.experiences) == 1 else f"It holds {len(read.experiences)} experiences."
 
 
 class _Texts(yaml.SafeLoader):

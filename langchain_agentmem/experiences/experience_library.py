@@ -133,10 +133,12 @@ class Usage(NamedTuple):
 
 
 class ExperienceLibrary(Performer):
-    """A folder with files `handcrafted_exp_*.yaml`, one experience each. Methods that wait have awaited twins.
+    """A folder of YAML files, each with one experience or a list of them. Methods that wait have awaited twins.
 
-    Of two files with one `exp_id` the first counts: those of a folder come before those below it, then they go by name.
-    A file that cannot be used is left out, and `validate` says why.
+    Files `*.yaml` and `*.yml` are read, except hidden ones and those whose names begin with `raw_exp_`,
+    `proposed_exp_` or `rejected_exp_`. Of two experiences with one `exp_id` the first counts: the files of a folder
+    come before those below it, then they go by name. A file that cannot be used is left out: a warning is logged once,
+    and `validate` says why.
 
     Attributes:
         database: Where feedback is kept.
@@ -195,13 +197,15 @@ class ExperienceLibrary(Performer):
     def _load_work(self, sub_path: str | None = None) -> Work[list[Experience]]:
         """The experiences that the folder holds now (the original system's `load_experience`).
 
+        Each file that cannot be used is logged once as a warning; `validate` returns the reasons.
+
         Args:
             sub_path: Only those of this folder below it. Default: its own.
 
         Raises:
             InvalidInput: There is no such folder below it.
         """
-        shelf = yield Do(partial(self._folders.look, sub_path))
+        shelf = yield Do(partial(self._folders.load, sub_path))
         return list(shelf.experiences)
 
     load, aload = both(_load_work)

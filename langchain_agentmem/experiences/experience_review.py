@@ -81,7 +81,8 @@ def _listed(library: ExperienceLibrary) -> list[Proposal]:
     for state in (WAITS, REJECTED):
         names = [each.name for each in folder.glob(f"{_PREFIXES[state]}*{SUFFIX}")]
         found += [_proposal(folder / name, state) for name in sorted(names)]
-    used = [_proposal(library.directory / name, APPROVED) for name in sorted(library._folders.look().files.values())]
+    names = sorted({*library._folders.look().files.values()})
+    used = [_proposal(library.directory / name, APPROVED) for name in names]
     return [*found, *(each for each in used if f"\n# {_DID[APPROVED]} on " in f"\n{each.text}")]
 
 
@@ -90,7 +91,7 @@ def _proposal(path: Path, state: str) -> Proposal:
         data = path.read_bytes() if path.stat().st_size <= LARGEST else b""
     except OSError as error:
         return Proposal(path.name, state, "", None, f"It cannot be read: {error.strerror or error}.")
-    held, _ = read_experience(data)
+    held = read_experience(data)
     text = data.decode("utf-8-sig", "replace")
     return Proposal(path.name, state, text, *((held, "") if isinstance(held, Experience) else (None, held)))
 
@@ -100,7 +101,7 @@ def _move(library: ExperienceLibrary, file: Any, state: str, by: str, text: str 
     if found is None:
         raise InvalidInput(f"There is no proposal {safe_repr(file)} that is not {state} already.")
     said = found.text if text is None else text
-    held, _ = read_experience(said.encode("utf-8", "replace"))
+    held = read_experience(said.encode("utf-8", "replace"))
     exp_id = file.removeprefix(_PREFIXES[found.state]).removesuffix(SUFFIX)
     if isinstance(held, Experience):
         exp_id = held.exp_id

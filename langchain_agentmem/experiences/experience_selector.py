@@ -497,7 +497,7 @@ class ExperienceSelector(Performer, Runnable[Any, Any], BaseExampleSelector):
         query = request.query.strip() or (rounds[-1].user_query.strip() if rounds else "")
         named = shared_entries(rounds, SUB_PATH)
         below = named[0].content.strip() if named else ""
-        shelf = yield Do(partial(self.library._folders.look, below or None))
+        shelf = yield Do(partial(self.library._folders.load, below or None))
         candidates = [each for each in shelf.experiences if each.is_for(self.role)]
         nothing = Selection(
             query=query,

@@ -106,7 +106,7 @@ def _as_session(name: str, entries: Sequence[LogEntry], to: Destination) -> Parc
 
 
 def _experience(shelves: dict[Path, _Shelf], path: Path, name: str, to: Destination) -> Iterator[Thing]:
-    read, _ = read_experience(path.read_bytes())
+    read = read_experience(path.read_bytes())
     if isinstance(read, str):
         raise InvalidInput(read)
     if not to.chosen.has(read.exp_id, name):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import threading
@@ -107,18 +108,44 @@ class TestAnExperience:
 
 
 class TestWhatCounts:
-    def test_files_of_the_name_and_no_others(self, shelf):
+    def test_every_yaml_file_whatever_its_name(self, shelf):
+        shelf.write(FILES)
+        for name in ("refunds.yaml", "exp_legacy.yml", "handcrafted_exp_a.YAML", "B.Yml"):
+            shelf.put(name, written(name))
+        look = Folder(shelf.path).look()
+        assert look.problems == ()
+        assert look.files == {
+            "B.Yml": "B.Yml",
+            "exp_legacy.yml": "exp_legacy.yml",
+            "handcrafted_exp_a.YAML": "handcrafted_exp_a.YAML",
+            "files": "handcrafted_exp_files.yaml",
+            "refunds.yaml": "refunds.yaml",
+        }
+
+    def test_no_other_files_and_neither_sessions_nor_proposals(self, shelf):
         shelf.write(FILES)
         shelf.put("raw_exp_session.yaml", "init_plan: !!python/object:os.system [x]")
-        shelf.put("exp_legacy.yaml", "{")
         shelf.put("notes.md", "hello")
-        shelf.put(".handcrafted_exp_half.yaml.x1", "exp")
+        shelf.put(".handcrafted_exp_half.yaml", "exp")
         shelf.put("handcrafted_exp_a.yaml.bak", "{")
-        shelf.put("below/handcrafted_exp_b.yaml", written("b"))
+        shelf.put("proposed/proposed_exp_a.yaml", written("a"))
+        shelf.put("proposed/rejected_exp_b.yaml", written("b"))
+        for subfolders in (False, True):
+            look = Folder(shelf.path, subfolders=subfolders).look()
+            assert (look.experiences, look.problems) == ((FILES,), ())
+
+    def test_a_list_in_a_file_is_several_of_which_a_bad_one_costs_only_itself(self, shelf):
+        items = [FILES.to_dict(), {"exp_id": "half"}, "word", {**CHARTS.to_dict(), "role": "x"}, FILES.to_dict()]
+        shelf.put("rules.yaml", json.dumps(items))
         look = Folder(shelf.path).look()
-        assert look.experiences == (FILES,)
-        assert look.problems == ()
-        assert look.files == {"files": "handcrafted_exp_files.yaml"}
+        assert look.experiences == (FILES, CHARTS)
+        assert look.files == {"files": "rules.yaml", "charts": "rules.yaml"}
+        assert [(problem.reason[:22], problem.is_loaded) for problem in look.problems] == [
+            ("Item 2: Experience: 'w", False),
+            ("Item 3: It holds no ma", False),
+            ("Item 4: It has what no", True),
+            ("The exp_id 'files' is ", False),
+        ]
 
     def test_folders_below_count_if_wanted_and_after_their_own(self, shelf):
         for name in ("b/handcrafted_exp_1", "a/z/handcrafted_exp_1", "handcrafted_exp_2", "a/handcrafted_exp_2"):
@@ -164,6 +191,7 @@ BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
     f"{to}: &{to} [{', '.join([f'*{of}'] * 9)}]\n" for of, to in zip("abcdefghijk", "bcdefghijkl", strict=True)
 )
 BAD: dict[str, str | bytes] = TEXTS["bad_files"] | {
+    "empty-list": "[]",
     "two": f"{GOOD}---\n{GOOD}",
     "twice": f"{GOOD}when: Use never.\n",
     "long-int": f"exp_id: !!int {'9' * 5000}\nwhen: b\nwhat: c\n",
@@ -188,7 +216,9 @@ class TestBadFiles:
         shelf.put("handcrafted_exp_zz.yaml", written("last"))
         look = Folder(shelf.path).look()
         assert [each.exp_id for each in look.experiences] == ["good", "last"]
-        assert [problem.path for problem in look.problems] == sorted(f"handcrafted_exp_{name}.yaml" for name in BAD)
+        assert sorted({problem.path for problem in look.problems}) == sorted(
+            f"handcrafted_exp_{name}.yaml" for name in BAD
+        )
         for problem in look.problems:
             assert not problem.is_loaded
             assert 10 < len(problem.reason) < 500, problem
@@ -203,7 +233,7 @@ class TestBadFiles:
             ("latin", "UTF-8"),
             ("no-when", "'when' is missing"),
             ("huge", "300,000 are allowed"),
-            ("list", "no mapping"),
+            ("empty-list", "no mapping"),
         ],
     )
     def test_the_reason_tells_what_it_is(self, shelf, name, said):
@@ -257,12 +287,9 @@ class TestBadFiles:
         assert ids(folder) == ["files", "refunds"]
         assert problems(folder) == {"locked": "The folder cannot be read: Permission denied."}
 
-    @pytest.mark.parametrize("name", ["handcrafted_exp_a.yml", "handcrafted_exp_a.YAML", "handcrafted_exp_a.Yml"])
-    def test_a_name_that_was_meant_is_reported(self, shelf, name):
-        shelf.put(name, GOOD)
-        folder = Folder(shelf.path)
-        assert ids(folder) == []
-        assert "'.yaml'" in problems(folder)[name]
+    def test_a_colon_within_a_text_is_explained(self, shelf):
+        shelf.put("refunds.yaml", "exp_id: refunds\nwhen: Use when asked to: refund\nwhat: Open a ticket.\n")
+        assert "Put a text that contains ': ' in quotes" in problems(Folder(shelf.path))["refunds.yaml"]
 
 
 class TestChanges:

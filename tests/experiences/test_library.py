@@ -49,6 +49,28 @@ class TestWhatItHolds:
         assert not check.ok
         assert [problem.path for problem in check.problems] == ["handcrafted_exp_bad.yaml", "handcrafted_exp_typo.yaml"]
 
+    async def test_a_file_that_cannot_be_used_is_logged_once_however_experiences_are_loaded(
+        self, library, filled, caplog
+    ):
+        bad = "exp_id: bad\nwhen: Use when asked to: refund\nwhat: Open a ticket.\n"
+        filled.put("bad.yaml", bad)
+        filled.put("mine/worse.yml", "{")
+        filled.put("handcrafted_exp_typo.yaml", REFUNDS.to_yaml().replace("refunds", "typo") + "whom: all\n")
+        library.validate()
+        assert caplog.messages == []  # it returns what is wrong
+        for _ in range(3):
+            library.load()
+            await library.aload()
+            library.selector().select(LOAD)
+            ExperienceLibrary(library.database, filled.path).load()
+        [told] = caplog.messages
+        assert str(filled.path) in told
+        assert "bad.yaml: It is not YAML" in told
+        library.load("mine")
+        filled.put("bad.yaml", bad.replace("exp_id: bad\n", ""))
+        library.load()
+        assert ["worse.yml" in told for told in caplog.messages] == [False, True, False]
+
     def test_folders_below_can_be_read_alone(self, library, filled):
         filled.write(Experience("deep", [], "Use when deep.", "Dig."), below="mine/")
         assert [each.exp_id for each in library.load("mine")] == ["deep"]
