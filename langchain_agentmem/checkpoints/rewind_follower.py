@@ -324,7 +324,7 @@ class Rewinding:
     def sweep(self, thread: Thread, ns: str, metadata: Mapping[str, Any]) -> Steps[None]:
         """Old checkpoints may have been removed: what only they showed goes, now and then."""
         if not ns and metadata.get("step", -1) % SWEEP_EVERY == 0:
-            yield from thread_memory.sweep(thread.id, thread.place.shelf, self._database.now())
+            yield from thread_memory.sweep(thread.id, self._database.now())
 
 
 def _recorded(put: Put) -> MessagesStored:

@@ -543,6 +543,7 @@ class Arrival:
         groups = json.dumps(sorted(self._groups[group] for group in finished.groups))
         new = yield query.add_finished(thread=thread, **finished.model_dump(exclude={"groups"}), groups=groups)
         if new:
+            yield query.insert_finished_groups(thread=thread, task=finished.task, ids=groups)
             self._needed.update(finished.groups)
 
     def _meet(self, groups: Iterable[int]) -> Steps[None]:
@@ -840,6 +841,7 @@ PART = Part(
             "memory_group",
             "seal",
             "finished_task",
+            "finished_group",
             "place",
             "branch_base",
             "base_group",

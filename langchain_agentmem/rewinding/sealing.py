@@ -341,6 +341,7 @@ def finish(
     yield from prepare(runs, run)
     task, live = runs.finished(run, ns, task_id)
     groups = yield from _all_groups(live)
+    ids = json.dumps(sorted(groups))
     yield query.insert_finished(
         thread=thread,
         line=line,
@@ -348,9 +349,11 @@ def finish(
         ns=ns,
         checkpoint=configurable["checkpoint_id"],
         caller=None if task is None else task.caller,
-        groups=json.dumps(sorted(groups)),
+        groups=ids,
         now=now,
     )
+    if groups:
+        yield query.insert_finished_groups(thread=thread, task=task_id, ids=ids)
 
 
 def is_result(channels: Iterable[str]) -> bool:

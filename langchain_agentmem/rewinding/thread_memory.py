@@ -19,7 +19,7 @@ from langchain_agentmem.errors import BranchMoved, InvalidInput
 from langchain_agentmem.rewinding import memory_rows, sealing
 from langchain_agentmem.rewinding.branches import MAIN, BranchAt, Standpoint, branch_at, main_author, view_of
 from langchain_agentmem.rewinding.graph_runs import Runs, Spot, runs_of, thread_of
-from langchain_agentmem.rewinding.memory_rows import FOREVER, Place, View, groups_of
+from langchain_agentmem.rewinding.memory_rows import FOREVER, Place, View
 from langchain_agentmem.rewinding.sealing import STALE, drop_group
 from langchain_agentmem.search import search_index
 from langchain_agentmem.storage import Steps, query
@@ -232,11 +232,10 @@ BATCH = 500
 
 
 class HeldBranches(NamedTuple):
-    """What a thread may leave behind: its branches with those before them, its groups, and its shelf."""
+    """What a thread may leave behind: its branches with those before them, and its groups."""
 
     branches: list[int]
     groups: list[int]
-    shelf: int
 
 
 def copy(source: ThreadAt, target: str, *, now: int, tail: int) -> Steps[int]:
@@ -266,6 +265,7 @@ def copy(source: ThreadAt, target: str, *, now: int, tail: int) -> Steps[int]:
             yield from all_parts().listener.copy(thread.path, source.name, target, now=now, tail=tail)
             yield query.copy_places(source=thread.id, target=other.id)
             yield query.copy_finished(source=thread.id, target=other.id)
+            yield query.copy_finished_groups(source=thread.id, target=other.id)
             yield from sealing.move_marks(other.id, before, (yield from head_of(other.id)), now)
     return copied
 
@@ -341,7 +341,7 @@ def delete(
             folded += yield from _fold(ThreadAt(row["path"], row["name"]), now)
         else:
             yield from _let_go(row, quoted=scopes is None)
-    left = yield from _held_by([(row["id"], row["shelf_id"]) for row in threads])
+    left = yield from _held_by(row["id"] for row in threads)
     deleted = yield from thread_lines.delete(low, high, name)
     for row in threads:
         yield from all_parts().listener.forget(row["path"], row["name"])
@@ -432,26 +432,23 @@ def delete_for_runs(runs: Sequence[str], low: str, high: str, *, now: int) -> St
     for row in threads:
         heads[row["id"]] = yield from head_of(row["id"])
     writes = yield query.writes_of_runs(**wanted)
-    there = {row["id"]: row["shelf_id"] for row in threads} | {row["thread_id"]: row["shelf_id"] for row in writes}
-    left = yield from _held_by(sorted(there.items()))
+    left = yield from _held_by(sorted(heads.keys() | {row["thread_id"] for row in writes}))
     removed = yield from thread_lines.delete_for_runs(runs, low, high)
     for thread, before in heads.items():
         yield from sealing.move_marks(thread, before, (yield from head_of(thread)), now)
-    forgotten: dict[int, set[int]] = {}
+    forgotten: set[int] = set()
     for row in writes:
-        groups = forgotten.setdefault(row["shelf_id"], set())
         for each in (yield query.groups_of_task(thread=row["thread_id"], task=row["task"])):
             if each["ended"]:
-                groups.add(each["id"])
+                forgotten.add(each["id"])
         for each in (
             yield query.unfinish(
                 thread=row["thread_id"], line=row["line_id"], checkpoint=row["checkpoint"], task=row["task"]
             )
         ):
-            groups.update(json.loads(each["groups"]))
-    for each in left:
-        yield from _drop(sorted(forgotten.pop(each.shelf, ())), each.shelf, each.branches)
+            forgotten.update(json.loads(each["groups"]))
     yield from _sweep_all(left)
+    yield from _drop(sorted(forgotten))
     return removed
 
 
@@ -469,56 +466,54 @@ def prune(at: ThreadAt, *, keep: int, now: int) -> Steps[int]:
     thread = yield from find(at, exact=True)
     if thread is None:
         return 0
-    left = yield from _held(thread.id, thread.place.shelf)  # afterwards nothing may tell of some of its branches
+    left = yield from _held(thread.id)  # afterwards nothing may tell of some of its branches
     removed = yield from thread_lines.prune(at, keep=keep)
     yield from _sweep(left)
-    yield from sweep(thread.id, thread.place.shelf, now)
+    yield from sweep(thread.id, now)
     return removed
 
 
-def sweep(thread: int, shelf: int, now: int) -> Steps[None]:
+def sweep(thread: int, now: int) -> Steps[None]:
     """Delete what the checkpoints of a thread show no more, and what tasks wrote long ago that no checkpoint will show.
 
     Args:
         thread: The row of the thread.
-        shelf: Its shelf.
         now: When.
     """
     yield query.delete_stale_finished(thread=thread, before=now - STALE)
     stale = yield query.stale_groups(thread=thread, before=now - STALE)
-    left = yield from _held(thread, shelf)
-    branches = yield from _sweep(left)
-    yield from _drop([row["id"] for row in stale], shelf, branches)
+    left = yield from _held(thread)
+    yield from _sweep(left)
+    yield from _drop([row["id"] for row in stale])
 
 
-def _held_by(threads: Sequence[tuple[int, int]]) -> Steps[list[HeldBranches]]:
+def _held_by(threads: Iterable[int]) -> Steps[list[HeldBranches]]:
     left = []
-    for thread, shelf in threads:
-        left.append((yield from _held(thread, shelf)))
+    for thread in threads:
+        held = yield from _held(thread)
+        left.append(held)
     return left
 
 
-def _held(thread: int, shelf: int) -> Steps[HeldBranches]:
+def _held(thread: int) -> Steps[HeldBranches]:
     """What a thread has, before it is deleted or pruned."""
     own = yield query.branches_of_thread(thread=thread)
     branches = yield query.branches_before(ids=json.dumps([row["id"] for row in own]))
-    groups = {row["id"] for row in (yield query.groups_of_thread(thread=thread))}
-    for row in (yield query.finished_by_thread(thread=thread)):  # of a copy, groups of a thread that may be gone
-        groups.update(groups_of(row["groups"]) or ())
-    return HeldBranches([row["id"] for row in branches], sorted(groups), shelf)
+    groups = yield query.groups_of_thread(thread=thread)  # of a copy, also groups of a thread that may be gone
+    return HeldBranches([row["id"] for row in branches], sorted(row["id"] for row in groups))
 
 
 def _sweep_all(left: Sequence[HeldBranches]) -> Steps[None]:
     """Delete what nobody can see any more of what threads had, and the groups of those that are gone."""
     for each in left:
-        branches = yield from _sweep(each)
+        yield from _sweep(each)
         found = yield query.groups_there(ids=json.dumps(each.groups))
         there = {row["id"] for row in found}
-        yield from _drop([group for group in each.groups if group not in there], each.shelf, branches)
+        yield from _drop([group for group in each.groups if group not in there])
 
 
-def _sweep(left: HeldBranches) -> Steps[list[int]]:
-    """Delete what nobody can see any more on some branches. Gives the branches that stay."""
+def _sweep(left: HeldBranches) -> Steps[None]:
+    """Delete what nobody can see any more on some branches."""
     branches = left.branches
     while branches:
         while page := (yield query.unheld_memory(ids=json.dumps(branches), limit=BATCH)):
@@ -533,16 +528,12 @@ def _sweep(left: HeldBranches) -> Steps[list[int]]:
         if not idle:
             break
         branches = [branch for branch in branches if branch not in idle]
-    return branches
 
 
-def _drop(groups: Sequence[int], shelf: int, branches: Iterable[int]) -> Steps[None]:
+def _drop(groups: Sequence[int]) -> Steps[None]:
     """Drop groups without a place that nobody else needs."""
     if groups:
-        mentioned: set[int] = set()
-        for row in (yield query.mentions(shelf=shelf, ids=json.dumps(list(branches)))):
-            for each in json.loads(row["groups"]):
-                mentioned.add(each[0] if isinstance(each, list) else each)
+        mentioned = {row["group_id"] for row in (yield query.mentions(ids=json.dumps(groups)))}
         for group in groups:
             if group not in mentioned:
                 yield from drop_group(group)

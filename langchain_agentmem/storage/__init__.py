@@ -36,8 +36,9 @@ One memory may be several schemas of a database, over which tenants are spread (
   is a newer version of; the newest one counts. A round is an entry too, and a post is a message with recipient, round
   and attachments beside it, so that a session and a conversation of one id are two views of one log.
 - `content`: bodies by BLAKE2b-160, one copy each; collected when the last entry that refers to them goes.
-- `memory`, `memory_group`, `place`, `seal`, `branch_base`, `finished_task`: memory that rewinds (`rewinding/`). Only
-  what a task of a graph writes has a group; a call outside of a run gives its rows their place at once.
+- `memory`, `memory_group`, `place`, `seal`, `branch_base`, `finished_task`, `finished_group`: memory that rewinds
+  (`rewinding/`). Only what a task of a graph writes has a group; a call outside of a run gives its rows
+  their place at once.
 - `search_index`: FTS5 on SQLite, `tsvector` on PostgreSQL, over terms that Python analysed. Indexing a message in its
   own commit took FTS5 80 µs, among 64 others 6 µs, so on SQLite new documents wait (`search/`). Nothing is ever missing
   from a search.

@@ -106,6 +106,7 @@ TABLES = (
     Table("memory_group"),
     Table("seal", ("group_id", "branch_id")),
     Table("finished_task", ("thread_id", "task")),
+    Table("finished_group", ("group_id", "thread_id", "task")),
     Table("place", ("line_id", "checkpoint")),
     Table("branch_base", ("branch_id",)),
     Table("base_group", ("group_id", "branch_id")),

@@ -102,6 +102,7 @@ _WHERE: Mapping[str, str] = {
     "memory_group": "thread_id = any(%(threads)s)",
     "seal": "branch_id = any(%(branches)s)",
     "finished_task": "thread_id = any(%(threads)s)",
+    "finished_group": "thread_id = any(%(threads)s)",
     "place": _OF_LINES,
     "branch_base": "branch_id = any(%(branches)s)",
     "base_group": "branch_id = any(%(branches)s)",

@@ -174,6 +174,7 @@ class TestSubgraphs:
             "memory_group",
             "seal",
             "finished_task",
+            "finished_group",
             "place",
             "branch_base",
             "base_group",

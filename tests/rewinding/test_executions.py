@@ -953,7 +953,12 @@ class TestDeletingRuns:
     """Some runs stop in one step, of which more has finished each time."""
 
     @pytest.fixture
-    def run(self, mind):
+    def raises(self):
+        """Whether nodes that stop raise. Default: they ask."""
+        return False
+
+    @pytest.fixture
+    def run(self, mind, raises):
         """Runs a graph with a step of three, of which some stop, and gives the id of the run."""
         stops = set()
 
@@ -961,6 +966,8 @@ class TestDeletingRuns:
             def work(state):
                 log = [mind.note(name)]
                 if name in stops:
+                    if raises:
+                        raise ConnectionError
                     interrupt("?")
                 return {"log": log}
 
@@ -974,11 +981,12 @@ class TestDeletingRuns:
             builder.add_node(name, node(name)).add_edge("first", name)
         graph = builder.compile(checkpointer=mind.adapter.saver, interrupt_before=["left", "middle", "right"])
 
-        def run(*names, given=None):
+        def run(*names, given=None, at=AT):
             stops.clear()
             stops.update(names)
             run_id = str(uuid.uuid4())
-            mind.run(graph, given, {**AT, "run_id": uuid.UUID(run_id), "metadata": {"run_id": run_id}})
+            with contextlib.suppress(ConnectionError):
+                mind.run(graph, given, {**at, "run_id": uuid.UUID(run_id), "metadata": {"run_id": run_id}})
             return run_id
 
         run(given=EMPTY)
@@ -1004,6 +1012,40 @@ class TestDeletingRuns:
         run()
         assert mind.times == {"first": 1, "left": 1, "middle": 3, "right": 3}
         assert sorted(mind.held()) == ["first 1", "left 1", "middle 3", "right 3"]
+
+    @pytest.mark.parametrize("raises", [False, True], ids=["asking", "raising"])
+    def test_what_another_run_left_finished_stays_when_the_run_that_sealed_it_is_deleted(self, mind, run):
+        run("right")
+        mind.adapter.saver.delete_for_runs([run()])
+        assert mind.held() == ["first 1"]
+        run()
+        assert mind.times["right"] == 3
+        assert sorted(mind.held()) == [f"{name} {times}" for name, times in sorted(mind.times.items())]
+        assert mind.adapter.memory.verify().ok
+
+    @pytest.mark.slow
+    def test_a_copy_keeps_what_a_task_left_finished_when_the_thread_that_sealed_it_is_gone(self, mind, run, raw):
+        run("right")
+        mind.adapter.saver.copy_thread("t", "copy")
+        run()
+        mind.adapter.saver.delete_thread("t")
+        copy = {"configurable": {"thread_id": "copy"}}
+        assert mind.held(copy) == ["first 1"]
+        run(at=copy)
+        assert mind.times == {"first": 1, "left": 1, "middle": 1, "right": 3}
+        assert sorted(mind.held(copy)) == ["first 1", "left 1", "middle 1", "right 3"]
+        mind.adapter.saver.delete_thread("copy")
+        assert raw(mind.adapter.memory, "select 1 from memory union all select 1 from finished_group") == []
+
+    @pytest.mark.slow
+    def test_what_a_task_left_finished_is_exported_though_the_run_that_sealed_it_is_deleted(self, mind, run, tmp_path):
+        run("right")
+        mind.adapter.saver.delete_for_runs([run()])
+        mind.adapter.memory.export(tmp_path / "file.jsonl")
+        mind.adapter.saver.delete_thread("t")
+        mind.adapter.memory.import_(tmp_path / "file.jsonl")
+        run()
+        assert sorted(mind.held()) == ["first 1", "left 1", "middle 1", "right 3"]
 
 
 @pytest.mark.sqlite_suffices

@@ -196,7 +196,7 @@ class TestEverything:
         places = {table.name: place for place, table in enumerate(TABLES)}
         dialect = "".join(migration.sql for migration in migrations(engine))
         for name, place in places.items():
-            body = dialect.split(f"create table {name} (")[1].split("\n);")[0]
+            body = dialect.split(f"create table {name} (")[1].split("\n)")[0]
             assert all(places[word.split()[0]] <= place for word in body.split("references ")[1:])
 
     @pytest.mark.slow

@@ -179,7 +179,8 @@ union all
 select 1 from memory k where k.origin = m.id
 
 -- fragment: stood_on
--- Whether somebody stands where the row m can be seen: a checkpoint, a fork, or a subgraph.
+-- Whether somebody stands where the row m can be seen: a checkpoint, a fork, or a subgraph; or a kept checkpoint still has the
+-- result of the task that wrote it, which a later run seals again.
 select 1 from place p where p.branch_id = m.branch_id and p.position >= m.position and p.position < m.until
 union all
 select 1 from branch b where b.parent_id = m.branch_id and b.parent_position >= m.position and b.parent_position < m.until
@@ -187,6 +188,12 @@ union all
 select 1 from branch_base s where s.base_id = m.branch_id and s.base_position >= m.position and s.base_position < m.until
 union all
 select 1 from base_group s where s.group_id = m.group_id
+union all
+select 1 from finished_group g
+join finished_task f on f.thread_id = g.thread_id and f.task = g.task
+join checkpoint_line l on l.thread_id = f.thread_id and l.ns = f.ns
+join checkpoint c on c.line_id = l.id and c.name = f.checkpoint
+where g.group_id = m.group_id and m.origin is null and m.branch_id is not null
 
 -- name: line_from
 -- The line that leads to a position: its branch, those that it was forked from, and, where `own` is 1, what a subgraph
@@ -1078,6 +1085,16 @@ where not exists (
 )
 on conflict (thread_id, task) do nothing;
 
+-- name: insert_finished_groups
+-- The same groups, to be looked up, if that success was the first.
+with given (id) as (
+-- include: ids
+)
+insert into finished_group (group_id, thread_id, task)
+select given.id, f.thread_id, f.task from given cross join finished_task f
+where f.thread_id = :thread and f.task = :task and f.groups = cast(:ids as text)
+on conflict (group_id, thread_id, task) do nothing;
+
 -- name: end_groups
 -- An execution of a task ended without a result: whoever executes the task again takes its place.
 update memory_group set ended = 1 where thread_id = :thread and task = :task and owner = :owner;
@@ -1113,6 +1130,15 @@ select cast(:target as bigint), task, ns, checkpoint, caller, groups, created_at
 from finished_task where thread_id = :source
 on conflict (thread_id, task) do nothing;
 
+-- name: copy_finished_groups
+insert into finished_group (group_id, thread_id, task)
+select s.group_id, f.thread_id, f.task
+from finished_group s
+join finished_task o on o.thread_id = s.thread_id and o.task = s.task
+join finished_task f on f.thread_id = :target and f.task = o.task and f.groups = o.groups
+where s.thread_id = :source
+on conflict (group_id, thread_id, task) do nothing;
+
 -- name: places_of_thread
 -- The branches on which the checkpoints of a thread stand.
 select distinct p.branch_id as id
@@ -1121,7 +1147,8 @@ join place p on p.line_id = l.id
 where l.thread_id = :thread;
 
 -- name: branches_of_thread
--- The branches on which the checkpoints of a thread stand, and those that it began.
+-- The branches on which the checkpoints of a thread stand, those that it began, and those with what its tasks had written when
+-- they finished.
 select p.branch_id as id
 from checkpoint_line l
 join place p on p.line_id = l.id
@@ -1129,7 +1156,11 @@ where l.thread_id = :thread
 union
 select b.id from thread t
 join branch b on b.namespace_id = t.namespace_id and b.thread = t.name
-where t.id = :thread and b.kind = 'thread';
+where t.id = :thread and b.kind = 'thread'
+union
+select m.branch_id from finished_group g
+join memory m on m.group_id = g.group_id
+where g.thread_id = :thread and m.branch_id is not null;
 
 -- name: branches_before
 -- Some branches, and those that they were forked from or stand on.
@@ -1172,10 +1203,10 @@ where b.kind = 'thread' and b.id in (
     and not exists (select 1 from memory m where m.branch_id = b.id);
 
 -- name: groups_of_thread
-select id from memory_group where thread_id = :thread;
-
--- name: finished_by_thread
-select groups from finished_task where thread_id = :thread;
+-- What the tasks of a thread wrote that has no place, and what they had written when they finished.
+select id from memory_group where thread_id = :thread
+union
+select group_id from finished_group where thread_id = :thread;
 
 -- name: stale_groups
 -- What tasks of a thread wrote under checkpoints that are not there, long ago.
@@ -1195,13 +1226,12 @@ where thread_id = :thread and created_at < :before
     );
 
 -- name: mentions
--- Who else needs groups that have no place: tasks that finished, in the thread or in copies of it, and subgraphs.
-select f.groups from finished_task f
-join thread t on t.id = f.thread_id
-where t.shelf_id = :shelf
-union all
-select s.groups from branch_base s
-where s.branch_id in (
+-- Those of some groups that somebody needs, though they have no place: tasks that finished, and subgraphs.
+select group_id from finished_group where group_id in (
+-- include: ids
+    )
+union
+select group_id from base_group where group_id in (
 -- include: ids
     );
 
@@ -1314,7 +1344,7 @@ join place p on p.line_id = l.id and p.checkpoint = (select max(c.name) from che
 order by l.thread_id;
 
 -- name: threads_of_runs
-select distinct t.id, t.shelf_id
+select distinct t.id
 from checkpoint c
 join checkpoint_line l on l.id = c.line_id
 join thread t on t.id = l.thread_id
