@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import math
+import threading
 from datetime import UTC, datetime
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
-from langchain_agentmem import AgentMemory, InvalidInput
+from langchain_agentmem import AgentMemory, Compressor, FactsConfig, InvalidInput
+from langchain_agentmem.compaction import SummarizationConfig
+from langchain_agentmem.compaction.role_compactor import ContextCompactor
 from langchain_agentmem.errors import LONGEST
 from langchain_agentmem.experiences.experience_selector import ExperienceSelector
+from langchain_agentmem.stores import agent_store, item_rows
 
 pytestmark = pytest.mark.sqlite_suffices
 
@@ -169,6 +175,28 @@ class TestOthers:
         for given in (1, "text", [1]):
             with pytest.raises(InvalidInput, match="ttachment"):
                 session.add_post(begun.id, send_from="User", send_to="Planner", message="hi", attachments=given)
+
+    @pytest.mark.parametrize("seconds", ["x", True, -1, 1e308, 10**400, math.inf, math.nan, [1]])
+    def test_a_time_to_wait_is_a_number_of_seconds(self, memory, tmp_path, seconds):
+        memory.store.start_ttl_sweeper()
+        for wait in (
+            memory.store.stop_ttl_sweeper,
+            ContextCompactor(memory.session("s"), "Planner").wait,
+            lambda timeout: Compressor(None, timeout=timeout),
+            lambda timeout: FactsConfig(timeout=timeout),
+            lambda timeout: SummarizationConfig(timeout=timeout),
+            lambda timeout: memory.experiences(tmp_path).selector(timeout=timeout),
+            lambda timeout: AgentMemory(timeout=timeout),
+        ):
+            with pytest.raises(InvalidInput, match="timeout must be a number of seconds"):
+                wait(seconds)
+        assert memory.store.stop_ttl_sweeper(threading.TIMEOUT_MAX)
+
+    def test_a_sweeper_never_waits_longer_than_a_thread_can(self, memory, monkeypatch):
+        waits = []
+        monkeypatch.setattr(agent_store, "Sweeper", lambda store, sweep, seconds: waits.append(seconds) or Mock())
+        memory.store.start_ttl_sweeper(item_rows.LONGEST_TTL)
+        assert waits == [threading.TIMEOUT_MAX]
 
     def test_what_is_archived_was_written_before_a_time(self, memory):
         with pytest.raises(InvalidInput, match="archive_before"):

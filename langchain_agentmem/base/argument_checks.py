@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
@@ -111,6 +112,27 @@ def check_whole(name: str, value: Any, least: int = 0) -> None:
     """
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise InvalidInput(f"{name} must be a whole number of {least} or more, not {safe_repr(value)}.")
+
+
+def check_timeout(value: Any, *, zero: bool = True) -> None:
+    """Check a time to wait in seconds; None waits for ever.
+
+    Args:
+        value: The time.
+        zero: Whether it may be 0, to not wait at all.
+
+    Raises:
+        InvalidInput: It is no number of seconds, or more than the system can wait.
+    """
+    if value is None:
+        return
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or not 0 <= value <= threading.TIMEOUT_MAX or (value == 0 and not zero):
+        least = "from 0" if zero else "above 0 and"
+        most = f"{threading.TIMEOUT_MAX:,.0f}"
+        raise InvalidInput(
+            f"timeout must be a number of seconds {least} up to {most}, or None, not {safe_repr(value)}."
+        )
 
 
 def check_flag(name: str, value: Any) -> None:

@@ -74,7 +74,9 @@ def check_free(path: Path, *, force: bool) -> None:
 
 
 @contextlib.contextmanager
-def whole_file(path: str | os.PathLike[str], key: EncryptionKey | None = None) -> Iterator[TextIO]:
+def whole_file(
+    path: str | os.PathLike[str], key: EncryptionKey | None = None, *, make_folder: bool = False
+) -> Iterator[TextIO]:
     """A text file to write, which takes its name only when the block ends well.
 
     A crash leaves the old file or the new one, never half of either.
@@ -82,6 +84,7 @@ def whole_file(path: str | os.PathLike[str], key: EncryptionKey | None = None) -
     Args:
         path: Where the file goes. A file that is there is replaced.
         key: What encrypts it. Default: nothing does.
+        make_folder: Whether a folder that is missing is made. Default False.
 
     Raises:
         InvalidInput: It cannot be written, or a SQLite database is there.
@@ -89,6 +92,8 @@ def whole_file(path: str | os.PathLike[str], key: EncryptionKey | None = None) -
     """
     target = path_of_file(path)
     try:
+        if make_folder:
+            target.parent.mkdir(parents=True, exist_ok=True)
         if target.is_file() and is_database(target):
             raise InvalidInput(f"{safe_repr(str(target))} is a database, which a text would replace. Write elsewhere.")
         handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")

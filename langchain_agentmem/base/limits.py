@@ -74,7 +74,7 @@ class MemoryLimits:
             LimitExceeded: It is larger than `import_bytes`.
         """
         try:
-            size = os.stat(path).st_size  # noqa: PTH116 - a path may be text
+            size = os.stat(os.fspath(path)).st_size  # noqa: PTH116 - a path may be text, but no file descriptor
         except (OSError, ValueError, TypeError):
             return
         self.check("import_bytes", size, f"The file {safe_repr(str(path))}")

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from langchain_agentmem.base import concurrency
+from langchain_agentmem.base.argument_checks import check_timeout
 from langchain_agentmem.base.lifetime import Attendant, Looked
 from langchain_agentmem.base.namespaces import path_of
 from langchain_agentmem.compaction.compacted_context import COMPACT, CompactionReport
@@ -147,7 +148,11 @@ class ContextCompactor:
 
         Returns:
             Whether there is nothing to do.
+
+        Raises:
+            InvalidInput: The time to wait is no number of seconds.
         """
+        check_timeout(timeout)
         return self._attendant.wait(timeout)
 
     # -- the thread --------------------------------------------------------------------------------------------

@@ -274,7 +274,7 @@ def document_of(
 
 
 def write_document(path: str | os.PathLike[str], document: Mapping[str, Any]) -> None:
-    """Write the file of a memory, whole or not at all.
+    """Write the file of a memory, whole or not at all. A folder that is missing is made.
 
     Raises:
         InvalidInput: It is not JSON, or the file cannot be written.
@@ -283,7 +283,7 @@ def write_document(path: str | os.PathLike[str], document: Mapping[str, Any]) ->
         text = json.dumps(document, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInput(f"The additional state cannot be written as JSON: {error}.") from error
-    with whole_file(path) as file:
+    with whole_file(path, make_folder=True) as file:
         file.write(text)
 
 

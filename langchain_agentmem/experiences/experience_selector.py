@@ -27,7 +27,6 @@ import logging
 import math
 import os
 import re
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -40,7 +39,7 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import ensure_config
 
 from langchain_agentmem.base import concurrency
-from langchain_agentmem.base.argument_checks import check_whole
+from langchain_agentmem.base.argument_checks import check_timeout, check_whole
 from langchain_agentmem.base.events import ExperienceSelectionFellBack, FirstFailures
 from langchain_agentmem.base.files import path_of_file, whole_file
 from langchain_agentmem.base.namespaces import config_given, id_of, path_of, range_of
@@ -257,9 +256,9 @@ class ExperienceSelector(Performer, Runnable[Any, Any], BaseExampleSelector):
         if max_selected is not None:
             check_whole("max_selected", max_selected, 1)
         check_whole("rounds", rounds)
-        _check_number("threshold", threshold, 1)
-        if timeout is not None:
-            _check_number("timeout", timeout, threading.TIMEOUT_MAX)
+        if isinstance(threshold, bool) or not isinstance(threshold, int | float) or not 0 <= threshold <= 1:
+            raise InvalidInput(f"threshold must be a number from 0 to 1, not {safe_repr(threshold)}.")
+        check_timeout(timeout)
         if isinstance(session, str):
             id_of(session, "session")
         elif session is not None and not isinstance(session, SessionMemory) and not callable(session):
@@ -652,8 +651,7 @@ class ExperienceSelector(Performer, Runnable[Any, Any], BaseExampleSelector):
         """Write to a file what a model is asked, whole or not at all."""
         try:
             if (path := self._log_of(request, rounds)) is not None:
-                path.parent.mkdir(parents=True, exist_ok=True)
-                with whole_file(path) as file:
+                with whole_file(path, make_folder=True) as file:
                     told = [{"role": role_of(each), "content": str(each.content)} for each in messages]
                     json.dump(told, file, indent=2)
         except Exception as error:  # noqa: BLE001 - what is noted on the side never fails a selection
@@ -661,11 +659,6 @@ class ExperienceSelector(Performer, Runnable[Any, Any], BaseExampleSelector):
 
 
 # -- what it is told, checked ---------------------------------------------------------------------------------------
-
-
-def _check_number(name: str, value: Any, most: float) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= most:
-        raise InvalidInput(f"{name} must be a number from 0 to {most:g}, not {safe_repr(value)}.")
 
 
 def _role_of(role: Any) -> str | None:

@@ -14,7 +14,7 @@ from datetime import datetime
 from functools import cache, lru_cache
 from typing import Any
 
-from langchain_agentmem.base.argument_checks import check_whole, patterns_given
+from langchain_agentmem.base.argument_checks import check_timeout, check_whole, patterns_given
 from langchain_agentmem.base.clock import moment
 from langchain_agentmem.base.data_tables import data_table
 from langchain_agentmem.base.redaction import DEFAULT, SecretPattern
@@ -129,10 +129,7 @@ class FactsConfig:
             object.__setattr__(self, name, tuple(name_of(each, "A predicate") for each in names))
         for name in ("batch_messages", "batch_chars", "max_attempts"):
             check_whole(name, getattr(self, name), 1)
-        if self.timeout is not None and (
-            isinstance(self.timeout, bool) or not isinstance(self.timeout, int | float) or not self.timeout > 0
-        ):
-            raise InvalidInput(f"timeout is a number of seconds, or None, not {safe_repr(self.timeout)}.")
+        check_timeout(self.timeout, zero=False)
         if not isinstance(self.instructions, str):
             raise InvalidInput(f"instructions are text, not {type(self.instructions).__name__}.")
         object.__setattr__(self, "secret_patterns", patterns_given(self.secret_patterns))

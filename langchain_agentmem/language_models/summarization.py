@@ -31,7 +31,7 @@ from typing import Any, NamedTuple
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
-from langchain_agentmem.base.argument_checks import flag_fields, number_field, text_field, whole_field
+from langchain_agentmem.base.argument_checks import check_timeout, flag_fields, text_field, whole_field
 from langchain_agentmem.base.encoding import IMAGES, MEDIA, THOUGHTS, called, kind_of
 from langchain_agentmem.base.fencing import fenced
 from langchain_agentmem.base.safe_repr import safe_repr
@@ -810,9 +810,7 @@ class SummarizationConfig:
         whole_field(self, "output_max_tokens", least=1)
         whole_field(self, "max_retained_images", least=0, optional=True)
         whole_field(self, "input_max_tokens", least=100, optional=True)
-        number_field(self, "timeout", optional=True)
-        if self.timeout == 0:
-            raise InvalidInput("timeout must be more than 0 seconds; None waits for ever.")
+        check_timeout(self.timeout, zero=False)
         flag_fields(self)
         if self.prompt is not None:
             text_field(self, "prompt")

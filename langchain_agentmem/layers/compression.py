@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 
 from langchain_agentmem.base import concurrency
-from langchain_agentmem.base.argument_checks import check_whole
+from langchain_agentmem.base.argument_checks import check_timeout, check_whole
 from langchain_agentmem.base.events import CompressionFellShort
 from langchain_agentmem.base.fencing import fenced, unfenced
 from langchain_agentmem.base.safe_repr import safe_repr
@@ -218,8 +218,7 @@ class Compressor(Performer):
     ) -> None:
         check_whole("attempts", attempts, 1)
         check_whole("cache_size", cache_size)
-        if timeout is not None and (isinstance(timeout, bool) or not isinstance(timeout, int | float) or timeout <= 0):
-            raise InvalidInput(f"timeout must be a number of seconds above 0, or None, not {safe_repr(timeout)}.")
+        check_timeout(timeout, zero=False)
         self.model = usable_model(model)
         self._database = database
         self._attempts = attempts

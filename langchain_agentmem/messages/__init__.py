@@ -16,3 +16,16 @@ without it. What LangChain knows and the documents do not is kept under `langcha
 travels in `additional_kwargs["agentmem"]`. Both ways are the identity, by property test. NULs and lone surrogates
 survive: bodies are bytes, encoded with `surrogatepass`.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from langchain_agentmem.base.lazy_imports import lazily
+
+if TYPE_CHECKING:
+    from langchain_agentmem.messages.role_rounds import MessageContent
+
+__all__ = ["MessageContent"]
+
+__getattr__, __dir__ = lazily(__name__, {"MessageContent": "messages.role_rounds"})

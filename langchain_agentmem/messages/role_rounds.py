@@ -2,8 +2,8 @@
 
 A `Conversation` is a list of `Round`s, one for each user query. A round is a list of `Post`s that roles send
 to each other, and a post may carry `Attachment`s: a plan, a thought, the result of an execution. A
-`SharedMemoryEntry` travels as an attachment and is seen by every role. `Retention` says how long things are
-kept.
+`SharedMemoryEntry` travels as an attachment and is seen by every role. `MessageContent` is the thought and the next
+action of an agent. `Retention` says how long things are kept.
 
 All of them are values: frozen, compared by content, free of clocks and storage. Each goes to a dictionary, to
 JSON or to YAML and comes back equal, with the ids it had. Dictionaries written by older systems load too: ids
@@ -24,14 +24,15 @@ from enum import Enum
 from typing import Any, ClassVar, Literal, Self, TypeVar
 
 from langchain_agentmem.base.data_tables import read_yaml
-from langchain_agentmem.base.encoding import is_plain
+from langchain_agentmem.base.encoding import from_plain, is_plain, to_plain
 from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.errors import InvalidInput, MessageError
 
 __all__ = [
     "Attachment",
     "AttachmentType",
     "Conversation",
+    "MessageContent",
     "Post",
     "Retention",
     "Round",
@@ -497,6 +498,60 @@ class Conversation(Identified):
     def with_round(self, *rounds: Round) -> Self:
         """Give a copy, under the same id, with these rounds at its end."""
         return replace(self, rounds=(*self.rounds, *rounds))
+
+
+NEXT_ACTIONS = ("call_tool", "invoke_agent", "final_response")
+
+
+@dataclass(frozen=True, slots=True)
+class MessageContent(Portable):
+    """The thought and the next action of an agent. New code passes a plain dictionary as content instead.
+
+    Attributes:
+        thought: Its reasoning. Default None.
+        next_action: "call_tool", "invoke_agent" or "final_response". Default None.
+        action_input: The input of the action. Default None.
+
+    Raises:
+        MessageError: A field has a wrong type, or the action is unknown.
+    """
+
+    thought: str | None = None
+    next_action: str | None = None
+    action_input: dict[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        given: tuple[tuple[str, Any, type], ...] = (
+            ("thought", self.thought, str),
+            ("action_input", self.action_input, dict),
+        )
+        for name, value, kind in given:
+            if not isinstance(value, kind | None):
+                raise MessageError(f"{name} must be a {kind.__name__} or None, not {safe_repr(value)}.")
+        if self.next_action not in (None, *NEXT_ACTIONS):
+            raise MessageError(f"next_action must be one of {NEXT_ACTIONS}, not {safe_repr(self.next_action)}.")
+
+    def __hash__(self) -> int:
+        return hash((self.thought, self.next_action))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields that are set; what JSON has no word for is tagged.
+
+        Raises:
+            InvalidInput: The input of the action holds an object that cannot be kept as JSON.
+        """
+        given = {each.name: to_plain(getattr(self, each.name)) for each in fields(self)}
+        return {name: value for name, value in given.items() if value is not None}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """Build the content from what `to_dict` returned. Other keys are ignored.
+
+        Raises:
+            InvalidInput: It is no dictionary, a field has a wrong type, or the action is unknown.
+        """
+        given = fields_of(cls, data)
+        return cls(given.get("thought"), given.get("next_action"), from_plain(given.get("action_input")))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

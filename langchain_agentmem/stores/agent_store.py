@@ -55,6 +55,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import partial, wraps
 from typing import Any, Concatenate, Literal, ParamSpec, Self, TypeAlias, TypeVar, Unpack
@@ -69,6 +70,7 @@ from langgraph.store.base import (
     ensure_embeddings,
 )
 
+from langchain_agentmem.base.argument_checks import check_timeout
 from langchain_agentmem.base.lifetime import AwaitableNumber, Closing, Ready, Sweeper, SweepingEnd
 from langchain_agentmem.base.namespaces import Namespace, ThreadLike, path_of, running_config
 from langchain_agentmem.base.safe_repr import safe_repr
@@ -482,7 +484,7 @@ class AgentMemoryStore(Closing, ItemStore):
         given = configured if sweep_interval_minutes is None else sweep_interval_minutes
         minutes = ttl_of(given) or SWEEP_MINUTES
         if self._sweeper is None or not self._sweeper.running:
-            self._sweeper = Sweeper(self, AgentMemoryStore.sweep_ttl, minutes * 60)
+            self._sweeper = Sweeper(self, AgentMemoryStore.sweep_ttl, min(minutes * 60, threading.TIMEOUT_MAX))
         return self._sweeper.future
 
     def stop_ttl_sweeper(self, timeout: float | None = None) -> AwaitableNumber:
@@ -493,7 +495,11 @@ class AgentMemoryStore(Closing, ItemStore):
 
         Returns:
             Whether the sweeper has ended, or there was none.
+
+        Raises:
+            InvalidInput: The time to wait is no number of seconds.
         """
+        check_timeout(timeout)
         return AwaitableNumber(self._sweeper is None or self._sweeper.stop(timeout))
 
     def _sweep_work(self) -> Work[int]:

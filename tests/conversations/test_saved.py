@@ -125,6 +125,13 @@ class TestFiles:
         await do(chat, "load_from_file", path)
         assert chat.messages == []
 
+    async def test_a_folder_that_is_missing_is_made(self, memory, do, tmp_path: Path):
+        chats = (memory.conversation("c"), memory.managed_conversation("m"), memory.session("s"), memory.facts("f"))
+        for number, chat in enumerate(chats):
+            path = tmp_path / "new" / str(number) / "saved.json"
+            await do(chat, "save_to_file", path)
+            await do(chat, "load_from_file", path)
+
     async def test_a_state_that_json_cannot_hold_is_refused(self, memory, do, tmp_path: Path):
         path = tmp_path / "memory.json"
         path.write_text("old", encoding="utf-8")

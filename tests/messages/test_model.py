@@ -12,11 +12,13 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import langchain_agentmem
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.messages.role_rounds import (
     Attachment,
     AttachmentType,
     Conversation,
+    MessageContent,
     Post,
     Retention,
     Round,
@@ -188,6 +190,21 @@ class TestValues:
         extra["a"].append(1)
         attachment.to_dict()["extra"]["a"].append(2)
         assert attachment.extra == {"a": []}
+
+    @pytest.mark.parametrize("action", [None, "call_tool", "invoke_agent", "final_response"])
+    def test_message_content_survives_its_dictionary(self, action):
+        content = MessageContent("hm", next_action=action, action_input={"a": (1,)})
+        assert MessageContent.from_dict(content.to_dict()) == MessageContent.from_json(content.to_json()) == content
+        assert MessageContent().to_dict() == {}
+        assert MessageContent.from_dict({"other": 1}) == MessageContent()
+
+    @pytest.mark.parametrize("given", [{"next_action": "sleep"}, {"thought": 5}, {"action_input": []}, []])
+    def test_message_content_of_a_wrong_type_is_refused(self, given):
+        with pytest.raises(InvalidInput):
+            MessageContent.from_dict(given)
+
+    def test_message_content_is_imported_from_where_it_was_and_from_the_package(self):
+        assert langchain_agentmem.messages.MessageContent is langchain_agentmem.MessageContent is MessageContent
 
     def test_lists_of_the_wrong_thing_are_refused(self):
         with pytest.raises(InvalidInput, match="holds a str, not a Post"):
