@@ -410,6 +410,30 @@ def under(value: Any, key: Any) -> Any:
     return None
 
 
+def replace_surrogates(value: T) -> T:
+    """Return a value whose texts can be written as UTF-8, which clients of providers require.
+
+    Args:
+        value: A text, or lists and dictionaries of texts and other values, which stay as they are.
+
+    Returns:
+        Two halves of a surrogate pair in a row as one character, and any other half as U+FFFD; the same object where
+        there is none.
+    """
+    if isinstance(value, str):
+        try:
+            value.isascii() or value.encode()
+        except UnicodeEncodeError:
+            return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")  # type: ignore[return-value]
+        return value
+    clean: Any = value
+    if isinstance(value, dict):
+        clean = {replace_surrogates(key): replace_surrogates(item) for key, item in value.items()}
+    elif isinstance(value, list):
+        clean = [replace_surrogates(item) for item in value]
+    return value if clean == value else clean
+
+
 TEXTS = frozenset({"input_text", "output_text", "text"})
 IMAGES = frozenset({"image", "image_url", "input_image"})
 MEDIA = frozenset({"audio", "document", "file", "input_audio", "input_file", "media", "video"})

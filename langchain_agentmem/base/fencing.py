@@ -19,6 +19,7 @@ import unicodedata
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from langchain_agentmem.base.encoding import replace_surrogates
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 
@@ -118,7 +119,6 @@ def _shown(tag: str) -> re.Pattern[str]:
 
 _BREAKS = re.compile(r"\r\n|[\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
 _CONTROLS = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x9f]")
-_SURROGATES = re.compile(r"[\ud800-\udfff]")
 _UNSEEN_RUN = re.compile(f"{_UNSEEN}+")
 _JOINS, _LOOKS = re.compile(r"\ufe0f?\u200d|\u200c"), re.compile(r"[\ufe0e\ufe0f]")
 _LIKE_MARKS = str.maketrans({"\uff1c": "<", "\ufe64": "<", "\uff1e": ">", "\ufe65": ">"})
@@ -150,7 +150,7 @@ def harmless(text: str) -> str:
     Returns:
         The text. A harmless one is given back as it is.
     """
-    text = _SURROGATES.sub("\ufffd", _BREAKS.sub("\n", text))
+    text = replace_surrogates(_BREAKS.sub("\n", text))
     text = _UNSEEN_RUN.sub(_needed, _CONTROLS.sub("", text)).translate(_LIKE_MARKS)
     return _TOKENS.sub(lambda match: "&lt;" if match.group() == "<" else "&#91;", _NAMED.sub(_plainly, text))
 

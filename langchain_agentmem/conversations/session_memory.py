@@ -49,6 +49,7 @@ from langchain_agentmem.conversations.role_context import CompactedMessage, Seen
 from langchain_agentmem.conversations.thread_session import ThreadLog, is_of_thread
 from langchain_agentmem.errors import InvalidInput, MessageError
 from langchain_agentmem.language_models.model_calls import Do, Work, both
+from langchain_agentmem.messages.history_repair import encodable
 from langchain_agentmem.messages.provider_content import ImageFiles
 from langchain_agentmem.messages.role_rounds import (
     Attachment,
@@ -547,4 +548,4 @@ def _messages_for(
                     additional_kwargs={"attachments": extra} if extra else {},
                 )
             )
-    return found
+    return [encodable(each) for each in found]

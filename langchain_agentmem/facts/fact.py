@@ -17,6 +17,7 @@ from typing import Any
 from langchain_agentmem.base.argument_checks import check_timeout, check_whole, patterns_given
 from langchain_agentmem.base.clock import moment
 from langchain_agentmem.base.data_tables import data_table
+from langchain_agentmem.base.encoding import replace_surrogates
 from langchain_agentmem.base.redaction import DEFAULT, SecretPattern
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
@@ -28,7 +29,6 @@ LONGEST = 2_000
 _SPACE = re.compile(r"[\s\x00-\x1f\x7f-\x9f]+")
 _QUOTES = "\"'`\u00b4\u2018\u2019\u201c\u201d\u201e\u00ab\u00bb\u2039\u203a"
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-_HALVES = re.compile(r"[\ud800-\udfff]")
 _SHORT = 100
 """Names up to so many characters are kept with their keys, of the last few thousand that were asked for."""
 
@@ -45,7 +45,7 @@ def name_of(value: Any, what: str) -> str:
     """
     if not isinstance(value, str):
         raise InvalidInput(f"{what} of a fact is text, not {type(value).__name__}.")
-    name = _SPACE.sub(" ", _HALVES.sub("\ufffd", value)).strip()
+    name = _SPACE.sub(" ", replace_surrogates(value)).strip()
     if not entity_key(name):
         raise InvalidInput(f"{what} of a fact cannot be empty: {safe_repr(value)}.")
     if len(name) > LONGEST:
@@ -73,7 +73,7 @@ def predicate_key(predicate: str) -> str:
 def _key(name: str) -> str:
     if name.isascii() and name.replace(" ", "").isalnum() and "  " not in name:
         return name.strip().lower()  # what comes of the rest, sooner
-    whole = _HALVES.sub("\ufffd", name)  # as it is kept
+    whole = replace_surrogates(name)  # as it is kept
     seen = "".join(sign for sign in unicodedata.normalize("NFKC", whole) if unicodedata.category(sign) != "Cf")
     plain = _SPACE.sub(" ", seen).casefold().strip()
     bare = plain.strip(_QUOTES + " ").rstrip(".,;:!?").rstrip().strip(_QUOTES + " ")

@@ -15,6 +15,8 @@ import re
 from contextlib import suppress
 from typing import Any
 
+from langchain_agentmem.base.encoding import replace_surrogates
+
 _DEEPEST = 100
 """Nested deeper than this is no answer, and would break whoever walks through it."""
 _READINGS = 4
@@ -350,9 +352,7 @@ def _number(text: str) -> Any:
 def _unescaped(text: str) -> str:
     if "\\" not in text:
         return text
-    plain = _ESCAPE.sub(_character, text)
-    # A character beyond 16 bits is written as two.
-    return plain.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return replace_surrogates(_ESCAPE.sub(_character, text))  # a character beyond 16 bits is written as two
 
 
 def _character(match: re.Match[str]) -> str:

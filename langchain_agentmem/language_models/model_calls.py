@@ -38,6 +38,7 @@ from langchain_agentmem.base.origins import MemoryOrigin
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput, MemoryClosed, MissingExtra, leaves_the_node
 from langchain_agentmem.language_models.present_turn import turn_in
+from langchain_agentmem.messages.history_repair import encodable
 from langchain_agentmem.storage import Operation, jobs
 from langchain_agentmem.storage.database import Database
 from langchain_agentmem.storage.jobs import Job, WantedJob
@@ -410,21 +411,25 @@ async def _aanswer(wish: Wish, database: Database | None) -> Any:
 async def _awaited_answer(wish: Ask) -> Any:
     async with asyncio.timeout(wish.timeout):
         if hasattr(wish.model, "ainvoke"):
-            return _read(wish, await wish.model.ainvoke(list(wish.messages), config=_config(wish)))
+            return _read(wish, await wish.model.ainvoke(_question(wish), config=_config(wish)))
         # A function that only waits must not hold up the loop. With asyncio.to_thread one that raises StopIteration,
         # as next() does, would be waited for without end.
-        reply = await run_in_executor(None, wish.model, list(wish.messages))
+        reply = await run_in_executor(None, wish.model, _question(wish))
         return _read(wish, await reply if inspect.isawaitable(reply) else reply)
 
 
 def _asked(wish: Ask) -> Any:
     if hasattr(wish.model, "invoke"):
-        return _read(wish, wish.model.invoke(list(wish.messages), config=_config(wish)))
-    reply = wish.model(list(wish.messages))
+        return _read(wish, wish.model.invoke(_question(wish), config=_config(wish)))
+    reply = wish.model(_question(wish))
     if inspect.isawaitable(reply):
         with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
             reply = runner.run(_awaited(reply))
     return _read(wish, reply)
+
+
+def _question(wish: Ask) -> list[BaseMessage]:
+    return [encodable(message) for message in wish.messages]
 
 
 def _is_in_a_loop() -> bool:

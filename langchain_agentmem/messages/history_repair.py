@@ -23,7 +23,7 @@ from typing import Any
 from langchain_core.messages import AIMessage, BaseMessage, ChatMessage, HumanMessage, RemoveMessage, SystemMessage
 from langchain_core.messages.tool import ToolMessage
 
-from langchain_agentmem.base.encoding import CALLS, IMAGES, TEXTS, THOUGHTS, kind_of
+from langchain_agentmem.base.encoding import CALLS, IMAGES, TEXTS, THOUGHTS, kind_of, replace_surrogates
 from langchain_agentmem.base.fencing import fenced
 from langchain_agentmem.messages.history_shape import calls_of, role_of
 from langchain_agentmem.messages.message_marks import (
@@ -35,6 +35,7 @@ from langchain_agentmem.messages.message_marks import (
     NO_ANSWER,
     NO_RESULT,
     RESULT,
+    M,
     altered,
 )
 
@@ -42,6 +43,7 @@ _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _CALL_ID = re.compile(r"[a-zA-Z0-9_-]{1,40}")
 _REFUSED_AFTER = {"assistant": "assistant", "tool": "user"}
 _KINDS: Mapping[str, type[BaseMessage]] = {"system": SystemMessage, "assistant": AIMessage}
+_SENT = ("content", "invalid_tool_calls", "name", "tool_call_id", "tool_calls")
 UNREADABLE = "unreadable"
 """The argument of a call that could not be parsed: what was written."""
 
@@ -138,7 +140,11 @@ def _free(call: str, seen: set[str]) -> str:
 
 def _usable(call: str) -> str:
     """The id of a call as every provider takes it."""
-    return call if _CALL_ID.fullmatch(call) else f"call_{blake2b(call.encode(), digest_size=16).hexdigest()}"
+    return (
+        call
+        if _CALL_ID.fullmatch(call)
+        else f"call_{blake2b(call.encode('utf-8', 'surrogatepass'), digest_size=16).hexdigest()}"
+    )
 
 
 def _named(name: str) -> str:
@@ -254,7 +260,21 @@ def _mended(message: BaseMessage) -> BaseMessage | None:
     if isinstance(mended, AIMessage):
         names = {call["id"]: usable for call in mended.tool_calls if (usable := _usable(str(call["id"]))) != call["id"]}
         mended = _renamed(mended, names) if names else mended
-    return None if role != "tool" and _is_empty(mended) else mended
+    return None if role != "tool" and _is_empty(mended) else encodable(mended)
+
+
+def encodable(message: M) -> M:
+    """Return a message that clients can encode, without halves of surrogate pairs; the same object if it has none."""
+    changes: dict[str, Any] = {}
+    for name, value in message.__dict__.items():
+        if value and name in _SENT and (clean := replace_surrogates(value)) is not value:
+            changes[name] = clean
+    if kwargs := message.additional_kwargs:
+        ours = {name: value for name, value in kwargs.items() if name.startswith("agentmem")}  # no client sends it
+        others = {name: value for name, value in kwargs.items() if name not in ours}
+        if (clean := replace_surrogates(others)) is not others:
+            changes["additional_kwargs"] = clean | ours
+    return altered(message, **changes) if changes else message
 
 
 def _of_its_kind(message: ChatMessage) -> BaseMessage:

@@ -32,6 +32,7 @@ from langchain_agentmem.base.encoding import (
     is_plain,
     kind_of,
     read_plain,
+    replace_surrogates,
     to_plain,
     write_plain,
 )
@@ -413,6 +414,7 @@ class Message:
             data["tool_call_id"] = call_id
         if self.reasoning_details:
             data["reasoning_details"] = deepcopy(self.reasoning_details)
+        data = replace_surrogates(data)
         if include_id:
             data["message_id"] = self.message_id
         return data

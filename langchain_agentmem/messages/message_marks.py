@@ -26,7 +26,7 @@ from typing import Any, Literal, TypeAlias, TypeVar
 
 from langchain_core.messages import BaseMessage, HumanMessage, RemoveMessage, SystemMessage
 
-from langchain_agentmem.base.encoding import IMAGES, kind_of
+from langchain_agentmem.base.encoding import IMAGES, kind_of, replace_surrogates
 from langchain_agentmem.base.fencing import fenced, unfenced
 
 MEMORY_MARK = "agentmem_memory"
@@ -283,8 +283,8 @@ def _label(image: KeptImage) -> str:
 
 
 def plain(text: str) -> str:
-    """A text without what databases and providers refuse: NULs, and halves of characters."""
-    return text.replace("\x00", "").encode("utf-8", "replace").decode("utf-8")
+    """A text without what databases and providers refuse: NULs, and halves of surrogate pairs."""
+    return replace_surrogates(text.replace("\x00", ""))
 
 
 def _text(value: Any) -> str:

@@ -19,6 +19,7 @@ from langchain_core.runnables import RunnableConfig
 
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.messages.history_repair import encodable
 from langchain_agentmem.messages.history_shape import calls_of, is_said_by_user, role_of
 from langchain_agentmem.messages.message_marks import Part, Role, block, injected, is_injected, is_made, summary_in
 
@@ -82,7 +83,7 @@ def placed(messages: Sequence[BaseMessage], part: Part, texts: Mapping[str | Non
         part: What the texts are.
         texts: By the ids of the messages; under None before the last that a user said.
     """
-    said = [message for message in messages if not is_injected(message, part)]
+    said = [encodable(message) for message in messages if not is_injected(message, part)]
     start, last = _start(said), last_said(said)
     places = {message.id: place for place, message in enumerate(said) if message.id in texts}
     places[None] = start if last is None else last

@@ -43,6 +43,7 @@ can change the model in the middle of a conversation. Each rule, and who refuses
   tool that the provider runs, and is as it was signed: Anthropic ("The final block in an assistant message cannot be
   `thinking`", "Expected `thinking` or `redacted_thinking`, but found `tool_use`", "thinking.signature: Field
   required"). A `reasoning` block comes once: OpenAI's responses ("Duplicate item found with id rs_…").
+- No text has half of a surrogate pair: the clients of OpenAI and of Anthropic (`UnicodeEncodeError`).
 
 They are from the documents of OpenAI (https://platform.openai.com/docs/guides/function-calling,
 https://platform.openai.com/docs/guides/reasoning), Anthropic
@@ -68,7 +69,9 @@ from typing import Any, NamedTuple, TypeAlias
 
 from langchain_core.messages import AIMessage, BaseMessage, ChatMessage, HumanMessage, SystemMessage, ToolMessage
 
+from langchain_agentmem.base.encoding import replace_surrogates
 from langchain_agentmem.base.safe_repr import safe_repr
+from langchain_agentmem.messages.history_repair import encodable
 
 _Problem: TypeAlias = tuple[int, str]
 """The place of a message, from 0, and a sentence about it."""
@@ -111,10 +114,13 @@ def provider_problems(messages: Iterable[BaseMessage | Mapping[str, Any]]) -> li
         A sentence for each problem, in the order of the messages, which are counted from 0. Empty: every provider takes
         them.
     """
+    messages = list(messages)
     said = [_read(message) for message in messages]
     if not said:
         return ["There is no message."]
-    found = sorted([*_of_roles(said), *_of_calls(said), *_of_contents(said)], key=lambda problem: problem[0])
+    found = sorted(
+        [*_of_texts(messages), *_of_roles(said), *_of_calls(said), *_of_contents(said)], key=lambda problem: problem[0]
+    )
     return [f"Message {place} ({said[place].role}) {sentence}." for place, sentence in found]
 
 
@@ -130,6 +136,13 @@ def assert_valid_for_providers(messages: Iterable[BaseMessage | Mapping[str, Any
     __tracebackhide__ = True
     if problems := provider_problems(messages):
         raise AssertionError("A provider would refuse these messages:\n" + "\n".join(problems))
+
+
+def _of_texts(messages: Sequence[BaseMessage | Mapping[str, Any]]) -> Iterator[_Problem]:
+    for place, message in enumerate(messages):
+        clean = encodable(message) if isinstance(message, BaseMessage) else replace_surrogates(message)
+        if clean is not message:
+            yield place, "has half of a surrogate pair, which cannot be sent"
 
 
 def _of_roles(said: Sequence[_Said]) -> Iterator[_Problem]:

@@ -87,6 +87,16 @@ def with_odd_calls(history, seed):
     return history
 
 
+def with_halves(history, seed):
+    """Add half of a surrogate pair, as of a text that was cut in JavaScript, to some texts of a history."""
+    for place, message in enumerate(history if seed % 3 == 0 else []):
+        if isinstance(message.content, str) and message.content and place % 2:
+            message.content += "\ud83d"
+        for call in getattr(message, "tool_calls", ()):
+            call["args"] = {**call["args"], "a\udc00": ["\ud83d", {"b": "\ud83d"}]}
+    return history
+
+
 @remembered
 def marks(message):
     return tuple(found.group() for found in MARK.finditer(said_by(message)))

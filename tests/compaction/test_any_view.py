@@ -12,7 +12,7 @@ import random
 from collections import Counter
 
 import pytest
-from langchain_core.messages import RemoveMessage, SystemMessage
+from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, SystemMessage, ToolMessage
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.base.events import CompactionEvent, CompactionFellShort
@@ -29,10 +29,12 @@ from langchain_agentmem.language_models.summarization import SummarizationConfig
 from langchain_agentmem.messages.history_repair import repaired
 from langchain_agentmem.messages.langchain_messages import to_langchain
 from langchain_agentmem.messages.message_marks import summary_in
-from langchain_agentmem.testing import provider_problems
+from langchain_agentmem.testing import assert_valid_for_providers, provider_problems
 
-from .marked import COUNTER, Model, costs, marked_history, places_in, with_odd_calls
-from .validators import refusals
+from .loopback import loopback
+from .marked import COUNTER, Model, costs, marked_history, places_in, with_halves, with_odd_calls
+from .provider_clients import CLIENTS
+from .validators import IMAGE, refusals
 
 CHUNKS = 10
 HISTORIES = 2_000
@@ -76,10 +78,65 @@ def test_so_it_is_for_twenty_thousand(chunk):
             follow(memory, events, seed, asked=True)
 
 
+HALF = "half \ud83d of a pair"
+RAW = {"id": "c\ud83d", "type": "function", "function": {"name": "look", "arguments": '{"a": "\ud83d"}'}}
+
+
+def with_halves_everywhere():
+    calls = [
+        {"name": "look\ud83d", "args": {"a\udc00": [HALF, {"b": HALF}]}, "id": f"c{half}"} for half in "\ud83d\udc00"
+    ]
+    use = {"type": "tool_use", "id": "c\ud83d", "name": "look\ud83d", "input": {"a": HALF}}
+    return [
+        SystemMessage(HALF),
+        HumanMessage([{"type": "text", "text": HALF}, IMAGE], name="Maya\ud83d"),
+        AIMessage([{"type": "text", "text": HALF}, use], tool_calls=calls, additional_kwargs={"tool_calls": [RAW]}),
+        ToolMessage([{"type": "text", "text": HALF}], tool_call_id="c\ud83d", name="look\ud83d"),
+        ToolMessage(HALF, tool_call_id="c\udc00"),
+        AIMessage(HALF, additional_kwargs={"refusal": HALF}),
+        HumanMessage("two halves \ud83d\ude00"),
+    ]
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_half_of_a_surrogate_pair_reaches_no_client(client):
+    asked, given = [], with_halves_everywhere()
+    with AgentMemory(":memory:") as memory, loopback() as server:
+
+        def summarize(messages):
+            asked.extend(messages)
+            return client(server).invoke(messages) and "{}"
+
+        memory.layers("user").core.set("name", HALF)
+        memory.inject("user").invoke([HumanMessage(HALF)])
+        summarization = SummarizationConfig(timeout=None, grace_recent_messages=0)
+        policy = ActiveContextPolicyConfig(summarization=summarization)
+        config = ManagedMemoryConfig(threshold_tokens=60, active_context=policy)
+        views = [
+            Node(memory, None, None, "node").view(given, []),
+            Middleware(memory, None, None, "middleware").view(given[1:], []),
+            Managed(memory, None, None, "managed").view(given, given),
+            Node(memory, summarize, config, "short").view(given, []),
+            memory.inject("user").invoke([HumanMessage(HALF)]),
+        ]
+        for view in views:
+            assert_valid_for_providers(view)
+            client(server).invoke(view)
+        assert asked
+        assert_valid_for_providers(asked)
+        assert views[0][-1].content == "two halves \U0001f600"
+        assert views[0][-2].content == "half \ufffd of a pair"
+        assert [each.content for each in memory.conversation("managed").messages][-2:] == [
+            given[-2].content,
+            given[-1].content,
+        ]
+    assert given == with_halves_everywhere()
+
+
 def follow(memory, events, seed, *, asked=False):
     """Give ever more of a history to whatever shows it; the clients are asked about the last view, with memory, too."""
     dice = random.Random(seed)
-    given = with_odd_calls(marked_history(seed), seed)
+    given = with_halves(with_odd_calls(marked_history(seed), seed), seed)
     kind = dice.choice((Node, Node, Middleware, Managed, Managed))
     if kind is Middleware:  # an agent's system message is no message of its state
         given = [message for message in given if not isinstance(message, SystemMessage)]

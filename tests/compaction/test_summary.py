@@ -95,7 +95,7 @@ class TestValue:
         assert isinstance(Summary.from_dict(given), Summary)
 
     def test_what_databases_and_providers_refuse_is_left_out(self):
-        assert Summary(summary="a\x00b\ud800c").summary == "ab?c"
+        assert Summary(summary="a\x00b\ud800c").summary == "ab\ufffdc"
 
 
 class TestMessage:

@@ -8,6 +8,7 @@ providers say, and know nothing of how histories are repaired here.
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 from collections import Counter
@@ -52,7 +53,9 @@ def refusals(messages: Sequence[BaseMessage]) -> list[str]:
     for name, (payload, judge) in JUDGES.items():
         sent = [_moved(message, name).model_copy(deep=True) for message in messages]
         try:
-            found += [f"{name}: message {place}: {problem}" for place, problem in judge(payload(sent))]
+            made = payload(sent)
+            json.dumps(made, ensure_ascii=False, default=repr).encode()
+            found += [f"{name}: message {place}: {problem}" for place, problem in judge(made)]
         except Exception as error:  # noqa: BLE001 - a client that cannot send them refuses them, too
             found.append(f"{name}: the client raised {error!r}")
     return found

@@ -51,6 +51,27 @@ def openai_call(call_id="call_1"):
 
 # (who refuses with which words, what is refused, what is said of it)
 REFUSED = [
+    ("OpenAI, Anthropic: UnicodeEncodeError", [HumanMessage("\ud83d")], "half of a surrogate pair"),
+    (
+        "OpenAI, Anthropic: UnicodeEncodeError (block)",
+        [HumanMessage([{"type": "text", "text": "\ud83d"}])],
+        "half of a",
+    ),
+    (
+        "OpenAI, Anthropic: UnicodeEncodeError (arguments)",
+        [ASK, AIMessage("", tool_calls=[{**OSLO, "args": {"a\udc00": 1}}]), RAIN],
+        "Message 1 (assistant) has half of a",
+    ),
+    (
+        "OpenAI, Anthropic: UnicodeEncodeError (raw)",
+        [ASK, AIMessage("Hm.", additional_kwargs={"refusal": "\ud83d"})],
+        "half",
+    ),
+    (
+        "OpenAI, Anthropic: UnicodeEncodeError (dictionary)",
+        [openai("user", "\ud83d\ude00")],
+        "half of a surrogate pair",
+    ),
     ("Anthropic: messages: at least one message is required", [], "There is no message."),
     ("Anthropic: messages: at least one message is required (system only)", [BRIEF], "the user's"),
     ('Anthropic: messages: first message must use the "user" role', [AIMessage("Hello."), ASK], "before any user"),
