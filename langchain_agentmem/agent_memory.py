@@ -673,13 +673,13 @@ class AgentMemory(Maintenance, Closing):
         Raises:
             InvalidInput: There is no such tool, or no such conversation can be.
         """
+        from langchain_agentmem.compaction.compacted_context import ConversationOption  # noqa: PLC0415
         from langchain_agentmem.compaction.dropped_messages import dropped_tools  # noqa: PLC0415
         from langchain_agentmem.facts.fact_tools import fact_tools  # noqa: PLC0415
         from langchain_agentmem.language_models.tool_factory import chosen  # noqa: PLC0415 - who needs it pays
         from langchain_agentmem.layers.layer_tools import SMALL_SET, layer_tools  # noqa: PLC0415
 
-        conversation_id, namespace = self._conversation_named(branch_or_config)
-        dropped = dropped_tools(self, conversation_id=conversation_id, namespace=namespace)
+        dropped = dropped_tools(self, ConversationOption(*self._conversation_named(branch_or_config)))
         layers = layer_tools(self, branch_or_config)
         facts = fact_tools(self, branch_or_config)
         names = [*(tool.name for tool in dropped), *SMALL_SET] if include is None else include

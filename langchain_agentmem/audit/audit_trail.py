@@ -84,6 +84,7 @@ from langchain_agentmem.base.namespaces import id_of, path_of, range_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.language_models.model_calls import Do, ModelLike, Performer, Run, Shown, Work, both
+from langchain_agentmem.rewinding.thread_memory import conversation_of_run
 from langchain_agentmem.search.database_search import Search
 from langchain_agentmem.search.memory_search import Recollection, Walls, inquiry
 from langchain_agentmem.storage import Operation, Steps
@@ -286,7 +287,10 @@ class AuditTrail(Performer):
         from langchain_agentmem.audit.model_call_capture import AuditHandler  # noqa: PLC0415 - it loads LangChain
 
         database = self._root
-        make = partial(AuditHandler, self._record, database.new_id, database.clock, scopes=database.scopes)
+        nested = partial(conversation_of_run, database)
+        make = partial(
+            AuditHandler, self._record, database.new_id, database.clock, scopes=database.scopes, nested=nested
+        )
         try:
             inspect.signature(make).bind(**options)
         except TypeError as error:

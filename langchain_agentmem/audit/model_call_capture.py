@@ -58,6 +58,7 @@ from langchain_agentmem.errors import InvalidInput, MessageError
 from langchain_agentmem.language_models.model_calls import ASKED_FOR
 from langchain_agentmem.messages.langchain_messages import from_langchain
 from langchain_agentmem.messages.message import Message, kept_fields
+from langchain_agentmem.rewinding.graph_runs import nested_graphs
 
 _DEEPEST = MAX_DEPTH - 16  # what is told stands inside of messages and entries
 _MOST = 100_000
@@ -537,6 +538,7 @@ class AuditHandler(BaseCallbackHandler):
             one without them. Where that fails, only that there was a call is written. Default False: a complete trail.
         timer: Seconds that only go forward.
         scopes: How a run's config leads to its namespace. Default: only where it names it.
+        nested: Returns the conversation of a nested graph's run, given its config. Default: it has none.
 
     Raises:
         InvalidInput: `record` cannot be called, or `redact` is neither.
@@ -556,6 +558,7 @@ class AuditHandler(BaseCallbackHandler):
         redact: bool | Callable[[str], str] = False,
         timer: Callable[[], float] = time.perf_counter,
         scopes: Scopes = Scopes(),  # noqa: B008 - a value
+        nested: Callable[[Mapping[str, Any]], str | None] = lambda _: None,
     ) -> None:
         if not callable(record):
             raise InvalidInput(f"{safe_repr(record)} cannot record calls. Give a function that takes an AuditEntry.")
@@ -566,6 +569,7 @@ class AuditHandler(BaseCallbackHandler):
         self._clock = clock
         self._timer = timer
         self._scopes = scopes
+        self._nested = nested
         self._clean = cleaner_of(redact)
         self._failures = FirstFailures(logger)
         self._lock = concurrency.lock()
@@ -639,6 +643,10 @@ class AuditHandler(BaseCallbackHandler):
                 configurable=config.get("configurable"),
                 scopes=self._scopes,
             )
+            if nested_graphs(config.get("configurable") or {}) and call.conversation_id == call.thread_id:
+                call = replace(call, conversation_id=None)
+                with self._unharmed("the conversation of a nested graph"):
+                    call = replace(call, conversation_id=self._nested(config))
             found = _Open(call, self._timer(), self._watch(run_id, key))
             with self._lock:
                 self._open.setdefault(key, found)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Collection, Mapping
+from hashlib import blake2b
 from typing import Any, NamedTuple, Protocol, Self, TypeAlias, TypeVar
 from urllib.parse import unquote
 from uuid import UUID
@@ -46,7 +47,7 @@ LONGEST_ID = 500
 
 _OURS = "agentmem_"
 _KEY = re.compile(r"\{([^\W\d]\w*)\}")
-_END = "\x1f"
+_END = NESTED = "\x1f"
 _AFTER_END = "\x20"
 _LAST = "\U0010ffff" * (LONGEST_LABEL + 1)  # behind every path, that of the last label of all included
 _FORBIDDEN = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
@@ -112,6 +113,31 @@ def of_thread(name: str) -> str:
     return _END + name
 
 
+def nested_conversation(thread: str, ns: str) -> str:
+    """Return the id of the conversation of a nested graph: that of its thread, U+001F, and the graph's namespace.
+
+    Args:
+        thread: The thread's id.
+        ns: The "checkpoint_ns" of the graph; one that is too long to be part of an id is replaced by its digest.
+    """
+    return f"{thread}{_END}{ns if len(ns) <= LONGEST_LABEL else blake2b(ns.encode(), digest_size=20).hexdigest()}"
+
+
+def nested_range(thread: str) -> tuple[str, str]:
+    """Return the range of the ids of the conversations of a thread's nested graphs: its first, and what follows it."""
+    return thread + _END, thread + _AFTER_END
+
+
+def is_nested(conversation: str) -> bool:
+    """Return whether an id is that of a nested graph's conversation."""
+    return _END in conversation
+
+
+def thread_around(conversation: str) -> str:
+    """Return the id of the thread to which a nested graph's conversation belongs; any other id is returned as it is."""
+    return conversation.partition(_END)[0] or conversation
+
+
 def label_within(label: str) -> tuple[str, str]:
     """By what it is told that a path has a label: the end of a label to put before the path, and what it has then."""
     return _END, f"{_END}{label}{_END}"
@@ -135,7 +161,8 @@ def id_of(value: Any, what: str, error: type[InvalidInput] = InvalidInput) -> st
         InvalidInput: It is empty, too long, or has control characters.
     """
     text = value if isinstance(value, str) else str(value) if _is_like_an_id(value) else ""
-    if not text or len(text) > LONGEST_ID or _FORBIDDEN.search(text):
+    parts = text.split(_END, 1) if what == "conversation" else [text]  # that of a nested graph has two
+    if not all(part and len(part) <= LONGEST_ID and not _FORBIDDEN.search(part) for part in parts):
         named = f"the {what}" if what.endswith("_id") else f"the id of {'an' if what[:1] in 'aeiou' else 'a'} {what}"
         raise error(
             f"{safe_repr(value)} cannot be {named}: ids are strings of 1 to {LONGEST_ID} characters without control "
@@ -194,7 +221,9 @@ class Scopes(NamedTuple):
         """
         if path:
             return "".join(label + _END for label in namespace_of(path)[: self.tenant_depth])
-        return "" if name is None or not self.tenant_depth else _END + name  # no label is empty, so no path begins so
+        return (
+            "" if name is None or not self.tenant_depth else _END + thread_around(name)
+        )  # no label is empty, so no path begins so
 
     def one_tenant(self, path: str) -> bool:
         """Whether a namespace and everything below it belongs to one tenant.

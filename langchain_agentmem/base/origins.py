@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable
 from typing import Any, Literal, NamedTuple, TypeAlias, cast
 
 from langchain_agentmem.base.argument_checks import name_given
+from langchain_agentmem.base.namespaces import thread_around
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 
@@ -58,14 +59,18 @@ class MemoryOrigin(NamedTuple):
         if self.kind in SOURCES and self.name is not None:
             noted.append(f"rests {self.kind}")
         if self.thread is not None:
-            noted.append(f"rests {MemoryOrigin(THREAD, self.thread)}")
+            noted += [f"rests {each}" for each in self._threads()]
         return noted
 
     def covered_by(self) -> set[MemoryOrigin]:
         """Everything that takes this along when it is revoked: it, all of its source, its thread."""
         found = {self, MemoryOrigin(self.kind, self.name), MemoryOrigin(self.kind)}
-        found.add(self._replace(thread=NOWHERE) if self.thread is None else MemoryOrigin(THREAD, self.thread))
+        found.update([self._replace(thread=NOWHERE)] if self.thread is None else self._threads())
         return found
+
+    def _threads(self) -> set[MemoryOrigin]:
+        """Return the conversation that a message belongs to, and the thread around that."""
+        return {MemoryOrigin(THREAD, each) for each in (self.thread, thread_around(self.thread or ""))}
 
 
 def origin_given(given: Any, thread: str | None = None) -> MemoryOrigin:

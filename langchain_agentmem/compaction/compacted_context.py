@@ -24,10 +24,11 @@ from hashlib import blake2b
 from itertools import groupby
 from operator import is_
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from langchain_core.messages import BaseMessage
 
+from langchain_agentmem.base.argument_checks import check_flag
 from langchain_agentmem.base.events import (
     CompactionEvent,
     CompactionFellShort,
@@ -35,16 +36,18 @@ from langchain_agentmem.base.events import (
     EventContext,
     MemoryEvent,
 )
-from langchain_agentmem.base.namespaces import Scopes, id_of, namespace_of, path_of
+from langchain_agentmem.base.namespaces import id_of, namespace_of, path_of
 from langchain_agentmem.compaction.compaction_config import Size
 from langchain_agentmem.compaction.processors import PipelineOutcome
 from langchain_agentmem.conversations.compaction_records import STATE, CompactionRecord, KeySpan, spans
 from langchain_agentmem.conversations.message_log import Address
+from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.language_models.model_calls import Shown, Work
 from langchain_agentmem.language_models.tokens import TokenCounter
 from langchain_agentmem.messages.history_repair import says_nothing, sound_until
 from langchain_agentmem.messages.history_shape import calls_of, role_of
 from langchain_agentmem.messages.message_marks import is_filler, summary_in
+from langchain_agentmem.rewinding.thread_memory import conversation_of_run
 from langchain_agentmem.storage.database import Database
 from langchain_agentmem.tracing import brief
 from langchain_agentmem.tracing.measures import Measures
@@ -327,39 +330,49 @@ def record_of(
     )
 
 
-def conversation_of(
-    scopes: Scopes,
-    config: Mapping[str, Any],
-    conversation_id: str | None = None,
-    namespace: Sequence[str] | None = None,
-) -> Address | None:
-    """The conversation of a run: that of its thread, unless another is named. None where there is neither.
+class ConversationOption(NamedTuple):
+    """The conversation in which the history of a run is recorded, as far as it is not left to the run.
 
-    Args:
-        scopes: How the config leads to a namespace.
-        config: The run's config.
-        conversation_id: The one that is named.
-        namespace: Whose it is. Default: the run's.
-
-    Raises:
-        InvalidInput: An id or namespace cannot be one.
+    Attributes:
+        conversation_id: Its id. Default: that of the run, see `conversation_of_run`.
+        namespace: Its namespace. Default: that of the run.
+        shared: Whether a nested graph belongs to its caller's conversation. Default False.
     """
-    name = conversation_id if conversation_id is not None else (config.get("configurable") or {}).get("thread_id")
-    if name is None:
-        return None
-    return Address(path_of(scopes.resolve(namespace, config)), id_of(name, "conversation"))
 
+    conversation_id: str | None = None
+    namespace: Sequence[str] | None = None
+    shared: bool = False
 
-def check_place(conversation_id: str | None, namespace: Sequence[str] | None) -> None:
-    """Refuse what can be no conversation or no namespace; None is left to the run.
+    def checked(self) -> Self:
+        """Return it, or raise where it can be no conversation.
 
-    Raises:
-        InvalidInput: An id or namespace cannot be one.
-    """
-    if conversation_id is not None:
-        id_of(conversation_id, "conversation")
-    if namespace is not None:
-        path_of(namespace)
+        Raises:
+            InvalidInput: An id or namespace cannot be one, or a conversation is both named and shared.
+        """
+        if self.conversation_id is not None:
+            id_of(self.conversation_id, "conversation")
+        if self.namespace is not None:
+            path_of(self.namespace)
+        check_flag("share_conversation", self.shared)
+        if self.shared and self.conversation_id is not None:
+            raise InvalidInput("Give conversation_id or share_conversation=True, not both.")
+        return self
+
+    def of(self, database: Database, config: Mapping[str, Any]) -> Address | None:
+        """Return the conversation of a run; None where its messages are not recorded.
+
+        Args:
+            database: The database of the memory.
+            config: The run's config.
+
+        Raises:
+            InvalidInput: An id or namespace cannot be one.
+        """
+        name = self.conversation_id
+        name = (
+            conversation_of_run(database, config, shared=self.shared) if name is None else id_of(name, "conversation")
+        )
+        return None if name is None else Address(path_of(database.scopes.resolve(self.namespace, config)), name)
 
 
 def place_of(at: Address | None) -> dict[str, Any]:

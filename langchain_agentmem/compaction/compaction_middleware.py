@@ -24,7 +24,7 @@ from langchain_core.messages import BaseMessage
 from langchain_core.runnables.config import ensure_config
 
 from langchain_agentmem.base import concurrency
-from langchain_agentmem.compaction.compacted_context import check_place, conversation_of
+from langchain_agentmem.compaction.compacted_context import ConversationOption
 from langchain_agentmem.compaction.compaction_config import (
     ManagedMemoryConfig,
     Size,
@@ -72,8 +72,11 @@ class CompactionMiddleware(AgentMiddleware[Any, Any, Any]):
     The history is recorded in the conversation of the thread, message by message, each once; `memory.search` finds what
     left the context, and the agent is given tools that bring it back. What was compacted is kept in the database, so
     that a restart, another process and another branch of the thread go on from there. Without a thread in the config
-    nothing is recorded, and this object alone remembers what it compacted. A subagent runs on the thread of its caller,
-    and is recorded in the same conversation unless its own is named.
+    nothing is recorded, and this object alone remembers what it compacted.
+
+    A subagent runs on the thread of its caller, and is recorded in a conversation of its own, which a search leaves out
+    unless it is named. One that saves no checkpoints is not recorded. An agent that is a node of a graph and works on
+    the graph's own messages goes on with the graph's conversation if it has `share_conversation=True`.
 
     What is sent beside the messages is counted too: the system message, the tools, and the schema of a structured
     answer; a warning is logged, once, where these leave less than a quarter of the room. One object serves any number
@@ -91,8 +94,9 @@ class CompactionMiddleware(AgentMiddleware[Any, Any, Any]):
         model: What summarizes: a LangChain model, a function from messages to text, or a name such as
             "openai:gpt-5-mini". Default None: the model that the agent is about to call.
         config: The budget and what is done to keep it. Default: `ManagedMemoryConfig()`.
-        conversation_id: Where to record. Default: the id of the thread.
+        conversation_id: Where to record. Default: the conversation of the run.
         namespace: Whose it is. Default: that of the run.
+        share_conversation: Whether a subagent is recorded in its caller's conversation. Default False: it has its own.
         window: The tokens that the agent's model takes. Default: what the profile of that model tells, else that of
             `model`.
         agent_name: Whose context it is, for events. Default: nobody's.
@@ -114,18 +118,17 @@ class CompactionMiddleware(AgentMiddleware[Any, Any, Any]):
         *,
         conversation_id: str | None = None,
         namespace: Sequence[str] | None = None,
+        share_conversation: bool = False,
         window: int | None = None,
         agent_name: str = "",
         background: bool = False,
         tools: bool = True,
     ) -> None:
         super().__init__()
-        check_place(conversation_id, namespace)
+        self._conversation = ConversationOption(conversation_id, namespace, share_conversation).checked()
         self._database = database_of(memory)
         self._model = usable_model(model)
         self._config = checked_config(config)
-        self._conversation_id = conversation_id
-        self._namespace = namespace
         self._window = checked_window(window)
         self._agent_name = agent_name
         self._background = background
@@ -140,7 +143,7 @@ class CompactionMiddleware(AgentMiddleware[Any, Any, Any]):
             # Whoever wants no tools need not load what they need.
             from langchain_agentmem.compaction.dropped_messages import dropped_tools  # noqa: PLC0415
 
-            self.tools = dropped_tools(memory, conversation_id=conversation_id, namespace=namespace)
+            self.tools = dropped_tools(memory, self._conversation)
         else:
             self.tools = []
 
@@ -229,7 +232,7 @@ class CompactionMiddleware(AgentMiddleware[Any, Any, Any]):
                 self._refused.popitem(last=False)
 
     def _at(self) -> Address | None:
-        return conversation_of(self._database.scopes, ensure_config(), self._conversation_id, self._namespace)
+        return self._conversation.of(self._database, ensure_config())
 
     def _compactor(self, model: Any, at: Address | None) -> Compactor:
         """A compactor for a model: what is remembered is shared by all, a budget is each one's own."""

@@ -24,7 +24,7 @@ from langgraph.graph import MessagesState
 
 from langchain_agentmem.base.namespaces import config_given
 from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.compaction.compacted_context import check_place, conversation_of
+from langchain_agentmem.compaction.compacted_context import ConversationOption
 from langchain_agentmem.compaction.compaction_config import ManagedMemoryConfig, checked_config, checked_window
 from langchain_agentmem.compaction.graph_compactor import Compactor, ContextView
 from langchain_agentmem.errors import InvalidInput
@@ -46,6 +46,7 @@ class CompactionOptions(TypedDict, total=False):
     shrink: bool
     conversation_id: str | None
     namespace: Sequence[str] | None
+    share_conversation: bool
     tools: Sequence[ToolLike]
     system: Countable | None
     window: int | None
@@ -66,8 +67,9 @@ class CompactionNode(Runnable[Any, Any]):
     It stands before the model and hears of no refusal: where a provider says that it was given too much all the same,
     `CompactionMiddleware` answers that; here the budget is to be smaller.
 
-    Without a thread in the config, as in a plain chain, nothing is recorded, and this object alone remembers what it
-    compacted.
+    A nested graph is recorded in a conversation of its own, which a search leaves out unless it is named. Without a
+    thread in the config, as in a plain chain, and in a nested graph that saves no checkpoints, nothing is recorded, and
+    this object alone remembers what it compacted.
 
     Args:
         memory: An `AgentMemory`, or the path or URL of a database.
@@ -78,8 +80,10 @@ class CompactionNode(Runnable[Any, Any]):
         output_messages_key: Where the context is put. Default "llm_input_messages".
         shrink: Whether the state's history itself is replaced by the context, at every compaction. The output key is
             not needed then. Default False.
-        conversation_id: Where to record. Default: the id of the thread.
+        conversation_id: Where to record. Default: the conversation of the run.
         namespace: Whose it is. Default: that of the run.
+        share_conversation: Whether a nested graph is recorded in its caller's conversation. Default False: it has its
+            own.
         tools: The tools that the agent's model is given: their schemas take room too. Default: none.
         system: What is sent to the model before the messages, and does not stand among them. Default: nothing.
         window: The tokens that the agent's model takes. Default: those of `model`, if it tells.
@@ -103,6 +107,7 @@ class CompactionNode(Runnable[Any, Any]):
         shrink: bool = False,
         conversation_id: str | None = None,
         namespace: Sequence[str] | None = None,
+        share_conversation: bool = False,
         tools: Sequence[ToolLike] = (),
         system: Countable | None = None,
         window: int | None = None,
@@ -114,7 +119,7 @@ class CompactionNode(Runnable[Any, Any]):
                 raise InvalidInput(f"{name} must be the name of a key of the state, not {safe_repr(key)}.")
         if not shrink and input_messages_key == output_messages_key:
             raise InvalidInput("To put the context in the place of the history, set shrink=True.")
-        check_place(conversation_id, namespace)
+        self._conversation = ConversationOption(conversation_id, namespace, share_conversation).checked()
         self._compactor = Compactor(
             database_of(memory),
             checked_config(config),
@@ -126,8 +131,6 @@ class CompactionNode(Runnable[Any, Any]):
         self._input_key = input_messages_key
         self._output_key = output_messages_key
         self._shrink = shrink
-        self._conversation_id = conversation_id
-        self._namespace = namespace
         counter = self._compactor.counter
         counter.count_text("")  # chooses how to count now: that reads a file, which is not for an event loop to do
         self._overhead = counter.count((), tools=tools, system=system) if tools or system is not None else 0
@@ -178,8 +181,7 @@ class CompactionNode(Runnable[Any, Any]):
     def _compacting(self, given: Any, config: RunnableConfig) -> Work[Any]:
         messages = self._messages(given)
         self._check_key(given, config)
-        scopes = self._compactor.database.scopes
-        at = conversation_of(scopes, ensure_config(config), self._conversation_id, self._namespace)
+        at = self._conversation.of(self._compactor.database, ensure_config(config))
         view = yield from self._compactor.viewing(messages, at, overhead=self._overhead)
         return self._answer(given, view, config)
 

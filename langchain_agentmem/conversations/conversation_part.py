@@ -17,7 +17,7 @@ from typing import Any
 from langchain_agentmem.base import encoding
 from langchain_agentmem.base.clock import is_time, moment
 from langchain_agentmem.base.encoding import read_plain, write_plain
-from langchain_agentmem.base.namespaces import id_of, namespace_of, path_of
+from langchain_agentmem.base.namespaces import id_of, is_nested, namespace_of, path_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations import compaction_records, message_log, prompt_notes, recorded_messages
 from langchain_agentmem.conversations.log_entries import check_langchain
@@ -49,13 +49,17 @@ def recollections(hits: Sequence[Hit], now: int, outlook: Outlook | None) -> Ste
         hits: Messages that a search found. What was deleted meanwhile is left out.
         now: When.
         outlook: From where it looks. Those that follow no thread are seen from everywhere, the others in the wording
-            that is shown there.
+            that is shown there. Conversations of nested graphs are found where they are named.
     """
     rows = yield query.found_entries(owners=json.dumps([hit.owner for hit in hits]))
-    found = {row["wording"]: _fields(row) for row in rows}
+    here = outlook or EVERYWHERE
+    found = {
+        row["wording"]: _fields(row)
+        for row in rows
+        if not is_nested(row["conversation"]) or row["conversation"] in here.conversations
+    }
     following = {row["slot"] for row in found.values() if row["follows"]}
     if following:
-        here = outlook or EVERYWHERE
         view = here.view or View((), (), now)
         shown = yield query.shown_said(
             **view.parameters(),
@@ -108,6 +112,7 @@ def _recollection(hit: Hit, row: Mapping[str, Any], conversation: str, *, is_rou
         message = Message(role="user", content=encoding.decode(body)["user_query"], message_id=row["key"])
     else:
         message = decode_body(body, row["key"])
+    source = SOURCES.get(str(message.role))
     return Recollection(
         kind="message",
         id=message.message_id,
@@ -120,7 +125,7 @@ def _recollection(hit: Hit, row: Mapping[str, Any], conversation: str, *, is_rou
         why=hit.why,
         row=(hit.kind, hit.owner),
         thread_id=row[conversation] if row.get("follows") else None,
-        source=SOURCES.get(str(message.role)),
+        source="model" if source == "user" and is_nested(row[conversation]) else source,  # its caller's words
         actor=message.name,
     )
 
@@ -288,7 +293,10 @@ def problems() -> Steps[list[str]]:
 def _erase(erasure: Erasure) -> Steps[None]:
     within = {"low": erasure.low, "high": erasure.high, "name": erasure.name}
     yield from prompt_notes.erase(erasure.low, erasure.high, erasure.name)
-    for row in (yield query.list_branches(kind=message_log.CONVERSATION, **within)):
+    rows = yield query.list_branches(kind=message_log.CONVERSATION, **within)
+    if erasure.threads and erasure.name is not None:
+        rows = [*rows, *(yield from message_log.nested_in(erasure.low, erasure.high, erasure.name))]
+    for row in rows:
         at = message_log.Address(row["path"], row["name"])
         erasure.removed["entries"] += yield from message_log.clear(at, keep_description=False)
         erasure.removed["conversations"] += 1

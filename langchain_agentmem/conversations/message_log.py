@@ -16,7 +16,15 @@ from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple, Protocol
 
 from langchain_agentmem.base.clock import moment
-from langchain_agentmem.base.namespaces import Namespace, namespace_of, of_thread, range_of
+from langchain_agentmem.base.namespaces import (
+    NESTED,
+    Namespace,
+    is_nested,
+    namespace_of,
+    nested_range,
+    of_thread,
+    range_of,
+)
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import BranchMoved, InvalidInput, MessageError
 from langchain_agentmem.messages.message import body_text, same_body
@@ -317,9 +325,7 @@ def clear(at: Address, *, keep_description: bool) -> Steps[int]:
         yield query.delete_all_but_description(branch=branch)
         yield query.no_messages(branch=branch)
     else:
-        yield query.delete_branch(branch=branch)
-        yield from search_index.close(at.path, MESSAGE, at.name)
-        yield query.delete_empty_namespaces(path=at.path)
+        yield from _delete(at, branch)
     yield from queries.collect(_hashes(rows))
     yield from message_sources.forget(*_own(at), at.name, sorted({row["key"] for row in rows}))
     yield from _unsay(at)
@@ -347,8 +353,22 @@ def copy(at: Address, name: str, *, now: int, tail: int) -> Steps[None]:
                 yield from update(target, row["key"], lambda _, row=row: _copied(row), now=now, tail=tail)
 
 
+def nested_in(low: str, high: str, thread: str) -> Steps[Rows]:
+    """Return the conversations of the graphs nested in a thread: rows with "path" and "name".
+
+    Args:
+        low: The first namespace path.
+        high: Path after the last.
+        thread: The thread's id.
+    """
+    first, last = nested_range(thread)
+    return (yield query.nested_conversations(low=low, high=high, kind=CONVERSATION, first=first, last=last))
+
+
 def forget(at: Address) -> Steps[None]:
-    """Delete what follows a thread that is deleted. What was learned from it stays."""
+    """Delete what follows a thread that is deleted, and its nested conversations. What was learned from it stays."""
+    for row in (yield from nested_in(*_own(at), at.name)):
+        yield from forget(Address(row["path"], row["name"]))
     yield from memory_rows.discard((yield query.said_of(path=at.path, name=at.name, keys=None)))
     yield query.forget_corrections(path=at.path, name=at.name, alone=of_thread(at.name))
     yield query.delete_prompt_notes(path=at.path, name=at.name)
@@ -356,14 +376,13 @@ def forget(at: Address) -> Steps[None]:
     if found is None:
         return
     branch, _ = found
-    whole = not (yield query.unbound(branch=branch))
-    for row in (yield query.following(branch=branch)):
+    nested = is_nested(at.name)
+    whole = nested or not (yield query.unbound(branch=branch))
+    for row in (yield query.following(branch=branch, every=int(nested))):
         yield from _drop(row["slot"])
         yield query.message_dropped(branch=branch)
     if whole:
-        yield query.delete_branch(branch=branch)
-        yield from search_index.close(at.path, MESSAGE, at.name)
-        yield query.delete_empty_namespaces(path=at.path)
+        yield from _delete(at, branch)
 
 
 # -- reading -------------------------------------------------------------------------------------------------------
@@ -513,7 +532,7 @@ def conversations(namespace: Namespace, limit: int, offset: int) -> Steps[list[L
     """
     low, high = range_of(namespace)
     counts = {"limit": count_given("limit", limit), "offset": count_given("offset", offset)}
-    rows = yield query.newest_conversations(low=low, high=high, kind=CONVERSATION, **counts)
+    rows = yield query.newest_conversations(low=low, high=high, kind=CONVERSATION, mark=NESTED, **counts)
     return [
         ListedConversation(
             conversation_id=row["name"],
@@ -543,6 +562,13 @@ def count_given(name: str, number: Any, error: type[InvalidInput] = InvalidInput
 
 
 # -- the parts of the above ----------------------------------------------------------------------------------------
+
+
+def _delete(at: Address, branch: int) -> Steps[None]:
+    """Delete the branch of a conversation, whose documents are gone, and what only it had."""
+    yield query.delete_branch(branch=branch)
+    yield from search_index.close(at.path, MESSAGE, at.name)
+    yield query.delete_empty_namespaces(path=at.path)
 
 
 def _own(at: Address) -> tuple[str, str]:

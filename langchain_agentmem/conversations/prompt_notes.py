@@ -29,7 +29,7 @@ from langchain_core.messages import BaseMessage
 from langchain_agentmem.base.clock import micros, moment
 from langchain_agentmem.base.encoding import read_plain, write_plain
 from langchain_agentmem.base.events import FirstFailures
-from langchain_agentmem.base.namespaces import Scopes, id_of, path_of
+from langchain_agentmem.base.namespaces import Scopes, id_of, path_of, thread_around
 from langchain_agentmem.conversations.message_log import Address
 from langchain_agentmem.errors import AgentMemoryError, DatabaseBusy, DatabaseReadOnly, DatabaseTimeout, InvalidInput
 from langchain_agentmem.language_models.model_calls import Do, In, Run, Work
@@ -261,9 +261,10 @@ def counting(database: Database, at: Address, keys: Sequence[str]) -> Work[int]:
 
     Args:
         database: Where.
-        at: The thread.
+        at: The thread, or the conversation of a graph nested in it.
         keys: The ids of the messages.
     """
+    at = _thread_around(at)
     return (yield from _aside(database, at, Run("prompt.tokens", partial(_tokens, at, keys), shown=False))) or 0
 
 
@@ -272,11 +273,17 @@ def leaving(database: Database, at: Address, keys: Sequence[str]) -> Work[None]:
 
     Args:
         database: Where.
-        at: The thread.
+        at: The thread, or the conversation of a graph nested in it.
         keys: The ids of the messages.
     """
+    at = _thread_around(at)
     notes = (yield from _known(database, at, keys)) or ()
     yield from _keeping(database, at, [replace(each, stands=False) for each in notes if each.stands])
+
+
+def _thread_around(at: Address) -> Address:
+    """Return the thread whose notes are meant: those of nested graphs stand with their thread's."""
+    return at._replace(name=thread_around(at.name))
 
 
 class _PutOff:

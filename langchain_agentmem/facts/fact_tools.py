@@ -27,7 +27,7 @@ from pydantic import Field
 from langchain_agentmem import tracing
 from langchain_agentmem.base.argument_checks import texts_given
 from langchain_agentmem.base.clock import micros, moment
-from langchain_agentmem.base.namespaces import config_given, id_of, path_of
+from langchain_agentmem.base.namespaces import config_given, configurable_of, id_of, path_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.facts import fact_commands
@@ -53,8 +53,9 @@ from langchain_agentmem.messages.message import Message
 from langchain_agentmem.messages.message_marks import is_filler
 from langchain_agentmem.messages.prompt_forms import converted
 from langchain_agentmem.rewinding.branches import BranchAt, Standpoint
+from langchain_agentmem.rewinding.graph_runs import nested_graphs
 from langchain_agentmem.rewinding.memory_access import as_step
-from langchain_agentmem.rewinding.thread_memory import thread_point
+from langchain_agentmem.rewinding.thread_memory import conversation_of_run, thread_point
 from langchain_agentmem.storage.database import MemoryLike, database_of
 from langchain_agentmem.storage.queries import digest
 
@@ -224,7 +225,8 @@ class RememberFacts(Runnable[Any, dict[str, Any]]):
 
     It changes nothing in the state. What fails goes no further: the messages wait, and are asked about again when the
     node runs next, after a time that grows. While the model gives no answers, the node does not wait for it each time.
-    Summaries, and memory that was put into the context, are not read.
+    Summaries, and memory that was put into the context, are not read; nor is anything in a nested graph that saves no
+    checkpoints.
 
     Args:
         memory: An `AgentMemory`, or the path or URL of a database.
@@ -319,9 +321,10 @@ class RememberFacts(Runnable[Any, dict[str, Any]]):
         """What the node does, as one step."""
         config = ensure_config(config)
         ground = FactsGround(database=self._database, point=self._point(config), settings=self._settings)
-        thread = (config.get("configurable") or {}).get("thread_id")
-        conversation = None if thread is None else id_of(thread, "thread")
+        conversation = conversation_of_run(self._database, config)
         said = [_identified(each) for each in self._messages(given) if not is_filler(each)]
+        if conversation is None and nested_graphs(configurable_of(config)):
+            said = []  # what a nested graph is told that keeps nothing was said by its caller
         read = [message for message in said if message.role in self._roles]
         yield from as_step(
             ground,

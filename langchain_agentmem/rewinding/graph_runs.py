@@ -373,6 +373,21 @@ class Runs:
             run = self._runs.get((id(control), at))
             return run is not None and "" in run.loops
 
+    def saves(self, configurable: Mapping[str, Any], ns: str) -> bool:
+        """Return whether a nested graph saves checkpoints. With a saver of others, it is believed to.
+
+        Args:
+            configurable: The configurable of a task's config.
+            ns: The graph's namespace, which is around the task.
+        """
+        control, name = getattr(configurable.get("__pregel_runtime"), "control", None), str(configurable["thread_id"])
+        with self.lock:
+            runs = [run for run in self._runs.values() if run.control is control and run.at.name == name]
+            loops = [run.loops.get(ns) for run in runs if "" in run.loops]
+        if not loops:
+            return configurable.get("__pregel_checkpointer") is not None
+        return any(loop is not None and loop.pregel is not None for loop in loops)
+
     def _drop_those_that_are_over(self) -> None:
         """Forget runs whose control nobody else refers to any more."""
         shared: dict[int, int] = {}
@@ -773,8 +788,17 @@ def _standing(loop: Loop, checkpoint: str | None) -> Live:
 
 def _levels(configurable: Mapping[str, Any]) -> list[Level]:
     """The loops and calls around a task, the outermost first, as LangGraph notes them on the way in."""
-    own, noted = str(configurable.get("checkpoint_ns") or ""), configurable.get("checkpoint_map", {})
+    own, noted = str(configurable.get("checkpoint_ns") or ""), configurable.get("checkpoint_map") or {}
     return [Level(ns, checkpoint) for ns, checkpoint in noted.items() if is_around(ns, own)]
+
+
+def nested_graphs(configurable: Mapping[str, Any]) -> list[str]:
+    """Return the namespaces of the nested graphs that a task runs in, the outermost first; [] in a thread's own graph.
+
+    Args:
+        configurable: The configurable of the task's config. A function runs in the graph of the task that called it.
+    """
+    return [inner.ns for outer, inner in pairwise(_levels(configurable)) if inner.checkpoint != outer.checkpoint]
 
 
 def is_around(ns: str, inner: str) -> bool:

@@ -15,6 +15,7 @@ from itertools import groupby
 from typing import Any, NamedTuple, TypeAlias
 
 from langchain_agentmem.base.encoding import as_json, read_column
+from langchain_agentmem.base.namespaces import thread_around
 from langchain_agentmem.base.origins import MemoryOrigin, origins_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import DatabaseUnreadable
@@ -420,7 +421,7 @@ def sources_of(extra: Mapping[str, Any] | None) -> set[str]:
         if event.get("do") == SAID and event.get("id") is not None:
             names.add(message_source(event["id"]))
             if event.get("in") is not None:
-                names.add(conversation_source(event["in"]))
+                names |= {conversation_source(each) for each in (event["in"], thread_around(event["in"]))}
     for origin in origins_in(extra or {}):
         names.update(origin.names())
     return names

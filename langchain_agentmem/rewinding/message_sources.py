@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from langchain_agentmem.base.encoding import as_json
+from langchain_agentmem.base.namespaces import thread_around
 from langchain_agentmem.base.origins import THREAD, MemoryOrigin, as_plain
 from langchain_agentmem.errors import DatabaseUnreadable
 from langchain_agentmem.rewinding import memory_rows
@@ -56,7 +57,8 @@ def forget(low: str, high: str, conversation: str, messages: Collection[str] | N
         whole = MemoryOrigin(THREAD, conversation)
 
         def theirs(event: Mapping[str, Any]) -> bool:
-            return event.get("in") == conversation or whole in memory_rows.origins_in(event)
+            there = event.get("in") or ""
+            return conversation in (there, thread_around(there)) or whole in memory_rows.origins_in(event)
 
         names = [conversation_source(conversation), *whole.names()]
         return (yield from _forget(low, high, names, theirs, whole))

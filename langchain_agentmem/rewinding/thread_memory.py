@@ -13,12 +13,20 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from langchain_agentmem.base.namespaces import Scopes, configurable_of, namespace_of, path_of, running_config
+from langchain_agentmem.base.namespaces import (
+    Scopes,
+    configurable_of,
+    id_of,
+    namespace_of,
+    nested_conversation,
+    path_of,
+    running_config,
+)
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import BranchMoved, InvalidInput
 from langchain_agentmem.rewinding import memory_rows, sealing
 from langchain_agentmem.rewinding.branches import MAIN, BranchAt, Standpoint, branch_at, main_author, view_of
-from langchain_agentmem.rewinding.graph_runs import Runs, Spot, runs_of, thread_of
+from langchain_agentmem.rewinding.graph_runs import Runs, Spot, nested_graphs, runs_of, thread_of
 from langchain_agentmem.rewinding.memory_rows import FOREVER, Place, View
 from langchain_agentmem.rewinding.sealing import STALE, drop_group
 from langchain_agentmem.search import search_index
@@ -226,6 +234,29 @@ def standpoint_of(
     if path != thread.path or (scopes.within is not None and not thread.follows):
         return BranchAt(path, MAIN, scopes)
     return thread
+
+
+def conversation_of_run(database: Database, config: Mapping[str, Any] | None, *, shared: bool = False) -> str | None:
+    """Return the id of the conversation that a run belongs to.
+
+    The thread's own graph has the conversation of the thread. A nested graph that saves checkpoints has its own; one
+    that does not has none.
+
+    Args:
+        database: The database of the memory.
+        config: The config of the run.
+        shared: Whether a nested graph belongs to the conversation of the graph that calls it. Default False.
+
+    Returns:
+        The id; None where the run has no thread, or its messages are not to be recorded.
+    """
+    configurable = configurable_of(config)
+    if (thread := configurable.get("thread_id")) is None:
+        return None
+    thread, graphs = id_of(thread, "thread"), nested_graphs(configurable)
+    if not (graphs := graphs[:-1] if shared else graphs):
+        return thread
+    return nested_conversation(thread, graphs[-1]) if runs_of(database).saves(configurable, graphs[-1]) else None
 
 
 BATCH = 500

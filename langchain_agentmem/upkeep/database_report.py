@@ -27,7 +27,7 @@ from langchain_agentmem.base.clock import moment, time_given
 from langchain_agentmem.base.encryption_key import EncryptionKey, KeyLike, key_in_environment
 from langchain_agentmem.base.events import Watch
 from langchain_agentmem.base.files import file_of
-from langchain_agentmem.base.namespaces import Namespace, id_of, namespace_of, range_of
+from langchain_agentmem.base.namespaces import NESTED, Namespace, id_of, namespace_of, range_of
 from langchain_agentmem.base.safe_repr import one_line, safe_repr
 from langchain_agentmem.conversations.message_log import ALL, count_given
 from langchain_agentmem.errors import AgentMemoryError, DatabaseBusy, InvalidInput, MissingExtra
@@ -413,6 +413,7 @@ def list_threads(
         low=low,
         high=high,
         name=None if thread_id is None else id_of(thread_id, "thread"),
+        mark=NESTED,
         said=plain(said) or None,
         terms=json.dumps([] if said is None else question(said).terms),
         role=plain(role),

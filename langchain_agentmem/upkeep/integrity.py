@@ -257,6 +257,8 @@ def adopt(name: str, path: str, *, tail: int) -> Steps[None]:
     yield query.create_namespace(path=path)
     thread = yield from move(ThreadAt("", name), path, tail=tail)
     conversation = yield from message_log.move(Address("", name), path, tail=tail)
+    for row in (yield from message_log.nested_in("", "\x01", name)):
+        yield from message_log.move(Address("", row["name"]), path, tail=tail)
     yield query.adopt_corrections(path=path, name=name, alone=of_thread(name))
     if not thread and not conversation:
         homes = [namespace_of(row["path"]) for row in (yield query.find_threads(name=name, ns=""))]

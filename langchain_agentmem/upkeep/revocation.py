@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from langchain_agentmem.base.encoding import as_json
-from langchain_agentmem.base.namespaces import Namespace, namespace_of, path_of
+from langchain_agentmem.base.namespaces import Namespace, namespace_of, nested_range, path_of
 from langchain_agentmem.base.origins import ITEM, MESSAGE, NOWHERE, SOURCES, THREAD, MemoryOrigin
 from langchain_agentmem.conversations import message_log, prompt_notes
 from langchain_agentmem.conversations.message_log import Address
@@ -168,7 +168,8 @@ def _messages(taking: _Taking) -> Steps[list[tuple[Address, str]]]:
         asked |= {"role": _ROLES[origin.kind], "sender": origin.name}
     else:
         return removed
-    found = yield query.messages_of_source(low=source.low, high=source.high, **asked)
+    first, last = nested_range(asked["name"] or "")
+    found = yield query.messages_of_source(low=source.low, high=source.high, first=first, last=last, **asked)
     for row in found:
         taking.origins.update(MemoryOrigin(MESSAGE, row["key"], thread) for thread in (row["name"], NOWHERE))
         if source.messages:

@@ -137,8 +137,8 @@ update entry set follows = 1 where branch_id = :branch and replaces is null and 
 select 1 as found from entry where branch_id = :branch and replaces is null and follows = 0 limit 1;
 
 -- name: following
--- What follows a thread, of a conversation.
-select id as slot from entry where branch_id = :branch and replaces is null and follows = 1;
+-- What follows a thread, of a conversation; with `every` all that it has.
+select id as slot from entry where branch_id = :branch and replaces is null and (follows = 1 or cast(:every as bigint) = 1);
 
 -- name: following_versions
 -- The same with all versions, in the order they were written.
@@ -412,8 +412,17 @@ where n.path >= :low and n.path < :high and b.kind = :kind
     and (cast(:name as text) is null or b.name = cast(:name as text))
 order by n.path, b.created_at, b.id;
 
+-- name: nested_conversations
+-- The conversations of the nested graphs of a thread, whose names are a range.
+select b.name, n.path
+from namespace n
+join branch b on b.namespace_id = n.id
+where n.path >= :low and n.path < :high and b.kind = :kind and b.name >= :first and b.name < :last
+order by n.path, b.name;
+
 -- name: newest_conversations
--- Those of the namespaces in a range of paths, the one that was spoken in last first.
+-- Those of the namespaces in a range of paths, the one that was spoken in last first. Those of nested graphs, which have a
+-- `mark` in their names, are left out.
 select b.name, n.path, b.messages,
     coalesce((
         select e.created_at from entry e
@@ -427,7 +436,7 @@ select b.name, n.path, b.messages,
     ), b.created_at) as last_at
 from branch b
 join namespace n on n.id = b.namespace_id
-where n.path >= :low and n.path < :high and b.kind = :kind
+where n.path >= :low and n.path < :high and b.kind = :kind and replace(b.name, cast(:mark as text), '') = b.name
 order by last_at desc, b.id desc
 limit cast(:limit as bigint) offset cast(:offset as bigint);
 

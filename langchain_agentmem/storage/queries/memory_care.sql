@@ -415,12 +415,14 @@ set extra = :extra, label = :label, subject = :subject, object = :object,
 where id = :id;
 
 -- name: messages_of_source
--- Messages in the namespaces of a range, by their ids, or by who said them.
+-- Messages in the namespaces of a range, by their ids, or by who said them; of a thread with those of its nested graphs,
+-- whose names are a range.
 select n.path, b.name, e.key, t.body from namespace n
 join branch b on b.namespace_id = n.id and b.kind = 'conversation'
 join entry e on e.branch_id = b.id and e.replaces is null and e.kind <> 'round'
 join content t on t.id = e.content_id
-where n.path >= :low and n.path < :high and (cast(:name as text) is null or b.name = :name)
+where n.path >= :low and n.path < :high
+    and (cast(:name as text) is null or b.name = :name or (b.name >= :first and b.name < :last))
     and (cast(:key as text) is null or e.key = :key)
     and (cast(:role as text) is null or e.role = :role)
     and (cast(:sender as text) is null or e.sender = :sender)

@@ -3,7 +3,8 @@
 -- name: known_threads
 -- A page of the threads and conversations in a range of paths, those that changed last first; a thread and a conversation of
 -- one id are one. There is always a row, since it tells how many there are in all. What each holds is read where `sizes` is
--- 1; a content that its thread and its conversation share counts once.
+-- 1; a content that its thread and its conversation share counts once. Conversations of nested graphs, which have a `mark` in
+-- their names, are left out.
 with said (namespace_id, name) as materialized (
     select distinct c.namespace_id, s.name from (
 -- include: series_saying
@@ -22,7 +23,7 @@ with said (namespace_id, name) as materialized (
         max(k.created_at) as created_at
     from known k
     join namespace n on n.id = k.namespace_id
-    where k.kind = 'conversation' and n.path >= :low and n.path < :high
+    where k.kind = 'conversation' and n.path >= :low and n.path < :high and replace(k.name, cast(:mark as text), '') = k.name
         and (cast(:name as text) is null or k.name = cast(:name as text))
         and (cast(:said as text) is null or replace(k.name, cast(:said as text), '') <> k.name
             or exists (select 1 from said s where s.namespace_id = k.namespace_id and s.name = k.name))

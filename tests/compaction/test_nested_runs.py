@@ -1,0 +1,384 @@
+"""A graph that runs within a thread has a conversation of its own, and none that saves no checkpoints."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+from langchain.agents import create_agent
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.func import entrypoint, task
+from langgraph.graph import START, StateGraph
+
+from langchain_agentmem import CompactionMiddleware, CompactionState, MemoryMiddleware
+from langchain_agentmem.base.namespaces import Scopes, is_nested, nested_conversation
+from langchain_agentmem.conversations.message_log import CONVERSATION
+from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.messages.message_marks import summary_in
+from langchain_agentmem.storage import query
+from tests.facts.test_node import Reader
+
+from .summarizers import budget, talk
+from .test_middleware import Scripted, calling, texts
+
+BRIEF = "Look up the secret heron for me"
+
+
+def on(thread="t", **more):
+    return {"configurable": {"thread_id": thread, **more}}
+
+
+def names(memory):
+    """The ids of all conversations, with those that are not listed."""
+    asked = {"low": "", "high": "\U0010ffff", "name": None, "kind": CONVERSATION}
+
+    def steps():
+        return [row["name"] for row in (yield query.list_branches(**asked))]
+
+    return memory.database.engine.read(steps)
+
+
+def nested(memory):
+    return [each for each in names(memory) if is_nested(each)]
+
+
+def said(memory, conversation="t", **more):
+    return [message.text for message in memory.conversation(conversation, **more).messages]
+
+
+def found(memory, query="heron", **more):
+    return [hit.text for hit in memory.search(query, limit=50, **more)]
+
+
+def node_graph(memory, checkpointer=None, *, then=lambda state: None, **options):
+    """A graph that compacts its messages and answers."""
+
+    def answer(state):
+        then(state)
+        return {"messages": [AIMessage(f"It is done: {state['messages'][-1].text}")]}
+
+    builder = StateGraph(CompactionState)
+    builder.add_node("compact", memory.compaction(**options)).add_edge(START, "compact")
+    return builder.add_node("answer", answer).add_edge("compact", "answer").compile(checkpointer=checkpointer)
+
+
+def agent(memory, checkpointer=None, *, tools=False, script=None, **options):
+    middleware = [CompactionMiddleware(memory, tools=tools, **options)]
+    return create_agent(Scripted(script), middleware=middleware, checkpointer=checkpointer)
+
+
+def caller(memory, call, checkpointer=None):
+    """A graph with one node, which calls something, and answers."""
+
+    def node(state):
+        call({"messages": [HumanMessage(BRIEF)]})
+        return {"messages": [AIMessage("Here you are", id=f"re-{state['messages'][-1].id}")]}
+
+    return StateGraph(CompactionState).add_node("call", node).add_edge(START, "call").compile(checkpointer=checkpointer)
+
+
+def acaller(memory, call, checkpointer=None):
+    """The same, awaited."""
+
+    async def node(state):
+        await call({"messages": [HumanMessage(BRIEF)]})
+        return {"messages": [AIMessage("Here you are", id=f"re-{state['messages'][-1].id}")]}
+
+    return StateGraph(CompactionState).add_node("call", node).add_edge(START, "call").compile(checkpointer=checkpointer)
+
+
+def tell(graph, text, config=None):
+    return graph.invoke({"messages": [HumanMessage(text, id=text)]}, config or on())
+
+
+KINDS = {"node": node_graph, "middleware": agent}
+
+
+class TestANestedGraph:
+    @pytest.mark.parametrize("kind", KINDS)
+    @pytest.mark.parametrize("checkpointer", [None, True, False])
+    @pytest.mark.parametrize("awaited", [False, True], ids=["waiting", "awaiting"])
+    async def test_leaves_the_callers_conversation_as_its_state_is(self, memory, kind, checkpointer, awaited):
+        inner = KINDS[kind](memory, checkpointer)
+        graph = (acaller if awaited else caller)(
+            memory, inner.ainvoke if awaited else inner.invoke, memory.checkpointer
+        )
+        for text in ("first", "second"):
+            given = {"messages": [HumanMessage(text, id=text)]}
+            await graph.ainvoke(given, on()) if awaited else graph.invoke(given, on())
+            state = (await graph.aget_state(on())) if awaited else graph.get_state(on())
+            assert said(memory) == [message.text for message in state.values["messages"]]
+        assert [each.conversation_id for each in memory.conversations()] == ["t"]
+        assert found(memory) == found(memory, namespace=()) == []
+        own = nested(memory)
+        assert len(own) == {None: 2, True: 1, False: 0}[checkpointer]
+        assert [said(memory, each).count(BRIEF) for each in own] == {None: [1, 1], True: [2], False: []}[checkpointer]
+
+    def test_is_found_in_its_own_conversation_as_what_its_caller_said(self, memory):
+        tell(caller(memory, node_graph(memory).invoke, memory.checkpointer), "first")
+        [own] = nested(memory)
+        hits = memory.search("secret heron", conversation_id=own)
+        assert {hit.source for hit in hits} == {"model"}
+        assert {hit.conversation_id for hit in hits} == {own}
+
+    def test_of_a_thread_without_a_checkpointer_is_not_recorded(self, memory):
+        tell(caller(memory, node_graph(memory).invoke), "first")
+        assert names(memory) == []
+
+    def test_with_a_saver_of_others_has_its_own_conversation(self, memory):
+        tell(caller(memory, node_graph(memory).invoke, InMemorySaver()), "first")
+        assert len(nested(memory)) == len(names(memory)) == 1
+        assert found(memory) == []
+
+    def test_on_a_thread_of_its_own_is_that_threads(self, memory):
+        inner = node_graph(memory)
+        graph = caller(memory, lambda given: inner.invoke(given, on("other")), memory.checkpointer)
+        tell(graph, "first")
+        assert nested(memory) == []
+        assert said(memory, "other")[0] == BRIEF
+        assert said(memory) == ["first", "Here you are"]
+
+    def test_that_calls_another_has_a_conversation_and_that_has_one(self, memory):
+        inner = caller(memory, node_graph(memory).invoke)
+        tell(caller(memory, inner.invoke, memory.checkpointer), "first")
+        [own] = nested(memory)
+        assert own.count("|") == 1
+        assert said(memory) == ["first", "Here you are"]
+
+    def test_is_told_from_a_function_that_the_threads_own_graph_calls(self, memory):
+        compact = memory.compaction()
+
+        @task
+        def show(messages):
+            compact.invoke(messages)
+            inner.invoke({"messages": [HumanMessage(BRIEF)]})
+
+        @entrypoint(checkpointer=memory.checkpointer)
+        def work(text):
+            show([HumanMessage(text, id=text)]).result()
+
+        inner = node_graph(memory)
+        work.invoke("first", on())
+        assert said(memory) == ["first"]
+        assert len(nested(memory)) == 1
+
+    def test_keeps_within_its_budget(self, memory):
+        """Also where nothing is recorded: that object alone remembers what it compacted."""
+        for checkpointer in (None, False):
+            shown = []
+            inner = node_graph(
+                memory,
+                checkpointer,
+                config=budget(300),
+                then=lambda state, shown=shown: shown.append(state["llm_input_messages"]),
+            )
+            graph = caller(memory, lambda _, inner=inner: inner.invoke({"messages": talk(20)}), memory.checkpointer)
+            tell(graph, "first", on(str(checkpointer)))
+            [messages] = shown
+            assert any(summary_in(each) is not None for each in messages)
+            assert len(messages) < 40
+
+    def test_reads_what_left_its_own_context_with_its_tools(self, memory):
+        recalled = []
+
+        def script(messages):
+            if isinstance(messages[-1], ToolMessage):
+                recalled.append(messages[-1].text)
+                return "Found."
+            return calling("recall_dropped", query="heron place")
+
+        inner = agent(memory, script=script, tools=True)
+        graph = caller(memory, inner.invoke, memory.checkpointer)
+        tell(graph, "The heron of the user is elsewhere")
+        assert "heron for me" in recalled[0]
+        assert "elsewhere" not in recalled[0]
+
+    @pytest.mark.parametrize("user", [{}, {"agentmem_namespace": ("users", "ada")}], ids=["alone", "of a user"])
+    def test_that_keeps_its_state_finds_what_it_was_told_and_its_caller_does_not(self, memory, user):
+        own, outer = [], []
+        inner = node_graph(memory, True, then=lambda _: own.append(found(memory)))
+
+        def call(given):
+            inner.invoke(given)
+            outer.append(found(memory))
+
+        graph = caller(memory, call, memory.checkpointer)
+        for text in ("first", "second"):
+            tell(graph, text, on(**user))
+        assert [BRIEF in each for each in own] == [True, True]
+        assert outer == [[], []]
+
+    def test_knows_its_user(self, memory):
+        known = []
+
+        def look(_):
+            known.append(memory.layers().core.get("city"))
+
+        graph = caller(memory, node_graph(memory, then=look).invoke, memory.checkpointer)
+        user = on(agentmem_namespace=("users", "ada"))
+        memory.layers(namespace=("users", "ada")).core.set("city", "Lisbon")
+        tell(graph, "first", user)
+        assert known == [{"city": "Lisbon"}]
+
+
+class TestAnAgentAsATool:
+    @pytest.mark.parametrize("checkpointer", [None, False])
+    def test_keeps_its_brief_from_prompts_and_other_threads(self, memory, checkpointer):
+        inner = agent(memory, checkpointer)
+
+        @tool
+        def helper(wish: str) -> str:
+            """Ask somebody else."""
+            return inner.invoke({"messages": [HumanMessage(wish)]})["messages"][-1].text
+
+        def script(messages):
+            asks = messages[-1].text == "ask him"
+            return calling("helper", wish=BRIEF, key=f"{len(messages)}-") if asks else "Here you are"
+
+        model = Scripted(script)
+        middleware = [CompactionMiddleware(memory, tools=False), MemoryMiddleware(memory)]
+        outer = create_agent(model, [helper], middleware=middleware, checkpointer=memory.checkpointer)
+        ada = {"agentmem_namespace": ("users", "ada")}
+        tell(outer, "ask him", on(**ada))
+        for thread in ("t", "u"):
+            tell(outer, "Where is the secret heron?", on(thread, **ada))
+            shown = texts([each for each in model.shown[-1] if not isinstance(each, AIMessage | ToolMessage)])
+            assert BRIEF not in shown
+        assert BRIEF not in found(memory, BRIEF, namespace=("users", "ada"), trust="user")
+        earlier = list(outer.get_state_history(on(**ada)))[-1].config
+        outer.update_state(earlier, {"messages": [HumanMessage("anew", id="anew")]})
+        assert "anew" in found(memory, "anew", namespace=("users", "ada"))
+        assert BRIEF not in " ".join(found(memory, BRIEF, namespace=("users", "ada")))
+
+
+class TestTheOption:
+    @pytest.mark.parametrize("checkpointer", [None, False])
+    def test_records_a_graph_in_its_callers_conversation(self, memory, checkpointer):
+        inner = node_graph(memory, checkpointer, share_conversation=True)
+        tell(caller(memory, inner.invoke, memory.checkpointer), "first")
+        assert nested(memory) == []
+        assert BRIEF in said(memory)
+
+    def test_means_the_graph_that_calls(self, memory):
+        inner = agent(memory, share_conversation=True)
+        middle = caller(memory, inner.invoke)
+        tell(caller(memory, middle.invoke, memory.checkpointer), "first")
+        [own] = nested(memory)
+        assert "|" not in own
+        assert said(memory, own)[0] == BRIEF
+
+    def test_changes_nothing_for_the_threads_own_graph(self, memory):
+        tell(node_graph(memory, memory.checkpointer, share_conversation=True), "first")
+        assert names(memory) == ["t"]
+
+    def test_goes_on_with_what_was_compacted_where_an_agent_is_a_node(self, memory):
+        asked = []
+
+        def model(messages):
+            asked.append(messages)
+            return "- Many apples."
+
+        def build(**options):
+            inner = node_graph(memory, model=model, config=budget(600), **options)
+            builder = StateGraph(CompactionState).add_node("agent", inner).add_edge(START, "agent")
+            return builder.compile(checkpointer=memory.checkpointer)
+
+        graph = build(share_conversation=True)
+        tell(graph, "first")
+        graph.update_state(on(), {"messages": talk(20)})
+        for text in ("second", "third", "fourth"):
+            tell(graph, text)
+        assert nested(memory) == []
+        assert len(asked) == 1
+
+    @pytest.mark.parametrize(
+        "options", [{"share_conversation": "yes"}, {"share_conversation": True, "conversation_id": "c"}]
+    )
+    def test_that_is_none_is_refused(self, memory, options):
+        for build in (memory.compaction, partial(CompactionMiddleware, memory)):
+            with pytest.raises(InvalidInput, match="share_conversation"):
+                build(**options)
+
+
+class TestWhatElseIsKeptOfARun:
+    @pytest.mark.parametrize("checkpointer", [None, False])
+    def test_in_the_audit_trail(self, memory, checkpointer):
+        inner = agent(memory, checkpointer)
+        graph = caller(memory, inner.invoke, memory.checkpointer)
+        tell(graph, "first", {**on(), "callbacks": [memory.audit.handler()]})
+        [call] = memory.audit.last(5, kinds=["call"])
+        assert call.thread_id == "t"
+        assert [call.conversation_id] == (nested(memory) if checkpointer is None else [None])
+
+    @pytest.mark.parametrize("checkpointer", [None, False])
+    def test_as_facts(self, memory, checkpointer):
+        reader = Reader()
+        remember = memory.remember_facts(reader)
+        inner = StateGraph(CompactionState).add_node("remember", remember).add_edge(START, "remember")
+        call = inner.compile(checkpointer=checkpointer).invoke
+        graph = caller(memory, lambda _: call({"messages": [HumanMessage("Maya lives in Porto")]}), memory.checkpointer)
+        tell(graph, "first", on(agentmem_namespace=("users", "ada")))
+        facts = memory.facts(on(agentmem_namespace=("users", "ada"))).as_of()
+        sources = [each.conversation_id for fact in facts for each in fact.told]
+        assert [each.partition("\x1f")[0] for each in sources] == ["t"] * (checkpointer is None)
+        assert all(map(is_nested, sources))
+        memory.erase(thread_id="t")
+        assert memory.facts(namespace=("users", "ada")).as_of() == []
+        assert memory.verify().ok
+
+
+class TestAThreadThatGoes:
+    @pytest.fixture
+    def thread(self, memory):
+        inner = node_graph(memory)
+        graph = caller(memory, inner.invoke, memory.checkpointer)
+        for thread in ("t", "t2"):
+            tell(graph, "first", on(thread))
+        assert len(nested(memory)) == 2
+        return graph
+
+    def test_takes_its_nested_conversations_along_when_it_is_deleted(self, memory, thread):
+        memory.checkpointer.delete_thread("t")
+        assert {each[:2] for each in names(memory)} == {"t2"}
+        assert memory.verify().ok
+
+    def test_and_when_it_is_erased(self, memory, thread):
+        [own] = [each for each in nested(memory) if each.startswith("t\x1f")]
+        memory.erase(thread_id="t")
+        assert {each[:2] for each in names(memory)} == {"t2"}
+        assert found(memory, conversation_id=own) == []
+        assert memory.verify().ok
+
+    def test_and_when_all_that_was_said_in_it_is_revoked(self, memory, thread):
+        memory.revoke("thread:t")
+        assert [len(said(memory, each)) for each in sorted(names(memory))] == [0, 0, 2, 1]
+
+    def test_is_listed_without_them(self, memory, thread):
+        listed = memory.threads().threads
+        assert sorted(each.thread_id for each in listed) == ["t", "t2"]
+        assert [each.messages for each in listed] == [2, 2]
+
+    def test_keeps_them_to_itself_when_it_is_copied(self, memory, thread):
+        memory.checkpointer.copy_thread("t", "copy")
+        assert "copy" in names(memory)
+        assert len(nested(memory)) == 2
+
+    def test_takes_them_along_into_another_namespace(self, memory, thread):
+        memory.adopt("t", namespace=("users", "ada"))
+        [there] = [each for each in nested(memory) if each.startswith("t\x1f")]
+        assert said(memory, there, namespace=("users", "ada"))[0] == BRIEF
+
+    def test_is_exported_with_them(self, memory, thread, tmp_path, url):
+        memory.export(tmp_path / "all.jsonl")
+        before = sorted(names(memory))
+        for each in ("t", "t2"):
+            memory.erase(thread_id=each)
+        memory.import_(tmp_path / "all.jsonl")
+        assert sorted(names(memory)) == before
+
+    def test_is_a_tenant_with_them(self):
+        name = nested_conversation("t", "node:" + "x" * 500)
+        assert Scopes().tenant_of("", name) == Scopes().tenant_of("", "t")
+        assert len(name) == 42, "an index has no room for more"
