@@ -2,8 +2,9 @@
 
 A term is a run of letters and digits, case-folded and in Unicode's compatibility form, without the marks that
 people leave out when they type (é finds e), and reduced to its stem. Scripts that put no spaces between words are cut
-into overlapping pairs of characters. The stemmer is English, for words of plain letters; it does the same to every text
-and to every query, so other languages lose nothing by it.
+into overlapping pairs of characters; Korean words are kept and cut as well, since particles are attached to them. The
+stemmer is English, for words of plain letters; it does the same to every text and to every query, so other languages
+lose nothing by it. `docs/languages.md` lists how well each of them works.
 
 What ranking knows of English, in one place to replace.
 
@@ -160,7 +161,7 @@ def tells(text: str) -> frozenset[str]:
     return frozenset(found)
 
 
-VERSION = crc32(f"2 {unicodedata.unidata_version} {version('snowballstemmer')}".encode())
+VERSION = crc32(f"3 {unicodedata.unidata_version} {version('snowballstemmer')}".encode())
 """Changes whenever the same text may give other terms, so with this module, Python's Unicode tables and the stemmer. A
 database that was indexed by another version is indexed anew."""
 
@@ -176,23 +177,67 @@ MOST_NAMES = 8
 USER = "user"
 """The role of a person, as models name it."""
 
-_UNSPACED = (
-    "\u0e00-\u0eff"  # Thai, Lao
-    "\u1000-\u109f"  # Burmese
-    "\u1780-\u17ff"  # Khmer
-    "\u3040-\u30ff"  # kana
-    "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"  # Han
-    "\U00020000-\U0003ffff"
-)
-_TERM = re.compile(rf"[{_UNSPACED}]+|[^\W_{_UNSPACED}]+")
-_FIRST_UNSPACED = "\u0e00"
+_LETTERS = data_table("search/letters.toml")
+_UNSPACED, _HANGUL, _EMOJI = (_LETTERS[name] for name in ("unspaced", "hangul", "emoji"))
+_PLAIN: Mapping[str, str] = _LETTERS["plain"]
+_APART = re.compile(f"[{_UNSPACED}{_HANGUL}{_EMOJI}]")
+_UNSPACED_START, _HANGUL_START, _EMOJI_START = (re.compile(f"[{each}]") for each in (_UNSPACED, _HANGUL, _EMOJI))
+_RUN = re.compile(rf"[{_UNSPACED}]+|[{_HANGUL}]+|{_LETTERS['flag']}|[{_EMOJI}]|[^\s{_UNSPACED}{_HANGUL}{_EMOJI}]+")
+_ARTICLE, _PREFIX = (re.compile(_LETTERS[name]) for name in ("article", "prefix"))
+_FIRST_HEBREW, _LAST_HEBREW, _FIRST_UNSPACED = "\u05d0", "\u05ea", "\u0e00"
 _WORD = 4  # characters that a word of Thai or a compound of Chinese has
-_UNSPACED_START = re.compile(f"[{_UNSPACED}]")
 _PHRASE = re.compile(r'"([^"]{0,200})"|“([^”]{0,200})”|«([^»]{0,200})»')
 
 FEATURES = ("question", "first person", "time", "number", "proper noun", *_ENGLISH["says"])
 """What is kept of a text beside its terms: each is one bit, in this order."""
 _BITS = {name: 1 << bit for bit, name in enumerate(FEATURES)}
+
+_TYPED = str.maketrans(_LETTERS["typed"])
+_TYPED_OTHERWISE = re.compile(r"(?<!\S)[^\sX]*+[X]\S*".replace("X", "".join(_LETTERS["typed"])))
+_MOST_FOLDED = 50_000
+
+
+class _Folding(dict[int, str]):
+    """A table for `str.translate`: characters as terms have them, a space for all that is no part of a term.
+
+    It fills as characters are met, up to a limit, so that hostile texts cannot make it large.
+    """
+
+    def __missing__(self, code: int) -> str:
+        character = chr(code)
+        plain = unicodedata.normalize("NFKD", character.casefold())
+        if plain == character:
+            folded = _folded_character(character, unicodedata.category(character))
+        else:
+            folded = "".join(map(self.__getitem__, map(ord, plain)))
+        if len(self) < _MOST_FOLDED:
+            self[code] = folded
+        return folded
+
+
+def _folded_character(character: str, category: str) -> str:
+    name = unicodedata.name(character, "")
+    if category in {"Cf", "Me"} or (category == "Mn" and not _carries_meaning(character, name)):
+        return ""
+    if category == "Nd":
+        return str(unicodedata.decimal(character))
+    letter, _, altered = name.partition(" WITH ")  # such as LATIN SMALL LETTER L WITH STROKE
+    if altered and name.startswith(("LATIN ", "CYRILLIC ")):
+        with suppress(KeyError):
+            return _FOLDING[ord(unicodedata.lookup(letter))]
+    emoji = category == "So" and _EMOJI_START.match(character)
+    return _PLAIN.get(character, character if emoji or category[0] in "LMN" else " ")
+
+
+def _carries_meaning(mark: str, name: str) -> bool:
+    """Whether texts without a combining mark mean something else, as those of vowels in scripts of India do."""
+    if name.endswith("NUKTA") or "VARIATION SELECTOR" in name or "JOINER" in name:
+        return False
+    kind = unicodedata.combining(mark)
+    return kind in {0, *range(7, 10), *range(84, 133)}  # vowel signs, the dots of kana, tones of Thai
+
+
+_FOLDING = _Folding(enumerate(_LETTERS_AND_DIGITS[:128].decode()))
 
 
 def _english_stemmer() -> Any:
@@ -235,6 +280,7 @@ class Question(NamedTuple):
         text: As it was given.
         words: Its different words before they were reduced, with the term that each became.
         terms: The different terms to look for: without stop words, unless nothing else is there.
+        spellings: The terms among them that spell another one otherwise (ue for ü), each with that one.
         phrases: What stands in quotation marks, each as its terms.
         asks_for: The kinds of answer that it asks for.
         look_up: Whether it is one word, which somebody looks up.
@@ -243,6 +289,7 @@ class Question(NamedTuple):
     text: str
     words: dict[str, str]
     terms: tuple[str, ...]
+    spellings: dict[str, str]
     phrases: tuple[tuple[str, ...], ...]
     asks_for: frozenset[str]
     look_up: bool
@@ -255,16 +302,21 @@ def analysed(text: str, role: str | None = None) -> Analysed:
         text: Anything; no text is invalid.
         role: Who said it, as models name it. What only people say is looked for in what a "user" said.
     """
-    words = _cut(text, _pairs_and_characters)
+    runs = _runs(text)
     told = tells(text[:LONGEST_TEXT]) | (says(text) if role == USER else frozenset())
-    length = len(words) if text.isascii() else _length(words)
-    return Analysed(list(map(_stem, words)), length, sum(map(_BITS.__getitem__, told)))
+    length = len(runs) if text.isascii() else _length(runs)
+    return Analysed(list(map(_stem, _indexed(text, runs))), length, sum(map(_BITS.__getitem__, told)))
 
 
-def _length(words: Sequence[str]) -> int:
-    """How many words these are: of a script without spaces two characters are one, and their pairs are none."""
-    halves = (2 if word[0] < _FIRST_UNSPACED or not _UNSPACED_START.match(word) else len(word) == 1 for word in words)
-    return (sum(halves) + 1) // 2
+def _length(runs: Sequence[str]) -> int:
+    """Count the words: two characters of a script without spaces are one, and emoji are none."""
+    halves = 0
+    for run in runs:
+        if run[0] < _FIRST_UNSPACED or not _APART.match(run) or _HANGUL_START.match(run):
+            halves += 2
+        elif not _EMOJI_START.match(run):
+            halves += len(run)
+    return (halves + 1) // 2
 
 
 def different(terms: Sequence[str]) -> list[str]:
@@ -282,7 +334,7 @@ def terms(text: str) -> list[str]:
     Args:
         text: Anything; no text is invalid.
     """
-    return list(map(_stem, _cut(text, _pairs_and_characters)))
+    return list(map(_stem, _indexed(text, _runs(text))))
 
 
 def question(text: str) -> Question:
@@ -291,14 +343,15 @@ def question(text: str) -> Question:
     Args:
         text: What a person or agent asks; no text is invalid.
     """
-    words = list(dict.fromkeys(_cut(text, _pairs)))
+    words = list(dict.fromkeys(_asked(text)))
     kept = [word for word in words if word not in STOP_WORDS] or words
     found = tuple(dict.fromkeys(_stem(word) for word in kept))[:MOST_QUERY_TERMS]
-    phrases = [tuple(_stem(word) for word in _cut(quoted, _pairs)) for quoted in _quoted(text)]
+    phrases = [tuple(map(_stem, _cut(_runs(quoted), _pairs))) for quoted in _quoted(text)]
     return Question(
         text,
         {word: _stem(word) for word in words},
         found,
+        _spellings(text),
         tuple(each for each in phrases if each),
         asks_for(text),
         look_up=_is_one_word(text),
@@ -307,19 +360,19 @@ def question(text: str) -> Question:
 
 def names(text: str) -> list[str]:
     """The words by which a speaker may be named in a query, as `Question.words` has them: few, as names are."""
-    return list(dict.fromkeys(_cut(text, _pairs)))[:MOST_NAMES]
+    return list(dict.fromkeys(_asked(text)))[:MOST_NAMES]
 
 
 def _is_one_word(text: str) -> bool:
     """Whether a query is one word besides stop words; of a script without spaces, so few characters."""
-    runs = [run for run in _cut(text, lambda run: [run]) if run not in STOP_WORDS]
+    runs = [run for run in _runs(text) if run not in STOP_WORDS]
     return len(runs) <= 1 and not any(_UNSPACED_START.match(run) and len(run) > _WORD for run in runs)
 
 
 @lru_cache(maxsize=50_000)
 def _stem(word: str) -> str:
     if not (word.isascii() and word.isalpha()):
-        return word
+        return word[article.end() :] if (article := _ARTICLE.match(word)) else word
     with _stemming:
         return str(_snowball.stemWord(BASE_FORMS.get(word, word)))
 
@@ -339,19 +392,69 @@ def _quoted(text: str) -> Iterable[str]:
     return ("".join(filter(None, match.groups())) for match in _PHRASE.finditer(text[:LONGEST_TEXT]))
 
 
-def _cut(text: str, unspaced: Callable[[str], list[str]]) -> list[str]:
+def _runs(text: str) -> list[str]:
+    """Split a text into words, emoji, and what scripts without spaces have between other characters."""
     text = text[:LONGEST_TEXT].lower()
     if text.isascii():
         found = text.encode().translate(_LETTERS_AND_DIGITS).decode().split()
         if len(text) <= LONGEST_TERM or max(map(len, found), default=0) <= LONGEST_TERM:
             return found
         return [term if len(term) <= LONGEST_TERM else term[:LONGEST_TERM] for term in found]
-    found = []
-    for run in _TERM.findall(_folded(text)[:LONGEST_TEXT]):  # folding may lengthen
+    folded = unicodedata.normalize("NFC", text.translate(_FOLDING))[:LONGEST_TEXT]  # folding may lengthen
+    if not _APART.search(folded):
+        return [run[:LONGEST_TERM] for run in folded.split()]
+    return [run if _APART.match(run) else run[:LONGEST_TERM] for run in _RUN.findall(folded)]
+
+
+def _indexed(text: str, runs: list[str]) -> list[str]:
+    """The words of a text that are indexed, those in order first. A single syllable of Korean finds what begins so."""
+    if text.isascii():
+        return runs
+    found = _cut(runs, _pairs_and_characters)
+    if found is not runs:
+        found += [run[0] for run in runs if len(run) > 1 and run[0] > _FIRST_UNSPACED and _HANGUL_START.match(run)]
+    return found + _added(text, found, _pairs_and_characters)
+
+
+def _asked(text: str) -> list[str]:
+    """The words of a query that are looked for."""
+    found = _cut(_runs(text), _pairs)
+    return found if text.isascii() else found + _added(text, found, _pairs)
+
+
+def _added(text: str, found: Sequence[str], unspaced: Callable[[str], list[str]]) -> list[str]:
+    """What the words of a text are in their other spelling, without what was found."""
+    if not (words := _typed_otherwise(text)):
+        return []
+    known = set(found)
+    return [word for word in _cut(_runs(" ".join(words).translate(_TYPED)), unspaced) if word not in known]
+
+
+def _spellings(text: str) -> dict[str, str]:
+    pairs = [(_runs(word.translate(_TYPED)), _runs(word)) for word in _typed_otherwise(text)]
+    alike = (zip(*pair, strict=True) for pair in pairs if len(pair[0]) == len(pair[1]))
+    return {_stem(other): _stem(run) for each in alike for other, run in each if other != run}
+
+
+def _typed_otherwise(text: str) -> list[str]:
+    """The words of a text that people type in two ways."""
+    return _TYPED_OTHERWISE.findall(unicodedata.normalize("NFC", text[:LONGEST_TEXT].lower()))
+
+
+def _cut(runs: list[str], unspaced: Callable[[str], list[str]]) -> list[str]:
+    """Cut scripts without spaces; words of Korean and Hebrew, to which others are attached, are kept and cut."""
+    if max(runs, default="") < _FIRST_HEBREW:
+        return runs
+    found: list[str] = []
+    for run in runs:
         if run[0] >= _FIRST_UNSPACED and _UNSPACED_START.match(run):
             found += unspaced(run)
-        else:
-            found.append(run[:LONGEST_TERM])
+            continue
+        found.append(run[:LONGEST_TERM])
+        if _FIRST_HEBREW <= run[0] <= _LAST_HEBREW and (prefix := _PREFIX.match(run)):
+            found.append(run[prefix.end() :])
+        elif run[0] >= _FIRST_UNSPACED and len(run) > 2 and _HANGUL_START.match(run):  # noqa: PLR2004 - one pair
+            found += _pairs(run)
     return found
 
 
@@ -362,10 +465,3 @@ def _pairs(run: str) -> list[str]:
 def _pairs_and_characters(run: str) -> list[str]:
     """What is indexed: the characters too, so that a query of one finds them."""
     return [run] if len(run) == 1 else [*run, *_pairs(run)]
-
-
-def _folded(text: str) -> str:
-    decomposed = unicodedata.normalize("NFKD", text.casefold())
-    # Only combining marks of the Latin, Greek and Cyrillic kind are dropped: elsewhere a mark is a vowel.
-    bare = "".join(c for c in decomposed if not "\u0300" <= c <= "\u036f")
-    return unicodedata.normalize("NFKC", bare)

@@ -302,10 +302,12 @@ def search(
     times = spans(asked.question.text, min(asked.now, int(totals["last_at"])))
     if not terms and not times and dense is None:
         return []
-    postings, worth = yield from _postings(terms, ranges, walls, totals)
+    postings, worth = yield from _postings(terms, asked.question.spellings, ranges, walls, totals)
+    terms = tuple(postings)
     if speakers and not unnamed:  # a name alone stands in all that its owner said
         for row in (yield query.spoken(words=_words(asked.question), ranges=as_json(ranges), limit=CANDIDATES)):
-            postings[asked.question.words[row["word"]]].add(row["id"])
+            term = asked.question.words[row["word"]]
+            postings.get(asked.question.spellings.get(term, term), set()).add(row["id"])  # a name may be a stop word
     chosen = set(ranking.first_look(postings, worth, max(CANDIDATES, limit)))
     chosen |= yield from _dated(times, ranges)
     if dense is not None:
@@ -432,9 +434,9 @@ def _named(question: analysis.Question, ranges: Sequence[Range]) -> Steps[tuple[
 
 
 def _postings(
-    terms: Sequence[str], ranges: Sequence[Range], walls: Walls, totals: Any
+    terms: Sequence[str], spellings: Mapping[str, str], ranges: Sequence[Range], walls: Walls, totals: Any
 ) -> Steps[tuple[Postings, dict[str, float]]]:
-    """Where the terms stand, as far as the walls let it be seen, and what each is worth."""
+    """Where the terms stand, as far as the walls let it be seen, and what each is worth: two spellings are one term."""
     postings: Postings = {term: set() for term in terms}
     if not terms:
         return postings, {}
@@ -455,7 +457,11 @@ def _postings(
             postings[row["term"]].update(orjson.loads(row["newest"] or row["documents"]))
     for term in _add_waiting(waiting, postings):
         counts[term] += 1
-    return postings, {term: ranking.worth_of(term, documents, min(counts[term], documents)) for term in terms}
+    for other, term in spellings.items():
+        if postings.keys() >= {other, term}:
+            postings[term] |= postings.pop(other)
+            counts[term] = max(counts[term], counts[other], len(postings[term]))
+    return postings, {term: ranking.worth_of(term, documents, min(counts[term], documents)) for term in postings}
 
 
 def _add_waiting(rows: Iterable[Any], postings: Postings) -> list[str]:

@@ -64,6 +64,11 @@ def test_a_condition_with_nothing_in_common_scores_zero_and_gives_no_reason():
         assert each == (0.0, {})
 
 
+def test_particles_and_accents_do_not_matter_in_other_languages():
+    assert score("환불해 주세요", "고객이 환불을 요청할 때") > 0
+    assert score("Cafe in Koebenhavn", "Fragen zum Café in København") > THRESHOLD
+
+
 def test_the_words_by_which_conditions_are_phrased_say_nothing():
     assert all(each.score == 0 for each in judged("When the user asks for help, use it if they want to.", "", ALL))
 

@@ -51,6 +51,13 @@ class TestNames:
         assert [each.text for each in ask(talk, "Ann")] == ["I planted tomatoes.", "Ann is here."]
         assert [each.text for each in ask(talk, "zoë")] == ["I planted beans."]
 
+    def test_a_name_may_be_a_stop_word_or_have_two_spellings(self, talk):
+        for name, text in [("Will", "I planted figs."), ("Jürgen", "I planted kale.")]:
+            talk.conversation("c", ("a",)).add({"role": "user", "content": text, "name": name})
+        assert {each.text for each in ask(talk, "Will Ann")} == {"I planted tomatoes."}
+        for query in ("Jürgen", "Juergen", "jurgen"):
+            assert [each.text for each in ask(talk, query)] == ["I planted kale."]
+
     def test_a_name_counts_only_where_its_owner_speaks(self, talk):
         talk.conversation("d", ("a",)).add(role="user", content="Ann planted a tree.")
         found = ask(talk, "What has Ann planted there?", conversation_id="d")
