@@ -12,11 +12,15 @@
 from __future__ import annotations
 
 import logging
+import sys
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from enum import Enum
 from functools import lru_cache, partial
 from hashlib import blake2b
+from itertools import islice
 from typing import Any, TypeAlias
 from uuid import UUID
 from weakref import WeakValueDictionary
@@ -57,6 +61,7 @@ from langchain_agentmem.threads.value_codec import (
     Stamps,
     ValueDraft,
     ValueReading,
+    sharing,
 )
 from langchain_agentmem.threads.value_recipe import Damaged, guarded, opened
 from langchain_agentmem.threads.value_store import PartRow, Shelved, StorePlace
@@ -104,6 +109,44 @@ def _tell(module: str, name: str) -> None:
 
 
 register_serde_event_listener(_listen)
+
+
+_UNCHANGED = frozenset({bool, bytes, float, int, str, type(None)})
+_LOOKED_AT, _OF_A_LIST = 64, 4
+"""Values within a channel, and of each list in it, whose types are checked: enough to meet most types at no cost."""
+
+
+def warn_of_changes(value: Any) -> None:
+    """Log, once for each type, that the serializer of LangGraph does not keep the type of a value or of one within."""
+    waiting, left = [value], _LOOKED_AT
+    while waiting and left:
+        each, left = waiting.pop(), left - 1
+        kind = type(each)
+        if kind is dict:
+            waiting += islice(each.values(), left)
+        elif kind in (list, tuple):
+            waiting += each[:_OF_A_LIST]
+        elif kind not in _UNCHANGED and (kind is not deque or each.maxlen is not None):
+            _warn_of_type(kind)  # type: ignore[arg-type]  # classes are hashable
+
+
+@lru_cache(256)
+def _warn_of_type(kind: type) -> None:
+    module, name = kind.__module__, kind.__name__
+    if kind is deque:
+        becomes = "a deque without its maxlen"
+    elif issubclass(kind, dict | list):
+        becomes = "a plain dict or list"
+    elif issubclass(kind, BaseException) or (issubclass(kind, int | str) and not issubclass(kind, Enum)):
+        return  # LangGraph records errors as texts, and a text is as good as one of a class of its own
+    elif getattr(kind, "__pydantic_generic_metadata__", {}).get("args"):
+        becomes = "plain data in a process that has not made this type yet"
+    elif getattr(sys.modules.get(module), name, None) is not kind:
+        becomes = "plain data, since no module has the class under this name"
+    else:
+        return
+    if module.partition(".")[0] not in ("langchain_core", "langgraph"):
+        logger.warning("Values of the type %s.%s come back from a checkpoint as %s.", module, name, becomes)
 
 
 _PAIR = 2
@@ -318,6 +361,9 @@ class Coding:
                     recipes.append(draft.recipe(value))
             return checkpoint_log.Planned(draft, rows, recipes)
 
+        if sharing(serde):
+            for _, value in values:
+                warn_of_changes(value)
         seen = self.seen(at)
         return checkpoint_log.Plan(take_apart(None if seen is None else seen.place), take_apart, seen)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from typing import Any, NamedTuple, TypedDict
+from typing import Any, Generic, NamedTuple, TypedDict, TypeVar
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
 from langgraph.func import entrypoint, task
@@ -15,6 +15,8 @@ from langgraph.graph import START, StateGraph
 from langgraph.types import Command, Interrupt, Send, interrupt
 from pydantic import BaseModel
 from pydantic.v1 import BaseModel as OldModel
+
+T = TypeVar("T")
 
 
 class Mood(enum.Enum):
@@ -45,6 +47,10 @@ class Trip(BaseModel):
     title: str
     days: list[int]
     colour: Colour = Colour.RED
+
+
+class Box(BaseModel, Generic[T]):
+    value: T
 
 
 class OldTrip(OldModel):

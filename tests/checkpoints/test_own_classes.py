@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import sys
+from collections import Counter, OrderedDict, defaultdict, deque
+from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from langchain.agents import create_agent
 from langchain.agents.structured_output import ToolStrategy
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.runnables import AddableDict
 from langgraph.checkpoint.serde import jsonplus
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
-from langgraph.types import Command
+from langgraph.types import Command, Send
+from pydantic import BaseModel
 
 from langchain_agentmem import AgentMemory, AgentMemorySaver
 from langchain_agentmem.checkpoints import checkpoint_codec
@@ -30,6 +37,7 @@ from .own_classes import (
     CLASSES,
     LISBON,
     OWN,
+    Box,
     Trip,
     abegin,
     begin,
@@ -50,6 +58,7 @@ def told(caplog, monkeypatch):
     for name in ("_warned_unregistered_types", "_warned_blocked_types"):
         monkeypatch.setattr(jsonplus, name, set())
     checkpoint_codec._tell.cache_clear()
+    checkpoint_codec._warn_of_type.cache_clear()
     for logger in (jsonplus.__name__, checkpoint_codec.__name__):
         caplog.set_level(logging.WARNING, logger)
     return lambda logger: [record.getMessage() for record in caplog.records if record.name == logger]
@@ -243,7 +252,43 @@ class TestWhatIsTold:
         with AgentMemorySaver.from_conn_string(url, serde=serde) as saver:
             written(saver, **OWN)
             assert shown(kept(saver)) == shown(OWN)
-        assert told(jsonplus.__name__) == []
+        assert told(jsonplus.__name__) == told(checkpoint_codec.__name__) == []
+
+    def test_a_type_that_is_not_kept_is_told_of_once_when_it_is_written(self, url, told):
+        class Local(BaseModel):
+            a: int = 1
+
+        changed = {
+            "counter": Counter("ab"),
+            "ordered": OrderedDict(a=1),
+            "within": {"deep": [(defaultdict(list, a=[1]),)]},
+            "deque": deque([1], maxlen=2),
+            "local": Local(),
+            "box": Box[int](value=1),
+        }
+        with AgentMemorySaver.from_conn_string(url) as saver:
+            for _ in range(3):
+                written(saver, **changed, more=Counter())
+            back = kept(saver)
+        lines = told(checkpoint_codec.__name__)
+        names = ("Counter", "OrderedDict", "defaultdict", "deque", "Local", "Box[int]")
+        assert [sum(f".{name} come back" in line for line in lines) for name in names] == [1] * len(lines)
+        assert (type(back["counter"]), back["deque"].maxlen, back["local"]) == (dict, None, {"a": 1})
+
+    def test_nothing_is_told_of_types_that_are_kept_or_of_what_langgraph_writes(self, url, told):
+        values = {
+            "plain": [1, 2.5, "text", b"bytes", None, {"a": {1: [True]}}, ("user", "hi")],
+            **{
+                str(n): each
+                for n, each in enumerate([deque([1]), {1}, Path("a"), Decimal(1), uuid4(), re.compile("a")])
+            },
+            "box": Box(value=1),
+            "time": datetime.now(UTC),
+            "langgraph": [ValueError("x"), HumanMessage("hi").text, Send("a", {}), AddableDict(a=1)],
+        }
+        with AgentMemorySaver.from_conn_string(url) as saver:
+            written(saver, **values, **OWN)
+        assert told(checkpoint_codec.__name__) == []
 
 
 @pytest.mark.sqlite_suffices
@@ -278,7 +323,7 @@ class TestStrict:
         written(saver, trip=Trip(title="Portugal", days=[1]))
         for _ in range(2):
             assert kept(saver)["trip"] == {"title": "Portugal", "days": [1], "colour": "red"}
-        [line] = [each for each in told(checkpoint_codec.__name__) if "Trip" in each]
+        [line] = [each for each in told(checkpoint_codec.__name__) if "is strict" in each and "Trip" in each]
         assert "strict.trips.Trip" in line
         allow = 'saver.with_allowlist([("strict.trips", "Trip")])'
         assert allow in line
