@@ -20,7 +20,7 @@ from langchain_agentmem.base.encoding import read_plain, write_plain
 from langchain_agentmem.base.namespaces import id_of, is_nested, namespace_of, path_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations import compaction_records, message_log, prompt_notes, recorded_messages
-from langchain_agentmem.conversations.log_entries import check_langchain
+from langchain_agentmem.conversations.log_entries import USER, check_langchain
 from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput, MessageError
 from langchain_agentmem.messages.message import SOURCES, Message, body_text, decode_body, found_by, plain
 from langchain_agentmem.messages.role_rounds import Attachment, Round
@@ -74,7 +74,7 @@ def recollections(hits: Sequence[Hit], now: int, outlook: Outlook | None) -> Ste
             for wording, row in found.items()
             if wording in says or here.abandoned or row["slot"] not in following
         }
-    return _once([(hit, found[hit.owner]) for hit in hits if hit.owner in found], message_log.ROUND, "conversation")
+    return {hit.document: _recollection(hit, found[hit.owner], "conversation") for hit in hits if hit.owner in found}
 
 
 def rewound_recollections(hits: Sequence[Hit], now: int, outlook: Outlook | None) -> Steps[Mapping[int, Recollection]]:
@@ -87,29 +87,18 @@ def rewound_recollections(hits: Sequence[Hit], now: int, outlook: Outlook | None
     """
     there, sights = yield from sighted(hits, now, outlook)
     seen = {number for sight in sights for number in sight.numbers}
-    return _once([(hit, _fields(there[hit.owner])) for hit in hits if hit.owner in seen], "thread_round", "name")
+    return {hit.document: _recollection(hit, _fields(there[hit.owner]), "name") for hit in hits if hit.owner in seen}
 
 
 def _fields(row: Row) -> dict[str, Any]:
     return {name: row[name] for name in row.keys()}  # noqa: SIM118 - a database row, not a dict
 
 
-def _once(found: Sequence[tuple[Hit, Mapping[str, Any]]], kind: str, conversation: str) -> dict[int, Recollection]:
-    """Hits as they are to the user, without rounds whose query a post says."""
-    rounds = {hit.document for hit, row in found if row["kind"] == kind}
-    every = {hit.document: _recollection(hit, row, conversation, is_round=hit.document in rounds) for hit, row in found}
-    said = {(each.namespace, each.conversation_id, each.text) for number, each in every.items() if number not in rounds}
-    return {
-        number: each
-        for number, each in every.items()
-        if number not in rounds or (each.namespace, each.conversation_id, each.text) not in said
-    }
-
-
-def _recollection(hit: Hit, row: Mapping[str, Any], conversation: str, *, is_round: bool) -> Recollection:
+def _recollection(hit: Hit, row: Mapping[str, Any], conversation: str) -> Recollection:
     body = bytes(row["body"])
-    if is_round:
-        message = Message(role="user", content=encoding.decode(body)["user_query"], message_id=row["key"])
+    if row["kind"] in {message_log.ROUND, "thread_round"}:
+        query = encoding.decode(body)["user_query"]
+        message = Message(role="user", name=USER, content=query, message_id=row["key"])
     else:
         message = decode_body(body, row["key"])
     source = SOURCES.get(str(message.role))

@@ -44,7 +44,7 @@ from langchain_agentmem.rewinding.outlook import MORE, reach_of
 from langchain_agentmem.rewinding.thread_memory import standpoint_of
 from langchain_agentmem.search.analysis import question
 from langchain_agentmem.search.database_search import Search
-from langchain_agentmem.search.memory_search import Recollection, again, inquiry, origin_of, trusts
+from langchain_agentmem.search.memory_search import Recollection, again, group_by_text, inquiry, origin_of, trusts
 from langchain_agentmem.search.timeline import Order, order_for
 from langchain_agentmem.storage import Steps
 from langchain_agentmem.storage.database import Database, MemoryLike, database_of
@@ -250,10 +250,8 @@ class Bringing:
             shown = {event.id for event in events} | {each.id for each in messages if each.id}
             texts = {str(each.text).strip() for each in messages}
             texts.add("")  # nothing is shown of what says nothing, such as a call of a tool
-            for each in (yield from self._found(layers, asked, order, config)):
-                if each.id not in shown and each.content.strip() not in texts:
-                    texts.add(each.content.strip())
-                    new.append(each)
+            groups = group_by_text((yield from self._found(layers, asked, order, config)), lambda each: each.content)
+            new = [each for each, *_ in groups if each.id not in shown and each.content.strip() not in texts]
             new = [each for each in new[: self.limit] if standing.isdisjoint((each.id, each.content.strip()))]
         return Material((), [event for event in events if event.id not in standing], new, order == "time")
 

@@ -7,14 +7,15 @@ from dataclasses import replace
 from typing import Any
 
 from langchain_agentmem.base.argument_checks import EVERYTHING, limit_given, name_given, text_given, texts_given
+from langchain_agentmem.base.origins import RANKING, UNKNOWN
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.language_models.model_calls import Work, both
 from langchain_agentmem.layers.layer import Layer, Record, bounded, record_of, record_shown, redraft
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.memory_access import Change, listed
-from langchain_agentmem.rewinding.memory_rows import RECORD, Kept, RowDraft, View, body_of
+from langchain_agentmem.rewinding.memory_rows import RECORD, RESTS, Kept, RowDraft, View, body_of
 from langchain_agentmem.rewinding.outlook import found
-from langchain_agentmem.storage import Steps
+from langchain_agentmem.storage import Steps, queries, query
 
 
 class ArchivalMemory(Layer):
@@ -23,7 +24,7 @@ class ArchivalMemory(Layer):
     _part = "archival"
 
     def _write_work(self, content: str, tags: Sequence[str] = ()) -> Work[str]:
-        """Write a record.
+        """Write a record. A record that says the same already gets the tags that it lacks instead.
 
         Args:
             content: What it says.
@@ -47,9 +48,7 @@ class ArchivalMemory(Layer):
         key = self._ground.database.new_id()
 
         def make(change: Change) -> Steps[str]:
-            change.drafts.append(record(key, text, marks, change.now))
-            return key
-            yield
+            return (yield from add_record(change, key, text, marks))
 
         return (yield from self._change("add", make, shown=False))
 
@@ -224,6 +223,50 @@ def record(
         extra={"tags": list(tags), **details},
         findable=True,
     )
+
+
+def add_record(change: Change, key: str, content: str, tags: Sequence[str]) -> Steps[str]:
+    """Add a record to a change, unless what is seen there has one that says the same: that is told again.
+
+    Nothing is written where that adds nothing. What another thread wrote is written on this one's own line as well, so
+    that it stays when the other is rewound; and what somebody more trusted says again rests on them alone.
+
+    Args:
+        change: The change.
+        key: The id of a new record.
+        content: What it says.
+        tags: Its tags.
+
+    Returns:
+        The id of the record.
+    """
+    new = change.signed(record(key, content, tags, change.now))
+    found = yield query.keys_saying(**change.view.parameters(), kind=RECORD, hash=queries.digest(body_of(content)))
+    there = (yield from memory_rows.named(change.view, RECORD, [row["key"] for row in found])) if found else {}
+    same = [kept for kept in there.values() if kept.text == content and kept.label is None]
+    if not same:
+        change.drafts.append(new)
+        return key
+    old = min(same, key=_distrust)
+    marks = list(dict.fromkeys([*old.extra.get("tags", ()), *tags]))
+    rests, known = ({*map(tuple, (each.extra or {}).get(RESTS, ()))} for each in (new, old))
+    draft = next_version(old, None, marks)._replace(expires_at=None)
+    if _distrust(new) < _distrust(old) or (_distrust(new) == _distrust(old) and not rests <= known):
+        left = {name: value for name, value in (draft.extra or {}).items() if name != RESTS}
+        change.drafts.append(draft._replace(extra=left))
+    elif _has(old, tags):
+        if old.thread != change.thread or old.expires_at is not None:
+            change.drafts.append(draft._replace(moved=True, source=old.source, actor=old.actor))
+    else:
+        change.drafts.append(draft)
+    return old.key
+
+
+def _distrust(written: Kept | RowDraft) -> int:
+    """The rank of the least trusted source of a record, 0 for the most trusted."""
+    origins = memory_rows.origins_in(written.extra or {})
+    kinds = [written.source or UNKNOWN, *(origin.kind for origin in origins)]
+    return max(RANKING.index(kind) for kind in RANKING if kind in kinds)
 
 
 def _has(kept: Kept, tags: Sequence[str]) -> bool:

@@ -67,7 +67,7 @@ from langchain_agentmem.facts.fact import FactsConfig
 from langchain_agentmem.facts.fact_extraction import FactsGround
 from langchain_agentmem.language_models.model_calls import Do, ModelLike, Work, both
 from langchain_agentmem.language_models.tokens import Budget, BudgetLike
-from langchain_agentmem.layers.archival_memory import ArchivalMemory, record
+from langchain_agentmem.layers.archival_memory import ArchivalMemory, add_record
 from langchain_agentmem.layers.compression import Compressor
 from langchain_agentmem.layers.consolidation import (
     ConsolidationReport,
@@ -327,20 +327,25 @@ class LayeredMemory(Layer):
     def _written(
         self, settings: Sequence[Setting], new: Sequence[RowDraft], clean: Sequence[tuple[str, list[str]]]
     ) -> Work[WrittenLayers]:
-        kept = []
-        for text, tags in clean:
-            kept.append((self._ground.database.new_id(), (yield from self.archival._fitted(text)), tags))
+        marks: dict[str, list[str]] = {}
+        texts = []
+        for given, tags in clean:
+            texts.append((yield from self.archival._fitted(given)))
+            marks.setdefault(texts[-1], []).extend(tags)
+        ids = {text: self._ground.database.new_id() for text in marks}
+        keys: dict[str, str] = {}
 
         def also(change: Change) -> Steps[bool]:
             change.drafts += new
-            change.drafts += [record(*each, change.now) for each in kept]
-            return too_many(self._ground, change, len(new))
+            for text, tags in marks.items():
+                keys[text] = yield from add_record(change, ids[text], text, list(dict.fromkeys(tags)))
+            return (yield from too_many(self._ground, change, len(new)))
 
         settings, _, is_full = yield from self.core._placing(settings, also)
         if is_full:
             yield from making_room(self._ground)
         return WrittenLayers(
-            tuple(each.key for each in settings), tuple(each.key for each in new), tuple(key for key, _, _ in kept)
+            tuple(each.key for each in settings), tuple(each.key for each in new), tuple(keys[text] for text in texts)
         )
 
     # -- branches --------------------------------------------------------------------------------------------------

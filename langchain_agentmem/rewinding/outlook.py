@@ -298,11 +298,11 @@ def found(
         there: dict[str, Kept] = yield from looking(
             ground, f"{kinds[0]}.read", partial(_named, kinds, given), shown=False
         )
-        hits = [
-            FoundHere(there[each.id], each.score, each.why)
-            for each in given
-            if each.id in there and wanted(there[each.id])
-        ]
+        hits = []
+        for each in given:  # of those that say the same, the first that is wanted
+            same = (there[key] for key in _keys(each) if key in there)
+            if kept := next(filter(wanted, same), None):
+                hits.append(FoundHere(kept, each.score, each.why))
         if len(hits) >= limit or len(given) < many:
             return hits[:limit]
         many *= MORE
@@ -311,5 +311,9 @@ def found(
 def _named(kinds: Sequence[str], given: Sequence[Recollection], view: View) -> Steps[dict[str, Kept]]:
     there: dict[str, Kept] = {}
     for kind in kinds:
-        there |= yield from memory_rows.named(view, kind, [each.id for each in given])
+        there |= yield from memory_rows.named(view, kind, [key for each in given for key in _keys(each)])
     return there
+
+
+def _keys(each: Recollection) -> list[str]:
+    return [each.id, *(key for _, key in each.also)]

@@ -108,7 +108,8 @@ class Search(NamedTuple):
         """The best of what was found in several databases."""
         if len(found) == 1:
             return found[0]
-        ranked = once(sorted(chain.from_iterable(found), key=lambda each: (-each.score, each.id)))
+        every = sorted(chain.from_iterable(found), key=lambda each: (-each.score, each.id))
+        ranked = once(every, in_time=self.order == "time")
         if self.order == "time":
             return sorted(best(ranked, self.limit), key=lambda each: each.created_at)
         return ranked[: self.limit]

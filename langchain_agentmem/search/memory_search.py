@@ -10,10 +10,11 @@ only, and how rare a term is, is judged within the walls, so that no score tells
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import orjson
 
@@ -162,8 +163,8 @@ class Recollection:
         source: Where it comes from: "user", "model", "tool", "import", "person"; None where nobody said so.
         actor: Who that is, such as a tool's name.
         rests_on: Of an item what it rests on, to any depth; of other things their `value` says it.
-        also: Kind and id of what else says just this: a text that is a message, an event and a record is found once. In
-            the order of time, of what nearly says this, too.
+        also: Kind and id of what else says just this: a text is found once, however often and as whatever it is stored.
+            In the order of time, of what nearly says this, too.
         replaced_by: Kind and id of what replaced it later; None where nothing is known to. Of facts, what ended them;
             of the rest, in the order of time, as far as words can tell.
         row: What the index calls its kind, and its row, by which `again` reads it.
@@ -594,7 +595,7 @@ def recollect(
             given = {number: each for number, each in given.items() if trusts(each, walls.trusted)}
         if order == "time":
             hits.sort()  # what was said at the same time stays in the order of its places
-        found = once([given[hit.document] for hit in hits if hit.document in given])
+        found = once([given[hit.document] for hit in hits if hit.document in given], in_time=order == "time")
         if phrases:
             found = [_with_phrases(each, phrases, phrase) for each in found]
         seen = len(found)
@@ -632,31 +633,57 @@ def _given(hits: Sequence[Hit], now: int, looked: Any) -> Steps[dict[int, Recoll
 
 
 _FIRST = ("message", "record", "fact", "event", "item")
-"""As which a text is shown that is kept as several things."""
+"""The kind as which a text is shown that is stored as several things."""
+T = TypeVar("T")
 
 
-def once(found: Iterable[Recollection]) -> list[Recollection]:
-    """Results of which none says what another kind of thing says too: that is one, which names all of them.
+def group_by_text(
+    found: Iterable[T], text: Callable[[T], str], apart: Callable[[T], Any] = lambda _: None
+) -> list[list[T]]:
+    """Group results that have the same text, in the order in which each text comes first.
 
     Args:
-        found: In any order.
+        found: The results. One without a text is a group of its own.
+        text: Returns the text of a result.
+        apart: Returns what must be equal as well.
     """
-    groups: list[list[Recollection]] = []
-    alike: dict[tuple[Any, ...], list[list[Recollection]]] = {}
-    for each in found:
-        there = alike.setdefault((each.namespace, each.text.strip()), []) if each.text.strip() else []
-        group = next((some for some in there if all(other.kind != each.kind for other in some)), None)
-        if group is None or each.kind not in _FIRST:
-            group = []
-            there.append(group)
-            groups.append(group)
-        group.append(each)
+    groups: dict[Any, list[T]] = {}
+    for number, each in enumerate(found):
+        said = text(each).strip()
+        groups.setdefault((said, apart(each)) if said else number, []).append(each)
+    return list(groups.values())
+
+
+def once(found: Iterable[Recollection], *, in_time: bool = False) -> list[Recollection]:
+    """Return each text of a namespace once, naming all that say it; the most trusted and newest of its kind is shown.
+
+    Facts of one text differ in their time, so each is a result. So is each entry of the audit trail.
+
+    Args:
+        found: Results in any order.
+        in_time: Whether it matters who says something, and when: then what is of one kind stays apart.
+    """
+    counts: Counter[tuple[Any, ...]] = Counter()
+
+    def apart(each: Recollection) -> tuple[Any, ...]:
+        if each.kind not in _FIRST:
+            return each.kind, each.id
+        counts[each.namespace, each.kind, each.text] += 1
+        is_fact = getattr(each.value, "raw", True) is False
+        return each.namespace, counts[each.namespace, each.kind, each.text] if in_time or is_fact else 1
+
     shown = []
-    for group in groups:
-        first = min(group, key=lambda each: _FIRST.index(each.kind)) if len(group) > 1 else group[0]
+    for group in group_by_text(found, lambda each: each.text, apart):
+        first = min(group, key=_place_in_group) if len(group) > 1 else group[0]
         also = tuple((each.kind, each.id) for each in group if each is not first)
         shown.append(replace(first, score=max(each.score for each in group), also=also) if also else first)
     return shown
+
+
+def _place_in_group(each: Recollection) -> tuple[float, ...]:
+    level: Any = origin_of(each).partition(" ")[0] or UNKNOWN
+    is_raw = getattr(each.value, "raw", False)
+    return _FIRST.index(each.kind), is_raw, RANKING.index(level), -each.created_at.timestamp()
 
 
 def _different(found: Sequence[Recollection], limit: int, weight: float) -> list[Recollection]:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import pytest
 
 from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.language_models.model_calls import written_by
+from langchain_agentmem.layers.archival_memory import record
 from langchain_agentmem.layers.layer import LayersConfig
 from langchain_agentmem.layers.layered_memory import LayeredMemory
+from langchain_agentmem.rewinding.memory_access import changed
 
 pytestmark = pytest.mark.sqlite_suffices
 
@@ -68,6 +71,56 @@ class TestRecords:
         record = layers.archival.get(record_id)
         assert "ghp_" not in record.content
         assert record.tags == ("password=***",)
+
+
+class TestSaidAgain:
+    def test_a_text_is_one_record_with_the_tags_of_all_who_wrote_it(self, layers, memory, raw):
+        [own] = {layers.archival.write("Ada likes tea.", tags=tags) for tags in ([], ["a"], ["b", "a"], ["a"], [])}
+        [record] = layers.archival.all()
+        assert (record.id, record.tags) == (own, ("a", "b"))
+        written = layers.write(archival=["Ada likes tea.", {"content": "New.", "tags": ["n"]}, "New."]).archival
+        assert written == (own, written[1], written[1])
+        assert [(each.content, each.tags) for each in layers.archival.all()] == [
+            ("Ada likes tea.", ("a", "b")),
+            ("New.", ("n",)),
+        ]
+        before = raw(memory, "select count(*) as n from memory")
+        assert layers.archival.write("New.") == written[1]
+        assert raw(memory, "select count(*) as n from memory") == before  # nothing new, nothing written
+
+    def test_only_where_it_is_seen(self, layers):
+        early = layers.archival.write("Ada likes tea.")
+        draft = layers.fork("draft")
+        late = layers.archival.write("Ada likes rye.")
+        assert layers.at("other").archival.write("Ada likes tea.") != early
+        assert draft.archival.write("Ada likes rye.") != late
+        assert draft.archival.write("Ada likes tea.", tags=["draft"]) == early
+        assert (draft.archival.get(early).tags, layers.archival.get(early).tags) == (("draft",), ())
+        layers.archival.delete(early)
+        assert layers.archival.write("Ada likes tea.") != early
+
+    def test_whoever_is_trusted_more_says_it_on_their_own(self, layers, memory):
+        with written_by("tool", "web"):
+            record_id = layers.archival.write("Ada likes tea.")
+        with written_by("user"):
+            assert layers.archival.write("Ada likes tea.") == record_id
+        with written_by("tool", "web"):
+            assert layers.archival.write("Ada likes tea.") == record_id
+        assert [each.id for each in memory.search("tea", trust="user")] == [record_id]
+
+    def test_what_ends_by_itself_stays_when_it_is_written(self, layers, memory, clock):
+        now = memory.database.now()
+        ending = record("r", "Ada likes tea.", (), now, expires_at=now + 1_000_000_000)
+        memory.database.engine.write(lambda: changed(layers._ground.point, lambda change: _add(change, ending), now, 0))
+        assert layers.archival.write("Ada likes tea.") == "r"
+        clock.pass_time(minutes=30)
+        assert layers.archival.get("r").content == "Ada likes tea."
+
+
+def _add(change, draft):
+    change.drafts.append(draft)
+    return None
+    yield
 
 
 class TestWhatCannotBe:

@@ -193,7 +193,7 @@ class TestApplying:
             {
                 "mem_core_get": ["user_name"],
                 "mem_core_set": {"user_name": "Ada"},
-                "mem_recall_append": [{"kind": "k", "content": "x"}, {"kind": "k", "content": "x"}],
+                "mem_recall_append": [{"kind": "k", "content": "x"}, {"kind": "k", "content": "x, too"}],
                 "mem_recall_search": "x",
             },
         )

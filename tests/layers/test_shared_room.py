@@ -76,3 +76,19 @@ def test_a_task_sums_up_its_own_events_and_main_all_that_count(memory, run):
     scope.recall.summarize(keep=0)
     assert scope.recall.recent(limit=100) == []
     assert len(scope.archival.all()) == 2
+
+
+def test_a_record_that_two_threads_wrote_stays_when_one_of_them_is_rewound(run, memory):
+    ids = []
+    graphs = [
+        run(name, lambda layers, name=name: ids.append(layers.archival.write("Ada likes tea.", tags=[name])))
+        for name in "ab"
+    ]
+    scope = memory.layers(namespace=NS).archival
+    assert ids == [ids[0]] * 2
+    assert [(each.id, each.tags) for each in scope.all()] == [(ids[0], ("a", "b"))]
+    rewind(graphs[0], "a")
+    assert [each.id for each in scope.all()] == ids[:1]
+    rewind(graphs[1], "b")
+    assert scope.all() == []
+    assert memory.verify().ok

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 import pytest
 
 from langchain_agentmem import AgentMemory
+from langchain_agentmem.language_models.model_calls import written_by
 
 TEXT = "The grey heron lives at the pond."
 
@@ -37,12 +40,56 @@ def test_as_many_are_found_as_are_asked_for_however_often_each_is_kept(memory):
     assert len(memory.search("heron at the pond", limit=5)) == 5
 
 
-def test_what_was_said_twice_and_what_another_said_are_apart(memory):
+def test_what_was_said_twice_is_one_hit_and_what_another_namespace_said_another(memory):
     for namespace in ((), ("ada",)):
         chat = memory.conversation("c", namespace)
         chat.add_user_message("yes, the heron")
-        chat.add_user_message("yes, the heron")
-    assert kinds(memory.search("heron", everything=True)) == [("message", [])] * 4
+        chat.add_ai_message("yes, the heron")
+        memory.conversation("d", namespace).add_user_message(" yes, the heron ")
+    found = memory.search("heron", everything=True)
+    assert kinds(found) == [("message", ["message", "message"])] * 2
+    assert [(each.value.role, each.conversation_id) for each in found] == [
+        ("user", "d")
+    ] * 2  # the newest of the user's
+
+
+@pytest.mark.parametrize(
+    ("kind", "keep"),
+    [
+        ("record", lambda memory, text, n: memory.layers(f"branch {n}").archival.write(text)),
+        ("event", lambda memory, text, n: memory.layers().recall.append("said", text)),
+        ("message", lambda memory, text, n: memory.conversation(f"c{n}").add_user_message(text)),
+        ("item", lambda memory, text, n: memory.store.put(("p",), f"k{n}", {"text": text})),
+    ],
+)
+def test_equal_texts_leave_room_for_the_rest(memory, kind, keep):
+    for number in range(20):
+        keep(memory, TEXT, number)
+    keep(memory, "Another heron nests near a lake somewhere far away from here.", 99)
+    for limit in (10, 2):
+        found = memory.search("heron at the pond", kinds=[kind], limit=limit, everything=True)
+        assert [len(each.also) for each in found] == [19, 0]
+
+
+def test_facts_of_one_text_and_two_times_are_two_hits(memory):
+    facts = memory.facts()
+    for begin, end in ((datetime(2001, 1, 1), datetime(2002, 1, 1)), (datetime(2005, 1, 1), None)):
+        facts.add_fact("user", "Ana", "lives in", "Lisbon", valid_from=begin, valid_to=end)
+    assert len(memory.search("Ana Lisbon", kinds=["fact"])) == len(facts.search("Ana Lisbon")) == 2
+
+
+def test_of_equal_records_the_most_trusted_is_found_by_all_their_tags(memory):
+    layers = memory.layers()
+    with written_by("tool", "web"):
+        layers.archival.write(TEXT, tags=["web"])
+    draft = layers.fork("draft")
+    draft.archival.write("Nothing.")
+    with written_by("tool", "web"):
+        copies = [draft.archival.write(f"{TEXT}{blank}", tags=[tag]) for blank, tag in ((" ", "two"), ("  ", "three"))]
+    with written_by("user"):
+        own = draft.archival.write(f"{TEXT}\n", tags=["four"])
+    assert [each.id for each in draft.archival.search("heron")] == [own]
+    assert [each.id for each in draft.archival.search("heron", tags=["three"])] == copies[1:]
 
 
 def test_only_one_kind_is_named_where_only_one_was_wanted(memory):

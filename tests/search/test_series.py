@@ -319,17 +319,17 @@ class TestWaiting:
         early = [chat.add(role="user", content=f"early {n}") for n in range(4)]
         memory.database.engine.write(search_index.absorb)
         late = [chat.add(role="user", content=f"late {n}") for n in range(4)]
-        for ids in (early, late):
-            chat.update(ids[0], content="edited once")
+        for number, ids in enumerate((early, late)):
+            chat.update(ids[0], content=f"edited once {number}")
             chat.update(ids[1], content="edited once")
-            chat.update(ids[1], content="edited twice")
+            chat.update(ids[1], content=f"edited twice {number}")
             chat.remove_by_id(ids[2])
             chat.update(ids[3], content="gone")
             chat.remove_by_id(ids[3])
 
         def as_it_should_be():
-            assert texts(memory, "edited") == ["edited once", "edited once", "edited twice", "edited twice"]
-            assert texts(memory, "once") == ["edited once", "edited once"]
+            assert texts(memory, "edited") == ["edited once 0", "edited once 1", "edited twice 0", "edited twice 1"]
+            assert texts(memory, "once") == ["edited once 0", "edited once 1"]
             for word in ("early", "late", "gone"):
                 assert texts(memory, word) == []
             assert memory.verify().problems == ()

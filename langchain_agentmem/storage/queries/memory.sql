@@ -265,6 +265,16 @@ left join content c on c.id = r.content_id
 where r.rank = 1
 order by number;
 
+-- name: keys_saying
+-- The keys of a kind under which a view may show just this content; not all of them are seen there.
+with
+-- include: view
+select distinct m.key from memory m
+where m.content_id = (select id from content where hash = :hash) and m.kind = :kind and (
+    m.branch_id in (select branch_id from line) or m.group_id in (select group_id from live)
+    or m.scope_id = cast(:scope as bigint)
+);
+
 -- name: keys_between
 -- What was written on a branch from one position to another, of one kind.
 select distinct key from memory where branch_id = :branch and kind = :kind and position > :low and position <= :high;
