@@ -224,8 +224,9 @@ class ManagedMemoryConfig:
         cache_invalidation_events: Which changes `get_cache_stats` counts as invalidations: "add", "remove_by_id",
             "delete_memory", "update", "replace_memory". Whatever stands here, the cache is never stale: what is added
             extends it, and every other change has it read anew. Default: MARSYS's.
-        token_counter: What counts tokens: a function from text to a number, a LangChain model, "estimate", "tiktoken"
-            or a `TokenCounter`. Default None: tiktoken where its file is on this machine, else the estimate.
+        token_counter: A `TokenCounter`, or what one takes: a function of a text or of messages, such as LangChain's
+            `count_tokens_approximately`, a LangChain model, "approximate", "estimate" or "tiktoken". Default None:
+            tiktoken where its file is on this machine, else the estimate.
         active_context: What is done.
 
     Raises:

@@ -14,9 +14,11 @@ the counts, per model and within bounds.
 from __future__ import annotations
 
 import hashlib
+import inspect
 import json
 import logging
 import math
+import re
 import sys
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -41,13 +43,16 @@ __all__ = ["TokenCounter", "estimate_tokens", "tiktoken_file_present"]
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseLanguageModel
-    from langchain_core.messages import MessageLikeRepresentation
+    from langchain_core.messages import BaseMessage, MessageLikeRepresentation
     from langchain_core.tools import BaseTool
 
     from langchain_agentmem.messages.message import MessageLike
 
-CounterLike: TypeAlias = 'BaseLanguageModel[Any] | Callable[[str], int] | Literal["estimate", "tiktoken"]'
-"""What counts a text: a LangChain model, a function, or the name of a way to count."""
+CounterLike: TypeAlias = (
+    "BaseLanguageModel[Any] | Callable[[str], int] | Callable[[BaseMessage], int] | Callable[[list[BaseMessage]], int]"
+    ' | Literal["approximate", "estimate", "tiktoken"]'
+)
+"""What counts tokens: a LangChain model, a function of a text, a message or several, or the name of a way."""
 Countable: TypeAlias = "MessageLike | MessageLikeRepresentation"
 """A message in any form: a `Message`, one of LangChain's, a dictionary, a text, a pair of role and content."""
 ToolLike: TypeAlias = "BaseTool | Mapping[str, Any] | Callable[..., Any]"
@@ -217,6 +222,59 @@ def _json(value: Any) -> str:
         return str(value)
 
 
+# --- Counters of users -------------------------------------------------------------------------------------------
+
+_FORMS = (
+    ("messages", re.compile(r"(?:list|sequence|iterable|collection)\[[^\[\]]*message|\Amessages\Z", re.IGNORECASE)),
+    ("message", re.compile(r"message|\Amsg\Z", re.IGNORECASE)),
+    ("text", re.compile(r"\bstr\b|\Atext\Z")),
+)
+"""Forms of counters, by the annotation, else the name, of their first parameter."""
+_PROBE = "seven " * 50
+
+
+def _text_counter(counter: Callable[[Any], int]) -> Callable[[str], int]:
+    """Return a counter of texts, made of one that counts a text, a message or a list of messages.
+
+    Raises:
+        InvalidInput: It cannot be told which of these it counts.
+    """
+    from langchain_core.messages import HumanMessage  # noqa: PLC0415 - most count without it
+
+    makes: dict[str, Callable[[str], Any]]
+    makes = {"text": str, "message": HumanMessage, "messages": lambda text: [HumanMessage(text)]}
+    form = _declared_form(counter) or _probed_form(counter, makes)
+    return counter if form == "text" else lambda text: counter(makes[form](text)) - counter(makes[form](""))
+
+
+def _declared_form(counter: Callable[[Any], int]) -> str | None:
+    try:
+        [first, *_] = inspect.signature(counter).parameters.values()
+    except (TypeError, ValueError):
+        return None
+    told = (inspect.formatannotation(first.annotation), first.name)
+    return next((form for each in told for form, pattern in _FORMS if pattern.search(each)), None)
+
+
+def _probed_form(counter: Callable[[Any], int], makes: Mapping[str, Callable[[str], Any]]) -> str:
+    def count(form: str, text: str, times: int = 1) -> float:
+        try:
+            return float(counter(makes[form](text) * times if times > 1 else makes[form](text)))
+        except Exception:  # noqa: BLE001 - it does not count this
+            return 0
+
+    growth = {form: count(form, _PROBE) - count(form, "seven") for form in makes}
+    if growth["text"] and count("messages", _PROBE, 7) == 7:  # noqa: PLR2004 - as many as there are
+        raise InvalidInput(
+            f"{safe_repr(counter)} may count the characters of a text or the messages of a list. Give a function "
+            "whose parameter is annotated: text: str, message: BaseMessage, or messages: list[BaseMessage]."
+        )
+    # A counter of messages takes each letter of a text for a message, and counts more than there are letters.
+    if growth["text"] and not (growth["messages"] and growth["text"] > len(_PROBE)):
+        return "text"
+    return next((form for form in ("messages", "message") if growth[form]), "text")
+
+
 # --- The counter -------------------------------------------------------------------------------------------------
 
 _LEARNS_FROM = 200
@@ -236,8 +294,9 @@ class TokenCounter:
         counter: What counts a text.
 
             - None: tiktoken's o200k_base where its file is on this machine, else the estimate.
-            - "estimate" or "tiktoken".
-            - Any callable from a string to a number of tokens.
+            - "estimate", "tiktoken", or "approximate" for LangChain's `count_tokens_approximately`.
+            - Any callable from a string, a message or a list of messages to a number of tokens. An annotation of its
+              parameter says which, or the name "text", "message" or "messages"; else it is tried.
             - Any LangChain model; its ``get_num_tokens`` is asked, which may use the network if the model does.
 
             Where a callable or model fails, the estimate answers and the failure is logged once.
@@ -465,6 +524,8 @@ class TokenCounter:
                 f"Put {FILES['o200k_base'][0]} into a folder and name that folder in TIKTOKEN_CACHE_DIR, install "
                 "litellm or llama-index-core, which carry it, or use counter='estimate'."
             )
+        if name == "approximate":
+            from langchain_core.messages.utils import count_tokens_approximately as counter  # noqa: PLC0415
         if _counts_by_download(counter):
             _log.warning("%s cannot count tokens offline; estimating instead.", type(counter).__name__)
             return ESTIMATE, estimate_tokens
@@ -472,11 +533,11 @@ class TokenCounter:
         count = counter if model is None else model
         if isinstance(counter, str) or not callable(count):
             raise InvalidInput(
-                f"{safe_repr(counter)} cannot count tokens. Give None, 'estimate', 'tiktoken', a callable from "
-                "str to int, or a LangChain model."
+                f"{safe_repr(counter)} cannot count tokens. Give None, 'estimate', 'tiktoken', 'approximate', a "
+                "callable from a text, a message or a list of messages to int, or a LangChain model."
             )
         named = counter if hasattr(counter, "__qualname__") else type(counter)
-        return f"custom:{named.__qualname__}", count
+        return f"custom:{named.__qualname__}", _text_counter(count) if model is None else count
 
     def _raw(self, messages: Iterable[Countable], tools: Iterable[ToolLike] | None, system: Countable | None) -> int:
         total = sum(map(self.count_message, messages))

@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import threading
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -18,7 +19,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.language_models.fake_chat_models import FakeListChatModel
-from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage, messages_to_dict
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage, messages_to_dict
+from langchain_core.messages.utils import count_tokens_approximately
 from langchain_core.tools import tool
 from pydantic import BaseModel
 
@@ -41,6 +43,26 @@ HOSTILE = [
     "\ufeff",
     "\u200d" * 50,
 ]
+
+
+def characters(text):
+    return len(text)
+
+
+def quarter(anything: str):
+    return len(anything) // 4
+
+
+def of_list(given: list[BaseMessage]):
+    return sum(map(of_one, given))
+
+
+def of_one(given: BaseMessage):
+    return len(given.content) // 4 + 5
+
+
+def of_message(message):
+    return of_one(message)
 
 
 class Counting:
@@ -278,11 +300,11 @@ class TestContext:
         messages.append(HumanMessage("a new one"))
         total = counter.count([copy.deepcopy(m) for m in messages], tools=[weather], system="Be brief.")
         assert asked.asked == ["a new one"]
-        assert total == TokenCounter(len).count(messages, tools=[weather], system="Be brief.")
+        assert total == TokenCounter(characters).count(messages, tools=[weather], system="Be brief.")
 
     @pytest.mark.parametrize("long", [False, True])
     def test_a_message_changed_in_place_is_counted_anew(self, long):
-        counter = TokenCounter(len)
+        counter = TokenCounter(characters)
         filler = "x" * (9_000 if long else 5)
         message = AIMessage([{"type": "text", "text": filler}], tool_calls=[])
         before = counter.count([message])
@@ -402,8 +424,29 @@ class TestCalibration:
 
 class TestCounters:
     def test_any_callable_counts(self):
-        counter = TokenCounter(len)
-        assert (counter.name, counter.count_text("four")) == ("custom:len", 4)
+        counter = TokenCounter(characters)
+        assert (counter.name, counter.count_text("four")) == ("custom:characters", 4)
+
+    @pytest.mark.parametrize(
+        "counter",
+        [
+            count_tokens_approximately, "approximate", partial(count_tokens_approximately, count_name=False),
+            lambda messages: 3 + count_tokens_approximately(messages), lambda x: 3 + count_tokens_approximately(x),
+            of_list, of_one, of_message,
+            lambda x: len(x.content) // 4 + 9, lambda x: sum(len(each.content) // 4 for each in x), quarter,
+            lambda x: len(x) // 4,
+        ],
+    )  # fmt: skip
+    def test_texts_messages_and_lists_of_messages_can_be_counted(self, counter):
+        counter = TokenCounter(counter)
+        assert counter.count_text("word " * 80) == 100
+        assert counter.count([HumanMessage("word " * 80), AIMessage("word " * 80)]) == 206
+        assert counter.count_text("") == 0
+
+    def test_one_that_may_count_letters_or_messages_is_refused(self):
+        for counter in (len, lambda x: 0 + len(x)):
+            with pytest.raises(InvalidInput, match="may count the characters of a text or the messages of a list"):
+                TokenCounter(counter)
 
     def test_a_langchain_model_is_asked(self, monkeypatch):
         monkeypatch.setattr(FakeListChatModel, "get_num_tokens", lambda self, text: 7)
