@@ -62,7 +62,8 @@ class Listing:
         limit: Most; None for all.
 
     Raises:
-        InvalidInput: The config names no thread, the filter is no dictionary, or the limit is no number.
+        InvalidInput: The config names no thread, `before` no checkpoint, the filter is no dictionary, or the limit is
+            no number.
     """
 
     databases: Callable[[ThreadAt | None, str], Sequence[Database]]
@@ -83,11 +84,17 @@ class Listing:
         self._at, self._ns, self._name = at
         self._given = None if self.config is None else self.config["configurable"]["thread_id"]
         self._low, self._high = range_of(self.scopes.resolve(None, self.config, bare=True))
-        self._before = configurable_of(config_given(self.before)).get("checkpoint_id")
+        before = configurable_of(config_given(self.before)).get("checkpoint_id")
+        if self.before is not None and before is None:
+            raise InvalidInput(
+                'before must name a checkpoint in config["configurable"]["checkpoint_id"], which '
+                f"{safe_repr(self.before)} does not."
+            )
+        self._before = None if before is None else text_of(before, "checkpoint")
         if not isinstance(self.wanted, Mapping):
             raise InvalidInput(f"filter must be a dictionary, not {safe_repr(self.wanted)}.")
-        if self.limit is not None and (isinstance(self.limit, bool) or not isinstance(self.limit, int)):
-            raise InvalidInput(f"limit must be a whole number, not {safe_repr(self.limit)}.")
+        if self.limit is not None:
+            check_whole("limit", self.limit, 0)
 
     def pages(self) -> Iterator[Sequence[CheckpointTuple]]:
         """The checkpoints, a page at a time.
@@ -98,7 +105,7 @@ class Listing:
         databases = self.databases(self._at, self._low)
         each_in_order = map(self._found, databases)
         merged = heapq.merge(*each_in_order, key=lambda found: (found[0].name, found[0].line), reverse=True)
-        most = None if self.limit is None else min(max(self.limit, 0), sys.maxsize)
+        most = None if self.limit is None else min(self.limit, sys.maxsize)
         found, size = islice(merged, most), 1
         while page := list(islice(found, size)):
             for database, keys in groupby(page, key=lambda each: each[1]):

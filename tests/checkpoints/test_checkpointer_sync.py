@@ -5,6 +5,7 @@ The conformance suite calls only the asynchronous ones, and does not look at ord
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import random
 from decimal import Decimal
@@ -269,16 +270,31 @@ class TestListing:
         assert ids(saver.list(at(), before=put[3])) == newest[3:]
         assert ids(saver.list(at(), before=put[3], limit=2)) == newest[3:5]
         assert ids(saver.list(at(), before=put[0])) == []
-        assert ids(saver.list(at(), before=at())) == newest
         assert ids(saver.list(put[2])) == [id_in(put[2])]
         assert ids(saver.list(put[2], before=put[2])) == []
 
-    def test_what_is_no_filter_and_no_limit_is_refused(self, saver):
+    def test_a_filter_a_limit_or_a_before_that_is_none_is_refused(self, saver):
         Line(saver).put()
-        for wrong in ({"filter": ["step"]}, {"limit": "1"}, {"limit": 1.5}, {"limit": True}):
-            with pytest.raises(InvalidInput, match=next(iter(wrong))):
+        befores = (
+            {},
+            {"configurable": {}},
+            at(),
+            {"checkpoint_id": "1"},
+            at(checkpoint_id=7),
+            at(checkpoint_id=""),
+            "1",
+            7,
+        )
+        limits = ("1", 1.5, True, -1)
+        for wrong in (
+            {"filter": ["step"]},
+            *({"limit": limit} for limit in limits),
+            *({"before": before} for before in befores),
+        ):
+            with pytest.raises(InvalidInput):
                 next(saver.list(at(), **wrong))
-        assert len(ids(saver.list(at(), before={"configurable": {}}))) == 1
+            with pytest.raises(InvalidInput):
+                asyncio.run(anext(saver.alist(at(), **wrong)))
 
     def test_metadata_is_compared_as_a_whole(self, saver):
         line = Line(saver)
