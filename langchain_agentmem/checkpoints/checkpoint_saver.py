@@ -321,7 +321,8 @@ class AgentMemorySaver(Performer, Closing, BaseCheckpointSaver[str]):
             limit: Most. Default: all.
 
         Raises:
-            InvalidInput: The config names no thread, the filter is no dictionary, or the limit is no number.
+            InvalidInput: The config names no thread, `before` no checkpoint, the filter is no dictionary, or the limit
+                is no number.
             CheckpointUnreadable: One is damaged, or was written with another serializer.
         """
         for page in self._pages(config, filter, before, limit):
@@ -767,15 +768,14 @@ class AgentMemorySaver(Performer, Closing, BaseCheckpointSaver[str]):
         with storable(at, "checkpoint"):
             rows: Rows = [{"channel": name, "version": short(new_versions[name])} for name in values]
         plan = self._coding.plan(self.serde, at, rows, list(values.items()), listing=True)
-        now = self.database.now()
 
         remember: Later = []
         retains = self.retention is not None and not self.retention.off
         recorded = () if ns else tuple(name for name in self.record if name in new_versions)
 
-        seal = self._seal(config, at, checkpoint, told, recorded, remember, now)
-
         def steps() -> Steps[tuple[Thread, checkpoint_log.Planned, Shelved]]:
+            now = self.database.now()  # in the transaction: its view goes as far as what others wrote before
+            seal = self._seal(config, at, checkpoint, told, recorded, remember, now)
             done = yield from checkpoint_log.put(at, ns, stored, plan, retention=self.retention, now=now, then=seal)
             if retains:
                 yield from self._rewinding.sweep(done[0], ns, told)

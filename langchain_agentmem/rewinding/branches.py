@@ -114,7 +114,9 @@ class BranchAt(NamedTuple):
         if not moved:
             raise BranchMoved
         author = (yield from main_author(self.path)) if self.name == MAIN else None
-        return (yield from self._in_scope(view)), OnBranch(branch, head + 1, len(view.line) > 1, author)
+        return (yield from self._in_scope(view)), OnBranch(
+            branch, head + 1, len(view.line) > 1, author, shared=author is not None and self.scopes.shared(self.path)
+        )
 
     def thread_row(self) -> Steps[None]:
         """A branch belongs to no thread."""

@@ -109,12 +109,14 @@ class OnBranch(NamedTuple):
         position: Its next position.
         forked: Whether it has branches before it.
         author: Who writes there, where that counts for a scope: "main". Default: nobody, as on other named branches.
+        shared: Whether the threads of the namespace show it, so that their checkpoints keep what ends. Default: no.
     """
 
     branch: int
     position: int
     forked: bool
     author: Author | None = None
+    shared: bool = False
 
 
 class InGroup(NamedTuple):
@@ -442,15 +444,19 @@ def conversation_source(conversation_id: str) -> str:
     return f"conversation {conversation_id}"
 
 
-def release(ids: Iterable[int]) -> Steps[list[int]]:
+def release(ids: Iterable[int], *, past: bool = True) -> Steps[list[int]]:
     """Delete those of some rows that nobody can see any more, with their documents and contents.
+
+    Args:
+        ids: The rows.
+        past: Whether rows of "main" stay that checkpoints of its namespace show. Default: they stay.
 
     Returns:
         Which were deleted.
     """
     if not (ids := list(ids)):
         return []
-    rows = yield query.releasable(ids=as_json(ids))
+    rows = yield query.releasable(ids=as_json(ids), past=int(past))
     yield from discard(rows)
     return [row["id"] for row in rows]
 
@@ -539,7 +545,7 @@ def _supersede(place: OnBranch, drafts: Sequence[RowDraft], stamp: int | None) -
             some = [row["id"] for row in former][kept:]
         ended += some
     if ended:
-        yield from release(ended)
+        yield from release(ended, past=place.shared)
 
 
 def _places(

@@ -494,7 +494,7 @@ def amend(thread: Thread, now: int) -> Steps[OnBranch]:
         yield query.extend_branch(branch=spot[0], position=0, thread=thread.name)
     at = {"branch": spot[0], "position": spot[1] + 1}
     yield query.move_place(line=thread.line, checkpoint=found[0]["name"], **at)
-    return OnBranch(**at, forked=True, author=(yield from author_of(thread.id)))
+    return OnBranch(spot[0], spot[1] + 1, forked=True, author=(yield from author_of(thread.id)))
 
 
 def hidden(at: ThreadAt, checkpoint: str, newest: str | None = None) -> Steps[Hidden | None]:

@@ -263,10 +263,11 @@ BATCH = 500
 
 
 class HeldBranches(NamedTuple):
-    """What a thread may leave behind: its branches with those before them, and its groups."""
+    """What a thread may leave behind: its branches with those before them, its groups, and its namespace's past."""
 
     branches: list[int]
     groups: list[int]
+    scope: int
 
 
 def copy(source: ThreadAt, target: str, *, now: int, tail: int) -> Steps[int]:
@@ -335,6 +336,7 @@ def move(at: ThreadAt, path: str, *, tail: int) -> Steps[bool]:
             "forked from. They stay in one namespace: delete one of them first."
         )
     yield query.move_thread(thread=thread.id, path=path)
+    yield query.move_pasts(thread=thread.id, path=path)
     for branch in json.loads(ids):
         yield query.move_branch(branch=branch, path=path)
         yield query.move_memory(branch=branch, path=path)
@@ -515,6 +517,7 @@ def sweep(thread: int, now: int) -> Steps[None]:
     stale = yield query.stale_groups(thread=thread, before=now - STALE)
     left = yield from _held(thread)
     yield from _sweep(left)
+    yield from _sweep_main(left.scope)
     yield from _drop([row["id"] for row in stale])
 
 
@@ -531,7 +534,8 @@ def _held(thread: int) -> Steps[HeldBranches]:
     own = yield query.branches_of_thread(thread=thread)
     branches = yield query.branches_before(ids=json.dumps([row["id"] for row in own]))
     groups = yield query.groups_of_thread(thread=thread)  # of a copy, also groups of a thread that may be gone
-    return HeldBranches([row["id"] for row in branches], sorted(row["id"] for row in groups))
+    [row] = yield query.author_of_thread(thread=thread)
+    return HeldBranches([each["id"] for each in branches], sorted(each["id"] for each in groups), row["scope"])
 
 
 def _sweep_all(left: Sequence[HeldBranches]) -> Steps[None]:
@@ -541,6 +545,8 @@ def _sweep_all(left: Sequence[HeldBranches]) -> Steps[None]:
         found = yield query.groups_there(ids=json.dumps(each.groups))
         there = {row["id"] for row in found}
         yield from _drop([group for group in each.groups if group not in there])
+    for scope in sorted({each.scope for each in left}):
+        yield from _sweep_main(scope)
 
 
 def _sweep(left: HeldBranches) -> Steps[None]:
@@ -559,6 +565,12 @@ def _sweep(left: HeldBranches) -> Steps[None]:
         if not idle:
             break
         branches = [branch for branch in branches if branch not in idle]
+
+
+def _sweep_main(scope: int) -> Steps[None]:
+    """Delete what ended on the branch "main" of a namespace and no checkpoint there shows any more."""
+    while page := (yield query.superseded_memory(scope=scope, limit=BATCH)):
+        yield from memory_rows.discard(page)
 
 
 def _drop(groups: Sequence[int]) -> Steps[None]:

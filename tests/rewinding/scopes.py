@@ -197,24 +197,25 @@ class CoreScope(Scope):
         saver = self.adapter.saver
         put, aput = saver.put, saver.aput
 
-        def noted(config: Any, checkpoint: Any) -> None:
-            if not config["configurable"].get("checkpoint_ns"):
-                with self.lock:
-                    self.moments += 1
-                    for name in state_of(_Holding(checkpoint)):
-                        self.stamps.setdefault(name, self.moments)
-
         def putting(config: Any, checkpoint: Any, *rest: Any) -> Any:
             stored = put(config, checkpoint, *rest)
-            noted(config, checkpoint)
+            self.noted(config, checkpoint)
             return stored
 
         async def aputting(config: Any, checkpoint: Any, *rest: Any) -> Any:
             stored = await aput(config, checkpoint, *rest)
-            noted(config, checkpoint)
+            self.noted(config, checkpoint)
             return stored
 
         saver.put, saver.aput = putting, aputting
+
+    def noted(self, config: Any, checkpoint: Any) -> None:
+        """A checkpoint was put."""
+        if not config["configurable"].get("checkpoint_ns"):
+            with self.lock:
+                self.moments += 1
+                for name in state_of(_Holding(checkpoint)):
+                    self.stamps.setdefault(name, self.moments)
 
     def winners(self, names: Iterable[str]) -> dict[str, set[str]]:
         """By key the newest writes: several, where they were committed at once or not at all."""
@@ -249,6 +250,69 @@ class CoreScope(Scope):
                     self.differences.append(said)
             if more := shown.keys() - won.keys():
                 self.differences.append(f"{self.where}: {view}\n    memory has {more} of {shown}, and state has none")
+
+
+class PastScope(CoreScope):
+    """A scope in which main sets, overwrites and deletes between the runs, and what past checkpoints show of that.
+
+    A checkpoint shows its own line, and what main said last before it was put. Where another thread wrote a key after
+    that and before the put, that thread may not have kept it, and the key is left out.
+    """
+
+    MAIN = ("", 0)
+
+    def __init__(self, adapter: SharedCore, label: str = "") -> None:
+        self.puts: dict[str, int] = {}
+        """By the id of a checkpoint: the moment at which it was put."""
+        super().__init__(adapter, label)
+
+    def noted(self, config: Any, checkpoint: Any) -> None:
+        super().noted(config, checkpoint)
+        self.puts.setdefault(checkpoint["id"], self.moments)
+
+    def speak(self, thread: str, action: dict[str, Any]) -> None:
+        """Let main write several times."""
+        core = self.adapter.memory.layers(settings=WHOLE).core
+        for _ in range(action["number"]):
+            self.names += 1
+            self.moments += 1
+            name = f"m{self.names}"
+            key, deleted = self.adapter.wish(name)
+            self.author[name], self.stamps[name] = self.MAIN, self.moments
+            if not deleted:
+                core.set(key, name)
+            elif not core.delete(key):
+                self.adapter.void.add(name)
+            self.main.add(name)
+
+    def check(self, threads: Iterable[str], most: int | None = None) -> None:
+        super().check(threads, most)
+        for thread in self.threads:
+            for each in self.here(thread, None if most is None else 5 * most):
+                self.look_back(each)
+
+    def look_back(self, found: Any) -> None:
+        at = address(found)
+        moment = self.puts[at["checkpoint_id"]]
+        own = {*state_of(found)}
+        known = own | {each for each in self.main if self.author[each] == self.MAIN and self.stamps[each] <= moment}
+        got = self.adapter.remembered({"configurable": at})
+        shown = {self.adapter.wish(name)[0]: name for name in got}
+        with self.lock:
+            self.checks += 1
+            late = [name for name in got if name not in own and self.stamps[name] > moment]
+            for key, several in self.winners(known).items():
+                newest = self.stamps.get(next(iter(several)), NEVER)
+                others = {name for name, stamp in self.stamps.items() if newest < stamp <= moment} - known
+                if key in {self.adapter.wish(name)[0] for name in others - self.adapter.void}:
+                    continue
+                if shown.get(key) not in several if key in shown else not any(map(self.deletes, several)):
+                    late.append(f"not {key}: {sorted(several)}")
+            if late:
+                self.differences.append(f"{self.where}: past of {at}\n    shows {shown}, wrong is {late}")
+
+    def deletes(self, name: str) -> bool:
+        return self.adapter.wish(name)[1]
 
 
 class _Holding:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import os
 from collections import Counter
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,8 @@ from langchain_agentmem.messages.role_rounds import Retention
 
 from .diary import Diary, Witness, without_tasks
 from .oracle import followed, report
-from .worlds import random_script
+from .scopes import PastScope, SharedCore
+from .worlds import ACTIONS, Writer, random_script
 
 EXAMPLES = {"sqlite": 24, "postgres": 4}
 PARTS = {"sqlite": 4, "postgres": 2}
@@ -42,3 +44,34 @@ def test_a_past_view_is_what_was_seen_there_and_searches_agree_with_it(kind, par
         outcomes, checks = outcomes + world.outcomes, checks + world.checks
     assert checks > 10
     assert outcomes["invoke"] > 0
+
+
+class MainWriter(Writer):
+    """Writes scripts in which the branch "main" of the threads' namespace changes between the runs."""
+
+    actions = ACTIONS | {"speak": 12}
+
+    def action(self, do: str) -> dict[str, Any]:
+        action = super().action(do)
+        return action | {"number": self.rng.randrange(1, 5)} if do == "speak" else action
+
+
+SPEAKING = {"sqlite": 8, "postgres": 2}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", SPEAKING)
+def test_a_past_view_shows_what_main_said_last_before_it(kind, new_database):
+    """`AGENTMEM_EXAMPLES=400 pytest -o timeout=0` follows so many on each engine."""
+    url, numbers, outcomes = new_database(kind), itertools.count(), Counter()
+
+    def make():
+        return PastScope(SharedCore(url, f"scope {next(numbers)}"))
+
+    for seed in range(int(os.environ.get("AGENTMEM_EXAMPLES", SPEAKING[kind]))):
+        script = without_tasks(MainWriter(seed).write())
+        world = followed(script, make)
+        outcomes += world.outcomes
+        if world.differences:
+            pytest.fail(report(seed, script, make), pytrace=False)
+    assert outcomes["speak"] > 0

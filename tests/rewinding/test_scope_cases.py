@@ -9,7 +9,7 @@ from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.graph import START, StateGraph
 from langgraph.types import Command, interrupt
 
-from langchain_agentmem import AgentMemory
+from langchain_agentmem import AgentMemory, Retention
 from langchain_agentmem.errors import InvalidInput
 
 TEMPLATE = ("users", "{user_id}")
@@ -137,6 +137,74 @@ def test_the_past_of_a_thread_shows_what_others_had_said_last(threads):
     past = threads.config("b")
     threads.sets("a", city="4")
     assert threads.memory.layers(past).core.get() == {"city": "3", "pet": "cat"}
+
+
+def test_the_past_of_a_thread_shows_what_main_had_said_last(threads):
+    main = threads.memory.layers(namespace=("users", "ada"))
+    main.write(core={"city": "Lisbon", "pet": "cat"})
+    threads.sets("b", name="Bea")
+    past = threads.config("b")
+    for city in ("Porto", "Faro"):
+        main.core.set("city", city)
+    main.core.delete("pet")
+    assert threads.memory.layers(past).core.get() == {"city": "Lisbon", "pet": "cat", "name": "Bea"}
+    assert threads.sees("b") == threads.outside == {"city": "Faro", "name": "Bea"}
+    assert threads.memory.verify().problems == ()
+
+
+@pytest.mark.slow
+def test_the_past_of_a_thread_shows_and_finds_records_and_facts_that_main_has_changed_since(threads):
+    scope = ("users", "ada")
+    main, facts = threads.memory.layers(namespace=scope), threads.memory.facts(namespace=scope)
+    kept, gone = main.archival.write("quinces are ripe"), main.archival.write("quinces are sour")
+    told = facts.add_fact("user", "Ada", "lives in", "Lisbon")
+    threads.sets("b", name="Bea")
+    past = threads.config("b")
+    main.archival.update(kept, "medlars are ripe")
+    main.archival.delete(gone)
+    facts.remove_by_id(told)
+    then = threads.memory.layers(past).archival
+    assert [each.content for each in then.all()] == ["quinces are ripe", "quinces are sour"]
+    assert len(then.search("quinces")) == 2
+    assert [each.object for each in threads.memory.facts(past).as_of()] == ["Lisbon"]
+    assert facts.as_of() == []
+    assert threads.memory.search("quinces", namespace=scope) == []
+    assert threads.memory.verify().problems == ()
+
+
+@pytest.mark.parametrize("end", ["prune", "delete", "retention"])
+def test_what_main_has_changed_goes_with_the_last_checkpoint_that_showed_it(url, raw, end):
+    keep = Retention(keep_last=1) if end == "retention" else None
+    with AgentMemory(url, namespace=TEMPLATE, retention=keep) as memory:
+        threads, main = Threads(memory), memory.layers(namespace=("users", "ada"))
+        for city in ("Lisbon", "Porto"):
+            main.core.set("city", city)
+        threads.sets("b", pet="cat")
+        main.core.set("city", "Faro")
+        main.core.set("city", "Braga")
+        assert versions(memory, raw) == ["Braga", "Porto", "cat"]
+        ada = memory.within(user_id="ada").checkpointer
+        for number in range({"prune": 1, "delete": 0, "retention": 12}[end]):
+            threads.sets("b", pet=f"dog {number}")
+        if end == "prune":
+            ada.prune(["b"])
+        elif end == "delete":
+            ada.delete_thread("b")
+        assert "Porto" not in versions(memory, raw)
+        assert threads.outside["city"] == "Braga"
+        assert memory.verify().problems == ()
+
+
+def test_what_main_overwrites_before_any_checkpoint_is_put_is_not_kept(threads, raw):
+    for city in ("Lisbon", "Porto"):
+        threads.memory.layers(namespace=("users", "ada")).core.set("city", city)
+    assert versions(threads.memory, raw) == ["Porto"]
+
+
+def versions(memory, raw):
+    """The values of core memory that the database holds, in whatever version."""
+    rows = raw(memory, "select c.body from memory m join content c on c.id = m.content_id where m.kind = 'core'")
+    return sorted(bytes(row["body"]).decode() for row in rows)
 
 
 def test_in_a_task_its_thread_alone_means_the_task_and_other_threads_and_checkpoints_are_only_read(threads):

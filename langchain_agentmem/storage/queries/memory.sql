@@ -497,8 +497,13 @@ select id from memory
 where branch_id = :branch and kind = :kind and key = :key and until < 4611686018427387904
 order by position desc, id desc;
 
+-- fragment: past
+-- Whether a checkpoint of the namespace shows the row m of "main", though that has ended since.
+select 1 from checkpoint k
+where k.namespace_id = m.scope_id and coalesce(k.seen, k.created_at) >= m.stamp and coalesce(k.seen, k.created_at) < m.gone
+
 -- name: releasable
--- Those of some rows that nobody can see any more, with what they hold.
+-- Those of some rows that nobody can see any more, with what they hold. With `past` checkpoints of the namespace may see them.
 select m.id, m.document_id, c.hash, c.body, m.extra
 from memory m
 left join content c on c.id = m.content_id
@@ -506,7 +511,30 @@ where m.id in (
 -- include: ids
     ) and not exists (
 -- include: held
-    );
+    ) and (cast(:past as bigint) = 0 or not exists (
+-- include: past
+    ));
+
+-- name: superseded_memory
+-- What ended on the branch "main" of a namespace and can be seen from nowhere any more. Versions stay that are kept since one
+-- that follows them may be revoked.
+select m.id, m.document_id, c.hash, c.body, m.extra
+from branch b
+join memory m on m.branch_id = b.id and m.until < 4611686018427387904 and m.kind in (
+-- include: shared
+    )
+left join content c on c.id = m.content_id
+where b.namespace_id = :scope and b.kind = 'layers' and b.name = 'main' and not exists (
+-- include: past
+    ) and not exists (
+-- include: held
+    ) and not exists (
+        select 1 from memory y
+        where y.branch_id = m.branch_id and y.kind = m.kind and y.key = m.key and y.position >= m.until
+            and y.extra like '%"rests":%'
+    )
+order by m.id
+limit cast(:limit as bigint);
 
 -- name: delete_memory
 delete from memory where id = :id;
@@ -702,6 +730,13 @@ update memory set document_id = :id where id = :owner;
 
 -- name: move_thread
 update thread set namespace_id = (select id from namespace where path = :path) where id = :thread;
+
+-- name: move_pasts
+update checkpoint set namespace_id = (
+    select b.namespace_id from namespace n join branch b on b.namespace_id = n.id and b.kind = 'layers' and b.name = 'main'
+    where n.path = :path
+)
+where line_id in (select id from checkpoint_line where thread_id = :thread);
 
 -- name: move_memory
 update memory set scope_id = (select id from namespace where path = :path) where branch_id = :branch and scope_id is not null;
