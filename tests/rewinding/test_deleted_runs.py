@@ -88,7 +88,8 @@ def follow_all(seeds: range, url: str) -> Counter[str]:
         world = followed(script, make)
         outcomes += world.outcomes
         if world.differences:
-            pytest.fail(report(seed, script, make), pytrace=False)
+            first = "\n".join(world.differences[:2])
+            pytest.fail(f"{first}\n{report(seed, script, make)}", pytrace=False)
     return outcomes
 
 

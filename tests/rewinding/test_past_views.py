@@ -73,5 +73,6 @@ def test_a_past_view_shows_what_main_said_last_before_it(kind, new_database):
         world = followed(script, make)
         outcomes += world.outcomes
         if world.differences:
-            pytest.fail(report(seed, script, make), pytrace=False)
+            first = "\n".join(world.differences[:2])
+            pytest.fail(f"{first}\n{report(seed, script, make)}", pytrace=False)
     assert outcomes["speak"] > 0
