@@ -14,22 +14,14 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from langchain_agentmem.base.clock import moment
-from langchain_agentmem.base.namespaces import (
-    Scopes,
-    configurable_of,
-    is_nested,
-    namespace_of,
-    path_of,
-    range_of,
-    running_config,
-)
+from langchain_agentmem.base.namespaces import Scopes, configurable_of, namespace_of, path_of, range_of, running_config
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.language_models.model_calls import Work
 from langchain_agentmem.rewinding import branches, memory_rows
 from langchain_agentmem.rewinding.branches import BranchAt, Standpoint, families
 from langchain_agentmem.rewinding.memory_access import Footing, looking
 from langchain_agentmem.rewinding.memory_rows import Kept, View
-from langchain_agentmem.rewinding.thread_memory import conversation_of_run, thread_point
+from langchain_agentmem.rewinding.thread_memory import thread_point
 from langchain_agentmem.search.database_search import Search
 from langchain_agentmem.search.memory_search import Hit, Recollection, Walls, Why, inquiry
 from langchain_agentmem.storage import Steps, query
@@ -46,8 +38,8 @@ class Outlook(NamedTuple):
         view: What the point shows, once that is known.
         scopes: Which namespaces share their memory.
         abandoned: Whether messages are found, too, that no newest checkpoint shows any more.
-        conversations: Those that are asked for, and that of the nested graph that searches: what a copy of a thread was
-            given, and what was said in a nested graph, is found in its own alone.
+        conversations: Those that are asked for: what a copy of a thread was given, and what was said in a nested graph,
+            is found in its own alone.
     """
 
     point: Standpoint | None = None
@@ -67,7 +59,7 @@ class Outlook(NamedTuple):
             return walls
         if walls.conversations is None and not isinstance(self.point, BranchAt):
             names = yield from families(self.point, self.view)
-            return walls._replace(conversations=None if names is None else (*names, *self.conversations))
+            return walls._replace(conversations=names)
         return walls
 
     def homes(self, database: Database, walls: Walls) -> Sequence[tuple[Database, Outlook]]:
@@ -237,12 +229,9 @@ def reach_of(
         if not namespace or config is not None:
             raise
         return walls, outside  # the run is another graph's, which names nobody here
-    name = conversation_of_run(database, given)
-    own = (name,) if name is not None and is_nested(name) else ()
-    outside = outside._replace(conversations=own)
     if thread.follows:
         return walls, outside._replace(point=thread) if not named or path == thread.path else outside
-    return walls if named or scopes.shared(path) else walls._replace(conversations=(thread.name, *own)), outside
+    return walls if named or scopes.shared(path) else walls._replace(conversations=(thread.name,)), outside
 
 
 MORE = 4
