@@ -163,7 +163,7 @@ REFUSED = {
     "ManagedMemoryConfig(threshold_rounds=2)": "retain_rounds (3) must be less than threshold_rounds (2)",
     'ActiveContextPolicyConfig(mode="window")': "'compaction' or 'sliding_window', not 'window'",
     'ActiveContextPolicyConfig(processor_order=["summarization"] * 2)': "processor_order names a processor twice",
-    "SummarizationConfig(timeout=0)": "more than 0 seconds; None waits for ever",
+    "SummarizationConfig(timeout=0)": "a number of seconds above 0 up to 9,223,372,036, or None",
     'memory.inject("ada", role="tool")': '"user" or "system", not \'tool\'',
     'memory.written_by(actor="Ana")': "Give the source that the actor is: source=",
     'memory.inject("ada", kind=["message"])': "unexpected keyword argument 'kind'",

@@ -163,10 +163,8 @@ def patterns_given(values: Any) -> tuple[SecretPattern, ...]:
 def whole_field(config: Any, name: str, *, least: int, optional: bool = False) -> None:
     """Check that a field of a configuration is a whole number of at least so much, or None where that is allowed."""
     value = getattr(config, name)
-    if value is None and optional:
-        return
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise InvalidInput(f"{name} must be a whole number of {least} or more, not {safe_repr(value)}.")
+    if value is not None or not optional:
+        check_whole(name, value, least)
 
 
 def number_field(config: Any, name: str, *, below: float = math.inf, optional: bool = False) -> None:
@@ -188,8 +186,8 @@ def text_field(config: Any, name: str) -> None:
 def flag_fields(config: Any) -> None:
     """Check that the fields of a configuration that are True or False are nothing else."""
     for each in fields(config):
-        if each.type == "bool" and not isinstance(getattr(config, each.name), bool):
-            raise InvalidInput(f"{each.name} must be True or False, not {safe_repr(getattr(config, each.name))}.")
+        if each.type == "bool":
+            check_flag(each.name, getattr(config, each.name))
 
 
 def listed_field(name: str, values: Any) -> list[Any]:

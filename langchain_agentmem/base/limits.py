@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
+from langchain_agentmem.base.argument_checks import check_whole
 from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.errors import InvalidInput, LimitExceeded
+from langchain_agentmem.errors import LimitExceeded
 
 _MEASURED = (bytes, str, memoryview)
 
@@ -46,9 +47,7 @@ class MemoryLimits:
 
     def __post_init__(self) -> None:
         for name in (each.name for each in fields(self)):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise InvalidInput(f"The limit {name} must be a whole number of 1 or more, not {safe_repr(value)}.")
+            check_whole(f"The limit {name}", getattr(self, name), 1)
 
     def check(self, name: str, size: int, what: str) -> None:
         """Refuse what is too large.

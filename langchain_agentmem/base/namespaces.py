@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, Protocol, Self, TypeAlias, TypeVar
 from urllib.parse import unquote
 from uuid import UUID
 
+from langchain_agentmem.base.argument_checks import check_flag
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 
@@ -453,8 +454,7 @@ def scopes_given(template: Any, *, bare_threads: Any = False, on_thread_delete: 
                 raise InvalidInput(f'The label {safe_repr(label)} has braces that hold no key, as "{{user_id}}" does.')
             if len(_KEY.findall(label)) > 1:  # "a-b" and "c" would lead where "a" and "b-c" do
                 raise InvalidInput(f"The label {safe_repr(label)} has several keys: give each a label of its own.")
-    if not isinstance(bare_threads, bool):
-        raise InvalidInput(f"bare_threads must be True or False, not {safe_repr(bare_threads)}.")
+    check_flag("bare_threads", bare_threads)
     if on_thread_delete not in ("keep", "forget"):
         raise InvalidInput(f'on_thread_delete is "keep" or "forget", not {safe_repr(on_thread_delete)}.')
     return Scopes(None if template is None else tuple(template), bare_threads, on_thread_delete == "keep")

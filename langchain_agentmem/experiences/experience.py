@@ -27,16 +27,17 @@ import re
 import stat
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self, TypeAlias
 
 import yaml
 
 from langchain_agentmem.base import concurrency
+from langchain_agentmem.base.argument_checks import check_flag
 from langchain_agentmem.base.fencing import fenced, harmless
 from langchain_agentmem.base.files import path_of_file
 from langchain_agentmem.base.namespaces import id_of
@@ -208,16 +209,8 @@ class ExperienceShelf(NamedTuple):
     files: Mapping[str, str] = MappingProxyType({})
 
 
-class FileContent(NamedTuple):
-    """The experiences that a file holds, and what is wrong with it.
-
-    Attributes:
-        experiences: Those that can be used, in their order.
-        problems: Reasons, each with whether the experience counts nevertheless.
-    """
-
-    experiences: tuple[Experience, ...] = ()
-    problems: tuple[tuple[str, bool], ...] = ()
+FileContent: TypeAlias = tuple[Sequence[Experience], Sequence[tuple[str, bool]]]
+"""The experiences of a file that can be used, and its problems: reasons, with whether the experience counts."""
 
 
 class _Read(NamedTuple):
@@ -225,12 +218,8 @@ class _Read(NamedTuple):
 
     stamp: tuple[int, ...]
     read_at: int
-    content: FileContent
-
-    @classmethod
-    def failed(cls, reason: str) -> Self:
-        """A file that could not be read, which is tried again next time."""
-        return cls((), 0, FileContent(problems=((reason, False),)))
+    experiences: Sequence[Experience] = ()
+    problems: Sequence[tuple[str, bool]] = ()
 
     def is_still(self, stamp: tuple[int, ...]) -> bool:
         # Somebody may write twice within what the clock of a file system tells apart.
@@ -257,8 +246,7 @@ class Folder:
             raise InvalidInput(
                 f"There is no folder {safe_repr(str(self.directory))} with experiences. Make it, or name another."
             )
-        if not isinstance(subfolders, bool):
-            raise InvalidInput(f"subfolders must be True or False, not {safe_repr(subfolders)}.")
+        check_flag("subfolders", subfolders)
         self._measures = measures
         self._subfolders = subfolders
         self._read: dict[str, _Read] = {}
@@ -325,9 +313,8 @@ class Folder:
                     try:
                         yield from self._names(Path(entry.path), locked, f"{below}{entry.name}/")
                     except OSError as error:
-                        locked[below + entry.name] = _Read.failed(
-                            f"The folder cannot be read: {error.strerror or error}."
-                        )
+                        reason = f"The folder cannot be read: {error.strerror or error}."
+                        locked[below + entry.name] = _Read((), 0, *_refused(reason))
                 elif entry.name.lower().endswith(SUFFIXES) and not entry.name.startswith(NOT_READ):
                     yield below + entry.name
 
@@ -341,11 +328,13 @@ class Folder:
                 return known
             read_at = time.time_ns()
             unfit = _unfit(about)
-            return _Read(
-                stamp, read_at, FileContent(problems=((unfit, False),)) if unfit else read_file(path.read_bytes())
-            )
+            return _Read(stamp, read_at, *(_refused(unfit) if unfit else read_file(path.read_bytes())))
         except OSError as error:
-            return _Read.failed(f"It cannot be read: {error.strerror or error}.")
+            return _Read((), 0, *_refused(f"It cannot be read: {error.strerror or error}."))
+
+
+def _refused(reason: str) -> FileContent:
+    return (), ((reason, False),)
 
 
 @lru_cache(maxsize=1_000)
@@ -359,8 +348,8 @@ def _shelf(read: dict[str, _Read]) -> ExperienceShelf:
     files: dict[str, str] = {}
     problems = []
     for name, each in read.items():
-        problems += [Problem(name, *problem) for problem in each.content.problems]
-        for experience in each.content.experiences:
+        problems += [Problem(name, *problem) for problem in each.problems]
+        for experience in each.experiences:
             exp_id = experience.exp_id
             if exp_id in experiences:
                 first = safe_repr(files[exp_id])
@@ -383,41 +372,34 @@ def read_file(data: bytes) -> FileContent:
     try:
         held = yaml.load(data.decode("utf-8-sig"), Loader=_Texts)  # noqa: S506 - a loader that is safe
     except UnicodeDecodeError as error:
-        reason = f"It is not UTF-8: {error.reason} at byte {error.start:,}. Save it as UTF-8."
-        return FileContent(problems=((reason, False),))
+        return _refused(f"It is not UTF-8: {error.reason} at byte {error.start:,}. Save it as UTF-8.")
     except _UNREADABLE as error:
         hint = " Put a text that contains ': ' in quotes." if "mapping values" in str(error) else ""
-        reason = f"It is not YAML that can be read: {' '.join(str(error).split()):.{_REASON}}.{hint}"
-        return FileContent(problems=((reason, False),))
+        return _refused(f"It is not YAML that can be read: {' '.join(str(error).split()):.{_REASON}}.{hint}")
     several = isinstance(held, list) and bool(held)
     experiences: list[Experience] = []
     problems: list[tuple[str, bool]] = []
     for number, each in enumerate(held if several else [held], 1):
         place = f"Item {number}: " if several else ""
+        if not isinstance(each, dict):
+            problems.append((f"{place}It holds no mapping. Write exp_id, who, when and what.", False))
+            continue
         try:
-            experiences.append(_experience_of(each))
+            experiences.append(Experience.from_dict(each))
         except InvalidInput as error:
             problems.append((f"{place}{error}", False))
             continue
-        if unknown := [str(key) for key in each if key not in _FIELDS]:
-            told = ", ".join(map(repr, unknown))
-            reason = f"{place}It has what no experience has: {told:.200}. There are exp_id, who, when and what."
+        if unknown := ", ".join(repr(str(key)) for key in each if key not in _FIELDS):
+            reason = f"{place}It has what no experience has: {unknown:.200}. There are exp_id, who, when and what."
             problems.append((reason, True))
-    return FileContent(tuple(experiences), tuple(problems))
-
-
-def _experience_of(held: Any) -> Experience:
-    if not isinstance(held, dict):
-        raise InvalidInput("It holds no mapping. Write exp_id, who, when and what, or a list of such mappings.")
-    return Experience.from_dict(held)
+    return experiences, problems
 
 
 def read_experience(data: bytes) -> Experience | str:
     """Return the experience that the text of a file holds, or the reason why it does not hold exactly one."""
-    read = read_file(data)
-    if refused := [reason for reason, is_loaded in read.problems if not is_loaded]:
-        return refused[0]
-    return read.experiences[0] if len(read.experiences) == 1 else f"It holds {len(read.experiences)} experiences."
+    experiences, problems = read_file(data)
+    refused = [reason for reason, is_loaded in problems if not is_loaded]
+    return experiences[0] if len(experiences) == 1 and not refused else (*refused, "It holds several experiences.")[0]
 
 
 class _Texts(yaml.SafeLoader):

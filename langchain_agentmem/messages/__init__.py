@@ -17,15 +17,6 @@ travels in `additional_kwargs["agentmem"]`. Both ways are the identity, by prope
 survive: bodies are bytes, encoded with `surrogatepass`.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from langchain_agentmem.base.lazy_imports import lazily
-
-if TYPE_CHECKING:
-    from langchain_agentmem.messages.role_rounds import MessageContent
-
-__all__ = ["MessageContent"]
 
 __getattr__, __dir__ = lazily(__name__, {"MessageContent": "messages.role_rounds"})

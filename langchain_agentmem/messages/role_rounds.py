@@ -521,18 +521,10 @@ class MessageContent(Portable):
     action_input: dict[str, Any] | None = None
 
     def __post_init__(self) -> None:
-        given: tuple[tuple[str, Any, type], ...] = (
-            ("thought", self.thought, str),
-            ("action_input", self.action_input, dict),
-        )
-        for name, value, kind in given:
-            if not isinstance(value, kind | None):
-                raise MessageError(f"{name} must be a {kind.__name__} or None, not {safe_repr(value)}.")
+        if not isinstance(self.thought, str | None) or not isinstance(self.action_input, dict | None):
+            raise MessageError("A thought is text or None, and action_input a dictionary or None.")
         if self.next_action not in (None, *NEXT_ACTIONS):
             raise MessageError(f"next_action must be one of {NEXT_ACTIONS}, not {safe_repr(self.next_action)}.")
-
-    def __hash__(self) -> int:
-        return hash((self.thought, self.next_action))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields that are set; what JSON has no word for is tagged.

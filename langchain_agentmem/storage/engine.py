@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypedDict, TypeVar
 
 from langchain_agentmem.base import concurrency
+from langchain_agentmem.base.argument_checks import check_flag, check_whole
 from langchain_agentmem.base.concurrency import ended
 from langchain_agentmem.base.encryption_key import EncryptionKey, KeyLike
 from langchain_agentmem.base.events import Watch
@@ -143,13 +144,9 @@ class Opening(NamedTuple):
             raise InvalidInput(
                 f"schema must be a name of lower-case letters, digits and underscores, not {safe_repr(self.schema)}."
             )
-        if not _is_whole(self.pool_size) or self.pool_size < 1:
-            raise InvalidInput(
-                f"pool_size must be a number of connections, 1 or more, not {safe_repr(self.pool_size)}."
-            )
+        check_whole("pool_size", self.pool_size, 1)
         for name in ("read_only", "migrate"):
-            if not isinstance(getattr(self, name), bool):
-                raise InvalidInput(f"{name} must be True or False, not {safe_repr(getattr(self, name))}.")
+            check_flag(name, getattr(self, name))
         if not isinstance(self.limits, MemoryLimits):
             raise InvalidInput(f"limits must be MemoryLimits(...), not {safe_repr(self.limits)}.")
         self._check_shards()
@@ -159,18 +156,13 @@ class Opening(NamedTuple):
 
     def _check_shards(self) -> None:
         if self.shards is not None:
-            if not _is_whole(self.shards) or not 1 <= self.shards <= MOST_SHARDS:
+            if type(self.shards) is not int or not 1 <= self.shards <= MOST_SHARDS:
                 raise InvalidInput(
                     f"shards must be a number of schemas, 1 to {MOST_SHARDS}, not {safe_repr(self.shards)}."
                 )
             if len(self.schema) > _LONGEST_SHARDED:
                 raise InvalidInput(f"With shards, the name of a schema has {_LONGEST_SHARDED} characters at most.")
-        if not _is_whole(self.tenant_depth) or self.tenant_depth < 0:
-            raise InvalidInput(f"tenant_depth must be a number of labels, not {safe_repr(self.tenant_depth)}.")
-
-
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
+        check_whole("tenant_depth", self.tenant_depth)
 
 
 class Sizes(NamedTuple):
