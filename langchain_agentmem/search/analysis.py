@@ -193,21 +193,21 @@ FEATURES = ("question", "first person", "time", "number", "proper noun", *_ENGLI
 _BITS = {name: 1 << bit for bit, name in enumerate(FEATURES)}
 
 _TYPED = str.maketrans(_LETTERS["typed"])
-_TYPED_OTHERWISE = re.compile(r"(?<!\S)[^\sX]*+[X]\S*".replace("X", "".join(_LETTERS["typed"])))
+_AMBIGUOUS = re.compile(r"(?<!\S)[^\sX]*+[X]\S*".replace("X", "".join(_LETTERS["typed"])))
 _MOST_FOLDED = 50_000
 
 
-class _Folding(dict[int, str]):
-    """A table for `str.translate`: characters as terms have them, a space for all that is no part of a term.
+class _FoldingTable(dict[int, str]):
+    """A table for `str.translate` that maps characters to their form in terms, and separators to a space.
 
-    It fills as characters are met, up to a limit, so that hostile texts cannot make it large.
+    It is filled lazily, up to `_MOST_FOLDED` characters, so that hostile texts cannot make it large.
     """
 
     def __missing__(self, code: int) -> str:
         character = chr(code)
         plain = unicodedata.normalize("NFKD", character.casefold())
         if plain == character:
-            folded = _folded_character(character, unicodedata.category(character))
+            folded = _fold_character(character, unicodedata.category(character))
         else:
             folded = "".join(map(self.__getitem__, map(ord, plain)))
         if len(self) < _MOST_FOLDED:
@@ -215,7 +215,7 @@ class _Folding(dict[int, str]):
         return folded
 
 
-def _folded_character(character: str, category: str) -> str:
+def _fold_character(character: str, category: str) -> str:
     name = unicodedata.name(character, "")
     if category in {"Cf", "Me"} or (category == "Mn" and not _carries_meaning(character, name)):
         return ""
@@ -230,14 +230,14 @@ def _folded_character(character: str, category: str) -> str:
 
 
 def _carries_meaning(mark: str, name: str) -> bool:
-    """Whether texts without a combining mark mean something else, as those of vowels in scripts of India do."""
+    """Return true if a text without this combining mark means something else, as without a vowel sign of Hindi."""
     if name.endswith("NUKTA") or "VARIATION SELECTOR" in name or "JOINER" in name:
         return False
     kind = unicodedata.combining(mark)
     return kind in {0, *range(7, 10), *range(84, 133)}  # vowel signs, the dots of kana, tones of Thai
 
 
-_FOLDING = _Folding(enumerate(_LETTERS_AND_DIGITS[:128].decode()))
+_FOLDING = _FoldingTable(enumerate(_LETTERS_AND_DIGITS[:128].decode()))
 
 
 def _english_stemmer() -> Any:
@@ -302,10 +302,10 @@ def analysed(text: str, role: str | None = None) -> Analysed:
         text: Anything; no text is invalid.
         role: Who said it, as models name it. What only people say is looked for in what a "user" said.
     """
-    runs = _runs(text)
+    runs = _split(text)
     told = tells(text[:LONGEST_TEXT]) | (says(text) if role == USER else frozenset())
     length = len(runs) if text.isascii() else _length(runs)
-    return Analysed(list(map(_stem, _indexed(text, runs))), length, sum(map(_BITS.__getitem__, told)))
+    return Analysed(list(map(_stem, _index_words(text, runs))), length, sum(map(_BITS.__getitem__, told)))
 
 
 def _length(runs: Sequence[str]) -> int:
@@ -334,7 +334,7 @@ def terms(text: str) -> list[str]:
     Args:
         text: Anything; no text is invalid.
     """
-    return list(map(_stem, _indexed(text, _runs(text))))
+    return list(map(_stem, _index_words(text, _split(text))))
 
 
 def question(text: str) -> Question:
@@ -343,15 +343,15 @@ def question(text: str) -> Question:
     Args:
         text: What a person or agent asks; no text is invalid.
     """
-    words = list(dict.fromkeys(_asked(text)))
+    words = list(dict.fromkeys(_query_words(text)))
     kept = [word for word in words if word not in STOP_WORDS] or words
     found = tuple(dict.fromkeys(_stem(word) for word in kept))[:MOST_QUERY_TERMS]
-    phrases = [tuple(map(_stem, _cut(_runs(quoted), _pairs))) for quoted in _quoted(text)]
+    phrases = [tuple(map(_stem, _cut(_split(quoted), _pairs))) for quoted in _quoted(text)]
     return Question(
         text,
         {word: _stem(word) for word in words},
         found,
-        _spellings(text),
+        _spelling_pairs(text),
         tuple(each for each in phrases if each),
         asks_for(text),
         look_up=_is_one_word(text),
@@ -360,12 +360,12 @@ def question(text: str) -> Question:
 
 def names(text: str) -> list[str]:
     """The words by which a speaker may be named in a query, as `Question.words` has them: few, as names are."""
-    return list(dict.fromkeys(_asked(text)))[:MOST_NAMES]
+    return list(dict.fromkeys(_query_words(text)))[:MOST_NAMES]
 
 
 def _is_one_word(text: str) -> bool:
     """Whether a query is one word besides stop words; of a script without spaces, so few characters."""
-    runs = [run for run in _runs(text) if run not in STOP_WORDS]
+    runs = [run for run in _split(text) if run not in STOP_WORDS]
     return len(runs) <= 1 and not any(_UNSPACED_START.match(run) and len(run) > _WORD for run in runs)
 
 
@@ -392,8 +392,8 @@ def _quoted(text: str) -> Iterable[str]:
     return ("".join(filter(None, match.groups())) for match in _PHRASE.finditer(text[:LONGEST_TEXT]))
 
 
-def _runs(text: str) -> list[str]:
-    """Split a text into words, emoji, and what scripts without spaces have between other characters."""
+def _split(text: str) -> list[str]:
+    """Split a text into words, emoji, and runs of characters of scripts without spaces."""
     text = text[:LONGEST_TEXT].lower()
     if text.isascii():
         found = text.encode().translate(_LETTERS_AND_DIGITS).decode().split()
@@ -406,39 +406,40 @@ def _runs(text: str) -> list[str]:
     return [run if _APART.match(run) else run[:LONGEST_TERM] for run in _RUN.findall(folded)]
 
 
-def _indexed(text: str, runs: list[str]) -> list[str]:
-    """The words of a text that are indexed, those in order first. A single syllable of Korean finds what begins so."""
+def _index_words(text: str, runs: list[str]) -> list[str]:
+    """Return the words to index: those of the text in order, then first syllables of Korean and other spellings."""
     if text.isascii():
         return runs
     found = _cut(runs, _pairs_and_characters)
     if found is not runs:
         found += [run[0] for run in runs if len(run) > 1 and run[0] > _FIRST_UNSPACED and _HANGUL_START.match(run)]
-    return found + _added(text, found, _pairs_and_characters)
+    return found + _other_spellings(text, found, _pairs_and_characters)
 
 
-def _asked(text: str) -> list[str]:
-    """The words of a query that are looked for."""
-    found = _cut(_runs(text), _pairs)
-    return found if text.isascii() else found + _added(text, found, _pairs)
+def _query_words(text: str) -> list[str]:
+    """Return the words of a query to look for, other spellings last."""
+    found = _cut(_split(text), _pairs)
+    return found if text.isascii() else found + _other_spellings(text, found, _pairs)
 
 
-def _added(text: str, found: Sequence[str], unspaced: Callable[[str], list[str]]) -> list[str]:
-    """What the words of a text are in their other spelling, without what was found."""
-    if not (words := _typed_otherwise(text)):
+def _other_spellings(text: str, found: Sequence[str], unspaced: Callable[[str], list[str]]) -> list[str]:
+    """Return the other spellings of the words of a text, except those that were found already."""
+    if not (words := _ambiguous_words(text)):
         return []
     known = set(found)
-    return [word for word in _cut(_runs(" ".join(words).translate(_TYPED)), unspaced) if word not in known]
+    return [word for word in _cut(_split(" ".join(words).translate(_TYPED)), unspaced) if word not in known]
 
 
-def _spellings(text: str) -> dict[str, str]:
-    pairs = [(_runs(word.translate(_TYPED)), _runs(word)) for word in _typed_otherwise(text)]
+def _spelling_pairs(text: str) -> dict[str, str]:
+    """Map the term of each other spelling (muenchen) to the term of the word (munchen)."""
+    pairs = [(_split(word.translate(_TYPED)), _split(word)) for word in _ambiguous_words(text)]
     alike = (zip(*pair, strict=True) for pair in pairs if len(pair[0]) == len(pair[1]))
     return {_stem(other): _stem(run) for each in alike for other, run in each if other != run}
 
 
-def _typed_otherwise(text: str) -> list[str]:
-    """The words of a text that people type in two ways."""
-    return _TYPED_OTHERWISE.findall(unicodedata.normalize("NFC", text[:LONGEST_TEXT].lower()))
+def _ambiguous_words(text: str) -> list[str]:
+    """Return the words of a text that people type in two ways."""
+    return _AMBIGUOUS.findall(unicodedata.normalize("NFC", text[:LONGEST_TEXT].lower()))
 
 
 def _cut(runs: list[str], unspaced: Callable[[str], list[str]]) -> list[str]:

@@ -131,9 +131,9 @@ class TestNewAnalysis:
             chat.update(chat.messages[3].id, content="changed")
             session = memory.session("c")
             session.create_round("query")
-        real = analysis._runs
+        real = analysis._split
         monkeypatch.setattr(analysis, "VERSION", analysis.VERSION + 1)
-        monkeypatch.setattr(analysis, "_runs", lambda text: [term[::-1] for term in real(text)])
+        monkeypatch.setattr(analysis, "_split", lambda text: [term[::-1] for term in real(text)])
 
         with AgentMemory(url) as memory:
             assert indexed(memory, raw) == {f"{n}"[::-1] + "drow": 1 for n in range(100) if n != 3} | {

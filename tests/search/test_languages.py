@@ -88,7 +88,7 @@ def test_korean_without_spaces_is_found_to_its_end():
 
 
 def test_many_different_characters_do_not_fill_the_memory(monkeypatch):
-    monkeypatch.setattr(analysis, "_FOLDING", analysis._Folding({32: " "}))
+    monkeypatch.setattr(analysis, "_FOLDING", analysis._FoldingTable({32: " "}))
     monkeypatch.setattr(analysis, "_MOST_FOLDED", 10)
     assert terms("".join(map(chr, range(0x4E00, 0x4E64)))) != []
     assert len(analysis._FOLDING) == 10
