@@ -128,11 +128,8 @@ def check_timeout(value: Any, *, zero: bool = True) -> None:
         return
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if not is_number or not 0 <= value <= threading.TIMEOUT_MAX or (value == 0 and not zero):
-        least = "from 0" if zero else "above 0 and"
-        most = f"{threading.TIMEOUT_MAX:,.0f}"
-        raise InvalidInput(
-            f"timeout must be a number of seconds {least} up to {most}, or None, not {safe_repr(value)}."
-        )
+        span = f"{'from' if zero else 'above'} 0 up to {threading.TIMEOUT_MAX:,.0f}"
+        raise InvalidInput(f"timeout must be a number of seconds {span}, or None for ever, not {safe_repr(value)}.")
 
 
 def check_flag(name: str, value: Any) -> None:
