@@ -25,7 +25,7 @@ from langchain_core.tools import BaseTool
 from pydantic import Field
 
 from langchain_agentmem import tracing
-from langchain_agentmem.base.argument_checks import texts_given
+from langchain_agentmem.base.argument_checks import check_flag, texts_given
 from langchain_agentmem.base.clock import micros, moment
 from langchain_agentmem.base.namespaces import config_given, configurable_of, id_of, path_of
 from langchain_agentmem.base.safe_repr import safe_repr
@@ -218,6 +218,7 @@ class RememberFactsOptions(TypedDict, total=False):
     roles: Sequence[str]
     messages_key: str
     settings: FactsConfig | None
+    share_conversation: bool
 
 
 class RememberFacts(Runnable[Any, dict[str, Any]]):
@@ -237,6 +238,8 @@ class RememberFacts(Runnable[Any, dict[str, Any]]):
         roles: Whose messages are read. Default: the user's and the assistant's.
         messages_key: Where the state has its messages. Default: "messages".
         settings: How facts are kept and learned. Default: `FactsConfig()`.
+        share_conversation: Whether the messages of a nested graph are those of its caller's conversation, as where it
+            works on the messages of its caller. Default False: it has a conversation of its own.
 
     Raises:
         InvalidInput: An argument is wrong.
@@ -253,6 +256,7 @@ class RememberFacts(Runnable[Any, dict[str, Any]]):
         roles: Sequence[str] = ROLES,
         messages_key: str = "messages",
         settings: FactsConfig | None = None,
+        share_conversation: bool = False,
     ) -> None:
         self._model = usable_model(model)
         if self._model is None:
@@ -268,6 +272,8 @@ class RememberFacts(Runnable[Any, dict[str, Any]]):
         self._database = database_of(memory)
         self._branch = branch
         self._namespace = namespace
+        check_flag("share_conversation", share_conversation)
+        self._shared = share_conversation
         self._roles = frozenset(texts_given(roles, "Roles"))
         self._messages_key = messages_key
         self._settings = settings or FactsConfig()
@@ -321,7 +327,7 @@ class RememberFacts(Runnable[Any, dict[str, Any]]):
         """What the node does, as one step."""
         config = ensure_config(config)
         ground = FactsGround(database=self._database, point=self._point(config), settings=self._settings)
-        conversation = conversation_of_run(self._database, config)
+        conversation = conversation_of_run(self._database, config, shared=self._shared)
         said = [_identified(each) for each in self._messages(given) if not is_filler(each)]
         if conversation is None and nested_graphs(configurable_of(config)):
             said = []  # what a nested graph is told that keeps nothing was said by its caller

@@ -297,8 +297,12 @@ class TestTheOption:
         "options", [{"share_conversation": "yes"}, {"share_conversation": True, "conversation_id": "c"}]
     )
     def test_that_is_none_is_refused(self, memory, options):
-        for build in (memory.compaction, partial(CompactionMiddleware, memory)):
-            with pytest.raises(InvalidInput, match="share_conversation"):
+        for build in (
+            memory.compaction,
+            partial(CompactionMiddleware, memory),
+            partial(memory.remember_facts, Reader()),
+        ):
+            with pytest.raises(InvalidInput, match="conversation"):
                 build(**options)
 
 
@@ -327,6 +331,19 @@ class TestWhatElseIsKeptOfARun:
         memory.erase(thread_id="t")
         assert memory.facts(namespace=("users", "ada")).as_of() == []
         assert memory.verify().ok
+
+    @pytest.mark.parametrize("checkpointer", [None, False])
+    def test_as_facts_of_the_callers_messages_each_of_which_is_read_once(self, memory, checkpointer):
+        reader = Reader()
+        remember = memory.remember_facts(reader, share_conversation=True)
+        inner = StateGraph(CompactionState).add_node("remember", remember).add_edge(START, "remember")
+        builder = StateGraph(CompactionState).add_node("inner", inner.compile(checkpointer=checkpointer))
+        graph = builder.add_edge(START, "inner").compile(checkpointer=memory.checkpointer)
+        for text in ("Maya lives in Porto", "Maya lives in Lisbon"):
+            graph.invoke({"messages": [HumanMessage(text, id=text)]}, on(), durability="async")
+        assert len(reader.texts) == 2
+        told = [each for fact in memory.facts(on()).as_of() for each in fact.told]
+        assert [(each.conversation_id, each.message_id) for each in told] == [("t", "Maya lives in Lisbon")]
 
 
 class TestAThreadThatGoes:
