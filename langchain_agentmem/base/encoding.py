@@ -435,7 +435,7 @@ def replace_surrogates(value: T) -> T:
 
 
 TEXTS = frozenset({"input_text", "output_text", "text"})
-IMAGES = frozenset({"image", "image_url", "input_image"})
+IMAGES = frozenset({"image", "image_generation_call", "image_url", "input_image"})
 MEDIA = frozenset({"audio", "document", "file", "input_audio", "input_file", "media", "video"})
 THOUGHTS = frozenset({"reasoning", "reasoning_content", "redacted_thinking", "thinking"})
 CALLS = frozenset(
@@ -452,6 +452,20 @@ def kind_of(block: Any) -> str | None:
     """
     kind = block.get("type") if isinstance(block, Mapping) else None
     return kind if isinstance(kind, str) else None
+
+
+def inline_image(block: Any) -> dict[str, Any] | None:
+    """Return an image in Gemini's form as a block of LangChain's; None for any other block."""
+    if not isinstance(block, Mapping) or kind_of(block) not in (None, "media"):
+        return None
+    inline = block.get("inline_data", block.get("inlineData", block))
+    kind = inline.get("mime_type", inline.get("mimeType")) if isinstance(inline, Mapping) else None
+    return {"base64": inline.get("data"), "mime_type": kind} if str(kind).startswith("image/") else None
+
+
+def is_image(block: Any) -> bool:
+    """Return whether a block is an image, in any provider's form."""
+    return kind_of(block) in IMAGES or inline_image(block) is not None
 
 
 _ARGUMENTS = ("args", "arguments", "input")

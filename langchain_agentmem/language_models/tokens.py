@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from langchain_agentmem.base import concurrency
 from langchain_agentmem.base.argument_checks import check_whole
-from langchain_agentmem.base.encoding import CALLS, IMAGES, MEDIA, TEXTS, THOUGHTS, called, kind_of, thoughts
+from langchain_agentmem.base.encoding import CALLS, MEDIA, TEXTS, THOUGHTS, called, is_image, kind_of, thoughts
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput, MessageError
 from langchain_agentmem.language_models.token_estimate import (
@@ -136,7 +136,7 @@ def _content(parts: list[Any], content: Any, call_ids: Iterable[Any] = ()) -> No
 
 def _block(parts: list[Any], block: Mapping[str, Any], call_ids: Iterable[Any]) -> None:
     kind = kind_of(block)
-    if kind in IMAGES:
+    if is_image(block):
         parts.append(IMAGE)
     elif kind in _TEXTS or (kind is None and isinstance(block.get("text"), str)):
         _content(parts, block.get("text") or block.get("refusal"))

@@ -15,7 +15,7 @@ conversation from Anthropic to another provider takes `redacted_thinking` out of
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from hashlib import blake2b
 from itertools import count
 from typing import Any
@@ -23,7 +23,7 @@ from typing import Any
 from langchain_core.messages import AIMessage, BaseMessage, ChatMessage, HumanMessage, RemoveMessage, SystemMessage
 from langchain_core.messages.tool import ToolMessage
 
-from langchain_agentmem.base.encoding import CALLS, IMAGES, TEXTS, THOUGHTS, kind_of, replace_surrogates
+from langchain_agentmem.base.encoding import CALLS, IMAGES, TEXTS, THOUGHTS, is_image, kind_of, replace_surrogates
 from langchain_agentmem.base.fencing import fenced
 from langchain_agentmem.messages.history_shape import calls_of, role_of
 from langchain_agentmem.messages.message_marks import (
@@ -32,12 +32,14 @@ from langchain_agentmem.messages.message_marks import (
     FILLER,
     GOES_ON,
     MADE,
+    MADE_IMAGES,
     NO_ANSWER,
     NO_RESULT,
     RESULT,
     M,
     altered,
 )
+from langchain_agentmem.messages.provider_content import made_image
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _CALL_ID = re.compile(r"[a-zA-Z0-9_-]{1,40}")
@@ -87,13 +89,31 @@ def repaired(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
     """
     if sound_until(messages) == len(messages):
         return _with_distinct_calls(messages)
-    mended = [each for message in messages if (each := _mended(message)) is not None]
+    mended = [each for message in _with_made_images(messages) if (each := _mended(message)) is not None]
     systems = [each for each in mended if role_of(each) == "system"]
     said = [each for each in mended if role_of(each) != "system"]
     body = _paired(said)
     if (systems or body) and (not body or role_of(body[0]) != "user"):
         body.insert(0, HumanMessage(content=BEGINNING, id="agentmem-opening", additional_kwargs={MADE: FILLER}))
     return _with_distinct_calls(systems + _alternating(body))
+
+
+def _with_made_images(messages: Sequence[BaseMessage]) -> Iterator[BaseMessage]:
+    """Yield messages, and the images that the assistant made in messages of the user, who alone may show any."""
+    before, key = "", None
+    images: list[Any] = []
+    for message in [*messages, None]:
+        role = "" if message is None else role_of(message)
+        if images and before == "assistant" and role != "tool":
+            kwargs = {MADE: RESULT}
+            yield HumanMessage([{"type": "text", "text": MADE_IMAGES}, *images], id=key, additional_kwargs=kwargs)
+            images = []
+        if message is not None:
+            yield message
+            before, content = role, message.content
+            if role == "assistant" and isinstance(content, list):
+                images += [image for block in content if (image := made_image(block)) is not None]
+                key = message.id and f"{message.id}:images"
 
 
 def _alternating(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
@@ -230,7 +250,7 @@ def _told(message: BaseMessage) -> HumanMessage:
     name = {"name": message.name} if message.name else {}
     content: Any = fenced("tool_result", message.text, **name)
     if isinstance(message.content, list):
-        images = [block for block in message.content if _is_image(block)]
+        images = [block for block in message.content if kind_of(block) in IMAGES]
         content = [{"type": "text", "text": content}, *images] if images else content
     return HumanMessage(content=content, id=message.id, additional_kwargs={MADE: RESULT})
 
@@ -352,13 +372,11 @@ def _block(block: Any, role: str) -> Any:
         return block if block.strip() else None
     if kind_of(block) in TEXTS and not str(block.get("text") or "").strip():
         return None
-    if _is_image(block) and role not in ("user", "tool"):
+    # OpenAI keeps the image of a call that has an id only.
+    is_reference = kind_of(block) == "image_generation_call" and not made_image(block)
+    if role not in ("user", "tool") and is_image(block) and not is_reference:
         return {"type": "text", "text": "[An image was here.]"}
     return block
-
-
-def _is_image(block: Any) -> bool:
-    return kind_of(block) in IMAGES
 
 
 def _is_call(block: Any) -> bool:

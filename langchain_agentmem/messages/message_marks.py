@@ -333,6 +333,7 @@ under one key."""
 BEGINNING = "[The conversation begins here.]"
 GOES_ON = "[The assistant goes on.]"
 NO_ANSWER = "[No answer was recorded here.]"
+MADE_IMAGES = "[Images that the assistant made:]"
 NO_RESULT = "[No result was recorded for this call.]"
 
 SOURCE_MARK, SUMMARIZED = "lc_source", "summarization"
@@ -369,4 +370,6 @@ def is_filler(message: BaseMessage) -> bool:
         return True
     if isinstance(message, HumanMessage) and message.additional_kwargs.get(SOURCE_MARK) == SUMMARIZED:
         return True
-    return MADE in message.additional_kwargs and message.content in (BEGINNING, GOES_ON, NO_ANSWER, NO_RESULT)
+    if isinstance(content := message.content, list) and all(kind_of(each) in IMAGES for each in content[1:]):
+        return MADE in message.additional_kwargs and content[:1] == [{"type": "text", "text": MADE_IMAGES}]
+    return MADE in message.additional_kwargs and content in (BEGINNING, GOES_ON, NO_ANSWER, NO_RESULT)

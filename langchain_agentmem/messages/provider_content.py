@@ -24,7 +24,7 @@ from uuid import UUID
 
 from langchain_core.messages import convert_to_openai_data_block
 
-from langchain_agentmem.base.encoding import CALLS, TEXTS, THOUGHTS, kind_of, to_plain
+from langchain_agentmem.base.encoding import CALLS, TEXTS, THOUGHTS, inline_image, kind_of, to_plain
 from langchain_agentmem.base.events import ImageUnreadable
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput, MessageError
@@ -140,6 +140,23 @@ def standard_image_part(block: Mapping[str, Any]) -> dict[str, Any] | None:
     if isinstance(data, str):
         url = f"data:{block.get('mime_type') or _sniffed_text(data)};base64,{data}"
     return {"type": "image_url", "image_url": {"url": url}} if isinstance(url, str) else None
+
+
+def made_image(block: Any) -> dict[str, Any] | None:
+    """Return an image that a model made in a form that clients send as the user's; None for any other block.
+
+    Args:
+        block: A block of an assistant's content, in the form of OpenAI, of Gemini or of LangChain.
+    """
+    kind = kind_of(block)
+    if kind == "image_generation_call":
+        block = {"base64": block.get("result"), "mime_type": f"image/{block.get('output_format', 'png')}"}
+    elif kind == "input_image":
+        block = {"url": block.get("image_url")}
+    elif kind != "image":
+        inline = inline_image(block)
+        return dict(block) if kind == "image_url" else inline and standard_image_part(inline)
+    return standard_image_part(block)
 
 
 def media_type(data: bytes, name: str = "") -> str:

@@ -41,7 +41,7 @@ WEIGHTS = {
     "empty message": 0.02,
     "image of the user": 0.08,
     "image of a tool": 0.05,
-    "image of the assistant": 0.01,
+    "image of the assistant": 0.06,
     "name": 0.05,
     "huge message": 0.02,
     "reasoning": 0.25,

@@ -31,9 +31,10 @@ from langchain_agentmem.messages.langchain_messages import to_langchain
 from langchain_agentmem.messages.message_marks import summary_in
 from langchain_agentmem.testing import assert_valid_for_providers, provider_problems
 
+from .histories import PIXEL
 from .loopback import loopback
 from .marked import COUNTER, Model, costs, marked_history, places_in, with_halves, with_odd_calls
-from .provider_clients import CLIENTS
+from .provider_clients import CLIENTS, chat_client
 from .validators import IMAGE, refusals
 
 CHUNKS = 10
@@ -131,6 +132,44 @@ def test_half_of_a_surrogate_pair_reaches_no_client(client):
             given[-1].content,
         ]
     assert given == with_halves_everywhere()
+
+
+DRAWN = [
+    {"type": "image_generation_call", "id": "ig_1", "result": PIXEL, "status": "completed"},
+    {"type": "image", "id": "ig_1", "base64": PIXEL, "mime_type": "image/png"},
+    IMAGE,
+    {"type": "media", "mime_type": "image/png", "data": PIXEL},
+    {"inline_data": {"mime_type": "image/png", "data": PIXEL}},
+    {"type": "input_image", "image_url": IMAGE["image_url"]["url"]},
+]
+
+
+@pytest.mark.parametrize("block", DRAWN)
+def test_an_image_that_the_model_made_is_shown_to_it_while_there_is_room(block):
+    call = {"name": "look", "args": {}, "id": "c1"}
+    drawn = AIMessage([block, {"type": "text", "text": "Here."}], id="drawn")
+    for said in (
+        [drawn],
+        [AIMessage([block], tool_calls=[call]), ToolMessage("ok", tool_call_id="c1"), AIMessage("Done.")],
+    ):
+        history = [HumanMessage("Draw a cat.", id="ask"), *said, HumanMessage("Make it blue.", id="more")]
+        with AgentMemory(":memory:") as memory, loopback() as server:
+            views = [
+                Node(memory, None, None, "node").view(history, []),
+                Managed(memory, None, None, "managed").view(history, history),
+            ]
+            for view in views:
+                assert IMAGE in view[-2].content
+                assert view[-1].content == "Make it blue."
+                assert refusals(view) == provider_problems(view) == []
+                assert repaired(view) == view
+                chat_client(server).invoke(view)
+            assert len(memory.conversation("managed").messages) == len(history)
+            before = Node(memory, None, None, "before").view(history[:-1], [])
+            assert before == views[0][: len(before)]
+            small = ManagedMemoryConfig(threshold_tokens=700, token_counter="estimate")
+            view = Node(memory, None, small, "small").view([*history, AIMessage("Blue."), HumanMessage("Thanks.")], [])
+            assert not any(IMAGE in each.content for each in view if isinstance(each.content, list))
 
 
 def follow(memory, events, seed, *, asked=False):
