@@ -104,7 +104,10 @@ class BranchMoved(StorageError):
 
 
 class StepIsOver(AgentMemoryError):
-    """This attempt of the step is over: another one has replaced it, or its checkpoint was put. Nothing was written."""
+    """This attempt of the step is over: another one has replaced it, its checkpoint was put, or its thread was deleted.
+
+    Nothing was written.
+    """
 
 
 class MemoryClosed(AgentMemoryError):

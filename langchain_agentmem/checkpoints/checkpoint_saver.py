@@ -54,6 +54,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial, wraps
 from typing import Any, Concatenate, NamedTuple, ParamSpec, Self, TypeAlias, TypeVar, Unpack
 
@@ -107,7 +108,7 @@ from langchain_agentmem.storage.part import Said
 from langchain_agentmem.threads import checkpoint_log, thread_lines
 from langchain_agentmem.threads.checkpoint_head import next_version, short
 from langchain_agentmem.threads.checkpoint_log import Saved
-from langchain_agentmem.threads.thread_lines import Thread, ThreadAt
+from langchain_agentmem.threads.thread_lines import Thread, ThreadAt, ThreadDeleted
 from langchain_agentmem.threads.value_codec import EVERYTHING, sharing
 from langchain_agentmem.threads.value_store import PartRow, Shelved
 
@@ -288,20 +289,22 @@ class AgentMemorySaver(Performer, Closing, BaseCheckpointSaver[str]):
 
     def _get(self, config: RunnableConfig, pregel: Any) -> CheckpointTuple | None:
         at, ns, name = address(config, self.database.scopes)
-        found = self._found(config, at, ns, name)
+        saved = self._found(config, at, ns, name)
+        thread_id = config["configurable"]["thread_id"]
+        found = None if saved is None else self._coding.tuple(self.serde, saved, thread_id, at, ns)
         self._rewinding.loaded(config, found, pregel, addressed=name is not None)
+        if saved is not None:
+            self._rewinding.met(config, at, saved.thread)
         return found
 
-    def _found(self, config: RunnableConfig, at: ThreadAt, ns: str, name: str | None) -> CheckpointTuple | None:
+    def _found(self, config: RunnableConfig, at: ThreadAt, ns: str, name: str | None) -> Saved | None:
         def steps() -> Steps[Saved | None]:
             seen = self._coding.seen(at)
             saved = yield from checkpoint_log.get(at, ns, name, self._coding.prototypes.take, seen=seen)
             yield from self._follow("get_tuple", config, checkpoint_id=saved.name if saved else None)
             return saved
 
-        saved = self._read(steps, at, name)
-        thread_id = config["configurable"]["thread_id"]
-        return None if saved is None else self._coding.tuple(self.serde, saved, thread_id, at, ns)
+        return self._read(steps, at, name)
 
     def list(
         self,
@@ -776,17 +779,24 @@ class AgentMemorySaver(Performer, Closing, BaseCheckpointSaver[str]):
         def steps() -> Steps[tuple[Thread, checkpoint_log.Planned, Shelved]]:
             now = self.database.now()  # in the transaction: its view goes as far as what others wrote before
             seal = self._seal(config, at, checkpoint, told, recorded, remember, now)
-            done = yield from checkpoint_log.put(at, ns, stored, plan, retention=self.retention, now=now, then=seal)
+            check = partial(self._rewinding.check, config, at)
+            done = yield from checkpoint_log.put(
+                at, ns, stored, plan, retention=self.retention, now=now, then=seal, check=check
+            )
             if retains:
                 yield from self._rewinding.sweep(done[0], ns, told)
             yield from self._follow("put", config, checkpoint=checkpoint, metadata=told)
             return done
 
         def store() -> RunnableConfig:
-            thread, written = self._write(steps, at, ns)
-            step.finish(lambda: {"checkpoint_id": stored.name, "bytes": len(stored.head) + written()})
-            remember[0]()
-            return config_of(config["configurable"]["thread_id"], thread.path, ns, stored.name, self.database.scopes)
+            path = at.path
+            with suppress(ThreadDeleted):  # whoever deletes a thread does not get it back from a run that goes on
+                thread, written = self._write(steps, at, ns)
+                self._rewinding.met(config, at, thread)
+                step.finish(lambda: {"checkpoint_id": stored.name, "bytes": len(stored.head) + written()})
+                remember[0]()
+                path = thread.path
+            return config_of(config["configurable"]["thread_id"], path, ns, stored.name, self.database.scopes)
 
         return store
 
@@ -867,14 +877,23 @@ class AgentMemorySaver(Performer, Closing, BaseCheckpointSaver[str]):
 
         def steps() -> Steps[tuple[Thread, checkpoint_log.Planned, Shelved]]:
             done = yield from checkpoint_log.put_writes(
-                at, ns, name, plan, now=now, run_id=None if run_id is None else str(run_id), before=finish
+                at,
+                ns,
+                name,
+                plan,
+                now=now,
+                run_id=None if run_id is None else str(run_id),
+                before=finish,
+                check=partial(self._rewinding.check, config, at),
             )
             yield from self._follow("put_writes", config, writes=writes, task_id=task_id, task_path=task_path)
             return done
 
         def store() -> None:
-            _, written = self._write(steps, at, ns)
-            step.finish(lambda: {"writes": len(writes), "bytes": written()})
+            with suppress(ThreadDeleted):
+                thread, written = self._write(steps, at, ns)
+                self._rewinding.met(config, at, thread)
+                step.finish(lambda: {"writes": len(writes), "bytes": written()})
 
         return store
 

@@ -43,7 +43,7 @@ from langchain_agentmem.storage.database import Database
 from langchain_agentmem.storage.part import Said
 from langchain_agentmem.threads.checkpoint_head import read as versions_read
 from langchain_agentmem.threads.checkpoint_head import unfold
-from langchain_agentmem.threads.thread_lines import Thread, ThreadAt, home_of
+from langchain_agentmem.threads.thread_lines import Thread, ThreadAt, ThreadDeleted, home_of
 from langchain_agentmem.tracing import Step, Thunk, Tracing
 
 
@@ -190,6 +190,22 @@ class Rewinding:
             self.loaded(config, page[0] if page else None, pregel, addressed=True)
             yield page
         yield from pages
+
+    def met(self, config: Mapping[str, Any], at: ThreadAt, thread: Thread) -> None:
+        """The thread of a run was read or stored: the run goes with it from now on."""
+        run = runs_of(self._database).of(config["configurable"], at)
+        if run is not None and run.thread is None:
+            run.thread = thread.identity
+
+    def check(self, config: Mapping[str, Any], at: ThreadAt, thread: Thread | None) -> None:
+        """Refuse what a run stores late, whose thread was deleted.
+
+        Raises:
+            ThreadDeleted: It was.
+        """
+        run = runs_of(self._database).of(config["configurable"], at)
+        if run is not None and run.has_lost(thread):
+            raise ThreadDeleted
 
     def finish(
         self, config: Mapping[str, Any], at: ThreadAt, thread: Thread, writes: Sequence[tuple[str, Any]], task_id: str

@@ -28,7 +28,7 @@ from langchain_agentmem.base.namespaces import Namespace, Scopes, id_of, namespa
 from langchain_agentmem.errors import InvalidInput, StepIsOver
 from langchain_agentmem.rewinding.memory_rows import FOREVER
 from langchain_agentmem.storage.database import Database
-from langchain_agentmem.threads.thread_lines import ThreadAt
+from langchain_agentmem.threads.thread_lines import Thread, ThreadAt
 
 _HANDLER = "__error_handler__"
 """How the name of what LangGraph runs for a task that failed begins."""
@@ -212,6 +212,7 @@ class GraphRun:
         recalled: The functions that tasks had called when they ended, those included whose results were there.
         resumed: Whether LangGraph may take results of earlier runs in it.
         minded: Whether anything was ever remembered in its thread, as far as is known.
+        thread: The identity of its thread, once that was read or stored.
     """
 
     control: Any
@@ -230,6 +231,15 @@ class GraphRun:
     recalled: dict[str, set[str]] = field(default_factory=dict)
     resumed: bool = False
     minded: bool = False
+    thread: tuple[int, int] | None = None
+
+    def has_lost(self, thread: Thread | None) -> bool:
+        """Return whether its thread was deleted since.
+
+        Args:
+            thread: The thread that has its id now.
+        """
+        return self.thread is not None and (thread is None or thread.identity != self.thread)
 
     def task(self, task_id: str, ns: str, checkpoint: str, caller: str | None) -> GraphTask:
         """A task; from now on it is known."""

@@ -248,7 +248,7 @@ def group_for(runs: Runs, run: GraphRun, execution: Execution, now: int) -> Step
 
     Raises:
         StepIsOver: Another execution has taken its place; or its checkpoint was put: what it wrote is part of a line,
-            and stays as it is.
+            and stays as it is; or its thread was deleted.
     """
     group, task = runs.group_of(run, execution), execution.task
     was_there = execution.there  # known before the look: a call beside this one may commit the group just after it
@@ -258,6 +258,8 @@ def group_for(runs: Runs, run: GraphRun, execution: Execution, now: int) -> Step
         if was_there or (yield query.is_sealed(group=group)):
             raise StepIsOver
         thread = yield from find(run.at)
+        if run.has_lost(thread):
+            raise StepIsOver
         if thread is None:
             runs.scopes.check_new(*run.at)
             thread = yield from make_thread(*run.at, now)

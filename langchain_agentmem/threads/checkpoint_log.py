@@ -163,6 +163,7 @@ def put(
     now: int,
     exact: bool = False,
     then: Then | None = None,
+    check: Callable[[Thread | None], None] | None = None,
 ) -> Steps[tuple[Thread, Planned, Shelved]]:
     """Store a checkpoint with the values that are new in it.
 
@@ -175,6 +176,7 @@ def put(
         now: When.
         exact: The empty path stands for the root.
         then: Gives what takes further steps when it is stored, while the checkpoints before it are still there.
+        check: Given the thread as it was found, raises where nothing is to be stored.
 
     Returns:
         The thread, what was planned for its shelf, and where the parts are.
@@ -183,6 +185,8 @@ def put(
     seen = plan.seen if ns == OWN_LINE and (held is not None or retention is None) else None  # the shelf comes first
     follow = None if then is None or seen is None or seen.line is None else (yield from then(seen))
     found = yield from find(at, ns, exact=exact)
+    if check is not None:
+        check(found)
     thread, line = yield from _line(found, at, ns, now)
     planned, shelved = yield from _shelved(thread.place, plan, held)
     if retention is not None and (retention.off or thread.delta or checkpoint.delta):
@@ -278,6 +282,7 @@ def put_writes(
     run_id: str | None = None,
     exact: bool = False,
     before: Callable[[Thread], Steps[None]] | None = None,
+    check: Callable[[Thread | None], None] | None = None,
 ) -> Steps[tuple[Thread, Planned, Shelved]]:
     """Store what a task wrote towards the next checkpoint.
 
@@ -290,12 +295,16 @@ def put_writes(
         run_id: The run that the task belongs to, if it has an id.
         exact: The empty path stands for the root.
         before: Takes steps before that is stored, while what other runs stored of the task can be told from it.
+        check: As for `put`.
 
     Returns:
         As `put`.
     """
     held = yield from _held(plan)
-    thread, line = yield from _line((yield from find(at, ns, exact=exact)), at, ns, now)
+    found = yield from find(at, ns, exact=exact)
+    if check is not None:
+        check(found)
+    thread, line = yield from _line(found, at, ns, now)
     planned, shelved = yield from _shelved(thread.place, plan, held)
     rows = [
         {"line": line, "checkpoint": checkpoint, "run_id": run_id, **row, "recipe": each}

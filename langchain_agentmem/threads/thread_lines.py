@@ -45,6 +45,16 @@ class Thread(NamedTuple):
     delta: bool
     litter: int
     line: int | None
+    created_at: int
+
+    @property
+    def identity(self) -> tuple[int, int]:
+        """Its row and its time: one that is made anew under the id of a deleted thread has another."""
+        return self.id, self.created_at
+
+
+class ThreadDeleted(Exception):
+    """The thread of a run was deleted while it ran."""
 
 
 def find(at: ThreadAt, ns: str = OWN_LINE, *, exact: bool = False) -> Steps[Thread | None]:
@@ -67,7 +77,8 @@ def find(at: ThreadAt, ns: str = OWN_LINE, *, exact: bool = False) -> Steps[Thre
     if len(rows) > 1 and row["path"]:
         raise _in_several(at.name, [each["path"] for each in rows])
     place = StorePlace(row["shelf_id"], row["swept"])
-    return Thread(row["id"], row["path"], at.name, place, bool(row["delta"]), row["litter"], row["line"])
+    delta, litter, line, created_at = (row[name] for name in ("delta", "litter", "line", "created_at"))
+    return Thread(row["id"], row["path"], at.name, place, bool(delta), litter, line, created_at)
 
 
 def make_thread(path: str, name: str, now: int, *, delta: bool = False) -> Steps[Thread]:
@@ -77,7 +88,7 @@ def make_thread(path: str, name: str, now: int, *, delta: bool = False) -> Steps
     rows = yield query.create_thread(path=path, name=name, shelf=shelf["id"], delta=int(delta), now=now)
     if not rows:
         raise BranchMoved  # somebody else made it: begin again
-    return Thread(rows[0]["id"], path, name, StorePlace(shelf["id"], 0), delta, 0, None)
+    return Thread(rows[0]["id"], path, name, StorePlace(shelf["id"], 0), delta, 0, None, now)
 
 
 def line_of(thread: Thread, ns: str) -> Steps[int]:

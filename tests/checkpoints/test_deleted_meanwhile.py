@@ -1,4 +1,4 @@
-"""A thread that is deleted while it runs begins anew with what the run has, and meets nobody else's memory."""
+"""A thread that is deleted while it runs stays deleted, and meets nobody else's memory."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from langchain_core.messages import AIMessage
 from langgraph.graph import START, MessagesState, StateGraph
 
 from langchain_agentmem import AgentMemory
+from langchain_agentmem.errors import StepIsOver
 
 ADA, BOB = ("users", "ada"), ("users", "bob")
 ERASING = """
@@ -78,19 +79,47 @@ class TestDeletedMeanwhile:
             assert memory.verify().problems == ()
 
     @pytest.mark.slow
-    def test_it_begins_anew_with_what_the_run_has(self, url, how, durability):
+    def test_it_stays_deleted_and_its_id_can_be_used_again(self, url, how, durability, raw):
         with AgentMemory(url) as memory:
             graph(memory, replied).invoke({"messages": [("user", "hello")]}, at("t", ADA))
 
             def ada(state):
                 deleted(memory, url, how)
-                memory.layers().core.set("key", "value")
+                return {"messages": [AIMessage("late")]}
+
+            running = graph(memory, ada)
+            found = running.invoke({"messages": [("user", "again")]}, at("t", ADA), durability=durability)
+            assert [message.text for message in found["messages"]] == ["hello", "reply", "again", "late"]
+            assert running.get_state(at("t", ADA)).values == {}
+            assert len(memory.conversation("t", ADA).messages) == 0
+            for table in ("thread", "checkpoint", "pending_write"):
+                assert raw(memory, f"select 1 from {table}") == [], table
+            found = graph(memory, replied).invoke({"messages": [("user", "hi")]}, at("t", ADA), durability=durability)
+            assert [message.text for message in found["messages"]] == ["hi", "reply"]
+            assert memory.verify().problems == ()
+
+    @pytest.mark.slow
+    def test_its_run_neither_remembers_nor_changes_who_uses_its_id_meanwhile(self, url, how, durability):
+        with AgentMemory(url) as memory:
+            graph(memory, replied).invoke({"messages": [("user", "hello")]}, at("t", ADA))
+
+            def other():
+                graph(memory, replied).invoke({"messages": [("user", "hi")]}, at("t", ADA), durability=durability)
+
+            def ada(state):
+                deleted(memory, url, how)
+                with pytest.raises(StepIsOver):
+                    memory.layers().core.set("key", "value")
+                thread = threading.Thread(target=other)
+                thread.start()
+                thread.join()
+                with pytest.raises(StepIsOver):
+                    memory.layers().core.set("key", "value")
                 return {"messages": [AIMessage("late")]}
 
             running = graph(memory, ada)
             running.invoke({"messages": [("user", "again")]}, at("t", ADA), durability=durability)
             texts = [message.text for message in running.get_state(at("t", ADA)).values["messages"]]
-            assert texts == ["hello", "reply", "again", "late"]
-            assert [message.text for message in memory.conversation("t", ADA).messages] == texts
-            assert memory.layers(at("t", ADA)).core.get() == {"key": "value"}
+            assert texts == [message.text for message in memory.conversation("t", ADA).messages] == ["hi", "reply"]
+            assert memory.layers(at("t", ADA)).core.get() == {}
             assert memory.verify().problems == ()

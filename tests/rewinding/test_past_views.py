@@ -47,9 +47,16 @@ def test_a_past_view_is_what_was_seen_there_and_searches_agree_with_it(kind, par
 
 
 class MainWriter(Writer):
-    """Writes scripts in which the branch "main" of the threads' namespace changes between the runs."""
+    """Writes scripts in which the branch "main" of the threads' namespace changes between the runs.
 
-    actions = ACTIONS | {"speak": 12}
+    Nothing runs beside something else: nobody could say in which order that was committed.
+    """
+
+    actions = ACTIONS | {"speak": 12, "stop": 0, "together": 0}
+
+    def operation(self, depth: int, alone: bool) -> list[Any]:
+        operation = super().operation(depth, alone)
+        return ["remember", 1, ""] if operation[0] == "apart" else operation
 
     def action(self, do: str) -> dict[str, Any]:
         action = super().action(do)

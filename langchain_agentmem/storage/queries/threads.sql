@@ -2,7 +2,7 @@
 
 -- name: find_thread
 -- A thread with its shelf and one of its lines.
-select t.id, t.shelf_id, t.delta, s.swept, s.litter, n.path, l.id as line
+select t.id, t.shelf_id, t.delta, t.created_at, s.swept, s.litter, n.path, l.id as line
 from namespace n
 join thread t on t.namespace_id = n.id and t.name = :name
 join shelf s on s.id = t.shelf_id
@@ -11,7 +11,7 @@ where n.path = :path;
 
 -- name: find_threads
 -- The same of the first few threads of a name, in whatever namespace.
-select t.id, t.shelf_id, t.delta, s.swept, s.litter, n.path, l.id as line
+select t.id, t.shelf_id, t.delta, t.created_at, s.swept, s.litter, n.path, l.id as line
 from thread t
 join namespace n on n.id = t.namespace_id
 join shelf s on s.id = t.shelf_id
