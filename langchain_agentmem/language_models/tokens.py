@@ -225,7 +225,7 @@ def _json(value: Any) -> str:
 # --- Counters of users -------------------------------------------------------------------------------------------
 
 _FORMS = (
-    ("messages", re.compile(r"(?:list|sequence|iterable|collection)\[[^\[\]]*message|\Amessages\Z", re.IGNORECASE)),
+    ("messages", re.compile(r"(?:list|sequence|iterable|collection)\[[^\]]*message|\Amessages\Z", re.IGNORECASE)),
     ("message", re.compile(r"message|\Amsg\Z", re.IGNORECASE)),
     ("text", re.compile(r"\bstr\b|\Atext\Z")),
 )

@@ -19,7 +19,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.language_models.fake_chat_models import FakeListChatModel
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage, messages_to_dict
+from langchain_core.messages import (
+    AIMessage,
+    AnyMessage,
+    BaseMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+    messages_to_dict,
+)
 from langchain_core.messages.utils import count_tokens_approximately
 from langchain_core.tools import tool
 from pydantic import BaseModel
@@ -55,6 +63,13 @@ def quarter(anything: str):
 
 def of_list(given: list[BaseMessage]):
     return sum(map(of_one, given))
+
+
+def of_union(given):
+    return of_list(given)
+
+
+of_union.__annotations__["given"] = list[AnyMessage]  # the union itself, not its name
 
 
 def of_one(given: BaseMessage):
@@ -432,7 +447,7 @@ class TestCounters:
         [
             count_tokens_approximately, "approximate", partial(count_tokens_approximately, count_name=False),
             lambda messages: 3 + count_tokens_approximately(messages), lambda x: 3 + count_tokens_approximately(x),
-            of_list, of_one, of_message,
+            of_list, of_union, of_one, of_message,
             lambda x: len(x.content) // 4 + 9, lambda x: sum(len(each.content) // 4 for each in x), quarter,
             lambda x: len(x) // 4,
         ],
