@@ -372,16 +372,17 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         return await self.aretrieve_all()
 
     def _retrieve_recent_work(self, n: int = 1, *, include_ids: bool = False) -> Work[list[dict[str, Any]]]:
-        """The last messages, oldest first.
+        """Return the last messages, oldest first.
 
         Args:
-            n: How many; 0 gives none.
+            n: How many; 0 gives none. Where the first would be a result of a tool, its call and what follows that
+                come as well, so that there are more.
             include_ids: Whether to add `message_id`. Default: no.
 
         Raises:
             MessageError: `n` is negative or not a whole number.
         """
-        find = partial(message_log.recent, self._at, limit=message_log.count_given("n", n, MessageError))
+        find = partial(message_log.recent_turns, self._at, limit=message_log.count_given("n", n, MessageError))
         return (yield from self._dicts(find, include_ids, n=n))
 
     retrieve_recent, aretrieve_recent = both(_retrieve_recent_work)

@@ -91,6 +91,10 @@ class LogEntry(NamedTuple):
         return body_text(self.body, with_calls=True) if b'"type"' in self.body else self.text
 
 
+_RESULTS = 16
+"""Results of tools among which their call is looked for at a time."""
+
+
 class Stored(NamedTuple):
     """A message or round as the log holds it, in its newest version unless said otherwise."""
 
@@ -435,6 +439,19 @@ def recent(at: Address, *, limit: int = ALL, role: str | None = None) -> Steps[l
     else:
         found = yield from _entries(at, query.messages_of_role, limit=limit, role=role)
     return found[::-1]
+
+
+def recent_turns(at: Address, *, limit: int) -> Steps[list[Stored]]:
+    """Return the last messages, oldest first, and where they begin with results of tools the calls of these."""
+    found = yield from recent(at, limit=limit)
+    most = limit
+    while len(found) == most and found and found[0].role == "tool":
+        most += _RESULTS
+        found = yield from recent(at, limit=most)
+    start = max(0, len(found) - limit)
+    while 0 < start < len(found) and found[start].role == "tool":
+        start -= 1
+    return found[start:]
 
 
 def around(at: Address, key: str, *, before: int, after: int) -> Steps[list[Stored]]:

@@ -23,7 +23,7 @@ from langchain_agentmem.language_models.model_calls import Work, aperform, perfo
 from langchain_agentmem.language_models.tokens import SECTIONS, BudgetLike, TokenCounter
 from langchain_agentmem.layers.layered_memory import LayeredMemory
 from langchain_agentmem.messages.message_marks import Role
-from langchain_agentmem.messages.prompt_forms import BREAKPOINT, Brought, with_block, with_breakpoints, woven
+from langchain_agentmem.messages.prompt_forms import Brought, breakpoints_in, with_block, with_breakpoints, woven
 from langchain_agentmem.search.memory_search import MemoryKind
 from langchain_agentmem.storage.database import MemoryLike
 
@@ -149,9 +149,9 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         self._bringing.put([*filter(None, [request.system_message]), *messages], ensure_config())
         system = request.system_message
         if self._cache_control:
-            others = [request.model_settings, *(getattr(each, "extras", each) or {} for each in request.tools)]
-            taken = sum(BREAKPOINT in each for each in others)
-            system, messages[:] = with_breakpoints(system, messages, taken)
+            bound = [getattr(request.model, name, None) for name in ("kwargs", "model_kwargs")]
+            others = [request.model_settings, *bound, *(getattr(each, "extras", each) for each in request.tools)]
+            system, messages[:] = with_breakpoints(system, messages, breakpoints_in(others))
         return request.override(system_message=system, messages=messages)
 
 

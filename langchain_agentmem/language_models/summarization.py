@@ -14,9 +14,9 @@ where it can be spared most: each part gets its share of the room, and what one 
 A conversation as text for a model that summarizes it: every message, and every message whole.
 
 A message becomes a *turn*: who speaks, and what was said, called and returned. Reasoning is left out, since it is
-bound to the turn it was thought in. An image becomes `[Image ID: img_1a2b3c4d]`, by which the model can name it, and of
-other data its kind is told; neither can be read as text. A turn that is too long for one call is cut into numbered
-parts.
+bound to the turn it was thought in. An image becomes `[Image ID: img_1a2b3c4d]`, or `[Image img_1a2b3c4d: https://…]`
+where it has an address, by which the model can name it, and of other data its kind is told; neither can be read as
+text. A turn that is too long for one call is cut into numbered parts.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ from langchain_agentmem.language_models.overflow import is_too_large
 from langchain_agentmem.language_models.tokens import TokenCounter, clipped
 from langchain_agentmem.messages.history_shape import calls_of, role_of
 from langchain_agentmem.messages.message_marks import KeptImage, Summary, plain, sections, summary_in
+from langchain_agentmem.messages.provider_content import made_image
 
 _CALLS = frozenset({"tool_use", "tool_call", "invalid_tool_call", "function_call"})
 _BESIDE_IMAGE = 150
@@ -103,6 +104,16 @@ def image_id(block: Mapping[str, Any]) -> str:
     return f"img_{hashlib.blake2b(_json(block).encode(errors='replace'), digest_size=4).hexdigest()}"
 
 
+def image_label(name: str, block: Mapping[str, Any]) -> str:
+    """Return the text that names an image, with its address where it has one that tells something."""
+    shown = (made_image(block) or {}).get("image_url")
+    url = shown.get("url") if isinstance(shown, Mapping) else shown
+    if not isinstance(url, str) or not url.lower().startswith(("http://", "https://")):
+        return f"[Image ID: {name}]"
+    address = re.split(r"[?#\s\]]", url, maxsplit=1)[0]  # what follows may be a signature
+    return f"[Image {name}: {address[:_BESIDE_IMAGE]}]"
+
+
 def cost(turn: Turn, counter: TokenCounter, *, with_images: bool = False) -> int:
     """What a turn costs, in tokens.
 
@@ -120,7 +131,7 @@ def cost(turn: Turn, counter: TokenCounter, *, with_images: bool = False) -> int
 def shown_images(turn: Turn) -> Iterator[str | dict[Any, Any]]:
     """The images of a turn as content of a message, each behind its name."""
     for image in turn.images:
-        yield {"type": "text", "text": f"[Image ID: {image.image_id}]"}
+        yield {"type": "text", "text": image_label(image.image_id, image.block)}
         yield dict(image.block)
 
 
@@ -144,7 +155,7 @@ def parts_of(turn: Turn, tokens: int, counter: TokenCounter, *, with_images: boo
     shown = turn.images if with_images else ()
     parts = [
         *(whole._replace(text=text) for text in texts),
-        *(whole._replace(text=f"[Image ID: {image.image_id}]", images=(image,)) for image in shown),
+        *(whole._replace(text=image_label(image.image_id, image.block), images=(image,)) for image in shown),
     ]
     before = f"{turn.part}, " if turn.part else ""
     parts = [part._replace(part=f"{before}{at} of {len(parts)}") for at, part in enumerate(parts, 1)]
@@ -185,7 +196,7 @@ def _lines(block: Any, images: list[dict[str, Any]], known: set[Any]) -> Iterato
     kind = kind_of(block)
     if kind in IMAGES:
         images.append(block)
-        yield f"[Image ID: {image_id(block)}]"
+        yield image_label(image_id(block), block)
     elif kind in THOUGHTS:
         return
     elif kind in _CALLS:
@@ -229,7 +240,7 @@ def _readable(value: Any, *, is_media: bool) -> Any:
 
 def _beside(text: str, name: str) -> str:
     """What stands around an image in its message."""
-    words = " ".join(text.replace(f"[Image ID: {name}]", " ").split())
+    words = " ".join(re.sub(rf"\[Image (?:ID: )?{name}[^\]]*\]", " ", text).split())
     return words if len(words) <= _BESIDE_IMAGE else f"{words[: _cut(words, _BESIDE_IMAGE)].rstrip()} …"
 
 
@@ -743,7 +754,7 @@ class _Fold:
         earlier, prompt = self.running, self.config.prompt
         conversation = fenced("conversation", "\n".join(turn.fenced for turn in turns))
         if self.kept:
-            images = "\n".join(f"[Image ID: {image.image_id}] {image.context}" for image in self.kept)
+            images = "\n".join(f"{image_label(image.image_id, image.block)} {image.context}" for image in self.kept)
             conversation = f"{fenced('images_kept_so_far', images)}\n{conversation}"
         before = fenced("earlier_record", sections(earlier)) if earlier and not earlier.is_empty else ""
         if before and "{PREVIOUS_SUMMARY}" not in (prompt or ""):

@@ -282,9 +282,11 @@ class CoreMemory(Layer):
         else:
             raise InvalidInput(f"ttl must be a number of seconds or a datetime, not {safe_repr(ttl)}.")
         if not now < end <= _LAST:
+            is_local = isinstance(ttl, datetime) and ttl.tzinfo is None
+            read = ", which was read as UTC, since it has no time zone" if is_local else ""
             raise InvalidInput(
                 "ttl must end in the future and before the year 10000: give seconds from now, a later time, or None to "
-                f"keep it, not {ttl!s:.100}."
+                f"keep it, not {ttl!s:.100}{read}."
             )
         return end
 

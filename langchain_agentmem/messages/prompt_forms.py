@@ -141,16 +141,18 @@ def with_breakpoints(
     summary = [place for place, each in enumerate(prompt) if summary_in(each) is not None][-1:]
     low = max([first - 1, *core, *summary])
     end = [place for place in range(len(prompt) - 2, low, -1) if _marked(prompt[place]) is not None][:1]
-    room = MOST_BREAKPOINTS - taken - sum(map(_breakpoints, prompt))
-    wanted = [place for place in (*end, *range(first), *summary, *core) if not _breakpoints(prompt[place])]
+    room = MOST_BREAKPOINTS - taken - breakpoints_in([each.content for each in prompt])
+    wanted = [place for place in (*end, *range(first), *summary, *core) if not breakpoints_in(prompt[place].content)]
     for place in wanted[: max(0, room)]:
         prompt[place] = _marked(prompt[place]) or prompt[place]
     return (None if system is None else cast("SystemMessage", prompt[0])), prompt[first:]
 
 
-def _breakpoints(message: BaseMessage) -> int:
-    blocks = message.content if isinstance(message.content, list) else []
-    return sum(isinstance(each, dict) and BREAKPOINT in each for each in blocks)
+def breakpoints_in(value: Any) -> int:
+    """Count the breakpoints in content, tools or settings, with those in inner blocks and in `extras`."""
+    if isinstance(value, Mapping):
+        return (BREAKPOINT in value) + sum(map(breakpoints_in, value.values()))
+    return sum(map(breakpoints_in, value)) if isinstance(value, list) else 0
 
 
 M = TypeVar("M", bound=BaseMessage)

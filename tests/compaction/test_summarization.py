@@ -32,6 +32,9 @@ from langchain_agentmem.messages.message_marks import KeptImage, Summary, sectio
 from .asked import COUNTER, FILLER, GOAL, REPLY, Counting, image, summarized, tool_rounds, with_image, work
 from .histories import random_history
 
+AT_URL = {"type": "image", "url": "https://example.org/kitchen.png"}
+IN_URL = {"type": "image_url", "image_url": {"url": "https://example.org/kitchen.png?signature=3f9a"}}
+
 
 class TestEveryMessage:
     @pytest.mark.parametrize("room", [1_000, 2_000, 100_000])
@@ -105,6 +108,8 @@ class TestEveryMessage:
             ),
             (HumanMessage([{"type": "odd", "payload": {"deep": "kept"}}]), ["odd", "kept"]),
             (HumanMessage([with_image(1).content[1]]), [f"[Image ID: {image_id(image(1))}]"]),
+            (HumanMessage([AT_URL]), [f"[Image {image_id(AT_URL)}: https://example.org/kitchen.png]"]),
+            (HumanMessage([IN_URL]), [f"[Image {image_id(IN_URL)}: https://example.org/kitchen.png]"]),
         ],
     )
     def test_of_any_kind_is_told_with_all_that_it_says(self, message, told):

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 
 from langchain_agentmem import (
     AgentMemory,
@@ -201,6 +201,17 @@ class TestReading:
         assert (await do(chat, "retrieve_recent", include_ids=True))[0]["message_id"] == "a2"
         assert (await do(chat, "retrieve_by_role", "user", 1, include_ids=True))[0]["message_id"] == "q2"
         assert (await do(chat, "retrieve_by_id", "q0", include_ids=True))["message_id"] == "q0"
+
+    @pytest.mark.parametrize("results", [1, 3, 40])
+    async def test_recent_messages_begin_with_no_result_without_its_call(self, chat, do, results):
+        calls = [{"name": "look", "args": {}, "id": f"c{n}"} for n in range(results)]
+        chat.add_messages([AIMessage("", tool_calls=calls), *(ToolMessage("ok", tool_call_id=x["id"]) for x in calls)])
+        chat.add_messages([AIMessage("Seen.")])
+        assert len(await do(chat, "retrieve_recent", 1)) == 1
+        for n in range(2, results + 3):
+            recent = await do(chat, "retrieve_recent", n)
+            assert [each["role"] for each in recent] == ["assistant", *["tool"] * results, "assistant"]
+        assert (await do(chat, "retrieve_recent", results + 3))[0]["content"] == "a2"
 
     def test_the_pattern_of_document_001_keeps_the_last_messages(self, memory, chat):
         recent_messages = chat.retrieve_recent(100)

@@ -135,12 +135,19 @@ class TestTheRequest:
         assert all(is_injected(each) for each in model.shown[1][1:3])
         assert_valid_for_providers(model.shown[1])
 
+    @pytest.mark.parametrize("inside", ["", "extras", "metadata", "content"])
     @pytest.mark.parametrize("own", [0, 1, 2, 3, 4])
-    def test_of_it_there_are_never_more_than_four_places(self, memory, layers, own):
+    def test_of_it_there_are_never_more_than_four_places(self, memory, layers, own, inside):
         model = answers(AIMessage("a quince"))
-        asked = [
-            {"type": "text", "text": str(n), "cache_control": {"type": "ephemeral", "ttl": "1h"}} for n in range(own)
-        ]
+        mark = {"cache_control": {"type": "ephemeral", "ttl": "1h"}}
+        mark = (
+            {"content": [{"type": "text", "text": "x", **mark}]}
+            if inside == "content"
+            else {inside: mark}
+            if inside
+            else mark
+        )
+        asked = [{"type": "text", "text": str(n), **mark} for n in range(own)]
         history = [HumanMessage([*asked, {"type": "text", "text": "Hello"}]), AIMessage("Hi"), HumanMessage(QUESTION)]
         settings = {"cache_control": {"type": "ephemeral"}}  # as ChatAnthropic takes it: for the end of the prompt
 

@@ -93,6 +93,10 @@ class TestWhatCannotBe:
             layers.core.set("k", "v", ttl=ttl)
         assert layers.core.get() == {}
 
+    def test_an_end_without_a_time_zone_that_is_past_in_utc_is_told_so(self, layers):
+        with pytest.raises(InvalidInput, match="read as UTC, since it has no time zone"):
+            layers.core.set("k", "v", ttl=datetime(2000, 1, 1))
+
     @pytest.mark.parametrize(
         "ttl", [1e12, 10**400, datetime.max.replace(tzinfo=timezone(timedelta(hours=-14)))], ids=["far", "huge", "zone"]
     )
