@@ -11,6 +11,7 @@ from langgraph.types import Command, interrupt
 
 from langchain_agentmem import AgentMemory, Retention
 from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.storage.queries import load
 
 TEMPLATE = ("users", "{user_id}")
 
@@ -199,6 +200,13 @@ def test_what_main_overwrites_before_any_checkpoint_is_put_is_not_kept(threads, 
     for city in ("Lisbon", "Porto"):
         threads.memory.layers(namespace=("users", "ada")).core.set("city", city)
     assert versions(threads.memory, raw) == ["Porto"]
+
+
+@pytest.mark.sqlite_suffices
+@pytest.mark.parametrize("name", ["releasable", "superseded_memory"])
+def test_the_checkpoints_that_show_what_main_said_are_found_by_an_index(threads, raw, name):
+    plan = raw(threads.memory, f"explain query plan {load('sqlite')[name]}", ids="[1]", past=1, scope=1, limit=1)
+    assert any("checkpoint_seen (namespace_id=? AND <expr>>? AND <expr><?)" in row["detail"] for row in plan)
 
 
 def versions(memory, raw):

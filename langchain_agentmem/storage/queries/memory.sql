@@ -498,9 +498,11 @@ where branch_id = :branch and kind = :kind and key = :key and until < 4611686018
 order by position desc, id desc;
 
 -- fragment: past
--- Whether a checkpoint of the namespace shows the row m of "main", though that has ended since.
+-- Whether a checkpoint of the namespace shows the row m of "main", though that has ended since. With `+ 0` SQLite goes by the
+-- index of the expression.
 select 1 from checkpoint k
-where k.namespace_id = m.scope_id and coalesce(k.seen, k.created_at) >= m.stamp and coalesce(k.seen, k.created_at) < m.gone
+where k.namespace_id = m.scope_id and coalesce(k.seen, k.created_at) >= m.stamp + 0
+    and coalesce(k.seen, k.created_at) < m.gone + 0
 
 -- name: releasable
 -- Those of some rows that nobody can see any more, with what they hold. With `past` checkpoints of the namespace may see them.
@@ -530,10 +532,9 @@ where b.namespace_id = :scope and b.kind = 'layers' and b.name = 'main' and not 
 -- include: held
     ) and not exists (
         select 1 from memory y
-        where y.branch_id = m.branch_id and y.kind = m.kind and y.key = m.key and y.position >= m.until
-            and y.extra like '%"rests":%'
+        where y.branch_id = m.branch_id and y.kind = m.kind and y.key = m.key and y.until > m.until
+            and y.position >= m.until and y.extra like '%"rests":%'
     )
-order by m.id
 limit cast(:limit as bigint);
 
 -- name: delete_memory
