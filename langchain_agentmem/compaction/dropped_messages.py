@@ -340,7 +340,8 @@ class _Reader:
 
     def _recalling(self, at: Address, query: str, most: int, order: Order) -> Work[list[Recollection]]:
         # This namespace and none below it: a conversation of the same id there is somebody else's.
-        walls = Walls(at.path, at.path + "\x01", kinds=("message",), conversations=(at.name,))
+        kinds = message_log.MESSAGE, message_log.NESTED_MESSAGE
+        walls = Walls(at.path, at.path + "\x01", kinds=kinds, conversations=(at.name,))
         asked = inquiry(query, self._database.now())
         # Some of what is found is left out, so more is looked for.
         here = Outlook(conversations=(at.name,))

@@ -49,17 +49,13 @@ def recollections(hits: Sequence[Hit], now: int, outlook: Outlook | None) -> Ste
         hits: Messages that a search found. What was deleted meanwhile is left out.
         now: When.
         outlook: From where it looks. Those that follow no thread are seen from everywhere, the others in the wording
-            that is shown there. Conversations of nested graphs are found where they are named.
+            that is shown there.
     """
     rows = yield query.found_entries(owners=json.dumps([hit.owner for hit in hits]))
-    here = outlook or EVERYWHERE
-    found = {
-        row["wording"]: _fields(row)
-        for row in rows
-        if not is_nested(row["conversation"]) or row["conversation"] in here.conversations
-    }
+    found = {row["wording"]: _fields(row) for row in rows}
     following = {row["slot"] for row in found.values() if row["follows"]}
     if following:
+        here = outlook or EVERYWHERE
         view = here.view or View((), (), now)
         shown = yield query.shown_said(
             **view.parameters(),
@@ -318,7 +314,8 @@ def _load(into: Import, head: Record, records: Sequence[Record]) -> Steps[None]:
 PART = Part(
     found={
         "message": (
-            Found(stored_as="message", texts=texts, recollections=recollections),
+            Found(stored_as=message_log.MESSAGE, texts=texts, recollections=recollections),
+            Found(stored_as=message_log.NESTED_MESSAGE, texts=texts, recollections=recollections, named=True),
             Found(stored_as="thread_post", texts=row_texts, recollections=rewound_recollections),
             Found(stored_as="thread_round", texts=row_texts, recollections=rewound_recollections),
         )

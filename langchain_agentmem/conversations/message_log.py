@@ -37,6 +37,8 @@ from langchain_agentmem.storage.steps import Rows
 
 CONVERSATION = "conversation"
 MESSAGE, ROUND, DESCRIPTION = "message", "round", "description"
+NESTED_MESSAGE = "nested_message"
+"""What the index calls the messages of nested graphs, so that searches elsewhere do not meet them."""
 ALL = 2**62
 
 
@@ -415,7 +417,7 @@ def move(at: Address, path: str, *, tail: int) -> Steps[bool]:
     yield query.move_branch(branch=found[0], path=path)
     while page := (yield query.documents_said(branch=found[0], limit=search_index.REBUILD_BATCH)):
         yield from search_index.move(page, path, query.renumber_entry, tail=tail)
-    yield from search_index.close(at.path, MESSAGE, at.name)
+    yield from search_index.close(*_series(at))
     return True
 
 
@@ -584,7 +586,7 @@ def count_given(name: str, number: Any, error: type[InvalidInput] = InvalidInput
 def _delete(at: Address, branch: int) -> Steps[None]:
     """Delete the branch of a conversation, whose documents are gone, and what only it had."""
     yield query.delete_branch(branch=branch)
-    yield from search_index.close(at.path, MESSAGE, at.name)
+    yield from search_index.close(*_series(at))
     yield query.delete_empty_namespaces(path=at.path)
 
 
@@ -715,7 +717,7 @@ def _replace(at: Address, branch: int, head: int, row: Any, entry: LogEntry, *, 
             old = body_text(bytes(row["body"]), with_calls=True)
             yield from search_index.replace(row["document_id"], old, row["wording"], _document(entry), tail=tail)
         return
-    placed = yield from search_index.places(search_index.Series(at.path, MESSAGE, at.name), [_document(entry)])
+    placed = yield from search_index.places(_series(at), [_document(entry)])
     [number] = placed.numbers
     if entry.follows:
         [wording] = yield query.insert_entry(**new | {"document": number})
@@ -730,7 +732,12 @@ def _places(at: Address, entries: Sequence[LogEntry]) -> Steps[search_index.Plac
     documents = [_document(entry) for entry in entries if entry.findable]
     if not documents:
         return None
-    return (yield from search_index.places(search_index.Series(at.path, MESSAGE, at.name), documents))
+    return (yield from search_index.places(_series(at), documents))
+
+
+def _series(at: Address) -> search_index.Series:
+    """Return the series of the messages of a conversation in the index."""
+    return search_index.Series(at.path, NESTED_MESSAGE if is_nested(at.name) else MESSAGE, at.name)
 
 
 def _document(entry: LogEntry) -> search_index.IndexedDocument:

@@ -55,7 +55,7 @@ _SCOPE_BITS = PLACE_BITS + SERIES_BITS
 MemoryKind: TypeAlias = Literal["message", "fact", "item", "event", "record", "audit"]
 """What a search finds, as a user calls it."""
 
-RELATED_KINDS = frozenset({"message", "event", "thread_post"})
+RELATED_KINDS = frozenset({"message", "nested_message", "event", "thread_post"})
 """The kinds whose documents are neighbours of each other; items that were stored one after the other are not."""
 
 MOST_RANGES = 64

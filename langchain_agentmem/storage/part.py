@@ -29,11 +29,13 @@ class Found:
         stored_as: What the index calls it.
         texts: How its texts are read, for when the index is made anew.
         recollections: What its hits are to the user.
+        named: Whether it is found only where its conversation is named.
     """
 
     stored_as: str
     texts: TextsOf
     recollections: RecollectionsOf
+    named: bool = False
 
 
 Record: TypeAlias = Mapping[str, Any]
@@ -250,14 +252,15 @@ class Parts:
         """Keeps what is said in threads."""
         return next(each.listener for each in self.all if each.listener is not None)
 
-    def stored_as(self, kinds: Sequence[str] | None) -> tuple[str, ...]:
+    def stored_as(self, kinds: Sequence[str] | None, *, named: bool = False) -> tuple[str, ...]:
         """What the index calls what a user looks for.
 
         Args:
             kinds: Some of `kinds`; None for `usual_kinds`.
+            named: Whether a conversation is named.
         """
         wanted = self.usual_kinds if kinds is None else kinds
-        return tuple(each.stored_as for kind in wanted for each in self._found[kind])
+        return tuple(each.stored_as for kind in wanted for each in self._found[kind] if named or not each.named)
 
 
 @cache

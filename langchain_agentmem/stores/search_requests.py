@@ -80,7 +80,7 @@ def sought(
         walls = walls._replace(conversations=(id_of(conversation_id, "conversation"),))
         outlook = outlook._replace(conversations=walls.conversations or ())
     walls = walls._replace(
-        kinds=all_parts().stored_as(_texts_given("kinds", kinds)),
+        kinds=all_parts().stored_as(_texts_given("kinds", kinds), named=conversation_id is not None),
         roles=None if roles is None else tuple(str(column_role(role)) for role in _texts_given("roles", roles) or ()),
         before=_micros("before", before),
         after=_micros("after", after),

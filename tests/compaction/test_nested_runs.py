@@ -124,6 +124,13 @@ class TestANestedGraph:
         assert {hit.source for hit in hits} == {"model"}
         assert {hit.conversation_id for hit in hits} == {own}
 
+    def test_changes_nothing_in_what_other_searches_find(self, memory):
+        memory.conversation("t").add_messages([HumanMessage("The heron waits by the river")])
+        before = memory.search("the heron by the river")
+        memory.conversation(nested_conversation("t", "tools:1")).add_messages([HumanMessage("heron river")] * 50)
+        assert memory.search("the heron by the river") == before
+        assert not memory.verify().problems
+
     def test_of_a_thread_without_a_checkpointer_is_not_recorded(self, memory):
         tell(caller(memory, node_graph(memory).invoke), "first")
         assert names(memory) == []
