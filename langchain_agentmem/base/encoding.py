@@ -418,8 +418,15 @@ def replace_surrogates(value: T) -> T:
 
     Returns:
         Two halves of a surrogate pair in a row as one character, and any other half as U+FFFD; the same object where
-        there is none.
+        there is none, or where it is nested too deeply to be looked through.
     """
+    try:
+        return _without_surrogates(value)
+    except RecursionError:
+        return value
+
+
+def _without_surrogates(value: T) -> T:
     if isinstance(value, str):
         try:
             value.isascii() or value.encode()
@@ -428,9 +435,9 @@ def replace_surrogates(value: T) -> T:
         return value
     clean: Any = value
     if isinstance(value, dict):
-        clean = {replace_surrogates(key): replace_surrogates(item) for key, item in value.items()}
+        clean = {_without_surrogates(key): _without_surrogates(item) for key, item in value.items()}
     elif isinstance(value, list):
-        clean = [replace_surrogates(item) for item in value]
+        clean = [_without_surrogates(item) for item in value]
     return value if clean == value else clean
 
 

@@ -151,12 +151,12 @@ def made_image(block: Any) -> dict[str, Any] | None:
     kind = kind_of(block)
     if kind == "image_generation_call":
         block = {"base64": block.get("result"), "mime_type": f"image/{block.get('output_format', 'png')}"}
-    elif kind == "input_image":
-        block = {"url": block.get("image_url")}
+    elif kind in ("image_url", "input_image"):
+        shown = block.get("image_url")
+        block = {"url": shown.get("url") if isinstance(shown, Mapping) else shown}
     elif kind != "image":
-        inline = inline_image(block)
-        return dict(block) if kind == "image_url" else inline and standard_image_part(inline)
-    return standard_image_part(block)
+        block = inline_image(block)
+    return block and standard_image_part(block)
 
 
 def media_type(data: bytes, name: str = "") -> str:

@@ -134,6 +134,17 @@ def test_half_of_a_surrogate_pair_reaches_no_client(client):
     assert given == with_halves_everywhere()
 
 
+def test_what_is_nested_very_deeply_or_shows_no_image_stops_no_view():
+    deep = {}
+    for _ in range(900):
+        deep = {"deeper": deep}
+    call = AIMessage("", tool_calls=[{"name": "look", "args": deep, "id": "c1"}])
+    nothing = AIMessage([{"type": "image_url", "image_url": None}, {"type": "image_url", "image_url": {}}, "Here."])
+    view = repaired([HumanMessage("Draw."), call, ToolMessage("ok", tool_call_id="c1"), nothing, HumanMessage("And?")])
+    assert view[1].tool_calls == call.tool_calls
+    assert [each.type for each in view] == ["human", "ai", "tool", "ai", "human"]
+
+
 DRAWN = [
     {"type": "image_generation_call", "id": "ig_1", "result": PIXEL, "status": "completed"},
     {"type": "image", "id": "ig_1", "base64": PIXEL, "mime_type": "image/png"},
