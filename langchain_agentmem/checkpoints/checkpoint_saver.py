@@ -94,7 +94,13 @@ from langchain_agentmem.checkpoints.checkpoint_codec import (
 )
 from langchain_agentmem.checkpoints.checkpoint_excerpt import CheckpointChanges, CheckpointExcerpt
 from langchain_agentmem.checkpoints.checkpoint_listing import CheckpointHistory, Listing
-from langchain_agentmem.checkpoints.rewind_follower import CheckpointStep, CheckpointSteps, Rewinding, loop_of
+from langchain_agentmem.checkpoints.rewind_follower import (
+    CheckpointStep,
+    CheckpointSteps,
+    Rewinding,
+    beginning_loop,
+    loop_of,
+)
 from langchain_agentmem.checkpoints.saver_import import ImportReport, aimport_checkpoints, import_checkpoints
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.language_models.model_calls import Performer, Work, both
@@ -275,15 +281,17 @@ class AgentMemorySaver(Performer, Closing, BaseCheckpointSaver[str]):
             InvalidInput: The config names no thread, or its thread is in several namespaces.
             CheckpointUnreadable: It is damaged, or was written with another serializer.
         """
+        pregel = beginning_loop(config)
         with self._steps.step("get", self._steps.around(config), dict) as step:
-            found = self._get(config, loop_of(config))
+            found = self._get(config, pregel)
             step.finish(lambda: rewind_follower.found(found))
         return found
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """`get_tuple`, awaited."""
+        pregel = beginning_loop(config)
         async with self._steps.step("get", self._steps.around(config), dict) as step:
-            found: CheckpointTuple | None = await self._in_thread(self._get, config, loop_of(config))
+            found: CheckpointTuple | None = await self._in_thread(self._get, config, pregel)
             step.finish(lambda: rewind_follower.found(found))
         return found
 

@@ -36,7 +36,7 @@ from langchain_agentmem.base.events import MessagesStored
 from langchain_agentmem.base.namespaces import configurable_of, namespace_of
 from langchain_agentmem.checkpoints.checkpoint_codec import address, value_of
 from langchain_agentmem.rewinding import sealing, thread_memory
-from langchain_agentmem.rewinding.graph_runs import GraphRun, Runs, runs_of
+from langchain_agentmem.rewinding.graph_runs import GraphRun, Runs, identify, identity_of, runs_of
 from langchain_agentmem.rewinding.sealing import Parent, Put
 from langchain_agentmem.storage import Steps, query
 from langchain_agentmem.storage.database import Database
@@ -143,7 +143,15 @@ class Rewinding:
         self._database = database
         watch(runs_of(database))
 
-    def loaded(self, config: RunnableConfig, found: CheckpointTuple | None, pregel: Any, *, addressed: bool) -> None:
+    def loaded(
+        self,
+        config: RunnableConfig,
+        found: CheckpointTuple | None,
+        pregel: Any,
+        *,
+        addressed: bool,
+        replayed: bool = False,
+    ) -> None:
         """A checkpoint was read, perhaps by a loop that begins with it.
 
         Args:
@@ -151,6 +159,7 @@ class Rewinding:
             found: The checkpoint.
             pregel: LangGraph's loop, if one is calling.
             addressed: Whether a certain checkpoint was asked for.
+            replayed: Whether a subgraph begins anew with it, as its thread goes on from an earlier one.
         """
         scopes = self._database.scopes
         at, ns, _ = address(config, scopes)
@@ -164,6 +173,7 @@ class Rewinding:
             {} if found is None else found.checkpoint["channel_versions"],
             addressed=addressed,
             home=home,
+            read=_read_of(found, resumes=not replayed and bool(config["configurable"].get(_RESUMING))),
             results=_results(found),
             pregel=pregel,
         )
@@ -187,7 +197,7 @@ class Rewinding:
         """What a listing gives, which may be a replayed subgraph's way to find the checkpoint that it begins with."""
         if config and before and limit == 1 and config["configurable"].get("__pregel_runtime"):
             page = next(pages, [])
-            self.loaded(config, page[0] if page else None, pregel, addressed=True)
+            self.loaded(config, page[0] if page else None, pregel, addressed=True, replayed=True)
             yield page
         yield from pages
 
@@ -353,10 +363,18 @@ def _results(found: CheckpointTuple | None) -> frozenset[str]:
     return frozenset(task for task, channel, _ in writes or () if sealing.is_result((channel,)))
 
 
+def _read_of(found: CheckpointTuple | None, *, resumes: bool) -> str | None:
+    """Return the newest checkpoint up to one whose input a loop that begins there has read, or reads."""
+    if found is None or resumes or found.metadata.get("source") != "input":
+        return None if found is None else found.checkpoint["id"]
+    return None if found.parent_config is None else found.parent_config["configurable"]["checkpoint_id"]
+
+
 FARTHEST = 12
 """Callers among whom the loop is looked for."""
 
 _LANGGRAPH = "langgraph.pregel."
+_RESUMING = "__pregel_resuming"
 
 
 def control_of(config: Mapping[str, Any] | None) -> Any:
@@ -380,6 +398,17 @@ def loop_of(config: Mapping[str, Any] | None) -> Any:
         if type(loop).__module__.startswith(_LANGGRAPH) and getattr(loop, "manager", None) is not None:
             return loop if control_of(loop.config) is control else None
     return None
+
+
+def beginning_loop(config: Mapping[str, Any] | None) -> Any:
+    """Return the loop that reads a checkpoint to begin with, if one does; its run has an identity from now on.
+
+    Args:
+        config: The config of the call, which must be in progress.
+    """
+    loop = loop_of(config)
+    identify(loop, configurable_of(config).get("checkpoint_ns") or "")
+    return loop
 
 
 class Surrounded:
@@ -461,10 +490,11 @@ class CheckpointSteps:
         Args:
             config: The config of a call, which must be in progress.
         """
-        if not self._tracing.checkpoints or config is None or (control := control_of(config)) is None:
+        if not self._tracing.checkpoints or config is None or control_of(config) is None:
             return config
         configurable = {"checkpoint_ns": "", **config["configurable"]}
-        key = id(control), str(configurable["checkpoint_ns"])  # no control ends before its runs do
+        # No identity ends before its run does.
+        key = id(identity_of(configurable)), str(configurable["checkpoint_ns"])
         if (loop := loop_of(config)) is not None:
             run = self._runs[key] = loop.manager
         else:

@@ -26,7 +26,7 @@ is gone hides it. A view is a *line*, branches each up to a position, and *group
   of earlier runs is kept: tasks that finished, with their groups. Of these count the ones whose results LangGraph found
   with the checkpoint and took; that it took one, only its own loop knows (`checkpoints/rewind_follower.py`). Of two
   runs that finish a task at once, LangGraph keeps the first result, and so the first one's memory is the finished one.
-  A run is known by LangGraph's `RunControl`, which its tasks and its saver's calls share, and stays in the thread that
+  A run is known by an identity in its configs, which its tasks and its saver's calls share. It stays in the thread that
   its saver loaded, though its config names the thread's id alone. Rules and reasons: the docstrings of `graph_runs.py`
   and `sealing.py`.
 - LangGraph says nothing of attempts that fail, so a callback does (`checkpoints/rewind_follower.py`); it is led to the
@@ -38,14 +38,19 @@ is gone hides it. A view is a *line*, branches each up to a position, and *group
   shown as `memory.thread.fork` when it is stored. What is hidden is counted only if somebody looks.
 - A subgraph's branch notes what it stands on: the checkpoint around it, by id, which decides whether it goes on; that
   checkpoint's place as it was known then; and what the tasks around had written.
+- A subgraph that keeps its state (`checkpointer=True`) goes on from its own checkpoint under any other around it. Its
+  new branch holds once more what that checkpoint showed and the new one around it does not. The thread gets it when the
+  subgraph ends. A branch of the thread that so begins with older things has a base without a place: it is no newer than
+  what it was forked from.
 - Expiry is judged at the time of the view's checkpoint, which its id tells, so a node and its past view agree.
 - What no remaining place, fork or subgraph can see is swept when checkpoints are removed.
 
 What differs from the rules that were found by experiment (they were true of an in-memory prototype, and a stricter
 oracle found more cases; `tests/rewinding/` holds them): what a former attempt of the same run called counts no more;
-the levels around a task are the keys of LangGraph's `checkpoint_map` in their order, since stateful subgraphs have
-names without task ids; a subgraph that is called by a function carries what all its callers wrote; parallel nodes of
-such a subgraph do not see each other; what was called counts on a resume even if its caller never asks for memory.
+the levels around a task are those keys of LangGraph's `checkpoint_map` that match its name, the last of each depth,
+since stateful subgraphs have names without task ids; a subgraph that is called by a function carries what all its
+callers wrote; parallel nodes of such a subgraph do not see each other; what was called counts on a resume even if its
+caller never asks for memory.
 
 The layers themselves (`layers/`) work on a *standpoint*, a named branch or a thread's view, and do not know which.
 """

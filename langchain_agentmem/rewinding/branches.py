@@ -174,7 +174,7 @@ def view_of(branch: int, position: int, at: int, near: int = FOREVER) -> Steps[V
     """
     rows = yield query.line_from(branch=branch, position=position, own=1, deepest=near - 1)
     groups = [tuple(each) for row in rows if row["groups"] for each in json.loads(row["groups"])]
-    descends = sum(row["own"] for row in rows) == 1  # no subgraph's branch, which stands on others beside
+    descends = all(row["based"] is None for row in rows)
     line = tuple((row["branch_id"], row["up_to"]) for row in rows)
     return View(line, tuple(groups), at, descends, cut=len(line) >= near)
 

@@ -2,7 +2,8 @@
 
 LangGraph puts checkpoints when it likes: before, while or long after the tasks run that lead to them, and some never.
 So what a task may see, and what a put makes part of a line, cannot be read off the database alone. A *run* is known by
-the `RunControl` that LangGraph gives to the tasks and to the saver alike; a *loop* is the run of a graph, or of a
+a `RunIdentity` in the config of its loop, from which LangGraph derives those of tasks, subgraphs and puts; where that
+loop is not found, by its `RunControl`, which callers may share. A *loop* is the run of a graph, or of a
 subgraph that one of its tasks calls; a *task* runs in a loop, under a checkpoint's id. The same task may be executed
 again, after a failure or an interrupt, and by several runs at once. An *execution* owns what it writes: within a run
 only the newest execution of a task counts, and no run touches what another one's write.
@@ -32,6 +33,8 @@ from langchain_agentmem.threads.thread_lines import Thread, ThreadAt
 
 _HANDLER = "__error_handler__"
 """How the name of what LangGraph runs for a task that failed begins."""
+_IDENTITY = "__pregel_agentmem_run"
+"""The key of a run's identity. LangGraph removes keys that begin so from the configs that it shows."""
 MOST_RUNS = 256
 """Runs that are known before those that are over are looked for."""
 
@@ -121,6 +124,7 @@ class Loop:
     Attributes:
         ns: Its name within the thread; empty for the thread's own.
         base: The checkpoint that it began with.
+        read: The newest up to that whose input it has read: other input replaces what waits there.
         step: The number of that checkpoint's step.
         versions: The versions of that checkpoint's channels.
         owner: The task that entered it, if it is a subgraph's.
@@ -129,7 +133,9 @@ class Loop:
         told: Whether that was told.
         last_put: The checkpoint that it put last.
         steps: The checkpoints under which its tasks ran, whose puts may be still to come.
+        parents: The checkpoints of the loops around it, by their names.
         carried: What the tasks around it had written when it began.
+        kept: What its base shows and the checkpoint around it does not; None where its base stands on that checkpoint.
         spots: Where the checkpoints stand that it put or began with.
         results: The tasks whose results LangGraph found with the checkpoint that it began with, and may take instead of
             running them; None where that is not known.
@@ -139,6 +145,7 @@ class Loop:
 
     ns: str
     base: str | None = None
+    read: str | None = None
     step: int | None = None
     versions: Mapping[str, Any] = field(default_factory=dict)
     owner: str | None = None
@@ -147,7 +154,9 @@ class Loop:
     told: bool = False
     last_put: str | None = None
     steps: set[str] = field(default_factory=set)
+    parents: Mapping[str, str] = field(default_factory=dict)
     carried: Groups = field(default_factory=dict)
+    kept: Groups | None = None
     spots: dict[str, Spot | None] = field(default_factory=dict)
     results: Collection[str] | None = None
     earlier: tuple[Finished, ...] | None = None
@@ -161,7 +170,7 @@ class Loop:
     def begin(self, checkpoint: str | None) -> None:
         """Begin anew, with a checkpoint that was never read."""
         self.base, self.last_put, self.superseded, self.step, self.versions = checkpoint, None, False, None, {}
-        self.results = self.earlier = None
+        self.results = self.earlier = self.kept = None
 
     def called_by(self, task_id: str) -> set[str] | None:
         """The functions that a task has called in this loop, whether they ran or their results were there.
@@ -175,6 +184,10 @@ class Loop:
         tasks: Mapping[str, Any] = getattr(pregel, "tasks", {})
         caller = tasks.get(task_id)
         return None if caller is None else {each.id for each in list(tasks.values()) if each.path[1] == caller.path}
+
+    def is_of(self, pregel: Any) -> bool:
+        """Return whether it is known as a loop of LangGraph's."""
+        return pregel is not None and self.pregel is not None and self.pregel() is pregel
 
     def is_behind(self, step: str) -> bool:
         """Whether a checkpoint was put that follows a step: nothing of that can become part of it any more."""
@@ -196,7 +209,7 @@ class GraphRun:
     """One run of a graph, in one thread.
 
     Attributes:
-        control: What LangGraph knows it by.
+        identity: What its configs know it by.
         at: Its thread.
         token: What its executions own what they write by: a number that no other run has, in whatever process.
         graphs: What LangChain knows it by: the runs of its graph and of subgraphs.
@@ -215,7 +228,7 @@ class GraphRun:
         thread: The identity of its thread, once that was read or stored.
     """
 
-    control: Any
+    identity: Any
     at: ThreadAt
     token: int = field(default_factory=lambda: secrets.randbits(62))
     graphs: set[UUID] = field(default_factory=set)
@@ -289,6 +302,40 @@ class GraphRun:
         return called is None or task_id in called
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class RunIdentity:
+    """The identity of one run of a thread's own graph.
+
+    Attributes:
+        pregel: LangGraph's loop of that graph.
+    """
+
+    pregel: weakref.ref[Any]
+
+
+def identify(pregel: Any, ns: str) -> None:
+    """Add an identity to the configs of a loop that begins, unless it is a subgraph's or has one.
+
+    Args:
+        pregel: LangGraph's own loop, if one is calling.
+        ns: The loop's name within the thread.
+    """
+    if pregel is None or ns:
+        return
+    configs = [each["configurable"] for each in (pregel.config, pregel.checkpoint_config)]
+    known = configs[0].get(_IDENTITY)  # a graph that a node calls in another thread inherits that of the caller
+    if known is None or known.pregel() is not pregel:
+        known = RunIdentity(weakref.ref(pregel))
+        for each in configs:
+            each[_IDENTITY] = known
+
+
+def identity_of(configurable: Mapping[str, Any]) -> Any:
+    """Return the identity of the run that a config belongs to; None where it belongs to none."""
+    control = getattr(configurable.get("__pregel_runtime"), "control", None)
+    return None if control is None else configurable.get(_IDENTITY, control)
+
+
 class RunSight(NamedTuple):
     """What a task can see: places, and groups that have none.
 
@@ -348,15 +395,15 @@ class Runs:
 
     def of(self, configurable: Mapping[str, Any], at: ThreadAt) -> GraphRun | None:
         """The run that a config belongs to; None where it belongs to none."""
-        control = getattr(configurable.get("__pregel_runtime"), "control", None)
-        if control is None:
+        identity = identity_of(configurable)
+        if identity is None:
             return None
         with self.lock:
-            run = self._runs.get((id(control), at))
+            run = self._runs.get((id(identity), at))
             if run is None:
                 if len(self._runs) >= MOST_RUNS:
                     self._drop_those_that_are_over()
-                run = self._runs[id(control), at] = GraphRun(control, at)
+                run = self._runs[id(identity), at] = GraphRun(identity, at)
             return run
 
     def home(self, configurable: Mapping[str, Any]) -> Namespace:
@@ -365,22 +412,21 @@ class Runs:
         Args:
             configurable: What the config says.
         """
-        control = getattr(configurable.get("__pregel_runtime"), "control", None)
-        if control is None or configurable.get("thread_id") is None:
+        identity = identity_of(configurable)
+        if identity is None or configurable.get("thread_id") is None:
             return ()
         name = str(configurable["thread_id"])  # another graph's may be one that is none here
         with self.lock:
-            run = self._runs.get((id(control), ThreadAt("", name)))
+            run = self._runs.get((id(identity), ThreadAt("", name)))
             if run is None:  # its saver looks within a namespace
-                found = [each for (of, at), each in self._runs.items() if of == id(control) and at.name == name]
+                found = [each for (of, at), each in self._runs.items() if of == id(identity) and at.name == name]
                 run = found[0] if len(found) == 1 else None
             return () if run is None else namespace_of(run.at.path)
 
     def knows(self, configurable: Mapping[str, Any], at: ThreadAt) -> bool:
         """Whether the run that a config belongs to uses a saver of this database in this thread."""
-        control = getattr(configurable.get("__pregel_runtime"), "control", None)
         with self.lock:
-            run = self._runs.get((id(control), at))
+            run = self._runs.get((id(identity_of(configurable)), at))
             return run is not None and "" in run.loops
 
     def saves(self, configurable: Mapping[str, Any], ns: str) -> bool:
@@ -390,20 +436,20 @@ class Runs:
             configurable: The configurable of a task's config.
             ns: The graph's namespace, which is around the task.
         """
-        control, name = getattr(configurable.get("__pregel_runtime"), "control", None), str(configurable["thread_id"])
+        identity, name = identity_of(configurable), str(configurable["thread_id"])
         with self.lock:
-            runs = [run for run in self._runs.values() if run.control is control and run.at.name == name]
+            runs = [run for run in self._runs.values() if run.identity is identity and run.at.name == name]
             loops = [run.loops.get(ns) for run in runs if "" in run.loops]
         if not loops:
             return configurable.get("__pregel_checkpointer") is not None
         return any(loop is not None and loop.pregel is not None for loop in loops)
 
     def _drop_those_that_are_over(self) -> None:
-        """Forget runs whose control nobody else refers to any more."""
+        """Forget runs whose identity nobody else refers to any more."""
         shared: dict[int, int] = {}
         for run in {id(run): run for run in self._runs.values()}.values():
-            shared[id(run.control)] = shared.get(id(run.control), 0) + 1
-        held = {key for key, run in self._runs.items() if sys.getrefcount(run.control) > 1 + shared[key[0]]}
+            shared[id(run.identity)] = shared.get(id(run.identity), 0) + 1
+        held = {key for key, run in self._runs.items() if sys.getrefcount(run.identity) > 1 + shared[key[0]]}
         self._runs = {key: run for key, run in self._runs.items() if key in held}
         known = {id(run) for run in self._runs.values()}
         self._newest = {name: run for name, run in self._newest.items() if id(run) in known}
@@ -430,6 +476,7 @@ class Runs:
         *,
         addressed: bool,
         home: ThreadAt,
+        read: str | None,
         results: Collection[str],
         pregel: Any,
     ) -> tuple[GraphRun, Loop, GraphTask] | None:
@@ -444,6 +491,7 @@ class Runs:
             versions: The versions of its channels.
             addressed: Whether the loop was told to begin with it.
             home: The thread that was found.
+            read: The newest checkpoint up to that one whose input the loop has read.
             results: The tasks whose results were found with it.
             pregel: LangGraph's own loop, if one is calling. Without it nothing begins below a thread's own.
 
@@ -456,17 +504,19 @@ class Runs:
         with self.lock:
             if home != run.at and "" not in run.loops:  # the config names the thread alone; what is put says more
                 run.at = home
-                self._runs[id(run.control), home] = run
+                self._runs[id(run.identity), home] = run
             loop = run.loops.get(ns)
-            fresh = Loop(ns, checkpoint, metadata.get("step"), versions, addressed=addressed, results=results)
+            fresh = Loop(ns, checkpoint, read, metadata.get("step"), versions, addressed=addressed, results=results)
             run.resumed = run.resumed or bool(results)
-            self._follow(run, loop if ns == "" and loop is not None else fresh, pregel)
+            if loop is not None and ns and not loop.is_of(pregel):
+                loop = None  # a subgraph that keeps its state has begun once more
+            self._follow(run, loop or fresh, pregel)
             if ns == "":
                 self._newest[at.name] = run
-                if loop is None:
-                    run.loops[ns] = fresh
-                elif loop.addressed and not loop.steps and not loop.last_put and not addressed:
-                    loop.superseded = checkpoint != loop.base
+                run.loops.setdefault(ns, fresh)
+            if loop is not None and loop.addressed and not loop.steps and not loop.last_put and not addressed:
+                loop.superseded = checkpoint != loop.base
+            if loop is not None or ns == "":
                 return None
             owner, execution = configurable.get("__pregel_task_id"), _key_of(configurable)
             if owner is None or execution is None or pregel is None:  # somebody looks at it, and no loop begins with it
@@ -479,7 +529,7 @@ class Runs:
                     other.steps.add(step)
             caller = _task_of(around) if called else None
             task = self._touch(run, around, above.get(around, ""), owner, caller, execution)
-            fresh.owner, run.loops[ns] = owner, fresh
+            fresh.owner, fresh.parents, run.loops[ns] = owner, above, fresh
             task.loops.append(fresh)
             return run, fresh, run.outermost(task)
 
@@ -616,9 +666,12 @@ class Runs:
                     owners.append(("call", _task_of(ns)))
                 else:
                     owners.append(("loop", self._entered(run, ns, outer, above)))
-            for level in levels:
-                if (loop := run.loops.get(level.ns)) is not None:
-                    loop.steps.add(level.checkpoint)
+            for level, owner in zip(levels, owners, strict=True):
+                if (loop := run.loops.get(level.ns)) is None:
+                    continue
+                if owner and owner[0] == "loop" and loop.pregel is not None and loop not in run.tasks[owner[1]].loops:
+                    raise StepIsOver  # a former attempt has entered it
+                loop.steps.add(level.checkpoint)
             for place in range(1, len(levels)):
                 kind, caller = owners[place] or ("", "")
                 if kind == "call" and caller not in run.tasks:
@@ -665,12 +718,12 @@ class Runs:
             loop = run.loops.get(ns)
             if loop is None:
                 return None
-            if checkpoint in loop.spots:
-                return loop.spots[checkpoint], Live()
-            beside = Live()
-            for step in loop.open_steps(checkpoint):
+            known = checkpoint in loop.spots
+            standing = _standing(loop, checkpoint if known else loop.head)
+            beside = Live(standing.groups)
+            for step in () if known else loop.open_steps(checkpoint):
                 beside.add(self._step(run, loop, step))
-            return loop.spots.get(loop.head or ""), beside
+            return next(iter(standing.spots), None), beside
 
     def open(self, run: GraphRun, loop: Loop, before: str) -> list[tuple[str, Live]]:
         """The steps that a put seals, with what counts of their tasks."""
@@ -792,14 +845,15 @@ class Runs:
 
 
 def _standing(loop: Loop, checkpoint: str | None) -> Live:
+    if loop.kept is not None and checkpoint == loop.base:
+        return Live(loop.kept)
     spot = None if checkpoint is None else loop.spots.get(checkpoint)
     return Live(spots=() if spot is None else (spot,))
 
 
 def _levels(configurable: Mapping[str, Any]) -> list[Level]:
     """The loops and calls around a task, the outermost first, as LangGraph notes them on the way in."""
-    own, noted = str(configurable.get("checkpoint_ns") or ""), configurable.get("checkpoint_map") or {}
-    return [Level(ns, checkpoint) for ns, checkpoint in noted.items() if is_around(ns, own)]
+    return levels_around(str(configurable.get("checkpoint_ns") or ""), configurable.get("checkpoint_map") or {})
 
 
 def nested_graphs(configurable: Mapping[str, Any]) -> list[str]:
@@ -811,8 +865,23 @@ def nested_graphs(configurable: Mapping[str, Any]) -> list[str]:
     return [inner.ns for outer, inner in pairwise(_levels(configurable)) if inner.checkpoint != outer.checkpoint]
 
 
-def is_around(ns: str, inner: str) -> bool:
-    """Whether a loop or task is another one, or is around it. LangGraph also names what a replayed subgraph was before.
+def levels_around(inner: str, noted: Mapping[str, str]) -> list[Level]:
+    """Return the loops and calls that a loop or task is in, the outermost first, with that itself if it is noted.
+
+    Args:
+        inner: Its name.
+        noted: Names with their checkpoints. Where a subgraph is replayed, LangGraph notes first what it was before.
+    """
+    levels = {
+        len(ns.split("|")) if ns else 0: Level(ns, checkpoint)
+        for ns, checkpoint in noted.items()
+        if _is_around(ns, inner)
+    }
+    return [levels[depth] for depth in sorted(levels)]
+
+
+def _is_around(ns: str, inner: str) -> bool:
+    """Return whether a loop or task is another one, or is around it.
 
     Args:
         ns: Its name. Subgraphs that keep their state are named without the ids of their tasks.

@@ -19,6 +19,7 @@ from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import BranchMoved, InvalidInput, StepIsOver
 from langchain_agentmem.messages.message import SOURCES
 from langchain_agentmem.rewinding import memory_rows
+from langchain_agentmem.rewinding.branches import view_of
 from langchain_agentmem.rewinding.graph_runs import (
     Execution,
     Finished,
@@ -29,12 +30,12 @@ from langchain_agentmem.rewinding.graph_runs import (
     Loop,
     Runs,
     Spot,
-    is_around,
+    levels_around,
 )
 from langchain_agentmem.rewinding.memory_rows import FOREVER, Author, InGroup, OnBranch, View
 from langchain_agentmem.storage import Steps, query
 from langchain_agentmem.storage.part import Heard, Noted, Said, all_parts
-from langchain_agentmem.storage.steps import Rows
+from langchain_agentmem.storage.steps import Row, Rows
 from langchain_agentmem.threads import checkpoint_head
 from langchain_agentmem.threads.thread_lines import Thread, ThreadAt, find, make_thread
 
@@ -151,6 +152,10 @@ class _Base(NamedTuple):
     groups: Groups
 
 
+_UNORDERED = _Base("", None, {})
+"""The base of a thread's own branch that begins with something older than what lies behind it."""
+
+
 # -- what tasks see and write ----------------------------------------------------------------------------------------
 
 
@@ -232,11 +237,12 @@ def view_of_task(runs: Runs, configurable: Mapping[str, Any], at: ThreadAt) -> S
     run, levels, owners, execution = runs.asking(configurable, at)
     yield from prepare(runs, run)
     sight = runs.sight(run, levels, owners, execution)
-    line = []
+    rows: list[Row] = []
     for spot in sight.spots:
-        line += yield from _line(spot)
-    groups = tuple(sorted(sight.groups.items()))
-    view = View(tuple(dict.fromkeys(line)), groups, time_of(sight.checkpoint), descends=len(sight.spots) == 1)
+        rows += yield query.line_from(branch=spot[0], position=spot[1], own=0, deepest=FOREVER)
+    line = dict.fromkeys((row["branch_id"], row["up_to"]) for row in rows)
+    descends = len(sight.spots) == 1 and all(row["based"] is None for row in rows)
+    view = View(tuple(line), tuple(sorted(sight.groups.items())), time_of(sight.checkpoint), descends)
     return run, execution, view
 
 
@@ -292,14 +298,22 @@ def drop_group(group: int) -> Steps[None]:
 
 
 def carry(runs: Runs, run: GraphRun, loop: Loop, task: GraphTask) -> Steps[None]:
-    """Note what the task around a subgraph has written when that begins, up to which row."""
+    """Note what the task around a subgraph has written when that begins, up to which row, and what that keeps."""
     yield from prepare(runs, run)
     live = runs.around(run, loop, task)
-    if not live.groups and not live.spots:
+    if live.groups or live.spots:
+        groups = yield from _all_groups(live)
+        last = yield query.last_rows(ids=json.dumps([group for group in groups if group in live.groups]))
+        loop.carried = groups | {row["group_id"]: row["row"] for row in last}
+    if (spot := loop.spots.get(loop.base or "")) is None:
         return
-    groups = yield from _all_groups(live)
-    last = yield query.last_rows(ids=json.dumps([group for group in groups if group in live.groups]))
-    loop.carried = groups | {row["group_id"]: row["row"] for row in last}
+    around = yield from _around(runs, run, run.at, loop.ns, loop.parents)
+    if around is not None and (yield from _base_of(spot[0])).checkpoint != around.checkpoint:
+        around.groups.update(loop.carried)
+        thread = yield from find(run.at, loop.ns)
+        if loop.read != loop.base and thread is not None and thread.line is not None:
+            spot = None if loop.read is None else (yield from place_of(thread.line, loop.read))
+        loop.kept = {} if spot is None else (yield from _unheld(spot, around))
 
 
 def finish(
@@ -446,7 +460,7 @@ def _sealed(runs: Runs, put: Put, head: _Head) -> Steps[tuple[Spot | None, Calla
     yield from _prepare_to_put(runs, run, put, head)
     if put.parent is not None and put.parent == loop.base and loop.last_put is None and source == "loop":
         yield from _go_on(runs, loop, put)
-    around = yield from _around(runs, run, put)
+    around = yield from _around(runs, run, put.at, put.ns, put.metadata.get("parents") or {})
     # `prepare` has read it; but somebody may have amended the head since.
     spot = head.spot if put.parent == head.name else loop.spots.get(str(put.parent))
     steps = runs.open(run, loop, name)
@@ -454,7 +468,7 @@ def _sealed(runs: Runs, put: Put, head: _Head) -> Steps[tuple[Spot | None, Calla
     if around is not None:
         around.groups.update(loop.carried)
     if run.minded:
-        spot = yield from _stand(put, spot, around)
+        spot = yield from _stand(put, spot, around, head, loop.kept if put.parent == loop.base else None)
         for step, live in steps:
             stood.append((step, spot))
             spot = yield from _advance(put, spot, (yield from _all_groups(live)), around, head)
@@ -557,11 +571,11 @@ def _seal_outside(put: Put, name: str, source: Any, head: _Head) -> Steps[Spot |
         if put.parent is None or put.parent == head.name:
             return head.spot if put.parent is not None else None
         return (yield from place_of(put.line, put.parent))
-    around = yield from _around(None, None, put)
+    around = yield from _around(None, None, put.at, put.ns, put.metadata.get("parents") or {})
     spot = None if put.parent is None else (yield from place_of(put.line, put.parent))
     if around is not None and spot is not None:
         around.groups.update((yield from _base_of(spot[0])).groups)
-    spot = yield from _stand(put, spot, around)
+    spot = yield from _stand(put, spot, around, head)
     if source == "update" and put.parent is not None:
         found = yield query.finished_at(thread=put.thread, ns=put.ns, checkpoint=put.parent)
         groups = {group for row in found if row["caller"] is None for group in json.loads(row["groups"])}
@@ -593,11 +607,20 @@ def _go_on(runs: Runs, loop: Loop, put: Put) -> Steps[None]:
             loop.steps.add(loop.base)
 
 
-def _around(runs: Runs | None, run: GraphRun | None, put: Put) -> Steps[_Base | None]:
-    """What the checkpoint of a subgraph stands on; None for a thread's own."""
-    parents = put.metadata.get("parents") or {}  # where a subgraph is replayed, the one it was before is among them
-    names = sorted((ns for ns in parents if ns != put.ns and is_around(ns, put.ns)), key=len, reverse=True)
-    if not put.ns or not names:
+def _around(
+    runs: Runs | None, run: GraphRun | None, at: ThreadAt, inner: str, parents: Mapping[str, str]
+) -> Steps[_Base | None]:
+    """Return the base of a subgraph's branch; None for a thread's own.
+
+    Args:
+        runs: The runs of this process.
+        run: The run; None outside of runs.
+        at: The thread.
+        inner: The subgraph's name within the thread.
+        parents: The checkpoints of the loops around it.
+    """
+    names = [level.ns for level in reversed(levels_around(inner, parents)) if level.ns != inner]
+    if not inner or not names:
         return None
     around = _Base(parents[names[0]], None, {})
     for ns in names:  # where nothing was put around it yet, it stands on what is around that
@@ -606,7 +629,7 @@ def _around(runs: Runs | None, run: GraphRun | None, put: Put) -> Steps[_Base | 
             around.groups.update((yield from _all_groups(known[1])))
             spot = known[0]
         else:
-            thread = yield from find(put.at, ns)
+            thread = yield from find(at, ns)
             line = None if thread is None else thread.line
             spot = None if line is None else (yield from place_of(line, parents[ns]))
         if spot is not None:
@@ -616,16 +639,36 @@ def _around(runs: Runs | None, run: GraphRun | None, put: Put) -> Steps[_Base | 
     return around
 
 
-def _stand(put: Put, spot: Spot | None, around: _Base | None) -> Steps[Spot | None]:
-    """The place from which a checkpoint's memory goes on: for a subgraph, on a branch that stands where it stands."""
+def _stand(
+    put: Put, spot: Spot | None, around: _Base | None, head: _Head, kept: Groups | None = None
+) -> Steps[Spot | None]:
+    """The place from which a checkpoint's memory goes on: for a subgraph, on a branch that stands where it stands.
+
+    A subgraph that keeps its state goes on from its own checkpoint, whatever that around it was then. So what it showed
+    there, and the new base does not, lies on its new branch once more.
+    """
     if around is None:
         return spot
     here = None if spot is None else (yield from _base_of(spot[0]))
     if here is not None and here.checkpoint == around.checkpoint:
         return spot if here == around else ((yield from _branch(put, spot, around)), 0)
-    if around.spot is None and not around.groups:
+    if kept is None:
+        kept = {} if spot is None else (yield from _unheld(spot, around))
+    if around.spot is None and not around.groups and not kept:
         return None
-    return (yield from _branch(put, None, around)), 0
+    return (yield from _advance(put, ((yield from _branch(put, None, around)), 0), kept, around, head))
+
+
+def _unheld(spot: Spot, around: _Base) -> Steps[Groups]:
+    """Return the groups that a subgraph's place shows and a base does not, but not those of unfinished callers."""
+    held = View((), (), 0) if around.spot is None else (yield from view_of(*around.spot, 0))
+    shown = yield from view_of(*spot, 0)
+    there = dict(held.line)
+    line = json.dumps([level for level in shown.line if there.get(level[0], -1) < level[1]])
+    found = yield query.groups_on(line=line, groups=json.dumps(shown.groups))
+    groups = {row["group_id"]: FOREVER for row in found if row["group_id"] not in around.groups}
+    rows = yield query.sealable(line=json.dumps(held.line), groups=json.dumps(sorted(groups.items())))
+    return {row["group_id"]: FOREVER for row in rows}
 
 
 def _advance(put: Put, spot: Spot | None, groups: Groups, around: _Base | None, head: _Head) -> Steps[Spot | None]:
@@ -644,8 +687,10 @@ def _advance(put: Put, spot: Spot | None, groups: Groups, around: _Base | None, 
         spot = (yield from _branch(put, None, around)), 0
     [row] = yield query.lock_head(branch=spot[0])
     thread = row["thread"]
-    if row["head"] > spot[1]:
-        spot, thread = ((yield from _branch(put, spot, around)), 0), put.at.name
+    late = any(each["late"] for each in found)
+    if late or row["head"] > spot[1]:
+        base = _UNORDERED if late and around is None else around
+        spot, thread = ((yield from _branch(put, spot, base)), 0), put.at.name
     branch, position = spot[0], spot[1] + 1
     own = head.own or (yield from author_of(put.thread))
     stamp = None

@@ -88,21 +88,22 @@ def follow(log: list[str], ops: list[Any], config: Any, look: str) -> Doing:
         look: At which attempts to look when it starts: "always", "first" or "never".
     """
     world, execution = Now.world, object()
+    mine: list[str] = []
     RUNNING.set((*RUNNING.get(), execution))
     try:
         with world.busy():
-            return (yield from operate(log, ops, config, look))
+            return (yield from operate(log, ops, config, look, mine))
     except BaseException:
         world.over.add(execution)
+        world.dead.update(each for each in mine if not world.keeps(each))
         world.failed_calls |= any(op[0] in (*CALLS, "task", "tasks") for op in ops)
         raise
 
 
-def operate(log: list[str], ops: list[Any], config: Any, look: str) -> Doing:  # noqa: C901, PLR0912
+def operate(log: list[str], ops: list[Any], config: Any, look: str, mine: list[str]) -> Doing:  # noqa: C901, PLR0912
     """`follow`, in an execution of its own."""
     world, own, attempt = Now.world, config["configurable"]["__pregel_task_id"], attempt_of(config)
     calls = any(op[0] in CALLS for op in ops)
-    mine: list[str] = []
     if look == "always" or (look == "first" and attempt == 1):
         world.looked(config, "at the start", log, (yield "remembered", config))
     for number, op in enumerate(ops):
@@ -135,15 +136,26 @@ def operate(log: list[str], ops: list[Any], config: Any, look: str) -> Doing:  #
             case (("task" | "tasks"), several):
                 given = [{"log": [*log, *mine], "ops": each} for each in several]
                 for found in (yield "tasks", given):
+                    world.dead.difference_update(found)
                     mine += found
             case (("call" | "kept" | "off" | "sub"), plan) if op[0] != "off" or world.durability != "sync":
                 # LangGraph has no checkpoint to wait for in a graph without a checkpointer, and fails in "sync".
-                given = {"log": {"fresh": [*log, *mine]}, "mine": {"fresh": []}, "plan": plan, "at": {"fresh": 0}}
-                mine += (yield "invoke", inner_graph(op[0]), given, None)["mine"]
+                known = [*log, *mine]  # "kept" has in its state, too, what it remembered in former calls
+                given = {"log": known if op[0] == "kept" else {"fresh": known}, "mine": {"fresh": []}}
+                found = yield "invoke", inner_graph(op[0]), given | {"plan": plan, "at": {"fresh": 0}}, None
+                world.dead.difference_update(found["mine"])
+                mine += [each for each in found["log"] if each not in {*known, *world.dead}]
             case "apart", plan:
                 thread = world.apart(config["configurable"]["thread_id"])
                 at = {"configurable": {"thread_id": thread}}
                 yield "invoke", world.graph("graph apart"), {"plan": plan, "at": {"fresh": 0}}, at
+            case "apart again", plan:  # runs of a thread that share the control of the run around them
+                thread = world.apart(config["configurable"]["thread_id"])
+                given, at = {"plan": plan, "at": {"fresh": 0}}, {"configurable": {"thread_id": thread}}
+                yield "invoke", world.graph("graph apart"), given, at
+                before = world.here(thread, 1)[0].config
+                yield "invoke", world.graph("graph apart"), given, at
+                yield "invoke", world.graph("graph apart"), given, before
     return mine
 
 
@@ -261,8 +273,10 @@ def route(state: dict[str, Any]) -> Any:
         case "send":
             given = {"log": state["log"], "look": step["look"]}
             return [Send("sent", {**given, "ops": ops}) for ops in step["pieces"]] or "join"
-        case "sub" if not step["plan"]:
+        case "sub" | "keeper" if not step["plan"]:
             return "join"
+        case "beside":
+            return ["keeper", "guard"]
         case kind:
             return kind
 
@@ -271,8 +285,14 @@ def descend(state: dict[str, Any]) -> dict[str, Any]:
     return {"log": state["log"], "mine": {"fresh": []}, "plan": step_of(state).get("plan", []), "at": {"fresh": 0}}
 
 
-def scripted(inside: Any = None, *, stubborn: bool = False) -> Any:
-    """Steps that run one node, two at a time, one for each piece, a graph, or one whose failure is handled."""
+def scripted(inside: Any = None, keeper: Any = None, *, stubborn: bool = False) -> Any:
+    """Steps that run one node, two at a time, one for each piece, a graph, or one whose failure is handled.
+
+    Args:
+        inside: The graph.
+        keeper: A graph that keeps its state from one step to another, alone or with a node beside it.
+        stubborn: Whether nothing can cancel nodes.
+    """
     made = functools.partial(node, stubborn=stubborn)
     graph: Any = StateGraph(State, output_schema=Found)
     graph.set_node_defaults(retry_policy=RETRY)
@@ -284,6 +304,10 @@ def scripted(inside: Any = None, *, stubborn: bool = False) -> Any:
     if inside is not None:
         graph.add_node("sub", RunnableLambda(descend) | inside).add_edge("sub", "join")
         ends.append("sub")
+    if keeper is not None:
+        graph.add_node("keeper", RunnableLambda(descend) | keeper).add_edge("keeper", "join")
+        graph.add_node("guard", made("right"))
+        ends += ["keeper", "guard"]
     for name in (START, "work", "join"):
         graph.add_conditional_edges(name, route, ends)
     return graph
@@ -292,14 +316,17 @@ def scripted(inside: Any = None, *, stubborn: bool = False) -> Any:
 @functools.cache
 def inner_graph(kind: str, *, stubborn: bool = False) -> Any:
     """A graph that a node calls: "call", "kept" (which remembers its own state), "off" (which saves nothing)."""
-    checkpointer = {"kept": True, "off": False}.get(kind)
-    leaf = None if kind == "leaf" else inner_graph("leaf", stubborn=stubborn)
-    return scripted(leaf, stubborn=stubborn).compile(checkpointer=checkpointer)
+    checkpointer = {"kept": True, "kept leaf": True, "off": False}.get(kind)
+    inside = () if "leaf" in kind else ("leaf", "kept leaf") if kind != "off" else ("leaf",)
+    return scripted(*(inner_graph(each, stubborn=stubborn) for each in inside), stubborn=stubborn).compile(
+        checkpointer=checkpointer
+    )
 
 
 @functools.cache
 def graph_builder(*, stubborn: bool = False) -> Any:
-    return scripted(inner_graph("call", stubborn=stubborn), stubborn=stubborn)
+    inside = [inner_graph(each, stubborn=stubborn) for each in ("call", "kept")]
+    return scripted(*inside, stubborn=stubborn)
 
 
 def functions(saver: Any) -> tuple[Any, Any]:

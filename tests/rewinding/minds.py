@@ -68,15 +68,15 @@ class Mind:
             builder.add_node(node, retry_policy=options.get("retry")).add_edge(START, node.__name__)
         return builder.compile(checkpointer=self.adapter.saver)
 
-    def run(self, graph: Any, given: Any, config: Any = AT) -> Any:
+    def run(self, graph: Any, given: Any, config: Any = AT, **options: Any) -> Any:
         if self.awaited:
-            return asyncio.run(graph.ainvoke(given, config, durability=self.durability))
-        return graph.invoke(given, config, durability=self.durability)
+            return asyncio.run(graph.ainvoke(given, config, durability=self.durability, **options))
+        return graph.invoke(given, config, durability=self.durability, **options)
 
-    def at_once(self, *runs: tuple[Any, ...]) -> list[BaseException | None]:
+    def at_once(self, *runs: tuple[Any, ...], **options: Any) -> list[BaseException | None]:
         """Run several at the same time, each in a thread of its own, and give how each has failed, if it has."""
         with concurrent.futures.ThreadPoolExecutor(len(runs)) as pool:
-            ends = [pool.submit(self.run, *each) for each in runs]
+            ends = [pool.submit(self.run, *each, **options) for each in runs]
         return [end.exception() for end in ends]
 
     def held(self, config: Any = AT) -> list[str]:

@@ -25,6 +25,7 @@ from typing import Any, Protocol
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.errors import EmptyInputError, InvalidUpdateError
+from langgraph.runtime import RunControl
 from langgraph.types import Command, StateSnapshot, StateUpdate
 
 from .graphs import RUNNING, Broken, Flaky, Now, functions, graph_builder, merged
@@ -80,6 +81,10 @@ class World:
         """Threads that were stopped in the middle, and have not run since."""
         self.over: set[object] = set()
         """Executions that ended with an exception."""
+        self.dead: set[str] = set()
+        """Ids that went with these: graphs that they called may keep them in their state, and memory does not."""
+        self.shared, self.control = RunControl(), None
+        """A control that several runs share, and what the present action gives to its runs."""
         self.where = "at the beginning"
         self.threads = [f"{label}{each}" for each in ("graph 1", "graph 2", "function")]
         self.names, self.moments, self.lock = 0, 0, threading.Lock()
@@ -130,6 +135,10 @@ class World:
             self.spaces[found] = config["configurable"]["checkpoint_ns"]
             return found
 
+    def keeps(self, name: str) -> bool:
+        """Whether an id was remembered in a graph that keeps its state, so that it does not go with the caller."""
+        return any(":" not in part and not part.isdigit() for part in self.spaces[name].split("|"))
+
     def begins(self, name: str) -> None:
         with self.lock:
             self.moments += 1
@@ -170,6 +179,8 @@ class World:
         """
         if self.strangers:
             expected, got = ([each for each in names if each in self.spaces] for names in (expected, got))
+        if space:
+            expected, got = ([each for each in names if each not in self.dead] for names in (expected, got))
         wanted = sorted(set(expected))
         got = [each for each in got if each in wanted or not beside(self.spaces[each], space)]
         with self.lock:
@@ -210,7 +221,7 @@ class World:
     # -- going on in another process ---------------------------------------------------------------------------
 
     KNOWN = ("label", "failed", "differences", "checks", "excused", "outcomes", "failed_calls", "threads", "stopped")
-    KNOWN += ("names", "moments", "times", "spaces")
+    KNOWN += ("names", "moments", "times", "spaces", "dead")
 
     def known(self) -> dict[str, Any]:
         """What another process needs to go on with this world, as plain data."""
@@ -227,6 +238,7 @@ class World:
             self.times |= new
             self.spaces |= each["spaces"]
             self.failed |= each["failed"]
+            self.dead |= each["dead"]
             self.threads += [name for name in each["threads"] if name not in self.threads]
             self.failed_calls |= each["failed_calls"]
             self.outcomes += each["outcomes"]
@@ -274,6 +286,7 @@ class World:
         self.where = f"action {number} ({action['do']})"
         Now.world, self.awaited = self, action["awaited"]
         self.durability, self.delay = action.get("durability", "async"), action.get("delay", 0.0)
+        self.control = self.shared if action.get("shared") else None
         threads = self.act(action)
         if action["do"] == "stop":
             self.stopped.update(threads)
@@ -330,7 +343,7 @@ class World:
 
     def run(self, thread: str, given: Any, at: Any) -> None:
         try:
-            found = self.call(self.graph(thread), "invoke", given, at, durability=self.durability)
+            found = self.call(self.graph(thread), "invoke", given, at, durability=self.durability, control=self.control)
         finally:
             self.stopped.discard(thread)
         if isinstance(found, dict) and "__interrupt__" in found:
@@ -393,7 +406,7 @@ class World:
 
             async def cancelled() -> None:
                 others = asyncio.all_tasks()
-                task = asyncio.create_task(graph.ainvoke(given, at, durability=self.durability))
+                task = asyncio.create_task(graph.ainvoke(given, at, durability=self.durability, control=self.control))
                 await asyncio.wait([task], timeout=action["number"] * 0.002)
                 task.cancel()
                 with contextlib.suppress(asyncio.CancelledError):
@@ -403,7 +416,7 @@ class World:
 
             self.runner.run(cancelled())
         else:
-            stream = graph.stream(given, at, stream_mode="updates", durability=self.durability)
+            stream = graph.stream(given, at, stream_mode="updates", durability=self.durability, control=self.control)
             for _ in itertools.islice(stream, action["number"] % 4):
                 pass
             stream.close()
@@ -416,7 +429,7 @@ class World:
 
         async def cancelled() -> None:
             RUNNING.set((token,))
-            run = asyncio.create_task(graph.ainvoke(given, at, durability=self.durability))
+            run = asyncio.create_task(graph.ainvoke(given, at, durability=self.durability, control=self.control))
             await asyncio.wait([run], timeout=action["number"] / 1000)
             if not run.done():
                 self.over.add(token)
@@ -467,13 +480,19 @@ class World:
         if self.awaited:
 
             async def gathered() -> list[Any]:
-                each = [self.graph(name).ainvoke(given, at, durability=self.durability) for name, given, at in runs]
+                each = [
+                    self.graph(name).ainvoke(given, at, durability=self.durability, control=self.control)
+                    for name, given, at in runs
+                ]
                 return await asyncio.gather(*each, return_exceptions=True)
 
             ends = self.runner.run(gathered())
         else:
             with concurrent.futures.ThreadPoolExecutor(len(runs)) as pool:
-                each = [pool.submit(self.graph(n).invoke, g, a, durability=self.durability) for n, g, a in runs]
+                each = [
+                    pool.submit(self.graph(n).invoke, g, a, durability=self.durability, control=self.control)
+                    for n, g, a in runs
+                ]
             ends = [future.exception() for future in each]
         self.stopped -= {name for name, _, _ in runs}
         for end in ends:
@@ -508,12 +527,34 @@ class World:
         return None
 
     def inside(self, thread: str, action: dict[str, Any]) -> str | None:
-        """Edit the state of a subgraph that waits."""
-        tasks = self.call(self.graph(thread), "get_state", self.at(thread, action), subgraphs=True).tasks
-        configs = [each.state.config for each in tasks if isinstance(each.state, StateSnapshot)]
+        """Edit or copy the states of subgraphs that wait, but for an input that none has read: LangGraph drops that."""
+        configs = [each for each in self.waiting(thread, action) if self.source(each) != "input"]
+        values = None if action["node"] == "__copy__" else self.edit(action)
         for each in configs:
-            self.call(self.graph(thread), "update_state", each, self.edit(action))
+            node = action["node"] if action["node"] == "__copy__" else None
+            self.call(self.graph(thread), "update_state", each, values, as_node=node)
         return None if configs else "no subgraph waits"
+
+    def within(self, thread: str, action: dict[str, Any]) -> str | None:
+        """Run a thread once more from within a subgraph that waits."""
+        configs = self.waiting(thread, action)
+        if configs:
+            self.run(thread, None, configs[action["number"] % len(configs)])
+        return None if configs else "no subgraph waits"
+
+    def source(self, config: Any) -> Any:
+        """The source of a checkpoint; that of none is as good as an input."""
+        found = self.adapter.saver.get_tuple(config)
+        return found.metadata["source"] if found else "input"
+
+    def waiting(self, thread: str, action: dict[str, Any]) -> list[Any]:
+        """The configs of the subgraphs that wait, the outermost first."""
+        found, configs = [self.call(self.graph(thread), "get_state", self.at(thread, action), subgraphs=True)], []
+        while found:
+            inner = [each.state for each in found.pop(0).tasks if isinstance(each.state, StateSnapshot)]
+            configs += [each.config for each in inner]
+            found += inner
+        return configs
 
     def duplicate(self, thread: str, action: dict[str, Any]) -> None:
         """Copy a thread, and go on with the copy as often as with the thread."""

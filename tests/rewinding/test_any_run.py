@@ -22,7 +22,7 @@ from .diary import without_tasks
 from .oracle import World, differences_of, followed, report
 from .processes import Processes
 from .scopes import CoreScope, Scope, Shared, SharedCore
-from .worlds import crowded_script, printed, random_script, wide_script
+from .worlds import crowded_script, kept_script, printed, random_script, wide_script
 
 EXAMPLES = {"sqlite": 320, "postgres": 40, "shards": 10}
 PARTS = {"sqlite": 16, "postgres": 4, "shards": 1}
@@ -62,6 +62,7 @@ def followed_all(write, seeds, url):
 
 WIDE = {"sqlite": (8, 400), "postgres": (2, 60)}
 CROWDED = {"sqlite": (8, 100), "postgres": (2, 40)}
+KEPT = {"sqlite": (8, 400), "postgres": (2, 60)}
 IN_PROCESSES = {"sqlite": (2, 20), "postgres": (1, 6)}
 """How many seeds are followed each time, and how many in all by `pytest -m deep`."""
 TOGETHER = 20
@@ -75,6 +76,14 @@ def portions(examples):
         for first in range(few, all_of_them, TOGETHER):
             seeds = range(first, min(first + TOGETHER, all_of_them))
             yield pytest.param(kind, seeds, marks=pytest.mark.deep, id=f"{kind} from {first}")
+
+
+@pytest.mark.slow("in every form")
+@pytest.mark.parametrize(("kind", "seeds"), [*portions(KEPT)])
+def test_memory_is_what_state_says_where_subgraphs_keep_their_state(kind, seeds, new_database):
+    """Also where runs share one control, one after the other, at once and in nodes."""
+    outcomes = followed_all(kept_script, seeds, new_database(kind))
+    assert outcomes["interrupted"] > 0
 
 
 @pytest.fixture(scope="module")
@@ -129,7 +138,7 @@ SCOPED = {"sqlite": (12, 400), "postgres": (3, 60)}
 
 @pytest.mark.slow("in every form")
 @pytest.mark.parametrize(("kind", "seeds"), [*portions(SCOPED)])
-@pytest.mark.parametrize("write", [random_script, wide_script])
+@pytest.mark.parametrize("write", [random_script, wide_script, kept_script])
 def test_a_scope_shows_what_the_heads_of_its_threads_show(kind, seeds, write, new_database):
     numbers, url = itertools.count(), new_database(kind)
 
@@ -144,7 +153,7 @@ def test_a_scope_shows_what_the_heads_of_its_threads_show(kind, seeds, write, ne
 
 @pytest.mark.slow("in every form")
 @pytest.mark.parametrize(("kind", "seeds"), [*portions(SCOPED)])
-@pytest.mark.parametrize("write", [random_script, wide_script])
+@pytest.mark.parametrize("write", [random_script, wide_script, kept_script])
 def test_of_what_many_write_under_one_key_the_newest_commit_counts(kind, seeds, write, new_database):
     numbers, url = itertools.count(), new_database(kind)
 
@@ -177,6 +186,18 @@ class TestTheOracle:
         for do in ("zombie", "twice", "copies", "crowd", "resume", "again", "go", "update", "reopen", "stop"):
             assert outcomes[do] > 5, do
         for name in ("slip", "linger", "flaky", "fail", "ask", "task", "tasks", "two", "send", "sub"):
+            assert operations[name] > 5, name
+
+    def test_a_script_of_subgraphs_that_keep_their_state_does_everything(self):
+        outcomes, operations = Counter(), Counter()
+        for seed in range(100):
+            script = kept_script(seed)
+            outcomes.update(action["do"] for action in script["actions"])
+            outcomes.update(f"{action['do']} shared" for action in script["actions"] if action["shared"])
+            operations.update(_names(script))
+        for do in ("inside", "within", "update", "copy", "resume", "invoke shared", "together shared"):
+            assert outcomes[do] > 5, do
+        for name in ("keeper", "beside", "kept", "fail", "ask", "apart again"):
             assert operations[name] > 5, name
 
     @pytest.mark.slow

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextlib
+import contextvars
 import os
 import threading
 import uuid
@@ -947,6 +948,40 @@ class TestLateTasks:
         mind.run(graph, EMPTY)
         mind.run(graph, resumed())
         assert mind.held() == (["slow 2"] if late else ["early 1"])
+
+    @pytest.mark.slow
+    @pytest.mark.parametrize("look", [True, False], ids=["it looks", "it remembers"])
+    def test_a_node_of_a_subgraph_that_a_former_attempt_called_sees_nothing_of_the_next(self, mind, look):
+        begun, let_go, over, refused = threading.Event(), threading.Event(), threading.Event(), []
+
+        def inside(state):
+            if begun.is_set():
+                return {"log": [mind.note("inside")]}
+            config = get_config()
+            begun.set()
+            assert let_go.wait(PATIENCE)
+            try:
+                refused.append(mind.adapter.remembered(config) if look else mind.note("late", config))
+            except StepIsOver as error:
+                refused.append(error)
+            over.set()
+            return EMPTY
+
+        inner = mind.graph(inside, inner=True)
+
+        def work(state):
+            if attempt_of(get_config()) == 1:
+                threading.Thread(target=contextvars.copy_context().run, args=(inner.invoke, EMPTY)).start()
+                assert begun.wait(PATIENCE)
+                raise ConnectionError
+            log = [mind.note("work")]
+            let_go.set()
+            assert over.wait(PATIENCE)
+            return {"log": [*log, *inner.invoke(EMPTY)["log"]]}
+
+        mind.run(mind.graph(work, retry=RETRY), EMPTY)
+        assert [type(each) for each in refused] == [StepIsOver]
+        assert mind.held() == ["work 1", "inside 1"]
 
 
 class TestDeletingRuns:

@@ -31,6 +31,9 @@ AGAIN = {"invoke": 2, "go": 3, "resume": 5, "again": 1.5}
 WIDE = {"invoke": 3, "go": 2, "resume": 6, "again": 1, "update": 0.7, "copy": 0.5, "reopen": 0.4, "stop": 0.3}
 WIDE |= {"zombie": 3, "twice": 2, "copies": 3, "prune": 0.2}
 CROWDED = {"invoke": 2, "go": 1, "resume": 2.5, "again": 0.5, "update": 0.6, "reopen": 0.3, "zombie": 0.7, "crowd": 7}
+KEPT = {"invoke": 6, "go": 1.5, "resume": 5, "again": 1, "update": 1.5, "copy": 1, "inside": 2, "within": 2, "end": 0.2}
+KEPT |= {"duplicate": 0.4, "prune": 0.2, "forget": 0.1, "reopen": 0.5, "stop": 0.3, "together": 0.5, "bulk": 0.3}
+KEPT_STEPS = {"keeper": 5, "beside": 3, "work": 3, "sub": 1.5, "two": 0.7, "risky": 0.3}
 THREADS = {"graph 1": 5, "graph 2": 2, "function": 1.5}
 
 
@@ -199,6 +202,51 @@ class CrowdedWriter(WideWriter):
         return script
 
 
+class KeptWriter(Writer):
+    """Writes what is done with subgraphs that keep their state, and with runs that share one control.
+
+    A subgraph waits, and its thread goes on otherwise: with other input, from within, after an edit or a copy.
+    """
+
+    actions = KEPT
+
+    def action(self, do: str) -> dict[str, Any]:
+        action = super().action(do) | {"shared": self.rng.random() < 0.4}
+        if do in ("update", "copy", "inside", "within") and self.rng.random() < 0.6:
+            action.pop("back", None)
+        if do == "within":
+            action |= {"durability": self.rng.choice(DURABILITIES), "delay": self.rng.choice(DELAYS)}
+            action["number"] = self.rng.randrange(4)
+        if do == "inside":
+            work = {"kind": "work", "look": "always", "ops": [["remember", 1, ""]]}
+            action |= {"node": self.rng.choice(("__copy__", None, None)), "plan": self.rng.choice((None, [work]))}
+        return action
+
+    def step(self, depth: int, alone: bool) -> dict[str, Any]:
+        if depth > 1 or not alone:
+            return super().step(depth, alone)
+        kind = self.one_of(KEPT_STEPS)
+        if kind not in ("keeper", "beside"):
+            step = super().step(depth, alone)
+            if self.rng.random() < 0.2 and step["kind"] == "work":
+                step["ops"].append(["apart again", [{"kind": "work", "look": "always", "ops": [["remember", 1, ""]]}]])
+            return step
+        step = {"kind": kind, "look": self.one_of({"always": 6, "never": 1}), "plan": self.waiting(depth + 1)}
+        if kind == "beside":  # what looks beside it cannot know what it has others remember meanwhile
+            step["look"] = "never"
+            trouble = [["fail", self.key()]] if self.rng.random() < 0.5 and not self.calm else []
+            step["right"] = [["remember", 1, ""], *trouble]
+        return step
+
+    def waiting(self, depth: int) -> list[dict[str, Any]]:
+        """The plan of a subgraph, which often remembers something and then waits."""
+        plan = self.plan(depth)
+        if not self.calm and self.rng.random() < 0.7:
+            plan.append({"kind": "work", "look": "always", "ops": [["remember", 1, ""]]})
+            plan.append({"kind": "work", "look": "always", "ops": [["ask"], *self.operations(depth, True)]})
+        return plan
+
+
 def random_script(seed: int) -> dict[str, Any]:
     return Writer(seed).write()
 
@@ -209,6 +257,10 @@ def wide_script(seed: int) -> dict[str, Any]:
 
 def crowded_script(seed: int) -> dict[str, Any]:
     return CrowdedWriter(seed).write()
+
+
+def kept_script(seed: int) -> dict[str, Any]:
+    return KeptWriter(seed).write()
 
 
 def printed(script: dict[str, Any]) -> str:

@@ -165,9 +165,9 @@ with recursive chain (depth, branch_id, up_to, own) as (
             and chain.depth < cast(:deepest as bigint)
     ) as step (branch_id, up_to, own)
 )
-select chain.branch_id, chain.up_to, chain.own, s.groups
+select chain.branch_id, chain.up_to, chain.own, case when chain.own = 1 then s.groups end as groups, s.branch_id as based
 from chain
-left join branch_base s on s.branch_id = chain.branch_id and chain.own = 1
+left join branch_base s on s.branch_id = chain.branch_id
 order by chain.depth;
 
 -- name: newest_memory
@@ -213,7 +213,7 @@ from once
 cross join lateral (select * from memory m where m.id = once.id offset 0) as r
 left join content c on c.id = r.content_id
 where r.expires_at is null or r.expires_at > cast(:at as bigint)
-order by coalesce(r.stamp, 4611686018427387904) desc, number desc
+order by case when cast(:scope as bigint) is null then 0 else coalesce(r.stamp, 4611686018427387904) end desc, number desc
 limit cast(:limit as bigint);
 
 -- name: shown_memory

@@ -197,7 +197,8 @@ where g.group_id = m.group_id and m.origin is null and m.branch_id is not null
 
 -- name: line_from
 -- The line that leads to a position: its branch, those that it was forked from, and, where `own` is 1, what a subgraph
--- stands on. `own` marks where such a chain of forks begins, and `deepest` how many forks back it goes.
+-- stands on. `own` marks where such a chain of forks begins, `based` a branch that is not newer than all behind it, and
+-- `deepest` how many forks back it goes.
 with recursive chain (depth, branch_id, up_to, own) as (
     select 0, cast(:branch as bigint), cast(:position as bigint), cast(:own as bigint)
     union all
@@ -210,9 +211,9 @@ with recursive chain (depth, branch_id, up_to, own) as (
     where chain.own = 1 and s.branch_id = chain.branch_id and s.base_id is not null
         and chain.depth < cast(:deepest as bigint)
 )
-select chain.branch_id, chain.up_to, chain.own, s.groups
+select chain.branch_id, chain.up_to, chain.own, case when chain.own = 1 then s.groups end as groups, s.branch_id as based
 from chain
-left join branch_base s on s.branch_id = chain.branch_id and chain.own = 1
+left join branch_base s on s.branch_id = chain.branch_id
 order by chain.depth;
 
 -- name: current_memory
@@ -662,11 +663,13 @@ from namespace where path = :path
 returning id;
 
 -- name: groups_on
--- The groups that lie on a line.
+-- The groups that lie on a line, and those of some groups that lie on any.
 with
 -- include: view
-select distinct s.group_id from line cross join seal s
-where s.branch_id = line.branch_id and s.position <= line.up_to and cast(:groups as text) is not null;
+select s.group_id from line cross join seal s
+where s.branch_id = line.branch_id and s.position <= line.up_to
+union
+select live.group_id from live where exists (select 1 from seal s where s.group_id = live.group_id);
 
 -- name: remembers
 -- Whether tasks remembered something on a line, or on what it stands on.
@@ -755,13 +758,24 @@ where name is not null and (thread_id = :thread or id in (
     );
 
 -- name: sealable
--- Those of some groups that are there and do not lie on a line, the thread whose task wrote each that lies nowhere yet, and
--- the thread under whose name a search finds them.
+-- Those of some groups that are there and do not lie on a line, the thread whose task wrote each that lies nowhere yet,
+-- the thread under whose name a search finds them, and whether one that lies elsewhere is older than what the line shows.
 with
 -- include: view
 select g.group_id, (select w.thread_id from memory_group w where w.id = g.group_id) as writer,
 -- include: series
-    as series
+    as series,
+    case when not exists (select 1 from memory_group w where w.id = g.group_id) and exists (
+        select 1 from line cross join (
+            select m.kind, min(coalesce(m.origin, m.id)) as number from memory m where m.group_id = g.group_id group by m.kind
+        ) o
+        where o.number < (
+            select coalesce(x.origin, x.id) from memory x
+            where x.branch_id = line.branch_id and x.kind = o.kind and x.position <= line.up_to
+            order by x.position desc, coalesce(x.origin, x.id) desc
+            limit 1
+        )
+    ) then 1 else 0 end as late
 from live g
 where exists (select 1 from memory m where m.group_id = g.group_id)
     and not exists (
@@ -949,10 +963,10 @@ insert into memory (
 )
 select cast(:branch as bigint), cast(:position as bigint), group_id, coalesce(origin, id), kind, key, label, subject,
     object, content_id, deleted, importance, expires_at, extra, created_at, written_at, scope_id, author_id, source, actor,
-    case when cast(:stamp as bigint) is not null then coalesce((
+    coalesce((
         select min(o.stamp) from memory o
         where o.id = coalesce(memory.origin, memory.id) or o.origin = coalesce(memory.origin, memory.id)
-    ), cast(:stamp as bigint)) end,
+    ), cast(:stamp as bigint)),
 -- include: counting
 from memory
 where id in (select min(m.id) from memory m where m.group_id = :group group by coalesce(m.origin, m.id))

@@ -1,0 +1,277 @@
+"""Subgraphs that keep their state (`compile(checkpointer=True)`), and runs that share one control.
+
+The memory of such a subgraph is what its state says, whatever its thread did since it waits: so is that of the thread.
+"""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+from langchain.agents import create_agent
+from langchain.agents.middleware import AgentMiddleware
+from langchain_core.language_models import FakeListChatModel
+from langgraph.config import get_config
+from langgraph.graph import START, StateGraph
+from langgraph.runtime import RunControl, get_runtime
+from langgraph.types import Command, interrupt
+
+from .minds import AT, EMPTY, PATIENCE, State, failing
+from .oracle import state_of
+
+
+def around(mind, inner, *beside, saves=None):
+    """A graph that has another one, and maybe nodes beside it."""
+    builder = StateGraph(State)
+    for name, node in [("inner", inner), *((node.__name__, node) for node in beside)]:
+        builder.add_node(name, node).add_edge(START, name)
+    return builder.compile(checkpointer=mind.adapter.saver if saves is None else saves)
+
+
+def waiting(mind):
+    """A graph that remembers something and waits, and keeps its state."""
+
+    def learn(state):
+        return {"log": [mind.note("learned")]}
+
+    def ask(state):
+        interrupt("?")
+        return {"log": [mind.note("answered")]}
+
+    return mind.graph(learn, ask, inner=True, saves=True)
+
+
+def nested(mind, depth, *beside):
+    """A graph with a subgraph that keeps its state, one or two levels deep."""
+    inner = waiting(mind)
+    return around(mind, inner if depth == 1 else around(mind, inner, saves=True), *beside)
+
+
+def innermost(graph):
+    state = graph.get_state(AT, subgraphs=True)
+    while state.tasks and state.tasks[0].state is not None:
+        state = state.tasks[0].state
+    return state.config
+
+
+def agreed(mind):
+    """What the newest checkpoint of a thread shows, after a look at all of them, those of subgraphs too."""
+    for each in mind.adapter.saver.list(AT):
+        assert sorted(mind.adapter.remembered(each.config)) == sorted(state_of(each)), each
+    return sorted(mind.held())
+
+
+CHANGES = {
+    "run from within": lambda mind, graph: mind.run(graph, None, innermost(graph)),
+    "edited within": lambda mind, graph: graph.update_state(innermost(graph), EMPTY),
+    "copied within": lambda mind, graph: graph.update_state(innermost(graph), None, "__copy__"),
+    "edited": lambda mind, graph: graph.update_state(AT, EMPTY, START),
+    "copied": lambda mind, graph: graph.update_state(AT, None, "__copy__"),
+    "given something new": lambda mind, graph: mind.run(graph, EMPTY),
+}
+
+
+@pytest.mark.slow
+class TestSubgraphsThatKeepTheirState:
+    @pytest.mark.parametrize("depth", [1, 2])
+    @pytest.mark.parametrize("change", CHANGES)
+    def test_one_loses_nothing_where_its_thread_is_changed_while_it_waits(self, mind, change, depth):
+        mind.run(nested(mind, depth), EMPTY)
+        CHANGES[change](mind, nested(mind, depth))
+        mind.reopen()
+        graph = nested(mind, depth)
+        mind.run(graph, None)
+        while graph.get_state(AT).interrupts:
+            mind.run(graph, Command(resume="yes"))
+        held = agreed(mind)
+        assert "learned 1" in held
+        assert "answered 1" in held
+        assert mind.adapter.memory.verify().ok
+
+    @pytest.mark.parametrize("depth", [1, 2])
+    def test_one_loses_nothing_where_what_runs_beside_it_fails_and_its_thread_is_given_something_new(self, mind, depth):
+        attempt = failing(1)
+
+        def fails(state):
+            log = [mind.note("tried")]
+            attempt()
+            return {"log": log}
+
+        graph = nested(mind, depth, fails)
+        with pytest.raises(ConnectionError):
+            mind.run(graph, EMPTY)
+        mind.run(graph, EMPTY)
+        mind.run(graph, Command(resume="yes"))
+        held = agreed(mind)
+        assert "tried 1" not in held
+        assert {"tried 2", "answered 1"} <= {*held}
+
+    def test_one_that_fails_loses_nothing_where_its_thread_is_given_something_new(self, mind):
+        attempt = failing(1)
+
+        def learn(state):
+            return {"log": [mind.note("learned")]}
+
+        def fails(state):
+            log = [mind.note("tried")]
+            attempt()
+            return {"log": log}
+
+        graph = around(mind, mind.graph(learn, fails, inner=True, saves=True))
+        with pytest.raises(ConnectionError):
+            mind.run(graph, EMPTY)
+        mind.run(graph, EMPTY)
+        assert agreed(mind) == ["learned 1", "learned 2", "tried 2"]
+
+    def test_one_shows_what_its_state_has_of_a_line_that_its_thread_has_left(self, mind):
+        def before(state):
+            return {"log": [mind.note("before")]}
+
+        builder = StateGraph(State).add_sequence([("before", before), ("inner", waiting(mind))])
+        graph = builder.add_edge(START, "before").compile(checkpointer=mind.adapter.saver)
+        mind.run(graph, EMPTY)
+        mind.run(graph, Command(resume="yes"))
+        first = [*mind.adapter.saver.list({"configurable": {**AT["configurable"], "checkpoint_ns": ""}})][-1]
+        graph.update_state(first.config, EMPTY, START)
+        mind.run(graph, None)
+        mind.run(graph, Command(resume="yes"))
+        assert agreed(mind) == sorted(mind.adapter.remembered(AT))
+        assert {"before 1", "before 2", "learned 1", "learned 2"} <= {*mind.adapter.remembered(AT)}
+
+    def test_what_a_caller_remembered_that_was_interrupted_is_not_kept(self, mind):
+        inner = waiting(mind)
+
+        def calls(state):
+            log = [mind.note("calling")]
+            found = inner.invoke({"log": [*state["log"], *log]})["log"]
+            return {"log": [*log, *(each for each in found if not each.startswith("calling"))]}
+
+        graph = mind.graph(calls)
+        mind.run(graph, EMPTY)
+        mind.run(graph, EMPTY)
+        mind.run(graph, Command(resume="yes"))
+        assert sorted(mind.held()) == ["answered 1", "calling 3", "learned 1", "learned 2"]
+
+    def test_a_value_that_its_thread_has_set_since_its_last_turn_is_the_newer_one(self, mind):
+        seen, towns = [], iter(["Lisbon", "Porto", "Faro"])
+
+        def core():
+            return mind.adapter.memory.layers(get_config()).core
+
+        def outside(state):
+            if state["log"]:
+                core().set("city", next(towns))
+            return EMPTY
+
+        def inside(state):
+            seen.append(core().get().get("city"))
+            if not state["log"]:
+                core().set("city", next(towns))
+            return {"log": ["been here"]}
+
+        builder = StateGraph(State)
+        builder.add_sequence([("outside", outside), ("inner", mind.graph(inside, inner=True, saves=True))])
+        graph = builder.add_edge(START, "outside").compile(checkpointer=mind.adapter.saver)
+        for _ in range(3):
+            mind.run(graph, EMPTY)
+        assert seen == [None, "Porto", "Faro"]
+        assert mind.adapter.memory.layers(AT).core.get() == {"city": "Faro"}
+
+    def test_all_kinds_of_memory_are_kept(self, mind):
+        def learn(state):
+            memory, here = mind.adapter.memory, get_config()
+            memory.layers(here).core.set("city", "Lisbon")
+            memory.layers(here).archival.write("Ana lives in Lisbon.")
+            memory.facts(here).add_fact("user", "Ana", "lives_in", "Lisbon")
+            memory.thread_store.at(here).put(("notes",), "city", {"text": "Lisbon"})
+            return EMPTY
+
+        def ask(state):
+            interrupt("?")
+            return EMPTY
+
+        graph = around(mind, mind.graph(learn, ask, inner=True, saves=True))
+        mind.run(graph, EMPTY)
+        mind.run(graph, None, innermost(graph))
+        mind.run(graph, Command(resume="yes"))
+        memory = mind.adapter.memory
+        assert memory.layers(AT).core.get() == {"city": "Lisbon"}
+        assert [each.content for each in memory.layers(AT).archival.all()] == ["Ana lives in Lisbon."]
+        assert [each.object for each in memory.facts(AT).latest()] == ["Lisbon"]
+        assert memory.thread_store.at(AT).get(("notes",), "city").value == {"text": "Lisbon"}
+
+    @pytest.mark.parametrize("change", ["run from within", "given something new"])
+    def test_so_it_is_with_an_agent(self, mind, change):
+        class Waits(AgentMiddleware):
+            def before_model(self, state, runtime):
+                mind.note("learned")
+
+            def after_model(self, state, runtime):
+                interrupt("?")
+
+        agent = create_agent(FakeListChatModel(responses=["Yes."]), [], middleware=[Waits()], checkpointer=True)
+        builder = StateGraph(agent.builder.state_schema).add_node("agent", agent).add_edge(START, "agent")
+        graph = builder.compile(checkpointer=mind.adapter.saver)
+        given = {"messages": [("user", "Hello")]}
+        mind.run(graph, given)
+        mind.run(graph, *((None, innermost(graph)) if change == "run from within" else (given,)))
+        mind.run(graph, Command(resume="yes"))
+        learned = ["learned 1"] if change == "run from within" else ["learned 1", "learned 2"]
+        assert mind.adapter.remembered(AT) == learned
+
+
+@pytest.mark.slow
+class TestRunsThatShareAControl:
+    def test_one_that_goes_on_from_an_earlier_checkpoint_shows_nothing_of_the_others(self, mind):
+        graph, control = saying(mind), RunControl()
+        mind.run(graph, EMPTY, control=control)
+        before = graph.get_state(AT).config
+        mind.run(graph, EMPTY, control=control)
+        mind.run(graph, EMPTY, before, control=control)
+        assert mind.held() == ["said 1", "said 3"]
+
+    def test_so_it_is_where_a_node_runs_them_in_another_thread(self, mind):
+        graph, there = saying(mind), {"configurable": {"thread_id": "there"}}
+
+        def calls(state):
+            graph.invoke(EMPTY, there)
+            before = mind.adapter.saver.get_tuple(there).config
+            graph.invoke(EMPTY, there, control=get_runtime().control)
+            graph.invoke(EMPTY, before, control=get_runtime().control)
+            return {"log": [mind.note("called")]}
+
+        mind.run(mind.graph(calls), EMPTY)
+        assert mind.held(there) == ["said 1", "said 3"]
+        assert mind.held() == ["called 1"]
+
+    def test_an_interrupt_that_is_answered_once_more_has_what_its_own_run_remembers(self, mind):
+        graph, control = saying(mind, waits=True), RunControl()
+        mind.run(graph, EMPTY, control=control)
+        waits = graph.get_state(AT).config
+        mind.run(graph, Command(resume="yes"), control=control)
+        mind.run(graph, Command(resume="no"), waits, control=control)
+        assert mind.ends() == [["said 3"], ["said 2"]]
+        assert mind.held() == ["said 3"]
+
+    def test_three_at_once_each_keep_what_they_remember(self, mind):
+        together = threading.Barrier(3, timeout=PATIENCE)
+
+        def say(state):
+            together.wait()
+            return {"log": [mind.note("said")]}
+
+        assert mind.at_once(*[(mind.graph(say), EMPTY)] * 3, control=RunControl()) == [None] * 3
+        assert sorted(mind.ends()) == [["said 1"], ["said 2"], ["said 3"]]
+        mind.held()
+
+
+def saying(mind, *, waits=False):
+    """A graph that remembers something, and may wait then."""
+
+    def say(state):
+        log = [mind.note("said")]
+        if waits:
+            interrupt("?")
+        return {"log": log}
+
+    return mind.graph(say)
