@@ -333,19 +333,21 @@ def hit(found: Recollection) -> dict[str, Any]:
         "namespace": found.namespace,
         "conversation_id": found.conversation_id,
         "created_at": found.created_at,
-        "why": {"terms": found.why.terms, "signals": found.why.signals},
+        "why": {"terms": found.why.terms, "nearby": found.why.nearby, "signals": found.why.signals},
         "also": [list(each) for each in found.also],
         "replaced_by": found.replaced_by,
     }
 
 
 def reasons(why: Why) -> str:
-    """Why something was found, what counted most first: "the words heron +1.20, grey +0.80; also date +0.30"."""
-    terms, signals = (
+    """Why something was found, what counted most first: "the word heron +1.20; nearby grey +0.80; also date +0.30"."""
+    terms, nearby, signals = (
         [f"{name} {value:+.2f}" for name, value in sorted(each.items(), key=lambda part: -abs(part[1]))]
-        for each in (why.terms, why.signals)
+        for each in (why.terms, why.nearby, why.signals)
     )
     parts = [f"the words {', '.join(terms)}" if len(terms) > 1 else f"the word {terms[0]}"] if terms else []
+    if nearby:
+        parts.append(f"nearby {', '.join(nearby)}")
     if signals:
         parts.append(("also " if parts else "") + ", ".join(signals))
     return "; ".join(parts) or "no reason"

@@ -31,11 +31,11 @@ from langchain_agentmem.base.argument_checks import check_whole
 from langchain_agentmem.base.clock import moment
 from langchain_agentmem.base.encoding import THOUGHTS, called, kind_of, thoughts
 from langchain_agentmem.base.fencing import fenced
-from langchain_agentmem.base.namespaces import id_of, path_of
+from langchain_agentmem.base.namespaces import id_of, path_of, running_config
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.compaction.compacted_context import ConversationOption, place_of
 from langchain_agentmem.conversations import message_log
-from langchain_agentmem.conversations.compaction_records import CompactionRecord, load
+from langchain_agentmem.conversations.compaction_records import CompactionRecord, all_dropped, load
 from langchain_agentmem.conversations.log_entries import MOST_TRACED
 from langchain_agentmem.conversations.message_log import Address
 from langchain_agentmem.errors import AgentMemoryError, faults
@@ -47,7 +47,7 @@ from langchain_agentmem.messages.history_shape import calls_of
 from langchain_agentmem.messages.langchain_messages import to_langchain
 from langchain_agentmem.messages.message import RECALLING, Message, decode_body
 from langchain_agentmem.messages.message_marks import plain
-from langchain_agentmem.rewinding.outlook import Outlook
+from langchain_agentmem.rewinding.outlook import Outlook, running_turn
 from langchain_agentmem.search.database_search import Search
 from langchain_agentmem.search.memory_search import Recollection, Walls, inquiry
 from langchain_agentmem.search.ranking import Weights
@@ -170,7 +170,7 @@ def dropped_keys(at: Address, summary: str) -> Steps[list[str] | None]:
     if record is None:
         return None
     keys: list[str] = []
-    open_ = [*(yield from _all_dropped(at, record))]
+    open_ = [*(yield from all_dropped(at, record))]
     known = {summary}
     while open_:
         key = open_.pop(0)
@@ -181,7 +181,7 @@ def dropped_keys(at: Address, summary: str) -> Steps[list[str] | None]:
         if inner is None:
             keys.append(key)
         else:
-            open_ = [*(yield from _all_dropped(at, inner)), *open_]
+            open_ = [*(yield from all_dropped(at, inner)), *open_]
     return keys
 
 
@@ -197,18 +197,6 @@ def said(at: Address, keys: Sequence[str]) -> Steps[list[DroppedMessage]]:
             message = decode_body(bytes(row["body"]), row["key"])
             found[row["key"]] = DroppedMessage(message, moment(row["created_at"]))
     return [found[key] for key in keys if key in found]
-
-
-def _all_dropped(at: Address, record: CompactionRecord) -> Steps[list[str]]:
-    """What left a context with a compaction and with those it went on from, in the order of the conversation."""
-    parts = [record.dropped]
-    while record.parent is not None:
-        before = yield from load(at, record.parent)
-        if before is None:  # a message of it was changed, and it was taken away
-            break
-        record = before
-        parts.append(record.dropped)
-    return [key for part in reversed(parts) for key in part]
 
 
 def _first_with(at: Address, summary: str) -> Steps[CompactionRecord | None]:
@@ -344,7 +332,8 @@ class _Reader:
         walls = Walls(at.path, at.path + "\x01", kinds=kinds, conversations=(at.name,))
         asked = inquiry(query, self._database.now())
         # Some of what is found is left out, so more is looked for.
-        here = Outlook(conversations=(at.name,))
+        turn = running_turn(self._database, running_config())
+        here = Outlook(conversations=(at.name,), turn=turn and turn._replace(path=at.path, name=at.name))
         found = yield Search(asked, walls, _ASKED * (most + 5), self._weights, here, order=order, shown=False)
         return best([hit for hit in found if isinstance(hit.value, Message) and _is_worth_showing(hit.value)], most)
 

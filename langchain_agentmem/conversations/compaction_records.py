@@ -142,6 +142,28 @@ def newest(at: message_log.Address, limit: int) -> Steps[list[Compaction]]:
     ]
 
 
+def newest_dropped(at: message_log.Address) -> Steps[list[str]]:
+    """Return the keys of the messages that the newest context in use of a conversation has lost.
+
+    Raises:
+        StorageError: A record is damaged.
+    """
+    rows = yield from message_log.rows_of(at, query.newest_compactions, limit=1)
+    return (yield from all_dropped(at, _read(rows[0]))) if rows else []
+
+
+def all_dropped(at: message_log.Address, record: CompactionRecord) -> Steps[list[str]]:
+    """What left a context with a compaction and with those it went on from, in the order of the conversation."""
+    parts = [record.dropped]
+    while record.parent is not None:
+        before = yield from load(at, record.parent)
+        if before is None:  # a message of it was changed, and it was taken away
+            break
+        record = before
+        parts.append(record.dropped)
+    return [key for part in reversed(parts) for key in part]
+
+
 def load(at: message_log.Address, number: int) -> Steps[CompactionRecord | None]:
     """One record; None where it is gone.
 

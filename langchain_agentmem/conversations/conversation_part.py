@@ -24,8 +24,7 @@ from langchain_agentmem.conversations.log_entries import USER, check_langchain
 from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput, MessageError
 from langchain_agentmem.messages.message import SOURCES, Message, body_text, decode_body, found_by, plain
 from langchain_agentmem.messages.role_rounds import Attachment, Round
-from langchain_agentmem.rewinding.memory_rows import View
-from langchain_agentmem.rewinding.outlook import EVERYWHERE, Outlook, row_texts, sighted
+from langchain_agentmem.rewinding.outlook import EVERYWHERE, Outlook, row_texts, said_from, sighted
 from langchain_agentmem.search.memory_search import Hit, Recollection
 from langchain_agentmem.storage import Steps, query
 from langchain_agentmem.storage.part import Erasure, Found, Import, Part, Record, WriteRecord
@@ -56,14 +55,7 @@ def recollections(hits: Sequence[Hit], now: int, outlook: Outlook | None) -> Ste
     following = {row["slot"] for row in found.values() if row["follows"]}
     if following:
         here = outlook or EVERYWHERE
-        view = here.view or View((), (), now)
-        shown = yield query.shown_said(
-            **view.parameters(),
-            name=None if here.point is None else here.point.name,
-            anywhere=int(here.view is None),
-            keys=json.dumps(here.conversations),
-            ids=json.dumps(sorted(following)),
-        )
+        shown = yield from said_from(here, following, now)
         says = {row["wording"] for row in shown}
         found = {
             wording: row

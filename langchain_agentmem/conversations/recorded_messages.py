@@ -16,15 +16,20 @@ from langchain_core.messages import BaseMessage, RemoveMessage
 
 from langchain_agentmem.base.namespaces import id_of
 from langchain_agentmem.conversations import message_log
-from langchain_agentmem.conversations.compaction_records import storable
+from langchain_agentmem.conversations.compaction_records import newest_dropped, storable
 from langchain_agentmem.conversations.log_entries import entry_of
 from langchain_agentmem.conversations.message_log import Address
 from langchain_agentmem.errors import InvalidInput, MessageError
 from langchain_agentmem.messages.langchain_messages import to_langchain
 from langchain_agentmem.messages.message import Message, decode_body, encode_body, plain
 from langchain_agentmem.messages.message_marks import MARKS, is_filler, is_made
-from langchain_agentmem.storage import Steps, queries
+from langchain_agentmem.rewinding.outlook import Outlook, said_from
+from langchain_agentmem.storage import Steps, queries, query
 from langchain_agentmem.storage.part import Noted, Said
+from langchain_agentmem.storage.steps import Row
+
+_PAGE, _PAGES = 50, 4
+"""Messages that are read first to find the newest of a user's; each further page, of four, is four times as long."""
 
 
 class _Message(NamedTuple):
@@ -95,6 +100,42 @@ def copy(path: str, name: str, target: str, *, now: int, tail: int) -> Steps[Non
 def forget(path: str, name: str) -> Steps[None]:
     """Delete what was noted of a thread that is deleted."""
     yield from message_log.forget(Address(path, name))
+
+
+def current_turn(outlook: Outlook, now: int) -> Steps[frozenset[int]]:
+    """Return the documents that a running model is shown; the arguments are those of `Listener.current_turn`.
+
+    Messages after them that the run does not see are among them: its own may be stored, and not be known to it yet.
+    """
+    if outlook.turn is None:
+        return frozenset()
+    at, before = Address(*outlook.turn[:2]), outlook.turn.before
+    turn, unseen = yield from _newest_turn(at, outlook, now)
+    if turn and before is not None and turn[-1]["follows"]:
+        there = outlook._replace(point=before, view=(yield from before.view(now)))
+        if (yield from said_from(there, {turn[-1]["slot"]}, now)):
+            turn = []
+    left = outlook.context
+    if turn and left is None:
+        left = frozenset(row["key"] for row in turn).difference((yield from newest_dropped(at)))
+    rows = [*(() if outlook.abandoned else unseen), *(row for row in turn if row["key"] in (left or ()))]
+    return frozenset(row["document_id"] for row in rows)
+
+
+def _newest_turn(at: Address, outlook: Outlook, now: int) -> Steps[tuple[list[Row], list[Row]]]:
+    """The messages since the newest of a user's that is seen, the newest first; and those after it that are not."""
+    turn: list[Row] = []
+    unseen: list[Row] = []
+    for page in range(_PAGES):
+        size, offset = _PAGE * 4**page, _PAGE * (4**page - 1) // 3
+        rows = yield query.newest_documents(**at._asdict(), kind=message_log.CONVERSATION, limit=size, offset=offset)
+        shown = yield from said_from(outlook, {row["slot"] for row in rows if row["follows"]}, now)
+        seen = {row["slot"] for row in shown}
+        for row in rows:
+            if turn and turn[-1]["role"] == "user" and row["slot"] != turn[-1]["slot"]:
+                return turn, unseen
+            (turn if not row["follows"] or row["slot"] in seen else unseen).append(row)
+    return (turn if turn and turn[-1]["role"] == "user" else []), unseen
 
 
 def _id(key: str | None) -> str | None:

@@ -250,7 +250,10 @@ class Bringing:
             shown = {event.id for event in events} | {each.id for each in messages if each.id}
             texts = {str(each.text).strip() for each in messages}
             texts.add("")  # nothing is shown of what says nothing, such as a call of a tool
-            groups = group_by_text((yield from self._found(layers, asked, order, config)), lambda each: each.content)
+            ids = [each.id for each in messages]
+            context = frozenset(filter(None, ids)) if all(ids) else None
+            found = yield from self._found(layers, asked, order, config, context)
+            groups = group_by_text(found, lambda each: each.content)
             new = [each for each, *_ in groups if each.id not in shown and each.content.strip() not in texts]
             new = [each for each in new[: self.limit] if standing.isdisjoint((each.id, each.content.strip()))]
         return Material((), [event for event in events if event.id not in standing], new, order == "time")
@@ -377,7 +380,12 @@ class Bringing:
         return asked
 
     def _found(
-        self, layers: LayeredMemory | None, asked: str, order: Order, config: Mapping[str, Any]
+        self,
+        layers: LayeredMemory | None,
+        asked: str,
+        order: Order,
+        config: Mapping[str, Any],
+        context: frozenset[str] | None,
     ) -> Work[list[Any]]:
         """What fits a question: the best of each search, then the second best, and so on."""
         lists: list[list[Any]] = []
@@ -400,7 +408,7 @@ class Bringing:
                 inquiry(asked, self.database.now()),
                 walls._replace(kinds=all_parts().stored_as(kinds), trusted=self._trusted),
                 many,
-                outlook=outlook,
+                outlook=outlook._replace(context=context),
                 name="retrieval.search",
                 inputs=lambda: {"namespace": "/".join(namespace), "kinds": None if kinds is None else list(kinds)},
                 order=order,
@@ -433,7 +441,7 @@ def _items(noted: Mapping[str, PromptNote], part: str) -> tuple[NotedItem, ...]:
 def _noted(found: Record | FoundPassage) -> NotedItem:
     """What is noted of something that was found."""
     why, score = found.why, found.score
-    signals = {} if why is None else {name: round(value, 4) for name, value in {**why.terms, **why.signals}.items()}
+    signals = {} if why is None else {name: round(value, 4) for name, value in why.parts().items()}
     row = getattr(found, "row", None)
     reason = _REPLACED if isinstance(found, FoundPassage) and found.about.endswith(_REPLACED) else ""
     return NotedItem(getattr(found, "kind", RECORD), found.id, score and round(score, 4), signals, reason, row)

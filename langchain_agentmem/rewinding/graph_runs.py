@@ -429,6 +429,24 @@ class Runs:
             run = self._runs.get((id(identity_of(configurable)), at))
             return run is not None and "" in run.loops
 
+    def began_with(self, configurable: Mapping[str, Any], at: ThreadAt) -> str | None:
+        """Return the checkpoint that a thread's graph began with, as long as the input of the run may not be stored.
+
+        Args:
+            configurable: The configurable of a task's config.
+            at: The thread.
+
+        Returns:
+            Its id; None where the input is stored, the run goes on from that checkpoint, or has none before it.
+        """
+        run = self.of(configurable, at)
+        with self.lock:
+            loop = None if run is None else run.loops.get("")
+            if loop is None or loop.base == _levels(configurable)[0].checkpoint:
+                return None
+            # The first checkpoint holds the input as such, and the second one the messages that came of it.
+            return None if len(loop.spots.keys() - {loop.base}) > 1 else loop.base
+
     def saves(self, configurable: Mapping[str, Any], ns: str) -> bool:
         """Return whether a nested graph saves checkpoints. With a saver of others, it is believed to.
 

@@ -9,7 +9,7 @@ The search of a layer: that of `memory.search`, within what a memory shows.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -21,12 +21,27 @@ from langchain_agentmem.rewinding import branches, memory_rows
 from langchain_agentmem.rewinding.branches import BranchAt, Standpoint, families
 from langchain_agentmem.rewinding.memory_access import Footing, looking
 from langchain_agentmem.rewinding.memory_rows import Kept, View
-from langchain_agentmem.rewinding.thread_memory import thread_point
+from langchain_agentmem.rewinding.thread_memory import ThreadPoint, conversation_of_run, thread_point
 from langchain_agentmem.search.database_search import Search
 from langchain_agentmem.search.memory_search import Hit, Recollection, Walls, Why, inquiry
 from langchain_agentmem.storage import Steps, query
 from langchain_agentmem.storage.database import Database
-from langchain_agentmem.storage.steps import Row
+from langchain_agentmem.storage.part import all_parts
+from langchain_agentmem.storage.steps import Row, Rows
+
+
+class CurrentTurn(NamedTuple):
+    """The newest turn of the conversation of a run.
+
+    Attributes:
+        path: The path of the conversation's namespace.
+        name: Its id.
+        before: Where the run began, if its input may not be stored yet: what is shown there is of an earlier turn.
+    """
+
+    path: str
+    name: str
+    before: ThreadPoint | None = None
 
 
 class Outlook(NamedTuple):
@@ -40,6 +55,8 @@ class Outlook(NamedTuple):
         abandoned: Whether messages are found, too, that no newest checkpoint shows any more.
         conversations: Those that are asked for: what a copy of a thread was given, and what was said in a nested graph,
             is found in its own alone.
+        turn: The conversation of a run, whose current turn the model is shown anyway.
+        context: The ids of the messages that the model is shown, where they are known.
     """
 
     point: Standpoint | None = None
@@ -48,13 +65,18 @@ class Outlook(NamedTuple):
     scopes: Scopes = Scopes()
     abandoned: bool = False
     conversations: tuple[str, ...] = ()
+    turn: CurrentTurn | None = None
+    context: frozenset[str] | None = None
 
-    def within(self, walls: Walls) -> Steps[Walls]:
-        """The same walls, for a thread of no scope those of its own line.
+    def within(self, walls: Walls, now: int) -> Steps[Walls]:
+        """The same walls, for a thread of no scope those of its own line; what the model is shown anyway is ignored.
 
         Args:
             walls: Where to look.
+            now: When.
         """
+        if self.turn is not None and (walls.kinds is None or "message" in walls.kinds):
+            walls = walls._replace(ignored=(yield from all_parts().listener.current_turn(self, now)))
         if self.alone or self.point is None or self.view is None or self.view.scope is not None:
             return walls
         if walls.conversations is None and not isinstance(self.point, BranchAt):
@@ -90,6 +112,19 @@ class Outlook(NamedTuple):
 
 
 EVERYWHERE = Outlook()
+
+
+def said_from(outlook: Outlook, slots: Collection[int], now: int) -> Steps[Rows]:
+    """Those of some messages that follow their threads which are shown from somewhere, with the wording shown there.
+
+    Args:
+        outlook: From where.
+        slots: The messages.
+        now: When.
+    """
+    view, name = outlook.view or View((), (), now), None if outlook.point is None else outlook.point.name
+    whose = {"name": name, "anywhere": int(outlook.view is None), "keys": json.dumps(outlook.conversations)}
+    return (yield query.shown_said(**view.parameters(), **whose, ids=json.dumps(sorted(slots)))) if slots else ()
 
 
 class Sight(NamedTuple):
@@ -211,13 +246,13 @@ def reach_of(
         InvalidInput: This cannot be a namespace, or none is told.
     """
     scopes = database.scopes
-    outside = Outlook(scopes=scopes)
+    given = config if config is not None else running_config() if scopes.leads_here() else None
+    outside = Outlook(scopes=scopes, turn=running_turn(database, given))
     if everything:
         if namespace:
             raise InvalidInput("Give a namespace or everything=True, not both.")
         return Walls(*range_of(scopes.within or ())), outside
     path = path_of(scopes.resolve(namespace, config))
-    given = config if config is not None else running_config() if scopes.leads_here() else None
     alone = configurable_of(given).get("thread_id") is None
     named = bool(namespace) or (alone and scopes.within is not None)
     walls = Walls(*(range_of(namespace_of(path)) if named else (path, path + "\x1f")))
@@ -232,6 +267,22 @@ def reach_of(
     if thread.follows:
         return walls, outside._replace(point=thread) if not named or path == thread.path else outside
     return walls if named or scopes.shared(path) else walls._replace(conversations=(thread.name,)), outside
+
+
+def running_turn(database: Database, given: Mapping[str, Any] | None) -> CurrentTurn | None:
+    """The newest turn of the conversation of a run; None outside of runs, and where the run has no conversation."""
+    try:
+        thread = thread_point(database, given or {})
+        name = conversation_of_run(database, given) if thread.writable else None
+    except InvalidInput:  # it names no thread, or the run is another graph's, which names nobody here
+        return None
+    if name is None:
+        return None
+    base = None
+    if thread.follows and name == thread.name:
+        base = thread.runs.began_with(thread.configurable, thread.at)
+    before = None if base is None else thread._replace(configurable={"checkpoint_id": base}, alone=True)
+    return CurrentTurn(thread.path, name, before)
 
 
 MORE = 4

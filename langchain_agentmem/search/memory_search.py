@@ -45,6 +45,8 @@ CANDIDATES = 80
 """Documents of the first look. Their neighbours are candidates too."""
 MOST_POSTINGS = 2_000
 """Documents that are looked at for one term in one range of the index."""
+MOST_REPEATS = 64
+"""Documents that are read to see whether they say just what is asked: the last ones."""
 MOST_DATED = 300
 """Candidates for having been said at the right time."""
 MORE = 5
@@ -78,6 +80,8 @@ class Walls(NamedTuple):
         before: Only what was said before, in microseconds since 1970, or None.
         after: Only what was said then or later, or None.
         trusted: Only what comes from these sources alone, or None for all.
+        ignored: Documents that count as if they were not there: what the model that asks is shown anyway. None outside
+            of runs, where nobody knows it.
     """
 
     low: str
@@ -88,6 +92,7 @@ class Walls(NamedTuple):
     before: int | None = None
     after: int | None = None
     trusted: frozenset[str] | None = None
+    ignored: frozenset[int] | None = None
 
     def homes(self, database: Database) -> Sequence[Database]:
         """The databases in which all of it lies.
@@ -132,17 +137,21 @@ class Why:
     """Why something was found.
 
     Attributes:
-        terms: The words of the query that led to it, with what each added to the score, in itself or in what stands
-            around it.
+        terms: The words of the query that it holds itself, with what each added to the score.
         signals: What else added to the score, by name: "conversation", "date", "speaker" and so on.
+        nearby: The words of the query that messages next to it hold, with what each added to the score.
     """
 
     terms: Mapping[str, float] = field(default_factory=dict)
     signals: Mapping[str, float] = field(default_factory=dict)
+    nearby: Mapping[str, float] = field(default_factory=dict)
+
+    def parts(self) -> dict[str, float]:
+        """Return all of it by name, as texts show it: a word that only messages next to it hold is "word (nearby)"."""
+        return {**self.terms, **{f"{word} (nearby)": value for word, value in self.nearby.items()}, **self.signals}
 
     def __str__(self) -> str:
-        parts = [f"{name} {value:+.2f}" for name, value in {**self.terms, **self.signals}.items()]
-        return ", ".join(parts) or "no reason"
+        return ", ".join(f"{name} {value:+.2f}" for name, value in self.parts().items()) or "no reason"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,7 +198,7 @@ class Recollection:
 
     def more(self, **signals: float) -> Recollection:
         """The same with further signals, which add to its score."""
-        why = Why(terms=self.why.terms, signals={**self.why.signals, **signals})
+        why = replace(self.why, signals={**self.why.signals, **signals})
         return replace(self, score=self.score + sum(signals.values()), why=why)
 
 
@@ -309,20 +318,24 @@ def search(
         for row in (yield query.spoken(words=_words(asked.question), ranges=as_json(ranges), limit=CANDIDATES)):
             term = asked.question.words[row["word"]]
             postings.get(asked.question.spellings.get(term, term), set()).add(row["id"])  # a name may be a stop word
+    _leave_out(walls, postings, {})
     chosen = set(ranking.first_look(postings, worth, max(CANDIDATES, limit)))
     chosen |= yield from _dated(times, ranges)
     if dense is not None:
         chosen.update((yield from dense.nearest(ranges, max(CANDIDATES, limit))))
+    chosen -= walls.ignored or set()
     if not chosen:
         return []
     related = {number >> PLACE_BITS for number in chosen if kinds[number >> _SCOPE_BITS] in RELATED_KINDS}
     around = ranking.near(chosen, related)
-    conversations = ranking.conversation_scores(postings, int(totals["series"]))
-    yield from _fill_in(postings, around, related, everything=walls.choosy)
     owners, documents = yield from _documents(around)
+    repeats = yield from _repeats(asked.question, walls, postings, owners, documents, kinds)
+    conversations = ranking.conversation_scores(postings, int(totals["series"]), repeats)
+    yield from _fill_in(postings, around, related, everything=walls.choosy)
+    _leave_out(walls, postings, documents)
     closeness, usual = Closeness(), WEIGHTS
     if dense is not None:
-        closeness = yield from dense.closeness(documents, related, lambda number: _asks(documents.get(number)))
+        closeness = yield from dense.closeness(documents, related, lambda number: _asks(documents.get(number)), repeats)
         usual = ranking.weights_with_vectors(ranking.trust_in(closeness.alone, set().union(*postings.values())))
     if order == "time":
         usual = weights_in_time(usual)
@@ -336,6 +349,7 @@ def search(
             conversations,
             related,
             closeness,
+            repeats,
         ),
         _within(documents, walls, kinds),
         limit=limit,
@@ -527,9 +541,38 @@ def _fill_in(postings: Postings, around: Sequence[Range], related: Collection[in
             _add_waiting(waiting, postings)
 
 
+def _leave_out(walls: Walls, postings: Postings, documents: dict[int, Document]) -> None:
+    """Take the documents that are ignored out of what was read."""
+    for holding in postings.values():
+        holding.difference_update(walls.ignored or ())
+    for number in documents.keys() & (walls.ignored or ()):
+        del documents[number]
+
+
+def _repeats(
+    question: analysis.Question,
+    walls: Walls,
+    postings: Postings,
+    owners: Mapping[int, int],
+    documents: Mapping[int, Document],
+    kinds: Mapping[int, str],
+) -> Steps[set[int]]:
+    """Find the documents that say just what is asked outside of a run: they are no reason for what is near."""
+    length, found = analysis.analysed(question.text).length, set[int]()
+    holding = set.intersection(*postings.values()) if postings and walls.ignored is None else ()
+    alike = sorted(number for number in holding if number in documents and documents[number].length == length)
+    asked = analysis.terms(question.text) if alike else []
+    for kind in sorted({kinds[number >> _SCOPE_BITS] for number in alike} & RELATED_KINDS):
+        mine = {owners[each]: each for each in alike[-MOST_REPEATS:] if kinds[each >> _SCOPE_BITS] == kind}
+        texts = yield from all_parts().texts[kind](list(mine))
+        found.update(mine[owner] for owner, text in texts.items() if analysis.terms("\n".join(text)) == asked)
+    return found
+
+
 def _why(hit: ranking.Ranked, words: Mapping[str, str]) -> Why:
     return Why(
         terms={words.get(term, term): value for term, value in hit.terms.items()},
+        nearby={words.get(term, term): value for term, value in hit.nearby.items()},
         signals={name: value for name, value in hit.signals.items() if value},
     )
 
@@ -545,7 +588,7 @@ class Viewpoint(Protocol):
         """The same, knowing by now what is seen from there; it must be asked before anything is read."""
         ...
 
-    def within(self, walls: Walls) -> Steps[Walls]:
+    def within(self, walls: Walls, now: int) -> Steps[Walls]:
         """The walls within which something can be seen from there."""
         ...
 
@@ -584,7 +627,7 @@ def recollect(
         return []
     phrase, diversity = (weights or WEIGHTS).phrase, (weights or WEIGHTS).diversity
     looked = None if outlook is None else (yield from outlook.looked(asked.now))
-    walls = walls if looked is None else (yield from looked.within(walls))
+    walls = walls if looked is None else (yield from looked.within(walls, asked.now))
     phrases = asked.question.phrases
     several = walls.kinds is None or len(walls.kinds) > 1  # of which two may say the same
     many = limit * (MORE if phrases or diversity or order == "time" else 2 if several else 1)

@@ -278,6 +278,7 @@ class Field(NamedTuple):
         conversations: What each series is worth, 0 to 1.
         related: The series whose documents are neighbours of each other.
         closeness: How near documents lie to the question by their vectors; empty without vectors.
+        silent: Documents that lend their words to nobody.
     """
 
     postings: Mapping[str, Collection[int]]
@@ -287,6 +288,7 @@ class Field(NamedTuple):
     conversations: Mapping[int, float]
     related: Collection[int]
     closeness: Closeness = Closeness()
+    silent: Collection[int] = ()
 
 
 def rarity(documents: int, holding: int) -> float:
@@ -318,19 +320,22 @@ def trust_in(closeness: Mapping[int, float], holding: Collection[int]) -> float:
     return min(1.0, max(0.0, shrunk / _TRUSTED))
 
 
-def conversation_scores(postings: Mapping[str, Collection[int]], series: int) -> dict[int, float]:
+def conversation_scores(
+    postings: Mapping[str, Collection[int]], series: int, silent: Collection[int] = ()
+) -> dict[int, float]:
     """How well each series fits as a whole: BM25 with series in the place of documents, of the most it could be.
 
     Args:
         postings: For each term the documents that hold it.
         series: How many series there are. Of one alone nothing can be said.
+        silent: Documents that do not count.
     """
     if series < 2:  # noqa: PLR2004 - see above
         return {}
     scores: dict[int, float] = {}
     most = 0.0
     for holding in postings.values():
-        counts = Counter(number >> PLACE_BITS for number in holding)
+        counts = Counter(number >> PLACE_BITS for number in holding if number not in silent)
         weight = rarity(series, min(len(counts), series))
         most += weight
         for each, count in counts.items():
@@ -373,13 +378,15 @@ class Ranked(NamedTuple):
     Attributes:
         number: The document.
         score: The sum of the rest.
-        terms: What each term of the question adds, in the document or around it.
+        terms: The part that each term of the question adds which the document holds.
+        nearby: The part that each term adds which documents next to it hold.
         signals: What else adds or takes away, by the names of `Weights`.
     """
 
     number: int
     score: float
     terms: Mapping[str, float]
+    nearby: Mapping[str, float]
     signals: Mapping[str, float]
 
 
@@ -404,7 +411,7 @@ def ranked(
     fit = _Fit(asked, field, weights.where(field.average))
     numbers = fit.foremost(fit.led(candidates), limit)
     best = heapq.nlargest(limit, [(*fit.score(number), number) for number in numbers], key=itemgetter(0, 2))
-    return [Ranked(number, score, fit.terms(number), fit.signals(number, measured)) for score, measured, number in best]
+    return [Ranked(number, score, *fit.terms(number), fit.signals(number, parts)) for score, parts, number in best]
 
 
 class _Fit:
@@ -419,6 +426,7 @@ class _Fit:
     def __init__(self, asked: Asked, field: Field, weight: Mapping[str, float]) -> None:
         self._asked, self._weight, self._documents, self._related = asked, weight, field.documents, field.related
         self._postings, self._conversations, self._closeness = field.postings, field.conversations, field.closeness
+        self._silent = field.silent
         total = sum(field.worth[term] for term in asked.terms) or 1.0
         self._shares = {term: field.worth[term] / total for term in asked.terms}
         self._lengths = list(map(_LENGTH, field.documents.values()))
@@ -459,7 +467,7 @@ class _Fit:
             worth = share * of_length[length][0]
             if value_of(number, 0.0) < worth:
                 best[number] = worth
-            if not around or number >> PLACE_BITS not in self._related:
+            if not around or number in self._silent or number >> PLACE_BITS not in self._related:
                 continue
             place = number & _PLACES
             inside = reach <= place <= _PLACES - reach
@@ -501,7 +509,8 @@ class _Fit:
     def _exchanged(self, step: int, *, by_user: bool) -> dict[int, float]:
         """What is covered by the document so many places behind one of the user's, or behind one of somebody else's."""
         found: dict[int, float] = {}
-        for other, share in self._cover.items() if self._roles.two else ():
+        cover = {other: share for other, share in self._cover.items() if other not in self._silent}
+        for other, share in cover.items() if self._roles.two else ():
             number, series = other - step, other >> PLACE_BITS
             role = document.role if (document := self._documents.get(number)) else None
             if role is not None and (role == USER) is by_user and number >> PLACE_BITS == series in self._related:
@@ -562,15 +571,19 @@ class _Fit:
             words += self._cover[number] * self._held(number)
         return words + self._adding[_KIND(document)] + sum(measured), measured
 
-    def terms(self, number: int) -> dict[str, float]:
-        """What each term adds, in a document and around it."""
-        held = self._held(number)
-        return {
-            term: self._weight["context"] * worths[number]
-            + (self._shares[term] * held if number in self._postings[term] else 0.0)
-            for term, worths in self._best.items()
-            if number in worths
-        }
+    def terms(self, number: int) -> tuple[dict[str, float], dict[str, float]]:
+        """Return the part that each term adds in a document itself, and the part that it adds around it."""
+        held, context = self._held(number), self._weight["context"]
+        strength = self._of_length[self._documents[number].length][0]
+        own: dict[str, float] = {}
+        nearby: dict[str, float] = {}
+        for term, worths in self._best.items():
+            worth = self._shares[term] * strength if number in self._postings[term] else 0.0
+            if worth:
+                own[term] = context * worth + self._shares[term] * held
+            if (best := worths.get(number, 0.0)) > worth:
+                nearby[term] = context * (best - worth)
+        return own, nearby
 
     def signals(self, number: int, measured: Sequence[float]) -> dict[str, float]:
         """What else adds or takes away."""

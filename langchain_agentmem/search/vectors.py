@@ -274,7 +274,11 @@ class Near(NamedTuple):
         return {number: best[number] for number in order}
 
     def closeness(
-        self, around: Collection[int], related: Collection[int], asks: Callable[[int], bool]
+        self,
+        around: Collection[int],
+        related: Collection[int],
+        asks: Callable[[int], bool],
+        silent: Collection[int] = (),
     ) -> Steps[Closeness]:
         """How near some documents lie to the question.
 
@@ -282,6 +286,7 @@ class Near(NamedTuple):
             around: The documents and their neighbours.
             related: The series whose documents are neighbours of each other.
             asks: Says whether a document is a question.
+            silent: Documents that say nothing of those next to them.
         """
         np = numpy()
         rows = yield query.vectors_of(ids=json.dumps(sorted(around)))
@@ -303,7 +308,7 @@ class Near(NamedTuple):
                     (number - 2, _SECOND),
                     (number + 2, _SECOND),
                 ):
-                    if other >> PLACE_BITS == number >> PLACE_BITS and other in vectors:
+                    if other >> PLACE_BITS == number >> PLACE_BITS and other in vectors and other not in silent:
                         smooth = smooth + weight * vectors[other]
                 length = float(np.linalg.norm(smooth))
                 among[number] = float(smooth @ wanted) / length if length else 0.0

@@ -186,6 +186,15 @@ class Listener(Protocol):
         """Delete what was noted of a thread that is deleted."""
         ...
 
+    def current_turn(self, outlook: Any, now: int) -> Steps[frozenset[int]]:
+        """Return the documents of the messages of the current turn that the context of the running model still has.
+
+        Args:
+            outlook: From where the run looks, and which conversation is its own.
+            now: When.
+        """
+        ...
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Part:

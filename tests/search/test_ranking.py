@@ -417,7 +417,8 @@ class TestReasons:
         hits = ranked(asked, where, where.documents, limit=100, weights=replace(WEIGHTS_WITH_VECTORS, recency=0.2))
         assert hits
         for hit in hits:
-            assert hit.score == pytest.approx(sum(hit.terms.values()) + sum(hit.signals.values()))
+            parts = (hit.terms, hit.nearby, hit.signals)
+            assert hit.score == pytest.approx(sum(value for part in parts for value in part.values()))
             assert set(hit.terms) <= set(asked.terms)
             assert set(hit.signals) <= {each.name for each in fields(Weights)}
         assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)

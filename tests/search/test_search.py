@@ -161,7 +161,7 @@ class TestAnswers:
         assert (found.kind, found.text, found.conversation_id) == ("message", "The cat sat on the mat.", "c")
         assert found.value.name == "Ann"
         assert set(found.why.terms) == {"sat", "mat"}
-        assert found.score == pytest.approx(sum([*found.why.terms.values(), *found.why.signals.values()]))
+        assert found.score == pytest.approx(sum(found.why.parts().values()))
         assert str(found.why).startswith("sat +")
 
     async def test_the_awaited_twin_finds_the_same(self, spoken):

@@ -106,7 +106,7 @@ class TestQuotationMarks:
         assert first.text.startswith("The old bridge")
         assert first.why.signals["phrase"] == pytest.approx(WEIGHTS.phrase)
         assert all("phrase" not in each.why.signals for each in rest)
-        assert first.score == pytest.approx(sum([*first.why.terms.values(), *first.why.signals.values()]))
+        assert first.score == pytest.approx(sum(first.why.parts().values()))
 
     def test_the_form_of_the_words_does_not_matter(self, memory):
         say(memory, [(day(2025, 1, 1), "Bridges, old ones."), (day(2025, 1, 2), "OLD BRIDGES!")])

@@ -81,10 +81,10 @@ def test_why_is_shown_as_bars_with_their_numbers(memory, browser):
     found = memory.search("old lighthouse", namespace=NS, limit=20)
     page = harmless(browser.text_of("/search?q=old+lighthouse"))
     bars = page.all("progress")
-    assert len(bars) == sum(1 + len(each.why.terms) + len(each.why.signals) for each in found)
+    assert len(bars) == sum(1 + len(each.why.parts()) for each in found)
     for each in found:
         assert f"{each.score:.2f}" in page.text
-        for name, value in {**each.why.terms, **each.why.signals}.items():
+        for name, value in {**each.why.terms, **each.why.nearby, **each.why.signals}.items():
             assert name.replace("_", " ") in page.text
             assert f"{value:+.2f}" in page.text
     assert all(0 <= float(bar["value"]) <= float(bar["max"]) for bar in bars)
@@ -102,7 +102,7 @@ def test_what_counts_against_a_hit_is_told_apart(memory, browser):
 
 def test_a_namespace_a_conversation_and_times_narrow_it(memory, browser):
     for name, labels in (("one", NS), ("two", NS), ("three", ("users", "ben"))):
-        memory.conversation(name, labels).add_user_message("The lighthouse is old.")
+        memory.conversation(name, labels).add_user_message(f"The lighthouse is old, said {name}.")
 
     def links(asked):
         return [each for each in Page(browser.text_of(f"/search?q=lighthouse{asked}")).links if "/thread?" in each]

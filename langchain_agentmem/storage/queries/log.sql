@@ -279,6 +279,21 @@ join content c on c.id = v.content_id
 left join content a on a.id = v.attachments_id
 order by slot.position, slot.id;
 
+-- name: newest_documents
+-- The newest messages of a conversation, with the documents of all their versions.
+select s.id as slot, s.key, s.role, s.follows, x.document_id
+from (
+    select e.id, e.key, e.role, e.follows, e.position
+    from namespace n
+    join branch b on b.namespace_id = n.id
+    join entry e on e.branch_id = b.id
+    where n.path = :path and b.kind = :kind and b.name = :name and e.replaces is null and e.kind <> 'round'
+    order by e.position desc, e.id desc
+    limit cast(:limit as bigint) offset cast(:offset as bigint)
+) s
+join entry x on (x.id = s.id or x.replaces = s.id) and x.document_id is not null
+order by s.position desc, s.id desc;
+
 -- name: where_said
 -- Where a message stands in its conversation.
 select id as slot, position from entry

@@ -41,11 +41,13 @@ class ScorePart(NamedTuple):
         name: A word of the query, or the name of a signal.
         value: How much.
         is_word: Whether it is a word.
+        is_nearby: Whether it is a word of messages next to the hit.
     """
 
     name: str
     value: float
     is_word: bool
+    is_nearby: bool = False
 
 
 class FoundHit(NamedTuple):
@@ -118,6 +120,7 @@ def _reasons(why: Why) -> Sequence[ScorePart]:
     """Why something was found, what counted most first."""
     words = [ScorePart(name, value, is_word=True) for name, value in why.terms.items()]
     signals = [ScorePart(name, value, is_word=False) for name, value in why.signals.items()]
+    words += [ScorePart(name, value, is_word=True, is_nearby=True) for name, value in why.nearby.items()]
     return sorted(words + signals, key=lambda each: -abs(each.value))
 
 
