@@ -14,7 +14,7 @@ from dataclasses import dataclass, fields
 from datetime import date, datetime, timedelta
 
 from langchain_agentmem.base.clock import EPOCH, micros
-from langchain_agentmem.base.namespaces import Namespace, namespace_of, range_of
+from langchain_agentmem.base.namespaces import NESTED, Namespace, namespace_of, range_of
 from langchain_agentmem.storage import Steps, query
 
 
@@ -75,7 +75,7 @@ def list_namespaces(namespace: Sequence[str]) -> Steps[list[NamespaceSummary]]:
     """
     low, high = range_of(namespace)
     [here] = yield query.schema_here()
-    rows = yield query.namespace_sizes(low=low, high=high)
+    rows = yield query.namespace_sizes(low=low, high=high, mark=NESTED)
     return [
         NamespaceSummary(
             namespace=namespace_of(row["path"]), schema=here["schema"], **{name: int(row[name]) for name in _COUNTS}

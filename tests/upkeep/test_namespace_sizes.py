@@ -11,6 +11,7 @@ from psycopg_pool import ConnectionPool
 
 from langchain_agentmem import AgentMemory, InvalidInput
 from langchain_agentmem.audit.audit_trail import AuditTrail
+from langchain_agentmem.base.namespaces import nested_conversation
 
 ADA, NOTES, BEN = ("users", "ada"), ("users", "ada", "notes"), ("users", "ben")
 
@@ -31,6 +32,7 @@ def filled(memory):
     say(memory, "x" * 10_000, "t", ADA)
     memory.conversation("t", ADA).add_user_message("again")
     memory.conversation("only", ADA).add_user_message("hello")
+    memory.conversation(nested_conversation("t", "tools:1"), ADA).add_user_message("Look it up.")
     memory.layers(namespace=ADA).core.set("name", "Ada")
     memory.layers(namespace=ADA).core.set("name", "Ada L.")
     memory.layers(namespace=ADA).archival.write("A record.")
@@ -44,7 +46,7 @@ class TestNamespaces:
     def test_each_tells_what_it_holds_itself(self, filled):
         found = {each.namespace: each for each in filled.namespaces()}
         ada, notes, ben = found[ADA], found[NOTES], found[BEN]
-        assert (ada.threads, ada.messages, ada.checkpoints, ada.memories, ada.items, ada.audit) == (2, 4, 3, 2, 0, 0)
+        assert (ada.threads, ada.messages, ada.checkpoints, ada.memories, ada.items, ada.audit) == (2, 5, 3, 2, 0, 0)
         assert (notes.threads, notes.items, ben.audit, ben.messages) == (0, 1, 1, 0)
         assert 10_000 < ada.bytes < 20_000
         assert 5_000 < notes.bytes < 6_000
@@ -75,11 +77,11 @@ class TestGrowth:
         filled.conversation("later", BEN).add_messages([HumanMessage("a"), AIMessage("b")])
         days = filled.growth(days=4)
         assert [each.day for each in days] == [date(2025, 12, 31), *(date(2026, 1, day) for day in (1, 2, 3))]
-        assert [each.messages for each in days] == [0, 5, 0, 2]
+        assert [each.messages for each in days] == [0, 6, 0, 2]
         assert [each.memories for each in days] == [0, 2, 0, 0]
         assert sum(each.checkpoints for each in days) == 3
         assert [each.messages for each in await filled.agrowth(BEN, days=3)] == [0, 0, 2]
-        assert [each.messages for each in filled.within(ADA).growth(days=3)] == [4, 0, 0]
+        assert [each.messages for each in filled.within(ADA).growth(days=3)] == [5, 0, 0]
 
     @pytest.mark.sqlite_suffices
     def test_how_many_days_is_a_number(self, memory):

@@ -139,7 +139,8 @@ where line_id = :line and (cast(:ends as bigint) = 0 or name not in (
 ));
 
 -- name: namespace_sizes
--- What each namespace in a range of paths holds itself. A content that several of its things share counts once.
+-- What each namespace in a range of paths holds itself. A content that several of its things share counts once; conversations
+-- of nested graphs, which have a `mark` in their names, belong to their threads.
 with audited as materialized (
     select namespace_id, count(*) as entries, sum(length(body)) as bytes from audit
     where kind is not null
@@ -149,7 +150,8 @@ select n.path,
     (select count(*) from (
         select t.name from thread t where t.namespace_id = n.id
         union
-        select b.name from branch b where b.namespace_id = n.id and b.kind = 'conversation'
+        select b.name from branch b
+        where b.namespace_id = n.id and b.kind = 'conversation' and replace(b.name, cast(:mark as text), '') = b.name
     ) t) as threads,
     (select coalesce(sum(b.messages), 0) from branch b where b.namespace_id = n.id and b.kind = 'conversation') as messages,
     (select count(*) from thread t
