@@ -205,11 +205,9 @@ class TestSubgraphs:
 
 class TestCopiedThreads:
     def test_a_copy_of_a_copy_finds_what_each_of_them_remembered(self, memory, note):
-        runs = graph(note("an apple"), checkpointer=memory.checkpointer)
-        runs.invoke(EMPTY, at("1"))
-        for old, new in (("1", "2"), ("2", "3")):
+        for old, new in (("0", "1"), ("1", "2"), ("2", "3")):
             memory.checkpointer.copy_thread(old, new)
-            runs.invoke(EMPTY, at(new))
+            graph(note(f"apple {new}"), checkpointer=memory.checkpointer).invoke(EMPTY, at(new))
         assert [len(found(memory, "apple", thread)) for thread in "123"] == [1, 2, 3]
         memory.checkpointer.delete_thread("1")
         memory.checkpointer.delete_thread("2")
