@@ -228,8 +228,10 @@ def unit(vector: Sequence[float], dimensions: int) -> Floats:
         array = np.asarray(vector, dtype="<f4")
     except (TypeError, ValueError) as error:
         raise InvalidInput(f"The embeddings gave {safe_repr(vector)} for a vector.") from error
-    if array.shape != (dimensions,) or not np.isfinite(array).all():
-        raise InvalidInput(f"The embeddings gave {array.shape} for a vector, not ({dimensions},), or no numbers.")
+    if array.shape != (dimensions,):
+        raise InvalidInput(f"The embeddings gave a vector of the shape {array.shape}, not ({dimensions},).")
+    if not np.isfinite(array).all():
+        raise InvalidInput(f"The numbers of a vector must be finite, got {safe_repr(vector)} from the embeddings.")
     length = float(np.linalg.norm(array))
     found: Floats = array / length if length else array
     return found

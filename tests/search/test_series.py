@@ -373,7 +373,7 @@ class TestCommonTerms:
         say(memory, "c", said)
         [first, *_] = memory.search("a zebra with a cat", everything=True)
         assert first.text == "zebra"
-        assert set(first.why.terms) == {"cat", "zebra"}
+        assert (set(first.why.terms), set(first.why.nearby)) == ({"zebra"}, {"cat"})
 
     def test_a_common_term_counts_little_beside_a_rare_one(self, memory):
         said = [f"cat {n}" for n in range(150)]

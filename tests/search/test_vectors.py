@@ -262,6 +262,13 @@ class TestFailing:
         assert waiting(memory) == 1
         assert found(memory, "cat") == ["My cat sleeps."]
 
+    @pytest.mark.parametrize(
+        ("vector", "says"), [([1.0, float("nan")], "must be finite"), ([1.0], "the shape \\(1,\\)")]
+    )
+    def test_an_error_says_what_is_wrong_with_a_vector(self, vector, says):
+        with pytest.raises(InvalidInput, match=says):
+            vectors.unit(vector, 2)
+
     def test_vectors_of_another_size_are_refused(self, url, opened):
         opened().close()
         with pytest.raises(InvalidInput, match="dimensions"):
