@@ -172,7 +172,7 @@ class TestMessages:
     def test_a_history_that_providers_accept_stays_one(self, role):
         brought = Brought("## Core Memory\n**name**: Ada", {None: "## Retrieved Context\n- a quince"})
         valid = 0
-        for seed in range(300):
+        for seed in range(400):
             history = random_history(seed, size=1 + seed % 30)
             found = woven(history, brought, role)
             assert [message for message in found if not is_injected(message)] == history
