@@ -748,7 +748,7 @@ class AgentMemorySaver(Performer, Closing, BaseCheckpointSaver[str]):
     def _forget(self, deleted: Sequence[thread_lines.Deleted]) -> None:
         """Threads are gone: neither what was read of them nor where they stood counts for a run."""
         self._coding.forget(deleted)
-        runs_of(self.database).forget()
+        runs_of(self.database).forget([each.at for each in deleted])
 
     # -- plumbing ----------------------------------------------------------------------------------------------
 

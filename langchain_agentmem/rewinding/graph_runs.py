@@ -226,6 +226,7 @@ class GraphRun:
         resumed: Whether LangGraph may take results of earlier runs in it.
         minded: Whether anything was ever remembered in its thread, as far as is known.
         thread: The identity of its thread, once that was read or stored.
+        lost: Whether that thread is known to be deleted.
     """
 
     identity: Any
@@ -245,6 +246,7 @@ class GraphRun:
     resumed: bool = False
     minded: bool = False
     thread: tuple[int, int] | None = None
+    lost: bool = False
 
     def has_lost(self, thread: Thread | None) -> bool:
         """Return whether its thread was deleted since.
@@ -252,7 +254,8 @@ class GraphRun:
         Args:
             thread: The thread that has its id now.
         """
-        return self.thread is not None and (thread is None or thread.identity != self.thread)
+        self.lost |= self.thread is not None and (thread is None or thread.identity != self.thread)
+        return self.lost
 
     def task(self, task_id: str, ns: str, checkpoint: str, caller: str | None) -> GraphTask:
         """A task; from now on it is known."""
@@ -473,10 +476,21 @@ class Runs:
         self._newest = {name: run for name, run in self._newest.items() if id(run) in known}
         self._graphs = {graph: run for graph, run in self._graphs.items() if id(run) in known}
 
-    def forget(self) -> None:
-        """Forget where checkpoints stand, since something was erased."""
+    def has_lost(self, configurable: Mapping[str, Any]) -> bool:
+        """Return whether the thread of a task's config is known to be deleted since its run began."""
+        identity, name = identity_of(configurable), str(configurable["thread_id"])
+        with self.lock:
+            return any(run.lost and run.identity is identity and run.at.name == name for run in self._runs.values())
+
+    def forget(self, deleted: Collection[ThreadAt] = ()) -> None:
+        """Forget where checkpoints stand, since something was erased.
+
+        Args:
+            deleted: The threads that are gone.
+        """
         with self.lock:
             for run in self._runs.values():
+                run.lost |= run.thread is not None and run.at in deleted
                 for loop in run.loops.values():
                     loop.spots.clear()
                     loop.earlier = None

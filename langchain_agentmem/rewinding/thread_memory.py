@@ -240,7 +240,7 @@ def conversation_of_run(database: Database, config: Mapping[str, Any] | None, *,
     """Return the id of the conversation that a run belongs to.
 
     The thread's own graph has the conversation of the thread. A nested graph that saves checkpoints has its own; one
-    that does not has none.
+    that does not has none, nor has a run whose thread was deleted.
 
     Args:
         database: The database of the memory.
@@ -254,6 +254,8 @@ def conversation_of_run(database: Database, config: Mapping[str, Any] | None, *,
     if (thread := configurable.get("thread_id")) is None:
         return None
     thread, graphs = id_of(thread, "thread"), nested_graphs(configurable)
+    if runs_of(database).has_lost(configurable):
+        return None
     if not (graphs := graphs[:-1] if shared else graphs):
         return thread
     return nested_conversation(thread, graphs[-1]) if runs_of(database).saves(configurable, graphs[-1]) else None

@@ -10,7 +10,7 @@ import pytest
 from langchain_core.messages import AIMessage
 from langgraph.graph import START, MessagesState, StateGraph
 
-from langchain_agentmem import AgentMemory
+from langchain_agentmem import AgentMemory, CompactionState
 from langchain_agentmem.errors import StepIsOver
 
 ADA, BOB = ("users", "ada"), ("users", "bob")
@@ -46,6 +46,18 @@ def deleted(memory, url, how):
 
 
 WAYS = ("by another process", "deleted", "pruned", "erased")
+
+
+@pytest.mark.parametrize("durability", ["sync", "async", "exit"])
+def test_compaction_does_not_record_what_was_deleted(memory, durability):
+    def ada(state):
+        memory.within(ADA).checkpointer.delete_thread("t")
+
+    builder = StateGraph(CompactionState).add_node("ada", ada).add_node("compact", memory.compaction())
+    running = builder.add_edge(START, "ada").add_edge("ada", "compact").compile(memory.checkpointer)
+    graph(memory, replied).invoke({"messages": [("user", "hello")]}, at("t", ADA))
+    running.invoke({"messages": [("user", "forget me")]}, at("t", ADA), durability=durability)
+    assert memory.conversations(namespace=ADA) == memory.search("hello", namespace=ADA) == []
 
 
 @pytest.mark.parametrize("durability", ["sync", "async", "exit"])
