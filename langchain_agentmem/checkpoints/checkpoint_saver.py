@@ -301,7 +301,7 @@ class AgentMemorySaver(Performer, Closing, BaseCheckpointSaver[str]):
         thread_id = config["configurable"]["thread_id"]
         found = None if saved is None else self._coding.tuple(self.serde, saved, thread_id, at, ns)
         self._rewinding.loaded(config, found, pregel, addressed=name is not None)
-        if saved is not None:
+        if saved is not None and pregel is not None and not ns:  # a run begins
             self._rewinding.met(config, at, saved.thread)
         return found
 
@@ -800,7 +800,6 @@ class AgentMemorySaver(Performer, Closing, BaseCheckpointSaver[str]):
             path = at.path
             with suppress(ThreadDeleted):  # whoever deletes a thread does not get it back from a run that goes on
                 thread, written = self._write(steps, at, ns)
-                self._rewinding.met(config, at, thread)
                 step.finish(lambda: {"checkpoint_id": stored.name, "bytes": len(stored.head) + written()})
                 remember[0]()
                 path = thread.path
@@ -899,8 +898,7 @@ class AgentMemorySaver(Performer, Closing, BaseCheckpointSaver[str]):
 
         def store() -> None:
             with suppress(ThreadDeleted):
-                thread, written = self._write(steps, at, ns)
-                self._rewinding.met(config, at, thread)
+                _, written = self._write(steps, at, ns)
                 step.finish(lambda: {"writes": len(writes), "bytes": written()})
 
         return store

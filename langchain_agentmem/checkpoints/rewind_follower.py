@@ -202,7 +202,10 @@ class Rewinding:
         yield from pages
 
     def met(self, config: Mapping[str, Any], at: ThreadAt, thread: Thread) -> None:
-        """The thread of a run was read or stored: the run goes with it from now on."""
+        """Note the thread that a run has read: the run goes with it from now on.
+
+        It is not noted when it is stored: on PostgreSQL another transaction of the run may not see it yet.
+        """
         run = runs_of(self._database).of(config["configurable"], at)
         if run is not None and run.thread is None:
             run.thread = thread.identity

@@ -225,7 +225,7 @@ class GraphRun:
         recalled: The functions that tasks had called when they ended, those included whose results were there.
         resumed: Whether LangGraph may take results of earlier runs in it.
         minded: Whether anything was ever remembered in its thread, as far as is known.
-        thread: The identity of its thread, once that was read or stored.
+        thread: The identity of its thread, if that was there when it began.
         lost: Whether that thread is known to be deleted.
     """
 
