@@ -700,20 +700,25 @@ def group_by_text(
 def once(found: Iterable[Recollection], *, in_time: bool = False) -> list[Recollection]:
     """Return each text of a namespace once, naming all that say it; the most trusted and newest of its kind is shown.
 
-    Facts of one text differ in their time, so each is a result. So is each entry of the audit trail.
+    Facts of one text differ in their time, so each is a result. So is each entry of the audit trail, and each value of
+    items that are indexed by a part of it.
 
     Args:
         found: Results in any order.
         in_time: Whether it matters who says something, and when: then what is of one kind stays apart.
     """
     counts: Counter[tuple[Any, ...]] = Counter()
+    values: dict[tuple[Any, ...], dict[str, int]] = {}
 
     def apart(each: Recollection) -> tuple[Any, ...]:
         if each.kind not in _FIRST:
             return each.kind, each.id
-        counts[each.namespace, each.kind, each.text] += 1
-        is_fact = getattr(each.value, "raw", True) is False
-        return each.namespace, counts[each.namespace, each.kind, each.text] if in_time or is_fact else 1
+        said = each.namespace, each.kind, each.text
+        counts[said] += 1
+        if in_time or getattr(each.value, "raw", True) is False:
+            return each.namespace, counts[said]
+        known = values.setdefault(said, {})
+        return each.namespace, known.setdefault(repr(each.value) if each.kind == "item" else "", len(known) + 1)
 
     shown = []
     for group in group_by_text(found, lambda each: each.text, apart):

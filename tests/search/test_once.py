@@ -29,6 +29,13 @@ def test_a_message_an_event_and_a_record_of_one_text_are_one_hit_that_names_all(
     assert sorted(document.metadata["also"]) == sorted([["record", record], ["event", event]])
 
 
+def test_items_with_one_text_and_several_values_are_several_hits(memory):
+    for number, who in enumerate(["Ada", "Ben", "Ada"]):
+        memory.store.put(("p",), f"k{number}", {"text": TEXT, "who": who}, index=["text"])
+    found = memory.search("heron", namespace=("p",))
+    assert [(each.value["who"], len(each.also)) for each in found] == [("Ada", 1), ("Ben", 0)]
+
+
 def test_as_many_are_found_as_are_asked_for_however_often_each_is_kept(memory):
     layers = memory.layers()
     for number in range(8):
