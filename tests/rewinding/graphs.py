@@ -144,7 +144,9 @@ def operate(log: list[str], ops: list[Any], config: Any, look: str, mine: list[s
                 given = {"log": known if op[0] == "kept" else {"fresh": known}, "mine": {"fresh": []}}
                 found = yield "invoke", inner_graph(op[0]), given | {"plan": plan, "at": {"fresh": 0}}, None
                 world.dead.difference_update(found["mine"])
-                mine += [each for each in found["log"] if each not in {*known, *world.dead}]
+                # The log of another may have what a caller gave it that has run again since.
+                given = found["log"] if op[0] == "kept" else found["mine"]
+                mine += [each for each in given if each not in {*known, *world.dead}]
             case "apart", plan:
                 thread = world.apart(config["configurable"]["thread_id"])
                 at = {"configurable": {"thread_id": thread}}
@@ -285,6 +287,24 @@ def descend(state: dict[str, Any]) -> dict[str, Any]:
     return {"log": state["log"], "mine": {"fresh": []}, "plan": step_of(state).get("plan", []), "at": {"fresh": 0}}
 
 
+def keeping(graph: Any) -> Any:
+    """A node with a graph that keeps its state, which gives the node all ids that its own lacks."""
+
+    def gathered(state: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
+        return {
+            "log": found["log"],
+            "mine": [each for each in found["log"] if each not in {*state["log"], *Now.world.dead}],
+        }
+
+    def run(state: dict[str, Any]) -> Any:
+        return gathered(state, graph.invoke(descend(state)))
+
+    async def arun(state: dict[str, Any]) -> Any:
+        return gathered(state, await graph.ainvoke(descend(state)))
+
+    return RunnableLambda(run, arun)
+
+
 def scripted(inside: Any = None, keeper: Any = None, *, stubborn: bool = False) -> Any:
     """Steps that run one node, two at a time, one for each piece, a graph, or one whose failure is handled.
 
@@ -305,7 +325,7 @@ def scripted(inside: Any = None, keeper: Any = None, *, stubborn: bool = False) 
         graph.add_node("sub", RunnableLambda(descend) | inside).add_edge("sub", "join")
         ends.append("sub")
     if keeper is not None:
-        graph.add_node("keeper", RunnableLambda(descend) | keeper).add_edge("keeper", "join")
+        graph.add_node("keeper", keeping(keeper)).add_edge("keeper", "join")
         graph.add_node("guard", made("right"))
         ends += ["keeper", "guard"]
     for name in (START, "work", "join"):
