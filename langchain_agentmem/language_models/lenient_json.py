@@ -63,15 +63,19 @@ _APART_BEFORE = re.compile(r"(?:\A|[\n.!?:>)\]}\u2026\u3002])[ \t]*\Z")
 _APART_AFTER = re.compile(r"\w|[ \t]*(?:\n|\Z|[{\[]|```)")
 
 
-def strip_reasoning(text: str) -> str:
+def strip_reasoning(text: str, *, quoted: str = "") -> str:
     """Return a model's answer without the reasoning that it wrote between tags.
 
     Args:
         text: The answer. Reasoning may be nested, left open, or end with a closing tag that nothing opened.
+        quoted: A text that the answer repeats. Where that has tags, reasoning is only what stands before the rest.
 
     Returns:
         The answer. Tags inside its JSON, and tags that a sentence mentions, are part of it.
     """
+    if _REASONING.search(quoted):
+        tags = _REASONING.finditer(text) if _REASONING.match(text.lstrip()) else ()
+        return next((text[tag.end() :] for tag in tags if any(tag.groups())), "" if tags else text)
     kept: list[str] = []
     at = depth = read = 0
     for tag in _REASONING.finditer(text):
