@@ -183,6 +183,12 @@ class TestReasoning:
         if text is not PLAIN and "parser" not in text:
             assert strip_reasoning(f"<think>{DRAFT} </think></think>\n{text}").strip() == text
 
+    def test_in_a_text_that_an_answer_repeats_stays(self):
+        rules = "Answer so:\n<analysis>\nhow\n</analysis>\nwhat\n<think>"
+        for answer in (rules, f"<think>Keep the tags.</think>{rules}"):
+            assert strip_reasoning(answer, quoted=rules) == rules
+        assert strip_reasoning("<think>Keep", quoted=rules) == ""
+
     @pytest.mark.parametrize(
         "piece",
         ["{", '{"', "[1,", '{"a":', '["a",!', "<think>", "</think>", '</think>{"a":"b" x', "\n<think>\n</think>\n"],
