@@ -871,7 +871,7 @@ class _Words:
         total = len(self._numbers)
         speech = _NEARLY_ALL * total if total >= _MANY else total
         common = (
-            (-_weight(count, total), -tally.prompts, tally.name, tally)
+            (-count * (math.log((total + 1) / count) + _EVEN), -tally.prompts, tally.name, tally)
             for tally in self._tallies.values()
             if tally.prompts > 1 and min(2, total) <= (count := len(tally.conversations)) <= speech
         )
@@ -892,7 +892,3 @@ def _tells(term: str) -> bool:
         return False
     digits = sum(map(str.isdigit, term))
     return digits == 0 or (digits < len(term) / 2 and len(term) <= _LONGEST_CODE)
-
-
-def _weight(conversations: int, total: int) -> float:
-    return conversations * (math.log((total + 1) / conversations) + _EVEN)

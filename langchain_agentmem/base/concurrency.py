@@ -174,10 +174,8 @@ async def led(work: Generator[Any, Any, T], answer: Callable[[Any], Awaitable[An
                     raise
                 wish = await apart(partial(_thrown, work, error))
             else:
-                go_on, much = (
-                    partial(_sent, work, given),
-                    much or is_large(given),
-                )  # it may look at it again later
+                go_on = partial(_sent, work, given)
+                much = much or is_large(given)  # it may look at it again later
                 wish = await apart(go_on) if much else go_on()
         return wish.value  # type: ignore[no-any-return]  # of any work
     finally:

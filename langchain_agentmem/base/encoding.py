@@ -320,11 +320,7 @@ def _to_moment(value: Any) -> datetime:
         return moment
     try:
         return moment.replace(tzinfo=ZoneInfo(value["zone"]))
-    except (
-        KeyError,
-        ValueError,
-        OSError,
-    ):  # this machine has no such zone: the offset still tells the instant
+    except (KeyError, ValueError, OSError):  # this machine has no such zone: the offset still tells the instant
         return moment
 
 

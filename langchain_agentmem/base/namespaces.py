@@ -222,9 +222,8 @@ class Scopes(NamedTuple):
         """
         if path:
             return "".join(label + _END for label in namespace_of(path)[: self.tenant_depth])
-        return (
-            "" if name is None or not self.tenant_depth else _END + thread_around(name)
-        )  # no label is empty, so no path begins so
+        # No label is empty, so no path begins as this does.
+        return "" if name is None or not self.tenant_depth else _END + thread_around(name)
 
     def one_tenant(self, path: str) -> bool:
         """Whether a namespace and everything below it belongs to one tenant.

@@ -73,9 +73,8 @@ def backup(
     encrypts it.
     """
     with interruptible("Nothing was written."), existing(database) as memory, progress_bar("copying") as bar:
-        key = (
-            key_in_environment() if memory.database.engine.dialect == "postgres" else None
-        )  # SQLite's is the database's
+        # On SQLite the key is that of the database.
+        key = key_in_environment() if memory.database.engine.dialect == "postgres" else None
         path = memory.backup(file, force=force, progress=bar.watch, key=key)
     size = path.stat().st_size
     tell(f"{path} was written: {counted(size, 'bytes')}.", {"path": str(path), "bytes": size}, as_json=as_json)
@@ -210,9 +209,6 @@ def _rewritten(path: str, key: EncryptionKey | None, new_key: EncryptionKey | No
             "is not encrypted: backups, exports, what was deleted before, snapshots of the disk."
         )
     tell(text, report, as_json=as_json)
-
-
-Anywhere = Annotated[str, typer.Argument(metavar="DATABASE", help="A path or a postgresql:// URL.")]
 
 
 def migrate(

@@ -349,14 +349,13 @@ class ConversationOption(NamedTuple):
         Raises:
             InvalidInput: An id or namespace cannot be one, or a conversation is both named and shared.
         """
-        if self.conversation_id is not None:
-            id_of(self.conversation_id, "conversation")
+        name = None if self.conversation_id is None else id_of(self.conversation_id, "conversation")
         if self.namespace is not None:
             path_of(self.namespace)
         check_flag("share_conversation", self.shared)
-        if self.shared and self.conversation_id is not None:
+        if self.shared and name is not None:
             raise InvalidInput("Give conversation_id or share_conversation=True, not both.")
-        return self
+        return self._replace(conversation_id=name)
 
     def of(self, database: Database, config: Mapping[str, Any]) -> Address | None:
         """Return the conversation of a run; None where its messages are not recorded.
@@ -368,10 +367,7 @@ class ConversationOption(NamedTuple):
         Raises:
             InvalidInput: An id or namespace cannot be one.
         """
-        name = self.conversation_id
-        name = (
-            conversation_of_run(database, config, shared=self.shared) if name is None else id_of(name, "conversation")
-        )
+        name = self.conversation_id or conversation_of_run(database, config, shared=self.shared)
         return None if name is None else Address(path_of(database.scopes.resolve(self.namespace, config)), name)
 
 

@@ -115,7 +115,6 @@ _LONGEST_NAME = 60
 
 Session: TypeAlias = SessionMemory | str | Callable[[RunnableConfig], SessionMemory]
 PromptLogOf: TypeAlias = Callable[[RunnableConfig], str | os.PathLike[str]]
-PromptLog: TypeAlias = Path | PromptLogOf
 
 
 class SelectionRequest(NamedTuple):

@@ -760,9 +760,5 @@ def _listing(find: Callable[[], Steps[list[KeptCorrection]]]) -> Run:
     return Run("corrections.history", steps, outputs=lambda found: {"count": len(found)}, replica=True)
 
 
-def _present_shown(present: PresentValue) -> dict[str, Any]:
-    return {"found": present.value is not None}
-
-
 def _made_shown(made: KeptCorrection) -> dict[str, Any]:
     return {"correction_id": made.id, "undoes": made.undoes}

@@ -160,11 +160,9 @@ def _free(call: str, seen: set[str]) -> str:
 
 def _usable(call: str) -> str:
     """The id of a call as every provider takes it."""
-    return (
-        call
-        if _CALL_ID.fullmatch(call)
-        else f"call_{blake2b(call.encode('utf-8', 'surrogatepass'), digest_size=16).hexdigest()}"
-    )
+    if _CALL_ID.fullmatch(call):
+        return call
+    return f"call_{blake2b(call.encode('utf-8', 'surrogatepass'), digest_size=16).hexdigest()}"
 
 
 def _named(name: str) -> str:

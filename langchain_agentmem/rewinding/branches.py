@@ -64,10 +64,6 @@ class Standpoint(Protocol):
         """
         ...
 
-    def thread_row(self) -> Steps[int | None]:
-        """The row of the thread that it belongs to, if any."""
-        ...
-
     def pinned(self) -> dict[str, Any]:
         """The checkpoint at which a thread is looked at, as "checkpoint_id", where it is pinned to one."""
         ...
@@ -117,10 +113,6 @@ class BranchAt(NamedTuple):
         return (yield from self._in_scope(view)), OnBranch(
             branch, head + 1, len(view.line) > 1, author, shared=author is not None and self.scopes.shared(self.path)
         )
-
-    def thread_row(self) -> Steps[None]:
-        """A branch belongs to no thread."""
-        yield from ()
 
     def pinned(self) -> dict[str, Any]:
         """A branch is always seen at its end."""

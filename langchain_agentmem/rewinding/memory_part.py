@@ -197,13 +197,9 @@ def _dump_memories(tell: WriteRecord, groups: list[int], inside: set[int]) -> St
             if row["id"] is not None and (row["branch_id"] is None or row["branch_id"] in inside)
         ]
         _tell_page(tell, {"record": MEMORIES}, told)
-        count += sum(map(_counts, told))
+        # A message of a thread lies there to be found: `stats` counts what is remembered.
+        count += sum(version["kind"] != "message" for version in told)
     return count
-
-
-def _counts(version: Mapping[str, Any]) -> bool:
-    """Whether it is something that is remembered, as `stats` counts; a message of a thread lies there to be found."""
-    return bool(version["kind"] != "message")
 
 
 def _told(row: Row) -> dict[str, Any]:

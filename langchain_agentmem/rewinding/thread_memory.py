@@ -121,11 +121,6 @@ class ThreadPoint(NamedTuple):
         [row] = found
         return view._replace(scope=row["scope"], author=row["author"] or 0, before=before)
 
-    def thread_row(self) -> Steps[int | None]:
-        """The row of the thread; None before there is any."""
-        thread = yield from find(self.at)
-        return None if thread is None else thread.id
-
     def open(self, now: int) -> Steps[tuple[View, Place]]:
         """What the task sees, and the group that it writes to.
 

@@ -40,9 +40,8 @@ class StaticEmbeddings(Embeddings):
         Args:
             texts: Any texts.
         """
-        return [
-            self.embed_query(text) for text in texts
-        ]  # the tokenizer's own batches start threads, which no fork likes
+        # The tokenizer's own batches start threads, which no fork likes.
+        return [self.embed_query(text) for text in texts]
 
     def embed_query(self, text: str) -> list[float]:
         """The vector of a text.

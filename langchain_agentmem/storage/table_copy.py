@@ -124,20 +124,6 @@ TABLES = (
 )
 """Every table that is copied, in an order in which none refers to a later one."""
 
-MADE_ANEW = (
-    "agentmem_migration",
-    "search_total",
-    "search_index",
-    "search_waiting",
-    "search_pgvector",
-    "spent_branch",
-    "receipt",
-    "shard",
-    "pin",
-    "moved_tenant",
-)
-"""The other tables, those that FTS5 keeps for its index included, whose names begin so."""
-
 ALWAYS = ("search_state", "audit_head", MEASURES)
 """Tables that have rows even where nothing is stored."""
 

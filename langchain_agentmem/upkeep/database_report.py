@@ -192,10 +192,6 @@ class Stats(TypedDict):
     pool: PoolStats | None
 
 
-MEASURED = ("tokens_kept_out", "shortened_prompts", "caches", "operations", "pool")
-"""What tells of the use of the database, and not of what lies in it."""
-
-
 class StatsRead(TypedDict):
     """What one look at the database gives."""
 

@@ -71,6 +71,7 @@ if TYPE_CHECKING:
     from langchain_agentmem.upkeep.revocation import RevokeReport
 
 T = TypeVar("T")
+L = TypeVar("L", BranchSummary, NamespaceSummary)
 _MOST_DAYS = 3_660
 
 
@@ -193,14 +194,7 @@ class Maintenance(Performer):
         Raises:
             InvalidInput: This is no namespace.
         """
-        where = self.database.scopes.resolve(namespace, bare=True)
-        make = partial(database_report.list_branches, where)
-        run = Run("care.branches", make, inputs=lambda: {"namespace": where}, replica=True)
-
-        def merged(found: Sequence[list[BranchSummary]]) -> list[BranchSummary]:
-            return sorted(chain.from_iterable(found), key=lambda each: each.namespace)
-
-        return (yield from self._gathered(where, run, merged))
+        return self._summaries("care.branches", namespace, database_report.list_branches)
 
     branches, abranches = both(_branches_work)
 
@@ -216,14 +210,7 @@ class Maintenance(Performer):
         Raises:
             InvalidInput: This is no namespace.
         """
-        where = self.database.scopes.resolve(namespace, bare=True)
-        make = partial(namespace_sizes.list_namespaces, where)
-        run = Run("care.namespaces", make, inputs=lambda: {"namespace": where}, replica=True)
-
-        def merged(found: Sequence[list[NamespaceSummary]]) -> list[NamespaceSummary]:
-            return sorted(chain.from_iterable(found), key=lambda each: each.namespace)
-
-        return (yield from self._gathered(where, run, merged))
+        return self._summaries("care.namespaces", namespace, namespace_sizes.list_namespaces)
 
     namespaces, anamespaces = both(_namespaces_work)
 
@@ -753,6 +740,18 @@ class Maintenance(Performer):
     @property
     def _database(self) -> Database:  # type: ignore[override]  # it is read only
         return self.database
+
+    def _summaries(
+        self, name: str, namespace: Sequence[str] | None, look: Callable[[Namespace], Steps[list[L]]]
+    ) -> Work[list[L]]:
+        """Return the summaries of a namespace and of all below it, in the order of their namespaces."""
+        where = self.database.scopes.resolve(namespace, bare=True)
+        run = Run(name, partial(look, where), inputs=lambda: {"namespace": where}, replica=True)
+
+        def merged(found: Sequence[list[L]]) -> list[L]:
+            return sorted(chain.from_iterable(found), key=lambda each: each.namespace)
+
+        return (yield from self._gathered(where, run, merged))
 
     def _gathered(
         self,

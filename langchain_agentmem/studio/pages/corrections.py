@@ -14,7 +14,7 @@ from starlette.routing import Route
 from langchain_agentmem.base.namespaces import path_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput, Outdated
-from langchain_agentmem.layers.memory_corrections import Correction, PresentValue
+from langchain_agentmem.layers.memory_corrections import Correction
 from langchain_agentmem.studio.application import (
     PAGE,
     back,
@@ -210,12 +210,8 @@ async def _shown(
         sendable=all(map(_can_be_sent, now.values())),
         problem=problem,
         history=list(map(told, made)),
-        undoable=made[0].id if made and _is_in_force(made[0], present) else None,
+        undoable=made[0].id if made and made[0].after == present.value else None,
     )
-
-
-def _is_in_force(made: Correction, present: PresentValue) -> bool:
-    return made.after == present.value
 
 
 def _can_be_sent(text: str) -> bool:
