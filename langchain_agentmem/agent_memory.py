@@ -31,14 +31,7 @@ from langchain_agentmem.base.encryption_key import EncryptionKey, KeyLike
 from langchain_agentmem.base.events import Hook, Watch
 from langchain_agentmem.base.lifetime import Closing
 from langchain_agentmem.base.limits import USUAL_LIMITS, MemoryLimits
-from langchain_agentmem.base.namespaces import (
-    Namespace,
-    ThreadLike,
-    config_given,
-    configurable_of,
-    id_of,
-    scopes_given,
-)
+from langchain_agentmem.base.namespaces import Namespace, ThreadLike, config_given, configurable_of, id_of, scopes_given
 from langchain_agentmem.base.origins import SOURCES, MemoryOrigin, SourceName, Trust, origins_given
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations.conversation_memory import ConversationMemory
@@ -446,11 +439,7 @@ class AgentMemory(Maintenance, Closing):
         return _made("Facts cannot be remembered like this", RememberFacts, self, model, **options)
 
     def experiences(
-        self,
-        directory: str | os.PathLike[str],
-        namespace: Sequence[str] | None = None,
-        *,
-        subfolders: bool = False,
+        self, directory: str | os.PathLike[str], namespace: Sequence[str] | None = None, *, subfolders: bool = False
     ) -> ExperienceLibrary:
         """Handcrafted experiences: a folder of instructions, each with the condition for it.
 
@@ -711,9 +700,7 @@ class AgentMemory(Maintenance, Closing):
         return application(self, user=user, experiences=experiences)
 
     def inject(
-        self,
-        branch_or_config: str | LayeredMemory | ThreadLike | None = None,
-        **options: Unpack[InjectionOptions],
+        self, branch_or_config: str | LayeredMemory | ThreadLike | None = None, **options: Unpack[InjectionOptions]
     ) -> MemoryInjection:
         """A Runnable that puts memory into a prompt, messages or a state: `memory.inject() | model`.
 

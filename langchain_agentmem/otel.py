@@ -67,9 +67,7 @@ class OpenTelemetryHook:
     """
 
     def __init__(
-        self,
-        tracer_provider: trace.TracerProvider | None = None,
-        meter_provider: metrics.MeterProvider | None = None,
+        self, tracer_provider: trace.TracerProvider | None = None, meter_provider: metrics.MeterProvider | None = None
     ) -> None:
         self._tracer = trace.get_tracer(NAME, __version__, tracer_provider)
         meter = metrics.get_meter(NAME, __version__, meter_provider)

@@ -876,12 +876,7 @@ class _Words:
             if tally.prompts > 1 and min(2, total) <= (count := len(tally.conversations)) <= speech
         )
         return tuple(
-            Topic(
-                name=name,
-                conversations=len(tally.conversations),
-                prompts=tally.prompts,
-                example=tally.example,
-            )
+            Topic(name=name, conversations=len(tally.conversations), prompts=tally.prompts, example=tally.example)
             for _, _, name, tally in sorted(common, key=lambda each: each[:3])[:most]
         )
 

@@ -375,11 +375,7 @@ def put_reference(path: str, draft: EntryDraft) -> Steps[tuple[AuditEntry, bool]
 
 
 def judge(
-    path: str,
-    reasons: Callable[[str, str, str], Sequence[str]],
-    *,
-    after: int = 0,
-    limit: int = PAGE,
+    path: str, reasons: Callable[[str, str, str], Sequence[str]], *, after: int = 0, limit: int = PAGE
 ) -> Steps[EntryPage]:
     """Say of one page of entries by which rules they are junk.
 

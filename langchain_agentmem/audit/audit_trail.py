@@ -663,14 +663,7 @@ class AuditTrail(Performer):
         return path_of(self._root.scopes.resolve(self._namespace))
 
     def _drafted(
-        self,
-        kind: Kind,
-        prompt: Any,
-        reply: Any,
-        conversation_id: Any,
-        *,
-        mark: str | None = None,
-        **fields: Any,
+        self, kind: Kind, prompt: Any, reply: Any, conversation_id: Any, *, mark: str | None = None, **fields: Any
     ) -> tuple[str, EntryDraft]:
         namespace = self._root.scopes.resolve(self._namespace)
         entry = AuditEntry(

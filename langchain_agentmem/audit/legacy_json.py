@@ -327,10 +327,7 @@ class Imported(NamedTuple):
 
 
 def drafts_of(
-    documented: Iterable[DocumentEntry],
-    namespace: Namespace,
-    at: datetime,
-    judged: Callable[[AuditEntry], AuditEntry],
+    documented: Iterable[DocumentEntry], namespace: Namespace, at: datetime, judged: Callable[[AuditEntry], AuditEntry]
 ) -> list[EntryDraft]:
     """Entries of a document, with ids that are the same each time it is read.
 

@@ -54,15 +54,7 @@ from langchain_agentmem.threads import checkpoint_log
 from langchain_agentmem.threads.checkpoint_head import fold, short, unfold, versions_of, with_texts, written
 from langchain_agentmem.threads.checkpoint_log import Saved
 from langchain_agentmem.threads.thread_lines import OWN_LINE, Deleted, Thread, ThreadAt, has
-from langchain_agentmem.threads.value_codec import (
-    MESSAGE,
-    VALUE,
-    Prototypes,
-    Stamps,
-    ValueDraft,
-    ValueReading,
-    sharing,
-)
+from langchain_agentmem.threads.value_codec import MESSAGE, VALUE, Prototypes, Stamps, ValueDraft, ValueReading, sharing
 from langchain_agentmem.threads.value_recipe import Damaged, guarded, opened
 from langchain_agentmem.threads.value_store import PartRow, Shelved, StorePlace
 from langchain_agentmem.tracing.measures import Measures
@@ -330,13 +322,7 @@ class Coding:
         self._turns: WeakValueDictionary[ThreadAt, threading.Lock] = WeakValueDictionary()
 
     def plan(
-        self,
-        serde: SerializerProtocol,
-        at: ThreadAt,
-        rows: Rows,
-        values: Sequence[tuple[str, Any]],
-        *,
-        listing: bool,
+        self, serde: SerializerProtocol, at: ThreadAt, rows: Rows, values: Sequence[tuple[str, Any]], *, listing: bool
     ) -> checkpoint_log.Plan:
         """Take values apart now, outside the transaction, for the shelf as it was when the thread was last seen.
 

@@ -501,11 +501,7 @@ class AgentMemorySaver(Performer, Closing, BaseCheckpointSaver[str]):
         return stored
 
     def put_writes(
-        self,
-        config: RunnableConfig,
-        writes: Sequence[tuple[str, Any]],
-        task_id: str,
-        task_path: str = "",
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
         """Store what a task wrote towards the next checkpoint.
 
@@ -523,11 +519,7 @@ class AgentMemorySaver(Performer, Closing, BaseCheckpointSaver[str]):
             self._putting_writes(config, writes, task_id, task_path, step)()
 
     async def aput_writes(
-        self,
-        config: RunnableConfig,
-        writes: Sequence[tuple[str, Any]],
-        task_id: str,
-        task_path: str = "",
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
         """`put_writes`, awaited."""
         inputs = partial(_put_writes, writes, task_id)
@@ -638,10 +630,8 @@ class AgentMemorySaver(Performer, Closing, BaseCheckpointSaver[str]):
         Raises:
             InvalidInput: They are no list of ids.
         """
-        runs, (low, high) = (
-            [id_of(run, "run") for run in listed(run_ids, "run")],
-            range_of(self._namespace()),
-        )
+        runs = [id_of(run, "run") for run in listed(run_ids, "run")]
+        low, high = range_of(self._namespace())
         with self._steps.step("delete", None, lambda: {"run_ids": runs}) as step:
             delete = partial(memories.delete_for_runs, runs, low, high, now=self.database.now())
             with self.database.still(low) as databases:

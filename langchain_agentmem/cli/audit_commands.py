@@ -163,13 +163,7 @@ def filter_junk(*, database: Existing, namespace: Namespace = None, as_json: AsJ
 
 
 @audit.command("import")
-def import_document(
-    *,
-    file: File,
-    database: Existing,
-    namespace: Namespace = None,
-    as_json: AsJson = False,
-) -> None:
+def import_document(*, file: File, database: Existing, namespace: Namespace = None, as_json: AsJson = False) -> None:
     """Add what an agent_memory.json holds, however damaged. The exit code is 1 where something could not be read.
 
     The database is made if it is not there.
@@ -191,13 +185,7 @@ def import_document(
 
 
 @audit.command("export")
-def export_document(
-    *,
-    file: File,
-    database: Existing,
-    namespace: Namespace = None,
-    as_json: AsJson = False,
-) -> None:
+def export_document(*, file: File, database: Existing, namespace: Namespace = None, as_json: AsJson = False) -> None:
     """Write all entries as an agent_memory.json.
 
     Hidden ones are included. A file that is there is replaced.

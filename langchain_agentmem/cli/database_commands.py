@@ -121,12 +121,7 @@ def export(
     tell(f"{file} was written: {_counts(told)}.{others}", {"path": file, **told}, as_json=as_json)
 
 
-def import_(
-    *,
-    file: File,
-    database: Made,
-    as_json: AsJson = False,
-) -> None:
+def import_(*, file: File, database: Made, as_json: AsJson = False) -> None:
     """Add what an export holds, all of it or nothing.
 
     What is in the database stays. An encrypted export is read with AGENTMEM_EXPORT_KEY (or _FILE, _COMMAND), else with
@@ -134,11 +129,7 @@ def import_(
     """
     if not Path(file).is_file():  # a mistyped path makes no database
         raise InvalidInput(f"There is no export at {safe_repr(file)}.")
-    with (
-        interruptible("Nothing was imported."),
-        made(database) as memory,
-        progress_bar("reading") as bar,
-    ):
+    with interruptible("Nothing was imported."), made(database) as memory, progress_bar("reading") as bar:
         report = memory.import_(file, progress=bar.watch, key=key_in_environment(EXPORT_VARIABLE))
     told = dataclasses.asdict(report)
     tell(f"{file} was imported. New: {_counts(told)}.", {"path": file, **told}, as_json=as_json)
@@ -243,8 +234,7 @@ def move_tenant(
     tenant: Annotated[
         str,
         typer.Argument(
-            metavar="TENANT",
-            help="Its namespace, as users/ada; /ID is a thread of the root, / what else is there.",
+            metavar="TENANT", help="Its namespace, as users/ada; /ID is a thread of the root, / what else is there."
         ),
     ],
     to: Annotated[
@@ -587,11 +577,7 @@ def import_from(
 
     fresh = dry_run and not is_postgres(name_of(database)) and not file_of(database).is_file()
     kept = "Nothing was written." if dry_run else "What was brought is kept: run it again to go on."
-    with (
-        interruptible(kept),
-        made(":memory:" if fresh else database) as memory,
-        progress_bar("reading") as bar,
-    ):
+    with interruptible(kept), made(":memory:" if fresh else database) as memory, progress_bar("reading") as bar:
         report = memory.import_from(
             kind,
             source,

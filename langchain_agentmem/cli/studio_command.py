@@ -10,15 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from langchain_agentmem.base.namespaces import namespace_named
-from langchain_agentmem.cli.console import (
-    AsJson,
-    Existing,
-    Within,
-    existing,
-    interruptible,
-    one_thread,
-    tell,
-)
+from langchain_agentmem.cli.console import AsJson, Existing, Within, existing, interruptible, one_thread, tell
 from langchain_agentmem.errors import MissingExtra
 
 if TYPE_CHECKING:

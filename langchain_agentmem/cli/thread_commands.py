@@ -304,13 +304,7 @@ def _show_log(
 
 
 def _show_thread(
-    memory: AgentMemory,
-    thread: ThreadSummary,
-    at: str | None,
-    limit: int | None,
-    *,
-    with_memory: bool,
-    as_json: bool,
+    memory: AgentMemory, thread: ThreadSummary, at: str | None, limit: int | None, *, with_memory: bool, as_json: bool
 ) -> None:
     found = checkpoint_at(memory, thread, at)
     held = [*messages_in(found).values()]

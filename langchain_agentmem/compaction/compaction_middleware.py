@@ -38,14 +38,7 @@ from langchain_agentmem.compaction.graph_compactor import Compactor, ContextView
 from langchain_agentmem.compaction.overflow_recovery import name_of, provider_of
 from langchain_agentmem.conversations.message_log import Address
 from langchain_agentmem.errors import MissingExtra
-from langchain_agentmem.language_models.model_calls import (
-    Do,
-    ModelLike,
-    Work,
-    aperform,
-    perform,
-    usable_model,
-)
+from langchain_agentmem.language_models.model_calls import Do, ModelLike, Work, aperform, perform, usable_model
 from langchain_agentmem.language_models.overflow import refusal
 from langchain_agentmem.storage.database import Database, MemoryLike, database_of
 

@@ -293,12 +293,7 @@ class _Reader:
             return await aperform(self._told(work, config, given), self._database)
 
         return StructuredTool.from_function(
-            func=use,
-            coroutine=ause,
-            name=name,
-            description=about,
-            args_schema=schema,
-            handle_validation_error=_misused,
+            func=use, coroutine=ause, name=name, description=about, args_schema=schema, handle_validation_error=_misused
         )
 
     def _told(self, work: Callable[..., Work[str]], config: RunnableConfig, given: Mapping[str, Any]) -> Work[str]:

@@ -359,12 +359,7 @@ class Compactor:
         return None
 
     def _notice(
-        self,
-        history: History,
-        at: message_log.Address | None,
-        known: Sequence[Header],
-        context: Context,
-        overhead: int,
+        self, history: History, at: message_log.Address | None, known: Sequence[Header], context: Context, overhead: int
     ) -> None:
         """Have a context that comes near its threshold compacted ahead of need, once."""
         if self.ahead is None or at is None or self.model is None or not self.config.active_context.enabled:

@@ -229,10 +229,7 @@ def _block_with_text(block: Any, change: Callable[[str], str]) -> Any:
 
 
 def _offloaded(
-    message: ToolMessage,
-    config: ToolOffloadConfig,
-    counter: TokenCounter,
-    archive: Callable[[BaseMessage], str | None],
+    message: ToolMessage, config: ToolOffloadConfig, counter: TokenCounter, archive: Callable[[BaseMessage], str | None]
 ) -> BaseMessage:
     size = counter.count_message(message)
     if size <= config.max_tool_message_tokens or OFFLOADED in message.additional_kwargs or is_filler(message):

@@ -167,11 +167,7 @@ def evaluate(
 def found_by(memory: AgentMemory, question: EvaluationQuestion, limit: int) -> list[Recollection]:
     """What the search of a memory gives for a question."""
     request = SearchRequest(
-        question.text,
-        question.namespace,
-        limit,
-        before=question.at,
-        everything=question.namespace is None,
+        question.text, question.namespace, limit, before=question.at, everything=question.namespace is None
     )
     search = sought(memory.database, request, None, memory.weights)
     if question.at is not None:

@@ -103,10 +103,7 @@ class RecallReport:
 
 
 def recall_of(
-    find: Find,
-    questions: Iterable[EvaluationQuestion],
-    cuts: Sequence[int],
-    told: Callable[[], object] = lambda: None,
+    find: Find, questions: Iterable[EvaluationQuestion], cuts: Sequence[int], told: Callable[[], object] = lambda: None
 ) -> RecallReport:
     """Ask every question that has evidence.
 

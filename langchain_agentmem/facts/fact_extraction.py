@@ -543,11 +543,7 @@ def _asked(
 
 
 def _report(
-    ground: FactsGround,
-    source: str,
-    some: Sequence[Due],
-    trouble: ExtractionTrouble,
-    error: Exception | None = None,
+    ground: FactsGround, source: str, some: Sequence[Due], trouble: ExtractionTrouble, error: Exception | None = None
 ) -> None:
     reports = ground.database.attached(_Reports, partial(_Reports, logger))
     message = "No facts were extracted from %d messages, which wait to be tried again; see failures(). %s"

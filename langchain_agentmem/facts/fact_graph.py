@@ -368,11 +368,7 @@ class _When:
     """Which facts count on the way: those with some predicates, that held at a time, as was known at another."""
 
     def __init__(
-        self,
-        ground: FactsGround,
-        predicates: Sequence[str] | None,
-        valid: datetime | None,
-        recorded: datetime | None,
+        self, ground: FactsGround, predicates: Sequence[str] | None, valid: datetime | None, recorded: datetime | None
     ) -> None:
         wanted = None if predicates is None else texts_given(predicates, "Predicates")
         self.predicates = None if wanted is None else [predicate_key(each) for each in wanted]

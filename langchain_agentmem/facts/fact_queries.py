@@ -301,9 +301,7 @@ def _searching(
 ) -> Work[list[Fact]]:
     if everything:
         every = yield from listing(
-            ground,
-            limit=most,
-            wanted=lambda fact: raw if fact.raw else at is None or fact.holds_at(at),
+            ground, limit=most, wanted=lambda fact: raw if fact.raw else at is None or fact.holds_at(at)
         )
         return list(reversed(every))[:most]
     agreed: Rules = yield from looking(ground, "facts.rules", ground.rules, shown=False)

@@ -454,11 +454,7 @@ class TokenCounter:
             self._learn(counted, reported, model)
 
     def calibrate_from(
-        self,
-        messages: Sequence[Countable],
-        *,
-        tools: Iterable[ToolLike] | None = None,
-        system: Countable | None = None,
+        self, messages: Sequence[Countable], *, tools: Iterable[ToolLike] | None = None, system: Countable | None = None
     ) -> None:
         """Learn from every reply that carries ``usage_metadata``, taking the messages before it for what was sent.
 

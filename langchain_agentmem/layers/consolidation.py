@@ -87,12 +87,7 @@ class EventBundle(NamedTuple):
 
 
 def consolidating(
-    ground: Ground,
-    *,
-    keep: int,
-    kind: str | None = None,
-    automatic: bool = False,
-    name: str = "recall.consolidate",
+    ground: Ground, *, keep: int, kind: str | None = None, automatic: bool = False, name: str = "recall.consolidate"
 ) -> Work[ConsolidationReport]:
     """Consolidate old events.
 
@@ -207,11 +202,7 @@ def digest(bundle: EventBundle, limit: int) -> str:
         fitting = max(1, (space - len(gap) - len(str(len(lines)))) // (longest + 1))
         first = (fitting + 1) // 2
         latest = fitting - first
-        lines = [
-            *lines[:first],
-            gap.format(len(lines) - fitting),
-            *lines[len(lines) - latest :],
-        ]
+        lines = [*lines[:first], gap.format(len(lines) - fitting), *lines[len(lines) - latest :]]
     return truncated("\n".join([bundle.heading, *lines]), limit)
 
 

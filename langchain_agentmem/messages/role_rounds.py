@@ -400,13 +400,7 @@ class Post(Identified):
     ) -> Self:
         """Make a post, with a new id unless one is given. A message of None becomes empty."""
         given: Any = attachment_list  # they are settled as a tuple
-        return cls(
-            message=message or "",
-            send_from=send_from,
-            send_to=send_to,
-            attachment_list=given,
-            id=id or "",
-        )
+        return cls(message=message or "", send_from=send_from, send_to=send_to, attachment_list=given, id=id or "")
 
     def get_attachment(self, type: AttachmentType) -> tuple[Attachment, ...]:  # noqa: A002
         """Give the attachments of one type, in their order."""

@@ -232,11 +232,7 @@ def as_step(
 
 
 def changed(
-    point: Standpoint,
-    make: Callable[[Change], Steps[T]],
-    now: int,
-    tail: int,
-    told: Writer = NOBODY,
+    point: Standpoint, make: Callable[[Change], Steps[T]], now: int, tail: int, told: Writer = NOBODY
 ) -> Steps[T]:
     """The same, as an operation.
 

@@ -127,11 +127,7 @@ def unlinked(extra: Mapping[str, Any], whole: MemoryOrigin) -> dict[str, Any]:
 
 
 def _forget(
-    low: str,
-    high: str,
-    names: list[str],
-    gone: Callable[[Mapping[str, Any]], bool],
-    whole: MemoryOrigin | None = None,
+    low: str, high: str, names: list[str], gone: Callable[[Mapping[str, Any]], bool], whole: MemoryOrigin | None = None
 ) -> Steps[int]:
     found = yield from _resting_on(low, high, names)
     unfounded = []

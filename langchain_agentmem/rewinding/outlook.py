@@ -225,11 +225,7 @@ def _seen(there: Mapping[int, Row], now: int, outlook: Outlook) -> Steps[list[Si
 
 
 def reach_of(
-    database: Database,
-    namespace: Sequence[str] | None,
-    config: Mapping[str, Any] | None,
-    *,
-    everything: bool = False,
+    database: Database, namespace: Sequence[str] | None, config: Mapping[str, Any] | None, *, everything: bool = False
 ) -> tuple[Walls, Outlook]:
     """How far a search reaches, and from where it looks.
 
@@ -304,11 +300,7 @@ class FoundHere(NamedTuple):
 
 
 def found(
-    ground: Footing,
-    kinds: Sequence[str],
-    query: str,
-    limit: int,
-    wanted: Callable[[Kept], bool] = lambda _: True,
+    ground: Footing, kinds: Sequence[str], query: str, limit: int, wanted: Callable[[Kept], bool] = lambda _: True
 ) -> Work[list[FoundHere]]:
     """Find what a memory shows; the caller makes it the step of a trace.
 

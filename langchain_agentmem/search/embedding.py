@@ -89,13 +89,7 @@ class Embedder:
         MissingExtra: numpy is not installed.
     """
 
-    def __init__(
-        self,
-        database: Database,
-        embeddings: Any,
-        dimensions: int,
-        texts: Mapping[str, TextsOf],
-    ) -> None:
+    def __init__(self, database: Database, embeddings: Any, dimensions: int, texts: Mapping[str, TextsOf]) -> None:
         vectors.numpy()
         self.embeddings = embeddings
         self.dimensions = dimensions

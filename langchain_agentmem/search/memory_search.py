@@ -24,15 +24,7 @@ from langchain_agentmem.base.origins import RANKING, UNKNOWN, in_words, is_trust
 from langchain_agentmem.messages.message import SOURCES
 from langchain_agentmem.search import analysis, ranking
 from langchain_agentmem.search.dates import TimeSpan, spans
-from langchain_agentmem.search.ranking import (
-    WEIGHTS,
-    Asked,
-    Closeness,
-    Document,
-    Field,
-    Weights,
-    weights_in_time,
-)
+from langchain_agentmem.search.ranking import WEIGHTS, Asked, Closeness, Document, Field, Weights, weights_in_time
 from langchain_agentmem.search.search_index import PLACE_BITS, SERIES_BITS
 from langchain_agentmem.search.timeline import MOST_COMPARED, Order, in_time
 from langchain_agentmem.search.vectors import Near
@@ -357,13 +349,7 @@ def search(
     )
     words = {term: word for word, term in reversed(asked.question.words.items())}
     return [
-        Hit(
-            each.number,
-            kinds[each.number >> _SCOPE_BITS],
-            owners[each.number],
-            each.score,
-            _why(each, words),
-        )
+        Hit(each.number, kinds[each.number >> _SCOPE_BITS], owners[each.number], each.score, _why(each, words))
         for each in found
     ]
 

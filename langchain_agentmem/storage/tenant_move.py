@@ -338,12 +338,7 @@ class _Move:
     """One move, in its transaction."""
 
     def __init__(
-        self,
-        connection: Connection,
-        moving: Moving,
-        held: dict[str, Any],
-        link: Link | None,
-        progress: Watch | None,
+        self, connection: Connection, moving: Moving, held: dict[str, Any], link: Link | None, progress: Watch | None
     ) -> None:
         self._progress = progress
         self._connection, self._held, self._link = connection, held, link
@@ -426,8 +421,7 @@ class _Move:
             self._add("content (id, hash, body)", [tuple(row.values()) for row in page])
             hashes = [row["hash"] for row in page]
             found = self._rows(
-                f"select id, hash from {self._target}.content where hash = any(%(hashes)s) for key share",
-                hashes=hashes,
+                f"select id, hash from {self._target}.content where hash = any(%(hashes)s) for key share", hashes=hashes
             )
             there = {bytes(row["hash"]): row["id"] for row in found}
             self._bodies |= {row["id"]: there[bytes(row["hash"])] for row in page}

@@ -61,14 +61,7 @@ from functools import partial, wraps
 from typing import Any, Concatenate, Literal, ParamSpec, Self, TypeAlias, TypeVar, Unpack
 
 from langchain_core.embeddings import Embeddings
-from langgraph.store.base import (
-    BaseStore,
-    IndexConfig,
-    Op,
-    Result,
-    TTLConfig,
-    ensure_embeddings,
-)
+from langgraph.store.base import BaseStore, IndexConfig, Op, Result, TTLConfig, ensure_embeddings
 
 from langchain_agentmem.base.argument_checks import check_timeout
 from langchain_agentmem.base.lifetime import AwaitableNumber, Closing, Ready, Sweeper, SweepingEnd

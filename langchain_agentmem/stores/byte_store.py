@@ -311,11 +311,7 @@ class AgentMemoryByteStore(Performer, BaseStore[str, bytes]):
         StorageError: The database cannot be opened.
     """
 
-    def __init__(
-        self,
-        memory: MemoryLike = ":memory:",
-        namespace: Sequence[str] | None = None,
-    ) -> None:
+    def __init__(self, memory: MemoryLike = ":memory:", namespace: Sequence[str] | None = None) -> None:
         if namespace is not None:
             path_of(namespace)  # a wrong one makes no database
         database = database_of(memory)

@@ -266,14 +266,7 @@ def find(look: Look, *, now: int) -> Steps[list[FoundItem]]:
 
 
 def namespaces(
-    low: str,
-    high: str,
-    fits: Callable[[Namespace], bool],
-    *,
-    depth: int | None,
-    limit: int,
-    offset: int,
-    now: int,
+    low: str, high: str, fits: Callable[[Namespace], bool], *, depth: int | None, limit: int, offset: int, now: int
 ) -> Steps[list[Namespace]]:
     """The namespaces that hold items, in order.
 

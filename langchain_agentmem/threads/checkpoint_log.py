@@ -348,11 +348,7 @@ def get(
 
 
 def load(
-    thread: Thread,
-    line: int,
-    names: Sequence[str | None],
-    recall: Recall = nothing_known,
-    choose: Choose | None = None,
+    thread: Thread, line: int, names: Sequence[str | None], recall: Recall = nothing_known, choose: Choose | None = None
 ) -> Steps[list[Saved]]:
     """Read some checkpoints of a line, with the parts of all of them read once.
 

@@ -300,10 +300,6 @@ def _documents(found: Any) -> list[Any]:
     from langchain_core.documents import Document  # noqa: PLC0415
 
     return [
-        Document(
-            page_content=str(each.get("page_content", "")),
-            metadata=each.get("metadata") or {},
-            id=each.get("id"),
-        )
+        Document(page_content=str(each.get("page_content", "")), metadata=each.get("metadata") or {}, id=each.get("id"))
         for each in found
     ]

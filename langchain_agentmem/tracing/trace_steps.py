@@ -376,11 +376,7 @@ class _HeardStep(Step):
         return duration, self._tracing.evaluate(self._outputs, f"to read the outputs of {self._name}"), None
 
     def _tell(
-        self,
-        duration: float,
-        outputs: dict[str, Any] | None,
-        shown: BaseException | None,
-        error: BaseException | None,
+        self, duration: float, outputs: dict[str, Any] | None, shown: BaseException | None, error: BaseException | None
     ) -> None:
         milliseconds = duration * 1000
         if error is None:

@@ -119,12 +119,7 @@ def place_of(target: str | os.PathLike[str], key: EncryptionKey | None = None) -
 
 
 def copy(
-    source: Engine,
-    target: str,
-    *,
-    force: bool = False,
-    progress: Watch | None = None,
-    key: EncryptionKey | None = None,
+    source: Engine, target: str, *, force: bool = False, progress: Watch | None = None, key: EncryptionKey | None = None
 ) -> CopyReport:
     """Copy a whole database.
 

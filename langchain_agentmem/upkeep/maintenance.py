@@ -53,15 +53,7 @@ from langchain_agentmem.storage.database import Database
 from langchain_agentmem.storage.part import Import
 from langchain_agentmem.tracing import given_only
 from langchain_agentmem.upkeep import database_report, export, integrity, namespace_sizes
-from langchain_agentmem.upkeep.database_copy import (
-    CopyReport,
-    PruneReport,
-    copy,
-    place_of,
-    prune_work,
-    rekey,
-    restore,
-)
+from langchain_agentmem.upkeep.database_copy import CopyReport, PruneReport, copy, place_of, prune_work, rekey, restore
 from langchain_agentmem.upkeep.database_report import BranchSummary, Finding, Stats, ThreadList
 from langchain_agentmem.upkeep.export import TransferReport
 from langchain_agentmem.upkeep.integrity import MOST_ELSEWHERE, EraseReport, VerifyReport
@@ -87,11 +79,7 @@ class Maintenance(Performer):
     # -- what there is -------------------------------------------------------------------------------------------
 
     def _conversations_work(
-        self,
-        namespace: Sequence[str] | None = None,
-        *,
-        limit: int = 100,
-        offset: int = 0,
+        self, namespace: Sequence[str] | None = None, *, limit: int = 100, offset: int = 0
     ) -> Work[list[ListedConversation]]:
         """Which conversations there are, the one that was spoken in last first.
 
@@ -754,11 +742,7 @@ class Maintenance(Performer):
         return (yield from self._gathered(where, run, merged))
 
     def _gathered(
-        self,
-        namespace: Namespace,
-        run: Run,
-        merge: Callable[[list[T]], T],
-        make: Operation[T] | None = None,
+        self, namespace: Namespace, run: Run, merge: Callable[[list[T]], T], make: Operation[T] | None = None
     ) -> Work[T]:
         """What an operation gives of a namespace and of all below it.
 
