@@ -43,7 +43,9 @@ experience_text: Check that a file is there before you read it.
 
 def main(folder: Path) -> None:
     (folder / "session.yaml").write_text(SESSION, encoding="utf-8")
-    (folder / "handcrafted_exp_files.yaml").write_text(EXPERIENCE, encoding="utf-8")
+    experiences = folder / "experiences"
+    experiences.mkdir()
+    (experiences / "handcrafted_exp_files.yaml").write_text(EXPERIENCE, encoding="utf-8")
 
     with AgentMemory(folder / "agent.db") as memory:
         session = memory.session("sales")
@@ -64,7 +66,7 @@ def main(folder: Path) -> None:
         print(f"{found.text!r} in {found.conversation_id!r}, because of {found.why}")
 
         print("--- the folder of experiences is read as it is, the oldest files too")
-        library = memory.experiences(folder)
+        library = memory.experiences(experiences)
         print(library.validate().ok, [each.when for each in library.load()])
         print(library.selector(role="CodeInterpreter").select("Read the file of June.").ids)
 

@@ -92,7 +92,7 @@ class TestOptions:
             (RememberFactsOptions, RememberFacts.__init__, {"memory", "model"}),
             (InjectionOptions, MemoryInjection.__init__, {"memory", "branch_or_config"}),
             (SelectorOptions, ExperienceSelector.__init__, {"library"}),
-            (HandlerOptions, AuditHandler.__init__, {"record", "new_id", "clock", "scopes"}),
+            (HandlerOptions, AuditHandler.__init__, {"record", "new_id", "clock", "scopes", "nested"}),
         ],
     )
     def test_are_those_of_what_is_made(self, options, function, without):

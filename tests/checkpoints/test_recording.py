@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import operator
 import random
+from concurrent.futures import ThreadPoolExecutor
 from typing import Annotated, Any, TypedDict
 
 import pytest
@@ -82,15 +83,19 @@ class TestASaidMessage:
         assert (hit.id, hit.conversation_id, hit.value.text) == ("re-apples", "t", "As to apples are ripe: yes")
         assert memory.verify().ok
 
-    def test_is_found_by_the_node_that_runs_next(self, memory):
+    def test_is_found_when_the_next_node_runs_but_not_in_its_own_turn(self, memory):
         seen = []
 
         def look(state):
-            seen.append(found(memory, "apples"))
+            with ThreadPoolExecutor(1) as elsewhere:  # outside of the run
+                seen.append((found(memory, "apples"), elsewhere.submit(found, memory, "apples").result()))
             return reply(state)
 
-        say(build(memory.checkpointer, look), "apples are ripe", durability="sync")
-        assert seen == [{"apples"}]
+        graph = build(memory.checkpointer, look)
+        say(graph, "apples are ripe", durability="sync")
+        assert seen == [(set(), {"apples"})]
+        say(graph, "pears", durability="sync")
+        assert seen[1:] == [({"apples", "re-apples"}, {"apples", "re-apples"})]
 
     def test_awaited(self, memory, graph):
         asyncio.run(graph.ainvoke({"messages": [HumanMessage("apples", id="apples")]}, at()))
@@ -149,7 +154,8 @@ class TestASaidMessage:
             graph.invoke({"messages": [HumanMessage("yes")]}, at())
             texts = [message.text for message in memory.conversation("t").messages]
             assert texts == ["yes", "no", "no"] * count
-        assert [hit.text for hit in memory.search("yes", roles=["user"])] == ["yes"] * 3
+        [hit] = memory.search("yes", roles=["user"])
+        assert len({hit.id, *(key for _, key in hit.also)}) == 3
         memory.conversation("t").remove_by_id(memory.conversation("t").messages[0].id)
         graph.invoke({"messages": [HumanMessage("yes")]}, at())
         texts = [message.text for message in memory.conversation("t").messages]

@@ -99,7 +99,7 @@ PRINTS = {
         "[('Plot the sales of May.', 'finished', 2), ('Send it to the moon.', 'failed', 0)]",
         "Planner to CodeInterpreter: Draw a bar chart of sales.csv. ['plan']",
         "2 rounds, 3 messages",
-        "'The chart is in sales.png.' in 'sales', because of bar +",
+        "'The chart is in sales.png.' in 'sales', because of chart +",
         "True ['Check that a file is there before you read it.']\n('7',)",
     ],
     "move_from_sqlite_saver.py": [

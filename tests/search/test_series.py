@@ -307,7 +307,7 @@ class TestWaiting:
         memory.database.engine.write(search_index.absorb)
         assert self.waiting(memory, raw) == 0
         assert [(each.id, each.score) for each in memory.search("cat 7", limit=100, everything=True)] == before
-        say(memory, "d", ["cat"] * (tail - 1))
+        say(memory, "d", [f"another cat {n}" for n in range(tail - 1)])
         assert self.waiting(memory, raw) == tail - 1
         chat.add(role="user", content="the last cat")
         assert self.waiting(memory, raw) == 0

@@ -41,17 +41,27 @@ class TestExpiry:
         assert keys(store.search(("a",), filter={"text": "apples"})) == ["never", "later"]
         assert sorted(keys(store.search(("a",), query="apples"))) == ["later", "never"]
         assert store.list_namespaces() == [NS]
-        assert sorted(found.id for found in memory.search("apples", kinds=["item"], everything=True)) == [
-            "later",
-            "never",
-        ]
+        [found] = memory.search("apples", kinds=["item"], everything=True)  # equal texts are one hit
+        assert sorted([(found.kind, found.id), *found.also]) == [("item", "later"), ("item", "never")]
 
     def test_expired_hits_leave_no_gap(self, memory, store, clock):
         store.batch([PutOp(NS, f"gone{i:03}", {"text": "apples apples"}, ttl=1) for i in range(60)])
-        store.batch([PutOp(NS, f"kept{i:03}", {"text": "apples and more besides"}) for i in range(20)])
+        store.batch([PutOp(NS, f"kept{i:03}", {"text": f"apples and {i} more"}) for i in range(20)])
         clock.pass_time(minutes=2)
         assert len(store.search(NS, query="apples", limit=15)) == 15
         assert len(memory.search("apples", limit=15, everything=True)) == 15
+
+    def test_expired_hits_and_equal_texts_leave_no_gap_together(self, memory, store, clock):
+        for i in range(60):
+            store.put(NS, f"gone{i:03}", {"text": "apples apples"}, ttl=1)
+            store.put(NS, f"equal{i:03}", {"text": "apples apples"})
+            store.put(NS, f"soon{i:03}", {"text": f"apples {i}"}, ttl=1)
+        store.batch([PutOp(NS, f"kept{i:03}", {"text": f"apples and {i} more besides"}) for i in range(20)])
+        clock.pass_time(minutes=2)
+        for limit in (1, 15, 100):
+            found = memory.search("apples", limit=limit, everything=True)
+            assert [each.id[:4] for each in found] == ["equa", *["kept"] * 20][:limit]
+        assert [len(each.also) for each in found] == [59, *[0] * 20]
 
     def test_reading_puts_it_off(self, store, clock):
         for read in (

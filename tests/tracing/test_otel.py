@@ -322,7 +322,8 @@ class TestAMemory:
         agent = Respond(memory)
         with seen.tracer_provider.get_tracer("the user's").start_as_current_span("agent"):
             state = agent.graph.invoke(
-                {"messages": [HumanMessage("Call Ada on Monday.")]}, {"configurable": {"thread_id": "t1"}}
+                {"messages": [HumanMessage("Call Ada on Monday."), HumanMessage("Whom do I call?")]},
+                {"configurable": {"thread_id": "t1"}},
             )
         return state["messages"][-1].content
 
@@ -336,7 +337,7 @@ class TestAMemory:
         assert search.attributes["agentmem.input.query"] == "Ada"
         assert search.attributes["agentmem.output.documents.count"] == 1
         assert len({span.context.trace_id for span in seen.spans.values()}) == 1
-        assert [point.value for point in seen.points("agentmem.messages.stored")] == [1]
+        assert [point.value for point in seen.points("agentmem.messages.stored")] == [2]
         assert not seen.hook._open
 
     async def test_its_awaited_operations_are_too(self, url, seen):
