@@ -17,7 +17,6 @@ from pydantic import AnyHttpUrl, Field, ValidationError, create_model
 
 from langchain_agentmem import AgentMemory, InvalidInput, harmless
 from langchain_agentmem.errors import faults
-from langchain_agentmem.language_models.tool_arguments import without_nulls
 from langchain_agentmem_mcp.access import Access
 from langchain_agentmem_mcp.tools import LONGEST, Tools, answering
 
@@ -96,11 +95,14 @@ class _Tool(Tool):
     """A tool that says of wrong arguments what to give, in place of the SDK's report."""
 
     async def run(self, arguments: dict[str, Any], context: Any, convert_result: bool = False) -> Any:  # noqa: FBT001, FBT002
-        arguments = without_nulls(arguments, self.fn_metadata.arg_model.model_fields)
+        fields = self.fn_metadata.arg_model.model_fields
+        optional = {name for name, field in fields.items() if not field.is_required()}
+        # Models write null for "not given".
+        arguments = {name: value for name, value in arguments.items() if value is not None or name not in optional}
         try:
             self.fn_metadata.validate_arguments(arguments)
         except ValidationError as error:
-            wrong = faults(error.errors(), self.fn_metadata.arg_model.model_fields)
+            wrong = faults(error.errors(), fields)
             raise ToolError(harmless(f"{self.name} was not done, since its arguments are wrong: {wrong}.")) from error
         return await super().run(arguments, context, convert_result)
 
