@@ -277,7 +277,7 @@ class TestGoingBack:
             return {}
 
         past = checkpoint_with(forked, "apples", "re-apples", "pears", "re-pears")
-        build(memory.checkpointer, look).invoke({"messages": []}, past)
+        build(memory.checkpointer, look).invoke({"messages": []}, past, durability="exit")
         assert seen == [{"apples", "re-apples", "pears", "re-pears"}]
 
     def test_in_an_update_of_the_state(self, memory, graph):
