@@ -95,7 +95,7 @@ def follow(log: list[str], ops: list[Any], config: Any, look: str) -> Doing:
             return (yield from operate(log, ops, config, look, mine))
     except BaseException:
         world.over.add(execution)
-        world.dead.update(each for each in mine if not world.keeps(each))
+        world.dead.update(each for each in mine if world.goes_with(each, config["configurable"]["checkpoint_ns"]))
         world.failed_calls |= any(op[0] in (*CALLS, "task", "tasks") for op in ops)
         raise
 
@@ -144,9 +144,8 @@ def operate(log: list[str], ops: list[Any], config: Any, look: str, mine: list[s
                 given = {"log": known if op[0] == "kept" else {"fresh": known}, "mine": {"fresh": []}}
                 found = yield "invoke", inner_graph(op[0]), given | {"plan": plan, "at": {"fresh": 0}}, None
                 world.dead.difference_update(found["mine"])
-                # The log of another may have what a caller gave it that has run again since.
                 given = found["log"] if op[0] == "kept" else found["mine"]
-                mine += [each for each in given if each not in {*known, *world.dead}]
+                mine += world.living([each for each in given if each not in known], own)
             case "apart", plan:
                 thread = world.apart(config["configurable"]["thread_id"])
                 at = {"configurable": {"thread_id": thread}}
@@ -293,7 +292,7 @@ def keeping(graph: Any) -> Any:
     def gathered(state: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
         return {
             "log": found["log"],
-            "mine": [each for each in found["log"] if each not in {*state["log"], *Now.world.dead}],
+            "mine": Now.world.living([each for each in found["log"] if each not in state["log"]]),
         }
 
     def run(state: dict[str, Any]) -> Any:

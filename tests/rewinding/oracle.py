@@ -2,7 +2,8 @@
 
 What LangGraph hides from everybody is left out of the scripts: cache hits run no node, and `update_state(None, END)`
 over `Send` tasks cannot be recognised. One thing is allowed for: a called graph keeps the state its caller passed in,
-though the caller failed or was interrupted, ran again, and what it had remembered was replaced (`excused`).
+though the caller failed or was interrupted, ran again, and what it had remembered was replaced (`excused`). Where such
+a graph then gives its state to another caller, memory may show there what has replaced it (`replaced`).
 
 Nothing more is left out where two run a thread at once, in threads or in processes, or where a zombie goes on: each
 run puts checkpoints of its own, and of what both finished, whoever goes on is given what was handed in first, by
@@ -83,6 +84,8 @@ class World:
         """Executions that ended with an exception."""
         self.dead: set[str] = set()
         """Ids that went with these: graphs that they called may keep them in their state, and memory does not."""
+        self.replaced: set[str] = set()
+        """Ids without versions that a graph has of a caller that ran again since, and gave to another caller."""
         self.shared, self.control = RunControl(), None
         """A control that several runs share, and what the present action gives to its runs."""
         self.where = "at the beginning"
@@ -135,9 +138,17 @@ class World:
             self.spaces[found] = config["configurable"]["checkpoint_ns"]
             return found
 
-    def keeps(self, name: str) -> bool:
-        """Whether an id was remembered in a graph that keeps its state, so that it does not go with the caller."""
-        return any(":" not in part and not part.isdigit() for part in self.spaces[name].split("|"))
+    def goes_with(self, name: str, task: str) -> bool:
+        """Whether an id is lost when a task fails, named by its `checkpoint_ns`, as no graph in it keeps its state."""
+        before, _, below = f"{self.spaces[name]}|".partition(f"{task}|")
+        return not before and all(":" in part or part.isdigit() for part in below.split("|")[:-1])
+
+    def living(self, names: Sequence[str], caller: str = "") -> list[str]:
+        """Those of the ids that a called graph gives its caller that count: none of a caller that ran again since."""
+        gone = [each for each in names if each in self.dead]
+        others = [each for each in gone if "#" in each and each.partition(".")[0] != caller]
+        self.replaced.update(each.partition("#")[0] for each in others)
+        return [each for each in names if each not in gone]
 
     def begins(self, name: str) -> None:
         with self.lock:
@@ -182,7 +193,7 @@ class World:
         if space:
             expected, got = ([each for each in names if each not in self.dead] for names in (expected, got))
         wanted = sorted(set(expected))
-        got = [each for each in got if each in wanted or not beside(self.spaces[each], space)]
+        got = [each for each in got if each in wanted or not (beside(self.spaces[each], space) or self.stands_in(each))]
         with self.lock:
             self.checks += 1
             if sorted(got) != wanted:
@@ -195,6 +206,10 @@ class World:
                 self.differences.append(said)
             elif late := self.out_of_order(got):
                 self.differences.append(f"{self.where}: {view}\n    {late} is behind what was remembered later: {got}")
+
+    def stands_in(self, name: str) -> bool:
+        """Whether an id may show in the place of one that a called graph has."""
+        return name.partition("#")[0] in self.replaced
 
     def own(self, names: Iterable[str], loop: str) -> set[str]:
         """Ids without the version that a caller may replace, but for those of the callers of a called graph."""
@@ -221,7 +236,7 @@ class World:
     # -- going on in another process ---------------------------------------------------------------------------
 
     KNOWN = ("label", "failed", "differences", "checks", "excused", "outcomes", "failed_calls", "threads", "stopped")
-    KNOWN += ("names", "moments", "times", "spaces", "dead")
+    KNOWN += ("names", "moments", "times", "spaces", "dead", "replaced")
 
     def known(self) -> dict[str, Any]:
         """What another process needs to go on with this world, as plain data."""
@@ -239,6 +254,7 @@ class World:
             self.spaces |= each["spaces"]
             self.failed |= each["failed"]
             self.dead |= each["dead"]
+            self.replaced |= each["replaced"]
             self.threads += [name for name in each["threads"] if name not in self.threads]
             self.failed_calls |= each["failed_calls"]
             self.outcomes += each["outcomes"]

@@ -1,8 +1,6 @@
 """Rewind equality where runs are deleted between others: memory is what state says at every checkpoint that is left.
 
-The scripts of rewind equality, in which each run has an id, and `delete_for_runs` takes one or two of the latest. No
-subgraph in them keeps its state from run to run: where the run is deleted that went on from it, LangGraph has it go on
-from a checkpoint of another run, beside a parent that never was there.
+The scripts of rewind equality, in which each run has an id, and `delete_for_runs` takes one or two of the latest.
 `AGENTMEM_EXAMPLES=400 pytest -o timeout=0` follows so many on each engine.
 """
 
@@ -42,10 +40,6 @@ class RunsWriter(Writer):
             where = self.rng.randrange(1, len(script["actions"]) + 1)
             script["actions"][where:where] = [{**each, "thread": "graph 1"} for each in some]
         return script
-
-    def operation(self, depth: int, alone: bool) -> list[Any]:
-        operation = super().operation(depth, alone)
-        return ["call", *operation[1:]] if operation[0] == "kept" else operation
 
     def action(self, do: str) -> dict[str, Any]:
         action = super().action(do)
