@@ -140,7 +140,7 @@ class World:
 
     def goes_with(self, name: str, task: str) -> bool:
         """Whether an id is lost when a task fails, named by its `checkpoint_ns`, as no graph in it keeps its state."""
-        before, _, below = f"{self.spaces[name]}|".partition(f"{task}|")
+        before, _, below = f"{self.spaces.get(name, '')}|".partition(f"{task}|")  # another process may have named it
         return not before and all(":" in part or part.isdigit() for part in below.split("|")[:-1])
 
     def living(self, names: Sequence[str], caller: str = "") -> list[str]:
