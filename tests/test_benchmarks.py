@@ -132,6 +132,15 @@ class TestRecall:
         benchmarks.recall.main()
         assert "AGENTMEM_BEAM): not measured" in capsys.readouterr().out
 
+    def test_the_form_of_beam_is_read_with_its_dates(self, benchmarks: Benchmarks, tmp_path: Path) -> None:
+        said = [{"id": 0, "role": "user", "content": "I keep bees.", "time_anchor": "March-15-2024"}]
+        asked = {"type": "knowledge_update", "question": "What do I keep?", "evidence": [0]}
+        path = tmp_path / "beam.json"
+        path.write_text(json.dumps([{"chat": 7, "batches": [{"batch": 1, "messages": said}], "questions": [asked]}]))
+        [chat] = benchmarks.recall.read_transcripts(path)
+        assert (chat.name, chat.turns, f"{chat.sessions[0].time:%Y-%m-%d}") == ("7", 1, "2024-03-15")
+        assert [(each.category, each.evidence) for each in chat.questions] == [("knowledge update", {"0"})]
+
 
 class TestLongMemEval:
     def test_right_are_the_marked_turns_and_the_sessions_that_are_named(self, benchmarks: Benchmarks) -> None:

@@ -57,7 +57,6 @@ from langchain_agentmem.cli.database_commands import (
     stats,
     verify,
 )
-from langchain_agentmem.cli.eval_command import evaluate
 from langchain_agentmem.cli.knowledge_commands import experiences, facts
 from langchain_agentmem.cli.studio_command import report, server, studio
 from langchain_agentmem.cli.thread_commands import branches, diff, show, threads, why
@@ -280,7 +279,6 @@ app.command()(demo)
 app.add_typer(threads)
 for looking in (show, why, search, branches, diff, facts, studio, report):
     app.command()(looking)
-app.command("eval")(evaluate)
 app.add_typer(audit)
 app.add_typer(experiences)
 for caring in (stats, namespaces, verify, doctor, backup, restore, export):

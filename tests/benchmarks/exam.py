@@ -19,11 +19,11 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from langchain_core.messages import HumanMessage
+from recall_report import EvaluationQuestion
+from transcripts import RecordedSession, Transcript, read_transcripts
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.cli.demo import answer_of
-from langchain_agentmem.evaluation.recall_report import EvaluationQuestion
-from langchain_agentmem.evaluation.transcripts import RecordedSession, Transcript, read_transcripts
 from langchain_agentmem.language_models.model_calls import usable_model
 from langchain_agentmem.search.memory_search import Recollection
 

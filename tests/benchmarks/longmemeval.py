@@ -26,11 +26,11 @@ from statistics import fmean
 from typing import Any
 
 import recall
+from plain_search import bm25, stems
+from recall_report import EvaluationQuestion
+from transcripts import Transcript, feed, read_transcripts
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.evaluation.plain_search import bm25, stems
-from langchain_agentmem.evaluation.recall_report import EvaluationQuestion
-from langchain_agentmem.evaluation.transcripts import Transcript, feed, read_transcripts
 
 CUTS = (5, 10)
 DEEPEST = 200
@@ -90,7 +90,7 @@ def load(path: str | os.PathLike[str]) -> list[Task]:
     records = json.loads(Path(path).read_text(encoding="utf-8"))
     return [
         Task(transcript=each, answers=frozenset(record["answer_session_ids"]))
-        for each, record in zip(read_transcripts(path, "longmemeval"), records, strict=True)
+        for each, record in zip(read_transcripts(path), records, strict=True)
     ]
 
 

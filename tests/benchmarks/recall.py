@@ -3,7 +3,7 @@
     python tests/benchmarks/recall.py [--only TEXT] [--by-type] [--by-conversation] [--signals]
                                       [--postgres] [--static] [--hybrid]
 
-Four corpora, each next to plain means in the same run (`evaluation/plain_search.py` of the package):
+Four corpora, each next to plain means in the same run (`plain_search.py`):
 
 - LoCoMo: two named people who chat. Its licence is non-commercial, so AGENTMEM_LOCOMO names the file.
 - BEAM: a user, and an assistant who answers at length. AGENTMEM_BEAM names the file.
@@ -45,11 +45,9 @@ from typing import Any
 
 import signals
 from places import NAMES, databases
-
-from langchain_agentmem import AgentMemory
-from langchain_agentmem.evaluation.plain_search import BASELINES, Make, Passage, finding, vectors_alone
-from langchain_agentmem.evaluation.recall_report import EvaluationQuestion, QuestionOutcome, RecallReport, recall_of
-from langchain_agentmem.evaluation.transcripts import (
+from plain_search import BASELINES, Make, Passage, finding, vectors_alone
+from recall_report import EvaluationQuestion, QuestionOutcome, RecallReport, recall_of
+from transcripts import (
     RecordedSession,
     RecordedTurn,
     Transcript,
@@ -57,6 +55,8 @@ from langchain_agentmem.evaluation.transcripts import (
     in_utc,
     read_transcripts,
 )
+
+from langchain_agentmem import AgentMemory
 from langchain_agentmem.search.ranking import WEIGHTS, WEIGHTS_WITH_VECTORS, Weights
 from langchain_agentmem.search.static_embeddings import DIMENSIONS, StaticEmbeddings
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import re
 import subprocess
@@ -51,7 +50,6 @@ COMMANDS = {
     "audit entries": ["audit", "--last", "3", "--namespace", "/".join(WHOSE)],
     "audit todos": ["audit", "todos"],
     "audit verify": ["audit", "verify"],
-    "eval": ["eval", "--questions", "questions.jsonl", "--baselines"],
     "report": ["report", "memory.db", "-o", "report.html"],
     "revoke": ["revoke", "tool", "--dry-run"],
     "erase": ["erase", "--namespace", "/".join(WHOSE), "--dry-run"],
@@ -109,11 +107,7 @@ def home(tmp_path_factory) -> Path:
             asked, {"configurable": {"thread_id": "talk", "agentmem_namespace": WHOSE}}
         )
         memory.within(WHOSE).audit.add("Where does the grey heron stand all day long? " * 3, "At the pond.")
-    questions = [
-        {"question": "Where is the grey heron?", "evidence": [THREAD], "namespace": list(WHOSE), "category": "herons"},
-        {"question": "Where is the key of the boat house?", "evidence": ["nothing"], "category": "keys"},
-    ]
-    (folder / "questions.jsonl").write_text("\n".join(map(json.dumps, questions)))
+    (folder / "notes.txt").write_text("Where is the grey heron?")
     return folder
 
 
@@ -194,7 +188,7 @@ class TestAtEightyColumns:
 
     @pytest.mark.slow("in every form")
     def test_an_error_is_broken_between_words(self, home):
-        asked = {"a text": ["stats", "--database", "questions.jsonl"]}
+        asked = {"a text": ["stats", "--database", "notes.txt"]}
         [said] = on_a_terminal(home, asked, code=3).values()
         assert len(said.splitlines()) > 1
         assert max(map(len, said.splitlines())) <= WIDE
@@ -205,7 +199,7 @@ class TestAtEightyColumns:
     def test_every_heading_and_id_that_a_file_would_get_is_whole(self, shown, plain, name):
         assert words(plain[name]) - words(shown[name]) == set()
 
-    @pytest.mark.parametrize("name", ["backup", "copy", "eval", "prune", "restore", "verify"])
+    @pytest.mark.parametrize("name", ["backup", "copy", "prune", "restore", "verify"])
     def test_what_may_take_long_shows_how_much_of_how_much_is_done(self, shown, name):
         assert re.search(r"\d of \d", shown[name])
 
@@ -257,7 +251,7 @@ Database.__init__ = interrupted
     @pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGINT to send")
     @pytest.mark.parametrize("name", [name for name in COMMANDS if name != "doctor"])
     def test_every_command_says_what_it_leaves_and_its_exit_code_is_130(self, forks, home, name):
-        paths = {each: str(home / each) for each in ("memory.db", "questions.jsonl")}
+        paths = {"memory.db": str(home / "memory.db")}
         arguments = [paths.get(each, each) for each in COMMANDS[name]]
         run = forks.run(self.PROGRAM + COMMAND, *arguments, AGENTMEM_DATABASE=paths["memory.db"])
         assert run.returncode == 130

@@ -29,8 +29,6 @@ from langchain_agentmem.base.clock import micros
 from langchain_agentmem.base.limits import USUAL_LIMITS
 from langchain_agentmem.checkpoints.checkpoint_saver import AgentMemorySaver
 from langchain_agentmem.errors import AgentMemoryError
-from langchain_agentmem.evaluation.question_file import read_questions
-from langchain_agentmem.evaluation.transcripts import read_transcripts
 from langchain_agentmem.experiences import model_choice
 from langchain_agentmem.experiences.experience import Experience, read_experience
 from langchain_agentmem.facts import fact_extraction
@@ -176,8 +174,6 @@ def _files(folder: Path) -> Callable[[bytes], None]:
         for reader in (
             read_resource_file,
             read_document,
-            read_transcripts,
-            read_questions,
             model_choice.SelectionTemplate.from_file,
         ):
             with contextlib.suppress(AgentMemoryError):

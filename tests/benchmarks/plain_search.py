@@ -16,9 +16,9 @@ from itertools import islice
 from typing import Any, NamedTuple, TypeAlias
 
 from langchain_core.embeddings import Embeddings
+from recall_report import EvaluationQuestion, Find
 
 from langchain_agentmem.base.namespaces import Namespace
-from langchain_agentmem.evaluation.recall_report import EvaluationQuestion, Find
 from langchain_agentmem.search.vectors import numpy
 
 _K1, _B = 0.9, 0.4
@@ -126,7 +126,7 @@ def words_and_pairs(text: str) -> list[str]:
 
 def stems() -> Callable[[str], list[str]]:
     """Gives a function that cuts a text into the stems of its English words, without stop words."""
-    import snowballstemmer  # noqa: PLC0415 - only who compares needs it here
+    import snowballstemmer
 
     stemmer = snowballstemmer.stemmer("english")
     return lambda text: stemmer.stemWords([word for word in words_and_pairs(text) if word not in STOP_WORDS])

@@ -48,15 +48,13 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from recall_report import WHOLE, EvaluationQuestion
 
 from langchain_agentmem.agent_memory import AgentMemory
-from langchain_agentmem.base.files import path_of_file
-from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.evaluation.recall_report import WHOLE, EvaluationQuestion
 
 _SESSION = re.compile(r"session_(\d+)")
 _TURN = re.compile(r"D:?\s*(\d+):(\d+)")
@@ -96,37 +94,11 @@ class Transcript:
         return sum(len(session.turns) for session in self.sessions)
 
 
-def read_transcripts(path: str | os.PathLike[str], format: str | None = None) -> list[Transcript]:  # noqa: A002
-    """Read a file of transcripts.
-
-    Args:
-        path: The file, in UTF-8.
-        format: "locomo", "beam", "longmemeval" or "transcript". Default: whichever it has.
-
-    Raises:
-        InvalidInput: It cannot be read, or has another format.
-    """
-    where = safe_repr(os.fspath(path))
-    try:
-        document = json.loads(path_of_file(path).read_text(encoding="utf-8-sig"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidInput(f"{where} cannot be read: {error}.") from error
-    except (ValueError, RecursionError) as error:
-        raise InvalidInput(f"{where} is not JSON: {error}.") from error
-    transcripts = []
-    for number, sample in enumerate(document if isinstance(document, list) else [document], 1):
-        keys = sample if isinstance(sample, Mapping) else ()
-        known = next((name for name, (key, _) in FORMATS.items() if key in keys), None)
-        if known is None or format not in (None, known):
-            wanted = " or ".join(FORMATS) if format is None else format
-            raise InvalidInput(
-                f"Sample {number} of {where} has not the format {wanted}{f', but {known}' * bool(known)}."
-            )
-        try:
-            transcripts.append(FORMATS[known][1](sample))
-        except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
-            raise InvalidInput(f"Sample {number} of {where} is damaged, as {known}: {safe_repr(error)}.") from error
-    return transcripts
+def read_transcripts(path: str | os.PathLike[str]) -> list[Transcript]:
+    """Read a file of transcripts, in UTF-8. The key that only its format has tells how."""
+    document = json.loads(Path(path).read_text(encoding="utf-8-sig"))
+    samples = document if isinstance(document, list) else [document]
+    return [next(read for key, read in FORMATS.items() if key in sample)(sample) for sample in samples]
 
 
 def feed(memory: AgentMemory, transcripts: Sequence[Transcript], told: Callable[[], object] = lambda: None) -> None:
@@ -267,10 +239,10 @@ def in_utc(time: datetime) -> datetime:
     return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 
-FORMATS: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], Transcript]]] = {
-    "locomo": ("conversation", _of_locomo),
-    "beam": ("batches", _of_beam),
-    "longmemeval": ("haystack_sessions", _of_longmemeval),
-    "transcript": ("sessions", _of_ours),
+FORMATS: Mapping[str, Callable[[Mapping[str, Any]], Transcript]] = {
+    "conversation": _of_locomo,
+    "batches": _of_beam,
+    "haystack_sessions": _of_longmemeval,
+    "sessions": _of_ours,
 }
-"""How a transcript is read, with the key that only its format has."""
+"""The reader of each format, by the key that only this format has."""

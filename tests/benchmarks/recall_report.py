@@ -96,27 +96,23 @@ class RecallReport:
 
     def intervals(self) -> list[tuple[float, float]]:
         """For each of `cuts`, between what the mean lies in 95 % of samples of as many questions, by a fixed seed."""
-        chance, numbers = random.Random(0), range(len(self.outcomes))  # noqa: S311 - it is to be the same each time
+        chance, numbers = random.Random(0), range(len(self.outcomes))
         drawn = [chance.choices(numbers, k=len(numbers)) for _ in range(RESAMPLED)]
         means = [sorted(fmean(shares[each] for each in sample) for sample in drawn) for shares in self._shares]
         return [(found[RESAMPLED // 40], found[-RESAMPLED // 40]) for found in means]
 
 
-def recall_of(
-    find: Find, questions: Iterable[EvaluationQuestion], cuts: Sequence[int], told: Callable[[], object] = lambda: None
-) -> RecallReport:
+def recall_of(find: Find, questions: Iterable[EvaluationQuestion], cuts: Sequence[int]) -> RecallReport:
     """Ask every question that has evidence.
 
     Args:
-        find: What answers.
+        find: The search to ask.
         questions: The questions.
-        cuts: Among how many of the first the evidence is looked for.
-        told: Is called after each question.
+        cuts: The numbers of first results among which the evidence is looked for.
     """
-    outcomes = []
-    for each in questions:
-        if each.evidence:
-            found = tuple(map(frozenset, find(each, max(cuts))))
-            outcomes.append(QuestionOutcome(question=each, found=found))
-            told()
+    outcomes = [
+        QuestionOutcome(question=each, found=tuple(map(frozenset, find(each, max(cuts)))))
+        for each in questions
+        if each.evidence
+    ]
     return RecallReport(tuple(outcomes), tuple(cuts))
