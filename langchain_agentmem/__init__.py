@@ -111,15 +111,6 @@ if TYPE_CHECKING:
     from langchain_agentmem.layers.layered_memory import LayeredMemory
     from langchain_agentmem.layers.recall_memory import RecallMemory
     from langchain_agentmem.layers.resource_memory import ResourceMemory, build_resource_snapshot
-    from langchain_agentmem.layers.text_protocol import (
-        PROTOCOL_PROMPT,
-        MemoryProtocol,
-        Outcome,
-        Update,
-        aapply,
-        apply,
-        parse,
-    )
     from langchain_agentmem.messages.langchain_messages import from_langchain, to_langchain
     from langchain_agentmem.messages.message import AgentCallMsg, Message, ToolCallMsg
     from langchain_agentmem.messages.role_rounds import (
@@ -198,7 +189,6 @@ _HOMES = {
     "MemoryInjection": "injection.memory_injection",
     "MemoryLimits": "base.limits",
     "MemoryMiddleware": "injection.memory_middleware",
-    "MemoryProtocol": "layers.text_protocol",
     "MemoryResetEvent": "base.events",
     "MergeReport": "layers.layer_part",
     "Message": "messages.message",
@@ -209,8 +199,6 @@ _HOMES = {
     "MessagesStored": "base.events",
     "MissingExtra": "errors",
     "Neighbour": "facts.fact",
-    "Outcome": "layers.text_protocol",
-    "PROTOCOL_PROMPT": "layers.text_protocol",
     "Post": "messages.role_rounds",
     "Pressure": "layers.consolidation",
     "RecallMemory": "layers.recall_memory",
@@ -233,16 +221,12 @@ _HOMES = {
     "Tally": "experiences.experience_part",
     "TokenCounter": "language_models.tokens",
     "ToolCallMsg": "messages.message",
-    "Update": "layers.text_protocol",
     "Usage": "experiences.experience_library",
-    "aapply": "layers.text_protocol",
-    "apply": "layers.text_protocol",
     "build_resource_snapshot": "layers.resource_memory",
     "fact_tools": "facts.fact_tools",
     "from_langchain": "messages.langchain_messages",
     "harmless": "base.fencing",
     "layer_tools": "layers.layer_tools",
-    "parse": "layers.text_protocol",
     "patterns_with": "base.redaction",
     "redact": "base.redaction",
     "redact_value": "base.redaction",
@@ -251,7 +235,6 @@ _HOMES = {
 }
 
 __all__ = [
-    "PROTOCOL_PROMPT",
     "AgentCallMsg",
     "AgentMemory",
     "AgentMemoryByteStore",
@@ -306,7 +289,6 @@ __all__ = [
     "MemoryEvent",
     "MemoryInjection",
     "MemoryLimits",
-    "MemoryProtocol",
     "MemoryResetEvent",
     "MergeReport",
     "Message",
@@ -317,7 +299,6 @@ __all__ = [
     "MessagesStored",
     "MissingExtra",
     "Neighbour",
-    "Outcome",
     "Post",
     "Pressure",
     "RecallMemory",
@@ -340,16 +321,12 @@ __all__ = [
     "ThreadMoved",
     "TokenCounter",
     "ToolCallMsg",
-    "Update",
     "Usage",
-    "aapply",
-    "apply",
     "build_resource_snapshot",
     "fact_tools",
     "from_langchain",
     "harmless",
     "layer_tools",
-    "parse",
     "patterns_with",
     "redact",
     "redact_value",

@@ -532,14 +532,12 @@ OPERATIONS: tuple[Operation, ...] = (
         ),
         arguments=ExperiencePropose,
         do=_propose,
-        adds=True,
     ),
     Operation(
         name="experience_feedback",
         about="Say whether an instruction that you were given as an experience helped. It is then given more or less.",
         arguments=ExperienceFeedback,
         do=_feedback,
-        adds=True,
     ),
 )
 """What a model can do with experiences."""

@@ -3,8 +3,7 @@
 It works on the memory of the run in which it is called: `Whose` finds it. Errors are told to the model in a sentence.
 
 What a model is told is short text or JSON, and data. Characters that steer a terminal or a reader, hide text, or turn
-it around are written as escapes, and so are marks with which a model writes to its memory, so that quoting what was
-stored cannot write.
+it around are written as escapes.
 """
 
 from __future__ import annotations
@@ -64,7 +63,6 @@ _STEERING = re.compile(
     "[\x00-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff"
     "\ue000-\uf8ff\U000e0000-\U000e007f\U000f0000-\U0010ffff]"
 )
-_MARK = re.compile(r"<(?=[^\w<]*memory_)", re.IGNORECASE)
 
 
 def told(value: Any) -> str:
@@ -74,10 +72,9 @@ def told(value: Any) -> str:
         value: A text, or what JSON knows, or a value of this package.
     """
     if isinstance(value, str):
-        return _MARK.sub("&lt;", _STEERING.sub(_escape, value))
+        return _STEERING.sub(_escape, value)
     # Outside of its texts, JSON that is written on one line has none of these characters.
-    text = json.dumps(plain(value), ensure_ascii=False)
-    return _MARK.sub(r"\\u003c", _STEERING.sub(_escape, text))
+    return _STEERING.sub(_escape, json.dumps(plain(value), ensure_ascii=False))
 
 
 def listed(name: str, values: Sequence[Any], **more: Any) -> dict[str, Any]:
@@ -315,16 +312,12 @@ class Operation:
         about: What the model is told of it.
         arguments: What it takes.
         do: Does it on a `LayeredMemory`, or one on facts on a `KGMemory`, and returns what the model is told.
-        reads: Whether the model wants to know what it finds.
-        adds: Whether doing it again has a further effect.
     """
 
     name: str
     about: str
     arguments: type[Arguments]
     do: Callable[[Any, Any], Calls[Any]]
-    reads: bool = False
-    adds: bool = False
 
 
 def failure(error: Exception) -> str:

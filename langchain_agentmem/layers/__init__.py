@@ -2,7 +2,7 @@
 
 It may import `facts` and what is below. Begin with `layered_memory.py`, which has all layers of a branch or a thread,
 and `layer.py`, which they share; then `core_memory.py`, `recall_memory.py` and `archival_memory.py`. `consolidation.py`
-and `compression.py` keep them within their budgets, `prompt_context.py` shows them to a model, `layer_tools.py` and
-`text_protocol.py` let a model change them, `memory_corrections.py` a person. The layers work on a standpoint, a named
+and `compression.py` keep them within their budgets, `prompt_context.py` shows them to a model, `layer_tools.py` lets a
+model change them, `memory_corrections.py` a person. The layers work on a standpoint, a named
 branch or a thread's view (`rewinding/`), and do not know which.
 """

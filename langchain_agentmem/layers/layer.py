@@ -66,7 +66,6 @@ class LayersConfig:
         section_budgets: How much of a prompt its sections may take. Default: 3,000 characters for a record.
         redact_secrets: Whether secrets are taken out of everything before it enters. Default: True.
         secret_patterns: What is taken for a secret; see `patterns_with`. Default: `secrets.DEFAULT`.
-        max_memory_read_rounds: How often a model without tools may read before it has to answer. Default: 2.
         final_memory_filename_md: The name of the exported text. Default: "final_memory_for_paper.md".
         final_memory_filename_json: The name of the exported data. Default: "final_memory_for_paper.json".
 
@@ -89,14 +88,12 @@ class LayersConfig:
     section_budgets: Mapping[str, int] = field(default_factory=lambda: SECTION_BUDGETS)
     redact_secrets: bool = True
     secret_patterns: Sequence[SecretPattern] = DEFAULT
-    max_memory_read_rounds: int = 2
     final_memory_filename_md: str = "final_memory_for_paper.md"
     final_memory_filename_json: str = "final_memory_for_paper.json"
 
     def __post_init__(self) -> None:
         for name in ("core_max_chars", "recall_max_events", "retrieval_k", "max_compression_iterations"):
             whole_field(self, name, least=1)
-        whole_field(self, "max_memory_read_rounds", least=0)
         whole_field(self, "archival_max_chars", least=1, optional=True)
         flag_fields(self)
         if self.oversize not in ("compress", "refuse"):

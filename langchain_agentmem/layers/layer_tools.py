@@ -1,13 +1,11 @@
-"""What a model can do with its memory: one table of operations, for tools and for the text protocol alike.
-
-An operation is work (`language_models/model_calls.py`), which returns what the model is told.
-
-Tools by which an agent keeps its own memory: notes that it always sees, events, and records that it searches.
+"""Tools by which an agent keeps its own memory: notes that it always sees, events, and records that it searches.
 
     agent = create_agent(model, tools=layer_tools(memory), checkpointer=memory.checkpointer)
 
 They work on the memory of the thread in which they are called, so that they rewind with it, or on a branch that is
 named. What they give is data. Whatever goes wrong is told to the model in a sentence.
+
+An operation is work (`language_models/model_calls.py`), which returns what the model is told.
 """
 
 from __future__ import annotations
@@ -175,6 +173,7 @@ def _consolidate(layers: Any, given: given_as.Consolidate) -> Calls[Any]:
     return {"consolidated": report}
 
 
+_ABOUT = data_table("layers/layer_operations.yaml")
 _WORK: Mapping[str, tuple[type[given_as.Arguments], Callable[[Any, Any], Calls[Any]]]] = {
     "mem_core_set": (given_as.CoreSet, _core_set),
     "mem_core_get": (given_as.CoreGet, _core_get),
@@ -192,22 +191,8 @@ _WORK: Mapping[str, tuple[type[given_as.Arguments], Callable[[Any, Any], Calls[A
     "mem_node_write": (given_as.NodeWrite, _node_write),
     "mem_node_read": (given_as.NodeRead, _node_read),
 }
-"""The arguments and the work of each operation, in the order in which those of one update are done."""
-
-NOTATION: Mapping[str, Mapping[str, Any]] = data_table("layers/layer_operations.yaml")
-"""What models are told of each operation, and in which forms the text protocol takes it."""
-
-OPERATIONS: tuple[Operation, ...] = tuple(
-    Operation(
-        name=name,
-        about=NOTATION[name]["about"],
-        arguments=arguments,
-        do=do,
-        reads=NOTATION[name].get("reads", False),
-        adds=NOTATION[name].get("adds", False),
-    )
-    for name, (arguments, do) in _WORK.items()
-)
+OPERATIONS = tuple(Operation(name=name, arguments=given, do=do, **_ABOUT[name]) for name, (given, do) in _WORK.items())
+"""The operations that a model can do with layered memory."""
 
 
 def _event(event: Any) -> dict[str, Any]:

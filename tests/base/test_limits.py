@@ -15,7 +15,7 @@ from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.experiences import experience
 from langchain_agentmem.facts import fact
 from langchain_agentmem.language_models import tool_factory
-from langchain_agentmem.layers import resource_files, text_protocol
+from langchain_agentmem.layers import resource_files
 from langchain_agentmem.messages import provider_content
 from langchain_agentmem.search import analysis, dates
 from langchain_agentmem.storage.engine import Opening
@@ -40,7 +40,6 @@ FIXED = {
     "Words of a query that are looked for": analysis.MOST_QUERY_TERMS,
     "Characters of a query in which times are looked for": dates.LONGEST,
     "Characters of what a tool tells a model, but for one result": tool_factory.MOST,
-    "Operations in one reply of the text protocol": text_protocol.MOST_OPERATIONS,
     "Bytes of an image file that a model is given": provider_content.MOST_BYTES,
     "Bytes of an experience's file": experience.LARGEST,
     "Bytes of a resource file": resource_files.LARGEST,

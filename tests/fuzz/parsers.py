@@ -34,7 +34,6 @@ from langchain_agentmem.experiences.experience import Experience, read_experienc
 from langchain_agentmem.facts import fact_extraction
 from langchain_agentmem.facts.source_texts import Due
 from langchain_agentmem.language_models import lenient_json, summarization
-from langchain_agentmem.layers import text_protocol
 from langchain_agentmem.layers.resource_files import read_resource_file
 from langchain_agentmem.messages.message import Message, body_text, decode_body
 from langchain_agentmem.messages.role_rounds import Conversation, Retention
@@ -105,13 +104,6 @@ def _answer(data: bytes) -> None:
     model_choice.selected(text, ["deploy", "rename things", "e1"])
     summarization.answer(text, {}, (), 3)
     summarization.is_refusal(text)
-
-
-def _protocol(data: bytes) -> None:
-    text = text_of(data)
-    text_protocol.parse(text)
-    text_protocol.unmarked(text)
-    text_protocol.blocks_in(text)
 
 
 def _prompt(data: bytes) -> None:
@@ -382,7 +374,7 @@ def targets(folder: Path) -> dict[str, Callable[[], Target]]:
         folder: Where files may be.
     """
     texts = {
-        "queries": _query, "dates": _date, "answers": _answer, "protocol": _protocol, "prompts": _prompt, "yaml": _yaml,
+        "queries": _query, "dates": _date, "answers": _answer, "prompts": _prompt, "yaml": _yaml,
         "stored": _stored, "asked": _asked, "configs": _files(folder),
     }  # fmt: skip
     return {name: functools.partial(_with_seeds, name, run) for name, run in texts.items()} | {

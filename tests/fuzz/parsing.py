@@ -29,7 +29,7 @@ PATIENCE = 60
 """Seconds of the processor that one input may take."""
 ROOM = 3 * 2**30
 """Bytes of memory that all of it may take."""
-TARGETS = ("queries", "dates", "answers", "protocol", "prompts", "yaml", "stored", "asked", "configs", "imports",
+TARGETS = ("queries", "dates", "answers", "prompts", "yaml", "stored", "asked", "configs", "imports",
            "foreign", "exports", "database")  # fmt: skip
 """Their names; to look them up would load what is to be loaded with its coverage watched."""
 SIZE = 4_096

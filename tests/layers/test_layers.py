@@ -64,7 +64,7 @@ class TestSettings:
         assert settings.pressure_thresholds == (0.70, 0.85, 0.95)
         assert settings.section_budgets["archival_snippet"] == 3000
         assert settings.protected_keys == PROTECTED_KEYS
-        assert (settings.max_compression_iterations, settings.max_memory_read_rounds) == (3, 2)
+        assert settings.max_compression_iterations == 3
 
     @pytest.mark.parametrize(
         "wrong",

@@ -1,7 +1,7 @@
 """The bugs of the original's documentation (D) and source (A), by their names in the list; its promises hold here.
 
-Those of compression and secrets (A14, A15, A17), of resources (A19), of the context and the export (D4 in part, A16),
-and of the text protocol (A7 in part) are tested with these.
+Those of compression and secrets (A14, A15, A17), of resources (A19), and of the context and the export (D4 in part,
+A16) are tested with these.
 """
 
 from __future__ import annotations

@@ -18,7 +18,6 @@ from langchain_agentmem import AgentMemory
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.injection.memory_middleware import MemoryMiddleware
 from langchain_agentmem.layers.layer import LayersConfig
-from langchain_agentmem.layers.text_protocol import MemoryProtocol, apply, parse
 from tests.compaction.test_middleware import Scripted
 from tests.tracing.trees import Collector, drawn
 
@@ -333,37 +332,6 @@ class TestInjection:
         assert collector.run("mem_core_set").run_type == "tool"
 
 
-class TestTheProtocol:
-    @pytest.mark.parametrize("asynchronous", [False, True])
-    def test_what_a_reply_asks_for_is_one_run_with_its_operations(self, collector, layers, asynchronous):
-        reply = (
-            '<memory_update>{"mem_core_set": {"name": "Ada"}, "mem_core_get": ["name"], "no_such": 1}</memory_update>'
-        )
-        replies = [f"Hello. {reply}", "Hello Ada."]
-        protocol = MemoryProtocol(layers, Scripted(lambda _: replies.pop(0)))
-        config = {"callbacks": [collector]}
-        answer = asyncio.run(protocol.ainvoke("hi", config)) if asynchronous else protocol.invoke("hi", config)
-        assert answer.text == "Hello Ada."
-        assert trees(collector) == [
-            "MemoryProtocol",
-            "  Scripted",
-            "  memory.protocol.apply",
-            "    memory.core.set",
-            "    memory.core.get",
-            "  Scripted",
-        ]
-        run = collector.run("memory.protocol.apply")
-        assert [each["operation"] for each in run.inputs["requests"]] == ["mem_core_set", "mem_core_get"]
-        assert run.outputs["reads"] == [{"operation": "mem_core_get", "result": '{"core": {"name": "Ada"}}'}]
-        assert run.outputs["done"] == ["mem_core_set: The note 'name' is kept."]
-        assert "no_such" in run.outputs["problems"][0]
-        assert where(run) == FOUND
-
-    def test_a_reply_that_asks_for_nothing_shows_nothing(self, collector, layers):
-        within(collector, lambda: apply(parse("Hello."), layers))
-        assert trees(collector) == ["turn"]
-
-
 class TestWithheldContent:
     @pytest.fixture
     def seen(self, new_database, new_id, collector):
@@ -394,17 +362,10 @@ class TestWithheldContent:
                     layers.format_for_prompt(WORD)
                     layers.context(WORD)
                     layers.resources.track_usage(WORD, "read", WORD)
-                    update = {
-                        "mem_core_set": {"id": WORD},
-                        "mem_core_get": ["id"],
-                        "mem_archival_search": {"query": WORD},
-                    }
-                    apply(parse(f"<memory_update>{json.dumps(update)}</memory_update>"), layers)
                     with pytest.raises(InvalidInput, match="nobody"):
                         layers.merge("nobody")
                     memory.inject("main", namespace=("ada",)).invoke([HumanMessage(WORD)])
                     asyncio.run(memory.inject("main", namespace=("ada",)).ainvoke([HumanMessage(WORD)]))
-                    MemoryProtocol(layers, lambda _: f"{WORD}").invoke(f"{WORD}")
 
                 RunnableLambda(lambda _: work(), name="turn").invoke(None, {"callbacks": [collector]})
             return collector
@@ -419,7 +380,7 @@ class TestWithheldContent:
         assert "nobody" not in failed.error
         names = [run.name for run in collector.runs]
         assert len(ours) > 30
-        assert {"MemoryInjection", "MemoryProtocol", "Scripted"}.isdisjoint(names)
+        assert {"MemoryInjection", "Scripted"}.isdisjoint(names)
         assert names.count("memory.injection.inject") == 2
         injected = next(run for run in ours if run.name == "memory.injection.inject")
         assert injected.inputs["branch"] == "main"

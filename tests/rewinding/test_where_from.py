@@ -8,7 +8,7 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.graph import START, MessagesState, StateGraph
 
-from langchain_agentmem import AgentMemory, apply, layer_tools, parse
+from langchain_agentmem import AgentMemory, layer_tools
 
 NS = ("users", "ada")
 
@@ -73,13 +73,6 @@ def test_what_code_wrote_says_so_by_nobody_and_main_by_no_thread(memory):
     memory.layers(namespace=NS).core.set("city", "Lisbon")
     run(memory, "t", lambda config: memory.layers(config).core.set("pet", "cat"))
     assert list(map(told, memory.layers(namespace=NS).core.entries())) == [(None, None, None), ("t", None, None)]
-
-
-def test_what_a_model_wrote_in_its_reply_is_its_own(memory):
-    layers = memory.layers(namespace=NS)
-    reply = '<memory_update>{"mem_core_set": {"key": "city", "value": "Lisbon"}}</memory_update>'
-    apply(parse(reply), layers)
-    assert [told(each)[1] for each in layers.core.entries()] == ["model"]
 
 
 @pytest.mark.parametrize(("role", "source"), [("user", "user"), ("assistant", "model"), ("tool", "tool"), ("x", None)])

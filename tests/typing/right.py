@@ -37,7 +37,6 @@ from langchain_agentmem import (
     ManagedConversationMemory,
     ManagedMemoryConfig,
     MemoryInjection,
-    MemoryProtocol,
     Message,
     Recollection,
     Record,
@@ -45,11 +44,8 @@ from langchain_agentmem import (
     Retention,
     SessionMemory,
     TokenCounter,
-    aapply,
-    apply,
     fact_tools,
     layer_tools,
-    parse,
 )
 
 chat_model = FakeListChatModel(responses=["Well."])
@@ -198,8 +194,6 @@ def layers(layered: LayeredMemory, memory: AgentMemory) -> None:
     assert_type(layered.archival.search("tea"), list[Record])
     layered.context("tea", {"core": 500})
     layer_tools(layered, model=told)
-    MemoryProtocol(memory, chat_model, "ada", summarizer="openai:gpt-5-mini")
-    apply(parse("…"), layered)
 
 
 def experiences(memory: AgentMemory, path: Path) -> None:
@@ -226,7 +220,6 @@ async def awaited(memory: AgentMemory, layered: LayeredMemory) -> None:
     await memory.facts("ada").areplace_memory(0, subject="Ana")
     await memory.facts("ada").aadd_fact("user", "Ana", "knows", "Ben", confidence=0.9)
     await layered.acontext(budget=500)
-    await aapply(parse("…"), layered)
 
 
 MODELS: list[Callable[[list[BaseMessage]], str | Awaitable[AIMessage]]] = [told, answered]

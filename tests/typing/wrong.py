@@ -15,13 +15,10 @@ from langchain_agentmem import (
     ExperienceSelector,
     KGMemory,
     LayeredMemory,
-    MemoryProtocol,
     RememberFacts,
     SessionMemory,
     TokenCounter,
-    apply,
     layer_tools,
-    parse,
 )
 
 
@@ -120,9 +117,7 @@ def layers(layered: LayeredMemory, memory: AgentMemory) -> None:
     layered.read("everything")  # wrong: there is no such layer
     layered.consolidate("urgent")  # wrong: there is no such level
     layered.core.setting_of("city", "Lisbon")  # wrong: there is no such method
-    MemoryProtocol(memory, 7)  # wrong: no model
     layer_tools(7)  # wrong: no memory
-    apply(parse("…"), memory)  # wrong: a LayeredMemory
 
 
 def experiences(library: ExperienceLibrary) -> None:
