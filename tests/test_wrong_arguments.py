@@ -269,10 +269,6 @@ PARTS = {
             "entities": {"prefix": "A", "limit": 3},
             "failures": {"limit": 3},
             "neighbours": {"entity": "Ana", "depth": 1, "predicates": None, "valid": None, "recorded": None},
-            "path": {"start": "Ana", "end": "Porto", "max_depth": 2, "predicates": None, "valid": None}
-            | {"recorded": None},
-            "to_json": {"entity": "Ana", "depth": 1, "valid": None, "recorded": None},
-            "to_mermaid": {"entity": "Ana", "depth": 1, "valid": None, "recorded": None},
             "to_networkx": {"entity": "Ana", "depth": 1, "valid": None, "recorded": None},
             "retrieve_all": {"include_ids": False},
             "retrieve_by_id": {"message_id": "<fact>", "include_ids": False},

@@ -1,12 +1,11 @@
-"""Facts as a graph: entities, what connects them, and pictures of it."""
+"""The graph of facts: its entities, their neighbours, and the same as a graph of networkx."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from langchain_agentmem.base.argument_checks import check_whole, limit_given, text_given, texts_given
 from langchain_agentmem.base.clock import time_given
@@ -22,14 +21,9 @@ from langchain_agentmem.rewinding.memory_access import as_step, listed, looking
 from langchain_agentmem.rewinding.memory_rows import FACT, View
 from langchain_agentmem.storage import Steps, query
 
-T = TypeVar("T")
-
-FARTHEST = 6
-"""How many facts a path may have unless something else is said."""
 MOST_STEPS = 1_000
 """How many facts a walk may follow one after the other, whatever it is asked for."""
 _LAST = "\U0010ffff"
-_UNSAFE = re.compile(r"[^\w .,:/+'-]", re.UNICODE)
 
 
 def neighbours_work(
@@ -82,58 +76,6 @@ def neighbours_work(
 
     told = partial(listed, "neighbours", show=near)
     return looking(ground, "facts.neighbours", look, outputs=told, entity=entity, depth=depth)
-
-
-def path_work(
-    ground: FactsGround,
-    start: str,
-    end: str,
-    *,
-    max_depth: int = FARTHEST,
-    predicates: Sequence[str] | None = None,
-    valid: datetime | None = None,
-    recorded: datetime | None = None,
-) -> Work[list[Fact] | None]:
-    """A shortest chain of facts that connects two entities, whichever way they point.
-
-    Args:
-        ground: The facts.
-        start: The one.
-        end: The other.
-        max_depth: Most facts, at most 1,000, which is what more counts as. Default: 6.
-        predicates: Only facts with these predicates. Default: any.
-        valid: Only what held at this time. Default: now.
-        recorded: What we learned later does not count. Default: all counts.
-
-    Returns:
-        The facts in their order; empty for one and the same entity; None if there is no such chain.
-
-    Raises:
-        InvalidInput: An argument is wrong.
-    """
-    text_given(start, "An entity")
-    text_given(end, "An entity")
-    most = _most_steps("max_depth", max_depth)
-    when = _When(ground, predicates, valid, recorded)
-
-    def look(view: View) -> Steps[list[Fact] | None]:
-        agreed = yield from ground.rules(view)
-        walks = [_Walk(view, agreed, when, start), _Walk(view, agreed, when, end)]  # from both ends
-        for _ in range(most):
-            meeting = walks[0].reached.keys() & walks[1].reached.keys()
-            if meeting or not all(walk.frontier for walk in walks):
-                break
-            yield from min(walks, key=lambda walk: len(walk.frontier)).step()
-        chains = [(walks[0].chain(key), walks[1].chain(key), key) for key in meeting]
-        if not chains:
-            return None
-        there, back, _ = min(chains, key=lambda each: (len(each[0]) + len(each[1]), each[2]))
-        return [*reversed(there), *back]
-
-    def told(found: list[Fact] | None) -> dict[str, Any]:
-        return {"connected": False} if found is None else {"connected": True, **fact_store.facts_shown(found)}
-
-    return looking(ground, "facts.path", look, outputs=told, start=start, end=end)
 
 
 def aliases_work(ground: FactsGround, *, proposed: bool = False) -> Work[list[Alias]]:
@@ -223,68 +165,17 @@ def to_networkx_work(
     Raises:
         MissingExtra: networkx is not installed.
     """
-    return _drawn(ground, as_networkx, entity, depth, valid, recorded)
-
-
-def to_json_work(
-    ground: FactsGround,
-    entity: str | None = None,
-    depth: int = 2,
-    *,
-    valid: datetime | None = None,
-    recorded: datetime | None = None,
-) -> Work[dict[str, Any]]:
-    """The facts as nodes and links, as networkx (`node_link_graph`) and D3 read them.
-
-    Args:
-        ground: The facts.
-        entity: Only what is around this. Default: all.
-        depth: How far around it, at most 1,000 facts, which is what more counts as. Default: 2.
-        valid: What held at this time. Default: now.
-        recorded: What we learned later does not count. Default: all counts.
-    """
-    return _drawn(ground, as_json, entity, depth, valid, recorded)
-
-
-def to_mermaid_work(
-    ground: FactsGround,
-    entity: str | None = None,
-    depth: int = 2,
-    *,
-    valid: datetime | None = None,
-    recorded: datetime | None = None,
-) -> Work[str]:
-    """The facts as a flow chart of Mermaid.
-
-    Args:
-        ground: The facts.
-        entity: Only what is around this. Default: all.
-        depth: How far around it, at most 1,000 facts, which is what more counts as. Default: 2.
-        valid: What held at this time. Default: now.
-        recorded: What we learned later does not count. Default: all counts.
-    """
-    return _drawn(ground, as_mermaid, entity, depth, valid, recorded)
-
-
-def _drawn(
-    ground: FactsGround,
-    draw: Callable[[Iterable[Fact]], T],
-    entity: str | None,
-    depth: int,
-    valid: datetime | None,
-    recorded: datetime | None,
-) -> Work[T]:
     work = _around_entity(ground, entity, depth, valid, recorded)
     asked: dict[str, Any] = {"entity": entity, "depth": depth, "valid": valid, "recorded": recorded}
     facts = yield from as_step(ground, "facts.draw", work, outputs=fact_store.facts_shown, **asked)
-    drawn: T = yield Do(partial(draw, facts))  # it may have to load what draws
-    return drawn
+    graph = yield Do(partial(as_networkx, facts))  # which loads networkx
+    return graph
 
 
 def _around_entity(
     ground: FactsGround, entity: str | None, depth: int, valid: datetime | None, recorded: datetime | None
 ) -> Work[list[Fact]]:
-    """The facts of a picture: all that held, or those around an entity."""
+    """All facts that held, or those around an entity."""
     if entity is None:
         at = ground.now() if valid is None else time_given(valid, "valid")
         return matching(ground, "around", recorded=recorded, at=at, shown=False)
@@ -305,9 +196,6 @@ def _around_entity(
     return looking(ground, "facts.around", look, shown=False)
 
 
-# -- pictures ------------------------------------------------------------------------------------------------------
-
-
 def as_networkx(facts: Iterable[Fact]) -> Any:
     """Facts as a graph of networkx: entities are nodes, and facts are edges with their fields.
 
@@ -325,34 +213,6 @@ def as_networkx(facts: Iterable[Fact]) -> Any:
     for fact in facts:
         graph.add_edge(fact.subject, fact.object, key=fact.id, **fact.to_dict())
     return graph
-
-
-def as_json(facts: Iterable[Fact]) -> dict[str, Any]:
-    """Facts as nodes and links, in the form that networkx and D3 read: "nodes" with "id", "links" with the facts."""
-    told = [fact.to_dict() for fact in facts]
-    names = dict.fromkeys(name for fact in told for name in (fact["subject"], fact["object"]))
-    return {
-        "directed": True,
-        "multigraph": True,
-        "graph": {},
-        "nodes": [{"id": name} for name in names],
-        "links": [{"source": fact["subject"], "target": fact["object"], "key": fact["id"], **fact} for fact in told],
-    }
-
-
-def as_mermaid(facts: Iterable[Fact]) -> str:
-    """Facts as a flow chart of Mermaid. What ended is drawn dotted; names can do no harm."""
-    numbers: dict[str, int] = {}
-    edges: list[str] = []
-    for fact in facts:
-        for name in (fact.subject, fact.object):
-            numbers.setdefault(name, len(numbers))
-        arrow = "-->" if fact.valid_to is None else "-.->"
-        edges.append(
-            f'    e{numbers[fact.subject]} {arrow}|"{_mermaid_label(fact.predicate)}"| e{numbers[fact.object]}'
-        )
-    nodes = [f'    e{number}["{_mermaid_label(name)}"]' for name, number in numbers.items()]
-    return "\n".join(["flowchart LR", *nodes, *edges])
 
 
 # -- plumbing ------------------------------------------------------------------------------------------------------
@@ -377,10 +237,9 @@ class _When:
 
 
 class _Reached(NamedTuple):
-    """How a walk came to an entity: by which name, from which entity, by its key, and by which fact."""
+    """An entity that a walk reached: its name, and the fact that led to it."""
 
     name: str
-    origin: str
     fact: Fact
 
 
@@ -407,21 +266,9 @@ class _Walk:
         facts = yield from fact_store.settled(view, agreed, found, when.recorded, whole=self.frontier, at=when.at)
         for fact in facts:
             for name, other in ((fact.object, fact.subject), (fact.subject, fact.object)):
-                key, origin = agreed.canonical(name), agreed.canonical(other)
-                if origin in self.frontier and key not in self.reached:
-                    self.reached[key] = _Reached(name, origin, fact)
+                key = agreed.canonical(name)
+                if agreed.canonical(other) in self.frontier and key not in self.reached:
+                    self.reached[key] = _Reached(name, fact)
                     beyond.add(key)
         self.frontier = beyond
         return facts
-
-    def chain(self, key: str) -> list[Fact]:
-        """The facts that lead from an entity back to where the walk began."""
-        chain: list[Fact] = []
-        while (reached := self.reached[key]) is not None:
-            chain.append(reached.fact)
-            key = reached.origin
-        return chain
-
-
-def _mermaid_label(text: str) -> str:
-    return _UNSAFE.sub(lambda match: f"#{ord(match.group())};", text)

@@ -28,13 +28,13 @@ from. A new value of what has one at a time, such as "lives in", ends the value 
         [march] = facts.as_of(datetime(2024, 3, 15, tzinfo=UTC), subject="Ana")
         print(march.text, "|", march.period, "|", march.sources)
         print([fact.object for fact in facts.history("Ana", "lives in")])
-        print([str(each) for each in facts.neighbours("Ana", 2)], [fact.text for fact in facts.path("Ana", "Acme")])
+        print([str(each) for each in facts.neighbours("Ana", 2)])
         print(facts.format_for_prompt("Where does Ana live?"))
 
 In a graph the node `memory.remember_facts(model)` reads each new message of the state once, and the facts rewind with
 the thread. A message that is removed or erased takes the facts that nothing else tells of. `as_of(recorded=…)` says
 what was known at some time, `contradictions()` what cannot both be true, `merge(name, into)` that two names are one,
-until `unmerge`; `to_networkx`, `to_json` and `to_mermaid` draw it.
+until `unmerge`; `to_networkx` returns the graph.
 """
 
 from __future__ import annotations
@@ -236,10 +236,7 @@ class KGMemory(EventSource):
     aliases, aaliases = _verb(fact_graph.aliases_work)
     entities, aentities = _verb(fact_graph.entities_work)
     neighbours, aneighbours = _verb(fact_graph.neighbours_work)
-    path, apath = _verb(fact_graph.path_work)
     to_networkx, ato_networkx = _verb(fact_graph.to_networkx_work)
-    to_json, ato_json = _verb(fact_graph.to_json_work)
-    to_mermaid, ato_mermaid = _verb(fact_graph.to_mermaid_work)
 
     # -- what was said -----------------------------------------------------------------------------------------------
 

@@ -113,10 +113,6 @@ class Ours:
     def history(self, name: str) -> list[str]:
         return [fact.object for fact in self.facts.history(name, "lives in")]
 
-    def way(self, one: str, other: str) -> int | None:
-        found = self.facts.path(one, other)
-        return None if found is None else len(found)
-
     def size(self) -> int:
         return self.memory.stats()["bytes"]
 
@@ -147,7 +143,6 @@ def questions(facts: int) -> dict[str, list[Any]]:
         "neighbours(depth=2)": people,
         "as_of(valid, subject)": list(zip(people, times, strict=True)),
         "history(subject, predicate)": people,
-        "path": list(zip(people, reversed(people), strict=True)),
     }
 
 
@@ -157,7 +152,6 @@ def asked(one: Any, facts: int) -> dict[str, tuple[float, float]]:
         "neighbours(depth=2)": one.neighbours,
         "as_of(valid, subject)": lambda given: one.holding(*given),
         "history(subject, predicate)": one.history,
-        "path": lambda given: one.way(*given),
     }
     return {name: timed(acts[name], given) for name, given in questions(facts).items()}
 
@@ -253,8 +247,6 @@ def same_answers(one: Any, other: Any, facts: int) -> None:
         assert one.holding(name, at) == other.holding(name, at), (name, at)
     for name in few["history(subject, predicate)"]:
         assert one.history(name) == other.history(name), name
-    for name, end in few["path"]:
-        assert one.way(name, end) == other.way(name, end), (name, end)
 
 
 def compare(ours: Ours, folder: Path, facts: int, mine: dict[str, tuple[float, float]], only: set[str]) -> None:

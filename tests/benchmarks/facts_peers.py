@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 FOREVER = datetime.max.replace(tzinfo=UTC)
-FARTHEST = 6
 
 
 def around(name: str, depth: int, named_by: Callable[[str], Iterable[str]]) -> set[str]:
@@ -22,18 +21,6 @@ def around(name: str, depth: int, named_by: Callable[[str], Iterable[str]]) -> s
         frontier = {other for each in frontier for other in named_by(each)} - seen
         seen |= frontier
     return seen - {name}
-
-
-def steps_between(one: str, other: str, named_by: Callable[[str], Iterable[str]]) -> int | None:
-    """How many facts connect two entities at least, searched for from both ends."""
-    sides, fronts = ({one}, {other}), [{one}, {other}]
-    for steps in range(FARTHEST + 1):
-        if sides[0] & sides[1]:
-            return steps
-        side = 0 if len(fronts[0]) <= len(fronts[1]) else 1
-        fronts[side] = {near for each in fronts[side] for near in named_by(each)} - sides[side]
-        sides[side].update(fronts[side])
-    return None
 
 
 class Networkx:
@@ -78,9 +65,6 @@ class Networkx:
             return []
         edges = self.graph.out_edges(name, data=True)
         return [each for _, each in sorted((e["start"], o) for _, o, e in edges if e["predicate"] == "lives in")]
-
-    def way(self, one: str, other: str) -> int | None:
-        return steps_between(one, other, self._near) if {one, other} <= set(self.graph) else None
 
     def size(self) -> int:
         return 0
@@ -138,9 +122,6 @@ class ByHand:
             "select object from fact where subject = ? and predicate = 'lives in' order by start", (name,)
         )
         return [row[0] for row in found]
-
-    def way(self, one: str, other: str) -> int | None:
-        return steps_between(one, other, self._near)
 
     def size(self) -> int:
         self.rows.execute("pragma wal_checkpoint(truncate)")
@@ -205,9 +186,6 @@ class Items:
     def history(self, name: str) -> list[str]:
         values = [each for each in self._values("of", name) if each["predicate"] == "lives in"]
         return [each["object"] for each in sorted(values, key=lambda each: each["start"])]
-
-    def way(self, one: str, other: str) -> int | None:
-        return steps_between(one, other, self._near)
 
     def size(self) -> int:
         return sum(each.stat().st_size for each in self.path.parent.glob(self.path.name + "*"))
@@ -277,9 +255,6 @@ class Kuzu:
 
     def history(self, name: str) -> list[str]:
         return self._ask("history", name=name)
-
-    def way(self, one: str, other: str) -> int | None:
-        return steps_between(one, other, lambda name: self._nears({name}))
 
     def size(self) -> int:
         self.on.execute("checkpoint")

@@ -1,9 +1,8 @@
-"""Facts as a graph: what is connected with what, by what held at some time, and pictures of it."""
+"""Facts as a graph: what is connected with what, by what held at some time, and the same for networkx."""
 
 from __future__ import annotations
 
 import random
-import re
 import sys
 from datetime import UTC, datetime
 
@@ -56,24 +55,8 @@ class TestNeighbours:
         assert names(facts.neighbours("Benjamin")) == [("Ana", 1), ("Globex", 1), ("coffee", 1)]
         assert names(facts.neighbours("coffee")) == [("Ben", 1)]
 
-
-@pytest.mark.sqlite_suffices
-class TestPaths:
-    def test_are_the_shortest_chain_of_facts(self, facts):
-        chain = facts.path("Ana", "Eve")
-        assert [fact.text for fact in chain] == ["Ana knows Ben", "Ben works at Globex", "Eve works at Globex"]
-        assert facts.path("Eve", "Ana") == chain[::-1]
-        assert facts.path("Ana", "ana") == []
-
-    def test_are_none_where_nothing_connects(self, facts):
-        assert facts.path("Ana", "tea") is None
-        assert facts.path("Ana", "nobody") is None
-        assert facts.path("Ana", "Eve", max_depth=2) is None
-        assert facts.path("Ana", "Eve", predicates=["knows"]) is None
-        assert facts.path("Ana", "Eve", valid=JANUARY) is None
-
     @pytest.mark.parametrize("seed", range(4))
-    def test_and_neighbours_are_those_of_any_graph(self, here, seed):
+    def test_are_those_of_any_graph(self, here, seed):
         chance = random.Random(seed)
         facts = here.facts("any")
         graph = nx.Graph()
@@ -85,14 +68,6 @@ class TestPaths:
         for start in graph:
             far = nx.single_source_shortest_path_length(graph, start)
             assert dict(names(facts.neighbours(start, 12))) == {key: away for key, away in far.items() if away}
-            for end in graph:
-                chain = facts.path(start, end, max_depth=12)
-                assert (None if chain is None else len(chain)) == far.get(end)
-                at = start
-                for fact in chain or ():  # each begins where the one before ended
-                    assert at in (fact.subject, fact.object)
-                    at = fact.object if at == fact.subject else fact.subject
-                assert chain is None or at == end
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -131,10 +106,7 @@ def test_forks_show_what_was_told_and_not_what_was_taken_back(memory, seed):
 class TestWalks:
     WALKS = {  # noqa: RUF012
         "neighbours": lambda facts, depth: {str(each) for each in facts.neighbours("0", depth)},
-        "path": lambda facts, depth: {fact.object for fact in facts.path("0", "9", max_depth=depth) or ()},
         "networkx": lambda facts, depth: set(facts.to_networkx("0", depth).nodes),
-        "json": lambda facts, depth: {node["id"] for node in facts.to_json("0", depth)["nodes"]},
-        "mermaid": lambda facts, depth: set(re.findall(r'\["(.*?)"\]', facts.to_mermaid("0", depth))),
     }
 
     @pytest.fixture
@@ -153,8 +125,8 @@ class TestWalks:
     def test_go_no_further_than_is_documented(self, chain, kind, monkeypatch):
         monkeypatch.setattr(fact_graph, "MOST_STEPS", 5)
         found = self.WALKS[kind](chain, 2**31)
+        assert "5" in found
         assert "6" not in found
-        assert ("5" in found) == (kind != "path"), "there is no path of so few facts"
 
 
 class TestEntities:
@@ -182,43 +154,20 @@ class TestEntities:
 
 
 @pytest.mark.sqlite_suffices
-class TestPictures:
-    def test_networkx_has_entities_as_nodes_and_facts_as_edges(self, facts):
+class TestNetworkx:
+    def test_has_entities_as_nodes_and_facts_as_edges(self, facts):
         graph = facts.to_networkx()
         assert isinstance(graph, nx.MultiDiGraph)
         assert sorted(graph) == ["Ana", "Ben", "Eve", "Globex", "Zoe", "tea"]
         [knows] = [told for _, _, told in graph.edges(data=True) if told["predicate"] == "knows"]
         assert (knows["subject"], knows["object"], knows["valid_from"]) == ("Ana", "Ben", JANUARY.isoformat())
 
-    def test_json_is_what_networkx_reads(self, facts):
-        graph = nx.node_link_graph(facts.to_json(), edges="links")
-        assert nx.utils.graphs_equal(graph, facts.to_networkx())
-
     def test_show_what_held_at_a_time_around_something(self, facts):
         assert sorted(facts.to_networkx("Ana", 1)) == ["Ana", "Ben"]
         assert sorted(facts.to_networkx("Ana", 2, valid=JANUARY)) == ["Acme", "Ana", "Ben"]
-        assert [each["id"] for each in facts.to_json("nobody")["nodes"]] == []
-
-    def test_mermaid_draws_what_has_ended_dotted(self, facts):
-        drawn = facts.to_mermaid("Ben", 1, valid=JANUARY).splitlines()
-        assert drawn[0] == "flowchart LR"
-        assert drawn[1:4] == ['    e0["Ana"]', '    e1["Ben"]', '    e2["Acme"]']
-        assert drawn[4:] == ['    e0 -->|"knows"| e1', '    e1 -.->|"works at"| e2']
-
-    @pytest.mark.parametrize(
-        "name", ['"]; click e0 "javascript:alert(1)', "a\nend\nb", "<script>", "```", "%%{init}%%", "x --> y", "#quot;"]
-    )
-    def test_names_do_no_harm_to_it(self, here, name):
-        facts = here.facts()
-        facts.add_fact("user", name, name, "b")
-        shape = re.compile(r"""    e\d+(\["[^"\[\]{}<>;`%#]*"\]| -->\|"[^"|<>;`%#]*"\| e\d+)""")
-        first, *rest = re.sub(r"#\d+;", "", facts.to_mermaid()).splitlines()
-        assert first == "flowchart LR"
-        assert len(rest) == 3
-        assert [line for line in rest if not shape.fullmatch(line)] == []
+        assert list(facts.to_networkx("nobody")) == []
 
     def test_without_networkx_it_is_said_what_to_install(self, here, monkeypatch):
         monkeypatch.setitem(sys.modules, "networkx", None)
         with pytest.raises(MissingExtra, match="graph"):
             here.facts().to_networkx()
-        assert here.facts().to_json()["nodes"] == []
