@@ -5,9 +5,10 @@ thread of the engine's own, so that an event loop never waits for a disk or a so
 has to be written twice. A cancelled `await` is precise: a write that has not begun never begins; one that has
 begun is seen to its end before the cancellation is let through. No write is ever left half-known.
 
-The schema is made of named files that are applied once, in order, and never edited after a release. Each file in
-`schema/<dialect>/` is applied together with its record in one transaction. A database that records a migration this
-package does not know was written by a newer version: it is refused, unread.
+The schema consists of named files that are applied once, in order: a baseline, which is edited in place until version
+0.2.0, and the migrations after it, which are never edited after a release. Each file in `schema/<dialect>/` is applied
+together with its record in one transaction. A database that records a migration this package does not know was written
+by a newer version, or by a development version before the baseline: both are refused, and not modified.
 """
 
 from __future__ import annotations
@@ -495,6 +496,7 @@ class Engine(ABC):
 
         Raises:
             NewerDatabase: The database records a migration that this version does not know.
+            StorageError: A development version wrote the database.
             NothingStored: None was ever made, and this opening may make none.
             DatabaseReadOnly: There are some, and this opening may not make them.
         """
@@ -539,6 +541,13 @@ class Engine(ABC):
 
 RECORD = """create table if not exists agentmem_migration (name text primary key, applied_at bigint not null)"""
 
+_BEFORE_BASELINE = "0001_log"
+"""The first migration of every development version before 0.1.0."""
+DEVELOPMENT = (
+    "The database was written by a development version of langchain-agentmem, before 0.1.0. There is no upgrade path: "
+    "start with a new database."
+)
+
 NAME = re.compile(r"^\d{4}_[a-z][a-z0-9_]*$")
 """What a migration may be called: its place in the order, then what it brings."""
 
@@ -564,7 +573,7 @@ def newest_migration(dialect: str) -> str:
 
 
 def missing(dialect: str, applied: set[str]) -> list[Migration]:
-    """The migrations that a database still lacks.
+    """Return the migrations that a database still lacks.
 
     Args:
         dialect: "sqlite" or "postgres".
@@ -572,7 +581,10 @@ def missing(dialect: str, applied: set[str]) -> list[Migration]:
 
     Raises:
         NewerDatabase: The database records a migration that this version does not know.
+        StorageError: A development version wrote the database.
     """
+    if _BEFORE_BASELINE in applied:
+        raise StorageError(DEVELOPMENT)
     known = {migration.name for migration in migrations(dialect)}
     if unknown := sorted(applied - known):
         raise NewerDatabase(

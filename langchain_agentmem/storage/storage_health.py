@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from langchain_agentmem.base.encryption_key import EncryptionKey
 from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.errors import MissingExtra, NewerDatabase
+from langchain_agentmem.errors import MissingExtra, NewerDatabase, StorageError
 from langchain_agentmem.storage import engine
 from langchain_agentmem.storage.encrypted_database import begins_plain, connected, errors_of, no_database
 from langchain_agentmem.storage.sqlite import APPLICATION_ID, CHECKPOINT_PAGES, OLDEST_SQLITE, _code, address_to_read
@@ -150,6 +150,8 @@ def known_schema(dialect: str, applied: set[str]) -> Finding:
         pending = engine.missing(dialect, applied)
     except NewerDatabase as error:
         return Finding("schema", "problem", str(error), "pip install --upgrade langchain-agentmem")
+    except StorageError as error:
+        return Finding("schema", "problem", str(error), "Start with a new database.")
     if pending:
         return Finding(
             "schema",

@@ -17,7 +17,7 @@ import pytest
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.language_models import token_estimate
-from langchain_agentmem.storage import postgres_health, storage_health
+from langchain_agentmem.storage import engine, postgres_health, storage_health
 from langchain_agentmem.upkeep import database_report
 from langchain_agentmem.upkeep.database_report import diagnose
 from tests.emptying import direct
@@ -144,16 +144,23 @@ class TestFiles:
             connection.execute("create table t (x)")
         assert "another program" in problem(path, "file").text
 
-    def test_a_newer_schema_and_an_older_one(self, database):
+    def test_a_newer_schema_and_an_older_one(self, database, monkeypatch):
         with closing(sqlite3.connect(database)) as connection:
             connection.execute("insert into agentmem_migration values ('9999_from_the_future', 1)")
             connection.commit()
         assert "9999_from_the_future" in problem(database, "schema", deep=True).text
         with closing(sqlite3.connect(database)) as connection:
-            connection.execute("delete from agentmem_migration where name >= '0011'")
+            connection.execute("delete from agentmem_migration where name like '9999%'")
             connection.commit()
-        schema = found(database)["schema"]
-        assert (schema.level, "0011" in schema.text) == ("note", True)
+        every, later = engine.migrations, engine.Migration("0999_later", "create table later (id integer);")
+        with monkeypatch.context() as patch:
+            patch.setattr(engine, "migrations", lambda dialect: (*every(dialect), later))
+            schema = found(database)["schema"]
+        assert (schema.level, "0999_later" in schema.text) == ("note", True)
+        with closing(sqlite3.connect(database)) as connection:
+            connection.execute("update agentmem_migration set name = '0001_log'")
+            connection.commit()
+        assert "development version" in problem(database, "schema").text
 
     def test_who_holds_the_lock(self, database):
         program = (

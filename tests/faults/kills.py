@@ -24,16 +24,14 @@ from random import Random
 from typing import NamedTuple, TypeAlias
 
 import psycopg
-import pytest
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.errors import AgentMemoryError
-from tests.conftest import CountingIds, SteppingClock, run_raw
+from tests.conftest import CountingIds, SteppingClock
 from tests.emptying import url_of
 from tests.everything import fill
 from tests.forking import Forks
 from tests.importers import sources
-from tests.storage import test_upgrade_to_scopes as old
 
 from .running import REFUSED, opened, run
 from .states import State, committed, counts
@@ -106,11 +104,9 @@ class Databases:
 
     def _made(self, base: str) -> str:
         url = str(self.folder / f"{base}.db") if self.engine == "sqlite" else self._create("template0")
-        if base == "old":
-            with AgentMemory(url) as memory:
-                old.fill(memory)
-            with pytest.MonkeyPatch.context() as patch:
-                old.downgrade(url, lambda _: self._new("template0"), run_raw, patch)
+        if base == "empty":
+            if self.engine == "sqlite":
+                Path(url).touch()
         else:
             shards = {"shards": SHARDS, "tenant_depth": 1} if base == "shards" else {}
             with AgentMemory(url, clock=SteppingClock(), new_id=CountingIds(), **shards) as memory:

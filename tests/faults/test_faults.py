@@ -167,9 +167,9 @@ def test_workers_write_to_one_thread_at_once(url, workers, last, writing):
 
 
 @pytest.mark.slow
-def test_two_processes_upgrade_a_database_and_one_of_them_is_killed(striker, writing):
+def test_two_processes_create_a_database_and_one_of_them_is_killed(striker, writing):
     """What one leaves, the other finishes."""
-    kind, databases = KINDS["upgrade"], striker.databases
+    kind, databases = KINDS["create"], striker.databases
     course = striker.course(kind)
     place = databases.fresh(kind.base)
     program = """

@@ -369,9 +369,9 @@ def tenant_moves(at: Place) -> Calls:
     yield Call(_Functions, "move_tenant", (at.url, TENANT), {"to": "agentmem_01"})
 
 
-@kind(awaits=False, base="old", refusing=True)
-def upgrade(at: Place) -> Calls:
-    """A database of an older version is opened."""
+@kind(awaits=False, base="empty", refusing=True, in_parts=("open",))
+def create(at: Place) -> Calls:
+    """An empty database is opened, and gets its schema."""
     yield from ()
 
 

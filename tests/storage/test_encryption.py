@@ -25,7 +25,6 @@ from langchain_agentmem.search import vectors
 from langchain_agentmem.storage import encrypted_database, engine
 from langchain_agentmem.storage.encrypted_database import connected, sqlcipher
 from langchain_agentmem.storage.engine import migrations
-from langchain_agentmem.storage.sqlite import SqliteEngine
 from langchain_agentmem.upkeep.database_report import diagnose
 from tests.conftest import KEY
 from tests.everything import DIMS, WordEmbeddings, fill
@@ -406,9 +405,9 @@ class TestCopies:
 class TestOlder:
     def test_an_encrypted_file_of_an_older_version_is_brought_up_to_date(self, tmp_path, monkeypatch):
         path, every = tmp_path / "memory.db", migrations("sqlite")
-        with monkeypatch.context() as patch:
-            patch.setattr(engine, "migrations", lambda dialect: every[:5])
-            SqliteEngine(str(path), engine.Opening.of({"key": KEY})).close()
+        AgentMemory(path, key=KEY).close()
+        later = engine.Migration("0999_later", "create table later (id integer);")
+        monkeypatch.setattr(engine, "migrations", lambda dialect: (*every, later))
         with pytest.raises(langchain_agentmem.AgentMemoryError, match="was written by an older version"):
             AgentMemory(path, key=KEY, migrate=False)
         with AgentMemory(path, key=KEY) as memory:

@@ -15,7 +15,7 @@ import pytest
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.errors import NewerDatabase, StorageError
-from langchain_agentmem.storage import engine, jobs, open_engine
+from langchain_agentmem.storage import engine, jobs
 from langchain_agentmem.storage.engine import Migration
 from langchain_agentmem.storage.sqlite import _statements
 
@@ -90,19 +90,26 @@ class TestSchema:
             kept.write_text(schema, encoding="utf-8")
         assert schema == kept.read_text(encoding="utf-8"), f"renew it with: {__doc__.strip().splitlines()[-1].strip()}"
 
-    def test_a_fresh_database_and_one_migrated_step_by_step_are_the_same(self, new_database, raw, monkeypatch):
-        real = engine.migrations
-        for kind in ("sqlite", "postgres"):
-            stepwise, steps = (
-                new_database(kind),
-                [*real(kind), Migration("0999_more", "create table more (id integer);")],
+    @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+    def test_the_next_migration_upgrades_a_database_of_the_baseline(self, kind, new_database, raw, later):
+        old = new_database(kind)
+        with AgentMemory(old) as memory:
+            memory.conversation("c").add(role="user", content="kept")
+        later(
+            Migration(
+                "0999_more",
+                "create table more (id integer);\n"
+                "alter table entry add column more integer not null default 7;\n"
+                "insert into more (id) select count(*) from entry where more = 7;",
             )
-            for done in range(1, len(steps) + 1):
-                monkeypatch.setattr(engine, "migrations", lambda dialect, done=done, steps=steps: steps[:done])
-                open_engine(stepwise).close()  # AgentMemory itself needs all of them
-            with AgentMemory(stepwise) as one, AgentMemory(new_database(kind)) as other:
-                assert schema_of(one, raw) == schema_of(other, raw)
-                assert "more" in schema_of(one, raw)
+        )
+        with AgentMemory(old) as upgraded, AgentMemory(new_database(kind)) as fresh:
+            assert schema_of(upgraded, raw) == schema_of(fresh, raw)
+            assert [row["id"] for row in raw(upgraded, "select id from more")] == [1]
+            applied = raw(upgraded, "select name from agentmem_migration order by name")
+            assert [row["name"] for row in applied] == [m.name for m in engine.migrations(kind)]
+            assert upgraded.conversation("c").retrieve_all() == [{"role": "user", "content": "kept"}]
+            assert upgraded.verify().ok
 
     def test_each_migration_is_recorded_once(self, url, raw):
         for _ in range(3):
@@ -132,6 +139,28 @@ class TestNewerDatabases:
 
         assert path.read_bytes() == before
         assert sorted(p.name for p in tmp_path.iterdir()) == ["newer.db"]
+
+
+class TestDevelopmentDatabases:
+    def test_one_is_refused_with_the_reason_and_not_modified(self, url, raw):
+        with AgentMemory(url) as memory:
+            raw(memory, "update agentmem_migration set name = '0001_log'")
+            dialect = memory.database.engine.dialect
+        before = Path(url).read_bytes() if dialect == "sqlite" else None
+
+        for options in ({}, {"read_only": True}):
+            with pytest.raises(
+                StorageError, match=r"development version .*, before 0\.1\.0\. There is no upgrade"
+            ) as error:
+                AgentMemory(url, **options)
+            assert not isinstance(error.value, NewerDatabase)
+
+        if dialect == "sqlite":
+            assert Path(url).read_bytes() == before
+        else:
+            with psycopg.connect(url) as connection:
+                found = connection.execute("select name from agentmem.agentmem_migration").fetchall()
+            assert found == [("0001_log",)]
 
 
 class TestFailingMigrations:

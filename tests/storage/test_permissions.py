@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import os
 import shutil
-import sqlite3
 import stat
 import sys
 from collections.abc import Callable, Iterator
@@ -18,6 +17,7 @@ from langchain_core.messages import HumanMessage
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.errors import DatabaseReadOnly, DatabaseUnreadable
+from langchain_agentmem.storage import engine
 from langchain_agentmem.upkeep.database_copy import restore
 from langchain_agentmem.upkeep.database_report import diagnose
 
@@ -216,14 +216,13 @@ class TestFilesThatMayNotBeRead:
         with pytest.raises(DatabaseUnreadable, match="cannot be opened"):
             without_privileges(lambda: AgentMemory(tmp_path / "a.db"))
 
-    def test_an_older_schema_that_may_only_be_read_is_refused(self, tmp_path):
+    def test_an_older_schema_that_may_only_be_read_is_refused(self, tmp_path, monkeypatch):
         path = tmp_path / "old" / "a.db"
         path.parent.mkdir()
         with AgentMemory(path):
             pass
-        with sqlite3.connect(path) as connection:
-            connection.execute("delete from agentmem_migration where name = (select max(name) from agentmem_migration)")
-        connection.close()
+        every, later = engine.migrations, engine.Migration("0999_later", "create table later (id integer);")
+        monkeypatch.setattr(engine, "migrations", lambda dialect: (*every(dialect), later))
         path.parent.chmod(0o555)
         with pytest.raises(DatabaseReadOnly):
             without_privileges(lambda: AgentMemory(path))

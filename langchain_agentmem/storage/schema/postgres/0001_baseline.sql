@@ -1,0 +1,805 @@
+-- The whole schema. It is edited in place until version 0.2.0; from then on, changes are further migrations. All
+-- times are microseconds since 1970-01-01 UTC, set by Python. Large columns come last, so that reading the columns
+-- before them reads none of their pages. Text that is compared as a range has the collation "C", so that its order
+-- is that of code points on every server. The planner's statistics hold samples of the rows that outlive them: an
+-- erased message could be read there. Columns with content or names have none (`set statistics 0`); they are found
+-- by unique keys or by indexes.
+
+-- Namespaces, branches and contents ---------------------------------------------------------------------------------
+
+-- A tenant, user or topic. `path` is the tuple of labels, each ended by U+001F, so that a prefix is a range.
+create table namespace (
+    id bigint generated always as identity primary key,
+    path text collate "C" not null unique
+);
+
+-- A line of memory: a conversation, a branch of layers or a branch of a thread. `head` is its last position,
+-- `messages` the number of its own messages. A fork is one row: its parent, and the position where it leaves it.
+-- `thread` is the thread that started a branch of a thread; searches know the rows there by this name.
+create table branch (
+    id bigint generated always as identity primary key,
+    namespace_id bigint not null references namespace (id),
+    kind text not null,
+    name text collate "C",
+    parent_id bigint references branch (id),
+    parent_position bigint,
+    head bigint not null default 0,
+    messages bigint not null default 0,
+    created_at bigint not null,
+    thread text collate "C",
+    unique (namespace_id, kind, name)
+);
+create index branch_parent on branch (parent_id) where parent_id is not null;
+create index branch_thread on branch (namespace_id, thread) where thread is not null;
+
+-- Message bodies and other large values, stored once each under their BLAKE2b-160. Ids ascend, so that rows written
+-- together are stored together, in this table and in every index that refers to it.
+create table content (
+    id bigint generated always as identity primary key,
+    hash bytea not null unique,
+    body bytea not null
+);
+
+-- Token counts by counting method, computed on first use.
+create table token_count (
+    content_id bigint not null references content (id) on delete cascade,
+    counter text not null,
+    tokens bigint not null,
+    primary key (content_id, counter)
+);
+
+alter table namespace alter column path set statistics 0;
+alter table branch alter column name set statistics 0, alter column thread set statistics 0;
+alter table content alter column hash set statistics 0, alter column body set statistics 0;
+
+-- Conversations -----------------------------------------------------------------------------------------------------
+
+-- One version of a message or round. `position` is the position of its call on the branch. A row with `replaces` is
+-- a newer version of the row it names; the newest one is current, the older ones are its history. `document_id` is
+-- its number in the search, on the row of the first version. `follows` marks a message that follows the thread
+-- named like its conversation: it is visible where that thread shows it.
+create table entry (
+    id bigint generated always as identity primary key,
+    branch_id bigint not null references branch (id) on delete cascade,
+    position bigint not null,
+    replaces bigint references entry (id) on delete cascade,
+    kind text not null,
+    key text collate "C" not null,
+    role text,
+    sender text,
+    recipient text,
+    round_key text,
+    content_id bigint not null references content (id),
+    attachments_id bigint references content (id),
+    document_id bigint,
+    created_at bigint not null,
+    written_at bigint not null,
+    follows integer not null default 0
+);
+create index entry_position on entry (branch_id, position, id);
+create unique index entry_key on entry (branch_id, key) where replaces is null;
+create index entry_content on entry (content_id);
+create index entry_attachments on entry (attachments_id) where attachments_id is not null;
+create index entry_replaces on entry (replaces, id) where replaces is not null;
+create index entry_round on entry (branch_id, round_key) where round_key is not null;
+
+-- A compacted context. `lane` names the context: a graph's state, a conversation's log, or one role's rounds.
+-- `digest` is the digest of the messages up to its end, `reached` their number, and `slot` the row of the last of
+-- them if the context is a conversation's. `ahead` marks one that was made in advance and is not in use yet. The
+-- body is JSON: it names the messages that were kept and contains those that were made.
+create table compaction (
+    id bigint generated always as identity primary key,
+    branch_id bigint not null references branch (id) on delete cascade,
+    lane text collate "C" not null,
+    digest bytea not null,
+    reached bigint not null,
+    slot bigint,
+    ahead bigint not null default 0,
+    created_at bigint not null,
+    checksum bigint not null,
+    body bytea not null
+);
+create index compaction_lane on compaction (branch_id, lane, id);
+
+-- Notes of the texts that were put into the prompts of a thread. `name` is the thread, `key` the message that the
+-- text precedes, `part` the kind of text, and `reader` its origin: a memory by its name ('' for that of the run),
+-- or the experiences of a role. `tokens` is its size; `stands` is 1 while prompts still show it. The body is JSON:
+-- ids, scores and signals, and the values of core memory, since a prompt shows them as they were.
+create table prompt_note (
+    namespace_id bigint not null references namespace (id) on delete cascade,
+    name text collate "C" not null,
+    key text collate "C" not null,
+    part text collate "C" not null,
+    reader text collate "C" not null,
+    tokens bigint not null,
+    stands bigint not null,
+    created_at bigint not null,
+    body bytea not null,
+    primary key (namespace_id, name, key, part, reader)
+);
+create index prompt_note_age on prompt_note (created_at);
+
+alter table entry alter column key set statistics 0, alter column role set statistics 0,
+    alter column sender set statistics 0, alter column recipient set statistics 0,
+    alter column round_key set statistics 0;
+alter table compaction alter column lane set statistics 0, alter column digest set statistics 0,
+    alter column body set statistics 0;
+alter table prompt_note alter column name set statistics 0, alter column key set statistics 0,
+    alter column reader set statistics 0, alter column body set statistics 0;
+
+-- LangGraph threads: checkpoints that cost only what changed --------------------------------------------------------
+
+-- The parts of a thread's values. `listed` and `loose` are the next part numbers, for elements of lists and for all
+-- other parts; no number is assigned twice. `swept` counts removals of parts, which make older caches of them
+-- invalid. `litter` counts the checkpoints removed since the last one.
+create table shelf (
+    id bigint generated always as identity primary key,
+    listed bigint not null default 0,
+    loose bigint not null,
+    swept bigint not null default 0,
+    litter bigint not null default 0
+);
+
+-- A thread of a namespace. A copy of a thread shares its shelf. `delta` marks a thread with DeltaChannels, whose
+-- checkpoints need their ancestors.
+create table thread (
+    id bigint generated always as identity primary key,
+    namespace_id bigint not null references namespace (id),
+    name text collate "C" not null,
+    shelf_id bigint not null references shelf (id),
+    delta bigint not null default 0,
+    created_at bigint not null,
+    unique (name, namespace_id)
+);
+create index thread_namespace on thread (namespace_id);
+create index thread_shelf on thread (shelf_id);
+
+-- One series of checkpoints: a thread's own (`ns` is empty), or those of one of its subgraphs.
+create table checkpoint_line (
+    id bigint generated always as identity primary key,
+    thread_id bigint not null references thread (id) on delete cascade,
+    ns text collate "C" not null,
+    unique (thread_id, ns)
+);
+
+-- A part of a value, never changed. `form` is the encoding of the body, `name` the id of a message.
+create table part (
+    shelf_id bigint not null references shelf (id) on delete cascade,
+    number bigint not null,
+    form text not null,
+    name text collate "C",
+    content_id bigint not null references content (id),
+    checksum bigint not null,
+    primary key (shelf_id, number)
+);
+create index part_content on part (content_id, shelf_id);
+
+-- A checkpoint without its values. `versions` is a JSON object of the channels' versions; `head` and `metadata` are
+-- output of the serializer. `seen` is the last stamp (of `memory`) that its view includes, if that is not its time
+-- of creation. `namespace_id` is set if the namespace had a branch "main" when the checkpoint was put: the versions
+-- that "main" showed then are kept for it.
+create table checkpoint (
+    line_id bigint not null references checkpoint_line (id) on delete cascade,
+    name text collate "C" not null,
+    parent text collate "C",
+    run_id text collate "C",
+    versions text not null,
+    head bytea not null,
+    metadata bytea not null,
+    created_at bigint not null,
+    seen bigint,
+    namespace_id bigint,
+    primary key (line_id, name)
+);
+create index checkpoint_run on checkpoint (run_id) where run_id is not null;
+create index checkpoint_seen on checkpoint (namespace_id, coalesce(seen, created_at)) where namespace_id is not null;
+
+-- The value of a channel in one version, as a recipe of parts. A channel without a value has no row.
+create table channel_value (
+    line_id bigint not null references checkpoint_line (id) on delete cascade,
+    channel text collate "C" not null,
+    version text collate "C" not null,
+    recipe bytea not null,
+    primary key (line_id, channel, version)
+);
+
+-- A task's writes towards the checkpoint after this one; they may be stored before the checkpoint itself. `run_id`
+-- is the run that wrote them, if it has an id: they are deleted with it, even if another run made the checkpoint.
+create table pending_write (
+    line_id bigint not null references checkpoint_line (id) on delete cascade,
+    checkpoint text collate "C" not null,
+    task text collate "C" not null,
+    place bigint not null,
+    path text collate "C" not null,
+    channel text collate "C" not null,
+    recipe bytea not null,
+    run_id text,
+    primary key (line_id, checkpoint, task, place)
+);
+create index pending_write_run on pending_write (run_id) where run_id is not null;
+
+alter table thread alter column name set statistics 0;
+alter table checkpoint_line alter column ns set statistics 0;
+alter table part alter column form set statistics 0, alter column name set statistics 0;
+alter table checkpoint alter column name set statistics 0, alter column parent set statistics 0,
+    alter column run_id set statistics 0, alter column versions set statistics 0, alter column head set statistics 0,
+    alter column metadata set statistics 0;
+alter table channel_value alter column channel set statistics 0, alter column version set statistics 0,
+    alter column recipe set statistics 0;
+alter table pending_write alter column checkpoint set statistics 0, alter column task set statistics 0,
+    alter column path set statistics 0, alter column channel set statistics 0, alter column recipe set statistics 0;
+
+-- Memory on branches: layers, facts, rounds and items of a thread ---------------------------------------------------
+
+-- The author of a row: a thread, or the branch "main" of its namespace, whose `name` is null. An author stays when
+-- its thread is deleted, without `thread_id`.
+create table author (
+    id bigint generated always as identity primary key,
+    namespace_id bigint not null references namespace (id),
+    name text collate "C",
+    thread_id bigint unique references thread (id) on delete set null
+);
+create unique index author_main on author (namespace_id) where name is null;
+create index author_name on author (namespace_id, name) where name is not null;
+
+-- One version of something remembered, identified by kind and key. The newest visible version is current; `deleted`
+-- marks one that records a deletion. A row is valid on its branch from `position` up to but without `until`, where
+-- the next version on the branch begins. A task's row has no branch until it is sealed; `group_id` is the execution
+-- that wrote it, then and later. A group that is sealed on a second branch is copied: `origin` is the copied row,
+-- and versions are ordered by it. `label` is the kind of an event or the predicate of a fact; `subject` and
+-- `object` are a fact's, in the form in which they are compared. `extra` is JSON, `document_id` the number in the
+-- search.
+--
+-- `scope_id` is the namespace of the row's branch, `author_id` its author. `stamp` is the time of the first commit
+-- on the own line of a thread, or on "main"; null before, and on branches of subgraphs. `gone` is 2^62 while the
+-- head of its author shows the row, else the time when that ended, or 0 if the row was never shown. `source` is its
+-- origin ("user", "model", "tool", "import", "person"), `actor` names it.
+create table memory (
+    id bigint generated always as identity primary key,
+    branch_id bigint references branch (id),
+    position bigint,
+    until bigint not null default 4611686018427387904,
+    group_id bigint,
+    origin bigint,
+    kind text not null,
+    key text collate "C" not null,
+    label text,
+    subject text collate "C",
+    object text collate "C",
+    content_id bigint references content (id),
+    deleted bigint not null default 0,
+    importance bigint,
+    expires_at bigint,
+    extra text,
+    document_id bigint,
+    created_at bigint not null,
+    written_at bigint not null,
+    scope_id bigint,
+    author_id bigint references author (id),
+    stamp bigint,
+    gone bigint not null default 0,
+    source text,
+    actor text,
+    check (branch_id is not null or group_id is not null)
+);
+create index memory_current on memory (branch_id, kind, until, position);
+create index memory_order on memory (branch_id, kind, position, id);
+create index memory_key on memory (branch_id, kind, key, until);
+create index memory_group_id on memory (group_id) where group_id is not null;
+create index memory_content on memory (content_id) where content_id is not null;
+create index memory_origin on memory (origin) where origin is not null;
+create index memory_expiry on memory (branch_id, expires_at) where expires_at is not null;
+create index memory_author on memory (author_id) where author_id is not null;
+create index memory_subject on memory (branch_id, subject, kind, label, object, until) where subject is not null;
+create index memory_object on memory (branch_id, object, kind, created_at, until) where object is not null;
+create index memory_learned on memory (branch_id, kind, created_at) where subject is not null;
+create index memory_subject_learned on memory (branch_id, subject, kind, created_at) where subject is not null;
+-- The same for all threads of a scope.
+create index memory_counts on memory (scope_id, kind, key, stamp) where gone = 4611686018427387904;
+create index memory_newest on memory (scope_id, kind, stamp) where gone = 4611686018427387904;
+create index memory_counted on memory (scope_id, kind, stamp) where gone > 0 and gone < 4611686018427387904;
+create index memory_counts_subject on memory (scope_id, kind, subject, label, object)
+    where gone = 4611686018427387904 and subject is not null;
+create index memory_counts_object on memory (scope_id, kind, object, created_at)
+    where gone = 4611686018427387904 and subject is not null;
+create index memory_counts_subject_learned on memory (scope_id, kind, subject, created_at)
+    where gone = 4611686018427387904 and subject is not null;
+create index memory_counts_learned on memory (scope_id, kind, created_at)
+    where gone = 4611686018427387904 and subject is not null;
+
+-- The sources of a version: ids of messages, and of the conversations or threads that they belong to. A version
+-- that loses all of them is forgotten.
+create table memory_source (
+    memory_id bigint not null references memory (id) on delete cascade,
+    source text collate "C" not null,
+    primary key (memory_id, source)
+);
+create index memory_source_source on memory_source (source);
+
+-- A group: the rows that one execution of a task wrote. Its id is a random number. The task ran under a checkpoint
+-- that may not have been put. `owner` is the token of the run, unique to it. `ended` marks an execution that ended
+-- without a result; the next execution of the task replaces it.
+create table memory_group (
+    id bigint primary key,
+    thread_id bigint not null references thread (id) on delete cascade,
+    ns text collate "C" not null,
+    checkpoint text collate "C" not null,
+    task text collate "C" not null,
+    created_at bigint not null,
+    owner bigint,
+    ended integer not null default 0
+);
+create index memory_group_task on memory_group (thread_id, task);
+
+-- The groups on a branch and their positions. `thread` is the thread of the group, if it is not the branch's.
+create table seal (
+    group_id bigint not null,
+    branch_id bigint not null references branch (id) on delete cascade,
+    position bigint not null,
+    thread text,
+    primary key (group_id, branch_id)
+);
+create index seal_branch on seal (branch_id, position);
+create index seal_thread on seal (branch_id) where thread is not null;
+
+-- Tasks that finished under a checkpoint, with the groups they had written by then, as a JSON list. `caller` is the
+-- task that called this one, if any.
+create table finished_task (
+    thread_id bigint not null references thread (id) on delete cascade,
+    task text collate "C" not null,
+    ns text collate "C" not null,
+    checkpoint text collate "C" not null,
+    caller text collate "C",
+    groups text not null,
+    created_at bigint not null,
+    primary key (thread_id, task)
+);
+create index finished_task_step on finished_task (thread_id, ns, checkpoint);
+
+-- The groups of `finished_task`, for lookups: they are kept as long as a task's result that names them.
+create table finished_group (
+    group_id bigint not null,
+    thread_id bigint not null,
+    task text collate "C" not null,
+    primary key (group_id, thread_id, task),
+    foreign key (thread_id, task) references finished_task (thread_id, task) on delete cascade
+);
+create index finished_group_task on finished_group (thread_id, task);
+
+-- The position of a checkpoint on a branch. Its memory is that of the branch up to there, and of the branches
+-- before.
+create table place (
+    line_id bigint not null,
+    checkpoint text collate "C" not null,
+    branch_id bigint not null references branch (id),
+    position bigint not null,
+    primary key (line_id, checkpoint),
+    foreign key (line_id, checkpoint) references checkpoint (line_id, name) on delete cascade
+);
+create index place_branch on place (branch_id, position);
+
+-- The base of a subgraph's branch: the checkpoint around it, the position of that, if it has one, and the groups
+-- that the task around it had written when it began, as a JSON list, each with its last row that counts.
+create table branch_base (
+    branch_id bigint primary key references branch (id) on delete cascade,
+    base_id bigint references branch (id),
+    base_position bigint,
+    checkpoint text collate "C" not null,
+    groups text not null
+);
+create index branch_base_base on branch_base (base_id, base_position) where base_id is not null;
+
+-- The groups of `branch_base`, for lookups: they are kept as long as such a branch exists.
+create table base_group (
+    group_id bigint not null,
+    branch_id bigint not null references branch (id) on delete cascade,
+    primary key (group_id, branch_id)
+);
+create index base_group_branch on base_group (branch_id);
+
+alter table author alter column name set statistics 0;
+alter table memory alter column key set statistics 0, alter column label set statistics 0,
+    alter column subject set statistics 0, alter column object set statistics 0, alter column extra set statistics 0,
+    alter column source set statistics 0, alter column actor set statistics 0;
+alter table memory_source alter column source set statistics 0;
+alter table memory_group alter column checkpoint set statistics 0, alter column task set statistics 0,
+    alter column ns set statistics 0;
+alter table seal alter column thread set statistics 0;
+alter table finished_task alter column checkpoint set statistics 0, alter column task set statistics 0,
+    alter column ns set statistics 0, alter column caller set statistics 0, alter column groups set statistics 0;
+alter table finished_group alter column task set statistics 0;
+alter table place alter column checkpoint set statistics 0;
+alter table branch_base alter column groups set statistics 0, alter column checkpoint set statistics 0;
+
+-- Corrections by people ---------------------------------------------------------------------------------------------
+
+-- `name` is the branch, or the conversation of a message; `actor` the person, and `undoes` the correction that this
+-- one reverts. The body is JSON: the values before and after; for a message, the digests of its versions.
+create table correction (
+    id bigint generated always as identity primary key,
+    namespace_id bigint not null references namespace (id) on delete cascade,
+    correction_id text collate "C" not null,
+    kind text collate "C" not null,
+    name text collate "C" not null,
+    key text collate "C" not null,
+    actor text collate "C" not null,
+    undoes text collate "C",
+    created_at bigint not null,
+    body bytea not null,
+    unique (namespace_id, correction_id)
+);
+create index correction_key on correction (namespace_id, kind, name, key);
+create index correction_age on correction (namespace_id, created_at);
+
+alter table correction alter column correction_id set statistics 0, alter column kind set statistics 0,
+    alter column name set statistics 0, alter column key set statistics 0, alter column actor set statistics 0,
+    alter column undoes set statistics 0, alter column body set statistics 0;
+
+-- Long-term items ---------------------------------------------------------------------------------------------------
+
+-- Values by namespace and key. `value` is JSON. `ttl` is in minutes from the last reading or writing; the item
+-- expires at `expires_at`. `document_id` is its number in the search; `indexed` the texts of the indexed fields, as
+-- a JSON list, or null if the whole value is indexed.
+create table item (
+    id bigint generated always as identity primary key,
+    namespace_id bigint not null references namespace (id),
+    key text collate "C" not null,
+    checksum bigint not null,
+    created_at bigint not null,
+    updated_at bigint not null,
+    ttl double precision,
+    expires_at bigint,
+    document_id bigint,
+    indexed text,
+    value bytea not null,
+    unique (namespace_id, key)
+);
+create index item_recent on item (namespace_id, updated_at desc, key, expires_at) include (id);
+create index item_expiry on item (expires_at) where expires_at is not null;
+
+-- The versions of an item that has sources, ordered by id; other items have none. The last is the item's current
+-- value and has no body. `extra` is JSON: the sources of the version and its author.
+create table item_version (
+    id bigint generated always as identity primary key,
+    item_id bigint not null references item (id) on delete cascade,
+    extra text not null,
+    body bytea
+);
+create index item_version_item on item_version (item_id);
+
+-- The sources of an item's version, as in memory_source.
+create table item_source (
+    version_id bigint not null references item_version (id) on delete cascade,
+    source text collate "C" not null,
+    primary key (version_id, source)
+);
+create index item_source_source on item_source (source);
+
+-- The values of a byte store. Keys are UTF-8, as bytes, so that any text is valid and the order is that of code
+-- points. `head` is a key's first 2,000 bytes, `rest` the following ones, and `mark` the BLAKE2b-160 of the rest,
+-- empty if there is none: PostgreSQL's index entries have room for 2,700 bytes only.
+create table blob (
+    id bigint generated always as identity primary key,
+    namespace_id bigint not null references namespace (id),
+    head bytea not null,
+    mark bytea not null,
+    rest bytea not null,
+    checksum bigint not null,
+    updated_at bigint not null,
+    value bytea not null,
+    unique (namespace_id, head, mark)
+);
+
+alter table item alter column key set statistics 0, alter column indexed set statistics 0,
+    alter column value set statistics 0;
+alter table item_version alter column extra set statistics 0, alter column body set statistics 0;
+alter table item_source alter column source set statistics 0;
+alter table blob alter column head set statistics 0, alter column mark set statistics 0,
+    alter column rest set statistics 0, alter column value set statistics 0;
+
+-- Search ------------------------------------------------------------------------------------------------------------
+
+-- A document is a message, an item, or anything else that can be found. Its id is its address: 26 bits of its
+-- scope, 15 of its series there, 22 of its place in the series. Neighbours have neighbouring numbers, and a
+-- namespace is a few ranges of them, which the index can skip to.
+
+-- The documents of one kind in one namespace. One with very many series has several scopes.
+create table search_scope (
+    id bigint generated always as identity primary key,
+    namespace_id bigint not null references namespace (id),
+    kind text not null,
+    series bigint not null default 0
+);
+create index search_scope_namespace on search_scope (namespace_id, kind);
+
+-- A sequence of documents, such as those of a conversation. `next` is the place of the next one; `documents` and
+-- `words` count the existing ones.
+create table search_series (
+    id bigint primary key,
+    scope_id bigint not null references search_scope (id),
+    name text not null,
+    next bigint not null default 0,
+    documents bigint not null default 0,
+    words bigint not null default 0,
+    first_at bigint not null,
+    last_at bigint not null
+);
+create index search_series_name on search_series (scope_id, name);
+
+-- The totals of a scope, so that a search need not count: the sums over its rows. `series` counts those that exist,
+-- `last_at` is the latest time of a document.
+create table search_total (
+    id bigint primary key,
+    scope_id bigint not null references search_scope (id) on delete cascade,
+    series bigint not null,
+    documents bigint not null,
+    words bigint not null,
+    last_at bigint not null
+);
+create index search_total_scope on search_total (scope_id);
+
+-- The speakers of a series: the words of the name, and the number by which documents refer to its owner.
+create table search_speaker (
+    word text not null,
+    series_id bigint not null references search_series (id) on delete cascade,
+    speaker bigint not null,
+    primary key (word, series_id, speaker)
+);
+create index search_speaker_series on search_speaker (series_id);
+
+-- `owner` is the row that the document stands for; `features` are bits for features of its text other than words.
+create table search_document (
+    id bigint primary key,
+    owner bigint not null,
+    created_at bigint not null,
+    speaker bigint,
+    role text,
+    length bigint not null,
+    features bigint not null
+);
+
+-- The full-text index over analysed terms. A term is followed by U+001F and its scope, so that one namespace's
+-- terms are keys of their own, and those of all are a range of keys. New entries wait in a list that every search
+-- reads, so the list is short: 256 kB.
+create table search_index (
+    document_id bigint primary key references search_document (id) on delete cascade,
+    terms tsvector not null
+);
+create index search_index_terms on search_index using gin (terms) with (gin_pending_list_limit = 256);
+
+-- Vectors of documents, one for each of their passages, as 32-bit floats of length one. Ids ascend, so that a cache
+-- can read the new ones only.
+create table search_vector (
+    id bigint generated always as identity primary key,
+    document_id bigint not null references search_document (id) on delete cascade,
+    passage bigint not null,
+    vector bytea not null,
+    unique (document_id, passage)
+);
+
+-- Documents whose passages have no vectors yet. A document that changes gets another ticket.
+create table search_unembedded (
+    ticket bigint generated always as identity primary key,
+    document_id bigint not null unique references search_document (id) on delete cascade
+);
+
+-- The state of the search. `dimensions` is null as long as no vectors are wanted, `removed` counts removals of
+-- vectors, and `pgvector` is 1 if they are in a table of pgvector's as well. `behind` is the document up to which
+-- documents have only the features of an older version; null if there are none. The background renews them.
+create table search_state (
+    id bigint primary key check (id = 1),
+    analysis bigint not null,
+    dimensions bigint,
+    removed bigint not null default 0,
+    pgvector bigint not null default 0,
+    behind bigint
+);
+insert into search_state (id, analysis) values (1, 0);
+
+alter table search_scope alter column kind set statistics 0;
+alter table search_series alter column name set statistics 0;
+alter table search_speaker alter column word set statistics 0;
+alter table search_document alter column role set statistics 0;
+alter table search_index alter column terms set statistics 0;
+alter table search_vector alter column vector set statistics 0;
+
+-- Experiences -------------------------------------------------------------------------------------------------------
+
+-- How often an experience (a file) was a candidate, how often it was chosen, and when.
+create table experience_tally (
+    namespace_id bigint not null references namespace (id),
+    exp_id text collate "C" not null,
+    considered bigint not null,
+    chosen bigint not null,
+    first_chosen_at bigint,
+    last_chosen_at bigint,
+    primary key (namespace_id, exp_id)
+);
+
+-- Feedback on experiences. The note is UTF-8, as bytes, so that any text is valid.
+create table experience_feedback (
+    id bigint generated always as identity primary key,
+    namespace_id bigint not null references namespace (id),
+    feedback_id text collate "C" not null,
+    exp_id text collate "C" not null,
+    helped bigint not null,
+    conversation_id text collate "C",
+    created_at bigint not null,
+    note bytea not null,
+    unique (namespace_id, feedback_id)
+);
+create index experience_feedback_exp on experience_feedback (namespace_id, exp_id, helped);
+create index experience_feedback_conversation on experience_feedback (namespace_id, conversation_id)
+    where conversation_id is not null;
+
+alter table experience_tally alter column exp_id set statistics 0;
+alter table experience_feedback alter column feedback_id set statistics 0, alter column exp_id set statistics 0,
+    alter column conversation_id set statistics 0, alter column note set statistics 0;
+
+-- Audit trail: every prompt and reply, in one chain -----------------------------------------------------------------
+
+-- The namespaces that have entries.
+create table audit_namespace (
+    namespace_id bigint primary key references namespace (id)
+);
+
+-- The messages that the models of a conversation or thread received and returned. Each is stored once, however many
+-- calls contain it. A call refers to ranges of numbers, so a call with a long history costs only its new messages.
+create table audit_shelf (
+    id bigint generated always as identity primary key,
+    namespace_id bigint not null references namespace (id),
+    name text collate "C" not null,
+    next bigint not null default 1,
+    unique (namespace_id, name)
+);
+create table audit_message (
+    shelf_id bigint not null references audit_shelf (id) on delete cascade,
+    number bigint not null,
+    key text not null,
+    content_id bigint not null references content (id),
+    primary key (shelf_id, number)
+);
+create index audit_message_content on audit_message (content_id, shelf_id);
+
+-- The entries. `sequence` is the place in the chain, without gaps; `digest` covers everything of the entry that
+-- never changes, and `link` this digest and the link before. An erased entry keeps these three; the rest is null.
+-- `hidden` is 0 for visible entries, 1 for junk, whose rules `junk` names as a JSON list, and 2 for a reference
+-- that has a newer version. `mark` is a digest that identifies duplicates of todos and references. `messages` are
+-- ranges of the shelf, as JSON. `body` is JSON, compressed if that makes an archived entry smaller.
+--
+-- Each index that a single new row enters is one more page for its commit to write. So on SQLite new rows are in
+-- none and enter all of them later, together; `settled` marks those that have. Nothing refers to an entry by a
+-- foreign key with an index of its own, since checking one would read all rows.
+create table audit (
+    sequence bigint primary key,
+    link bytea not null,
+    digest bytea not null,
+    salt bytea,
+    namespace_id bigint,
+    key text collate "C",
+    kind text,
+    hidden bigint,
+    conversation text collate "C",
+    thread text collate "C",
+    created_at bigint,
+    junk text,
+    status text,
+    mark bytea,
+    archived bigint,
+    settled bigint,
+    shelf_id bigint,
+    messages text,
+    body bytea
+);
+create index audit_key on audit (namespace_id, key) where settled = 1;
+create index audit_kind on audit (namespace_id, kind, hidden, sequence) where settled = 1;
+create index audit_conversation on audit (namespace_id, conversation, kind, hidden, sequence)
+    where settled = 1 and conversation is not null;
+create index audit_thread on audit (namespace_id, thread, sequence) where settled = 1 and thread is not null;
+create index audit_mark on audit (namespace_id, kind, mark, sequence) where settled = 1 and mark is not null;
+create index audit_status on audit (namespace_id, status, sequence) where settled = 1 and status is not null;
+create index audit_shelf_id on audit (shelf_id, sequence) where settled = 1 and shelf_id is not null;
+
+-- The search documents of entries: a table of its own, so that an entry need not be written twice.
+create table audit_document (
+    sequence bigint primary key references audit (sequence) on delete cascade,
+    document_id bigint not null
+);
+
+-- The end of the chain. Entries after `indexed` wait for the indexes and the search, and enter them together.
+create table audit_head (
+    id bigint primary key check (id = 1),
+    sequence bigint not null,
+    link bytea not null,
+    indexed bigint not null
+);
+insert into audit_head (id, sequence, link, indexed) values (1, 0, decode(repeat('00', 32), 'hex'), 0);
+
+alter table audit_shelf alter column name set statistics 0;
+alter table audit_message alter column key set statistics 0;
+alter table audit_head alter column link set statistics 0;
+alter table audit alter column link set statistics 0, alter column digest set statistics 0,
+    alter column salt set statistics 0, alter column key set statistics 0, alter column kind set statistics 0,
+    alter column conversation set statistics 0, alter column thread set statistics 0,
+    alter column junk set statistics 0, alter column status set statistics 0, alter column mark set statistics 0,
+    alter column messages set statistics 0, alter column body set statistics 0;
+
+-- Jobs --------------------------------------------------------------------------------------------------------------
+
+-- Work for the background. `mark` is the BLAKE2b-160 of path, kind and key, which identify a job; keys are UTF-8,
+-- as bytes, so that any text is valid. A worker holds a lease on its job: `owner` is its unique token,
+-- `lease_until` the time when another may take over. `again` marks a job that was requested again meanwhile.
+create table job (
+    id bigint generated always as identity primary key,
+    mark bytea not null unique,
+    path text collate "C" not null,
+    kind text not null,
+    key bytea not null,
+    payload bytea not null,
+    again bigint not null default 0,
+    attempts bigint not null default 0,
+    not_before bigint not null,
+    owner text,
+    lease_until bigint,
+    error text,
+    created_at bigint not null
+);
+create index job_kind on job (kind, id);
+create index job_path on job (path);
+
+alter table job alter column mark set statistics 0, alter column path set statistics 0,
+    alter column kind set statistics 0, alter column key set statistics 0, alter column payload set statistics 0,
+    alter column owner set statistics 0, alter column error set statistics 0;
+
+-- Measures ----------------------------------------------------------------------------------------------------------
+
+-- Measurements of this database by all processes: numbers by name, no stored content. `kind` is 'operation',
+-- 'cache' or 'tokens'. Of an operation: the calls, the failures, and the microseconds of all and of the slowest. Of
+-- a cache: the lookups (`calls`) and the misses (`failures`). Of tokens: the prompts shorter than their history
+-- (`calls`), and the tokens saved (`total`).
+create table measure (
+    kind text collate "C" not null,
+    name text collate "C" not null,
+    calls bigint not null,
+    failures bigint not null,
+    total bigint not null,
+    slowest bigint not null,
+    since bigint not null,
+    until bigint not null,
+    primary key (kind, name)
+);
+
+-- Receipts ----------------------------------------------------------------------------------------------------------
+
+-- The number of transactions that each session of a program has written; the last of them wrote the row. A program
+-- that lost its connection during a commit reads here if it was carried out.
+create table receipt (
+    session bigint primary key,
+    transactions bigint not null,
+    at bigint not null
+);
+
+-- Shards: a memory whose tenants are spread over several schemas, each with all tables ------------------------------
+
+-- The map, in the schema that the memory is known by, which holds nothing else: the schemas. Those with a
+-- `tenant_depth`, which is the same in all, have the tenants whose names' hash is their number; others have those
+-- that are pinned there.
+create table shard (
+    number bigint primary key,
+    name text not null unique,
+    tenant_depth bigint
+);
+
+-- The tenants that are elsewhere than their hash says, also in the map.
+create table pin (
+    tenant text collate "C" primary key,
+    number bigint not null references shard (number)
+);
+
+-- The tenants that were in this schema and have moved. A caller that finds one here reads the map again.
+create table moved_tenant (
+    tenant text collate "C" primary key
+);
+
+alter table pin alter column tenant set statistics 0;
+alter table moved_tenant alter column tenant set statistics 0;

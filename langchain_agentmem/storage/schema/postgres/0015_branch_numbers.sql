@@ -1,1 +1,0 @@
--- The server gives no number of a branch twice: there is nothing to be done.

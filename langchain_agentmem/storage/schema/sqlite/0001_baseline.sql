@@ -1,0 +1,705 @@
+-- The whole schema. It is edited in place until version 0.2.0; from then on, changes are further migrations. All
+-- times are microseconds since 1970-01-01 UTC, set by Python. Large columns come last, so that reading the columns
+-- before them reads none of their pages.
+
+-- Namespaces, branches and contents ---------------------------------------------------------------------------------
+
+-- A tenant, user or topic. `path` is the tuple of labels, each ended by U+001F, so that a prefix is a range.
+create table namespace (
+    id integer primary key,
+    path text not null unique
+);
+
+-- A line of memory: a conversation, a branch of layers or a branch of a thread. `head` is its last position,
+-- `messages` the number of its own messages. A fork is one row: its parent, and the position where it leaves it.
+-- `thread` is the thread that started a branch of a thread; searches know the rows there by this name.
+create table branch (
+    id integer primary key,
+    namespace_id integer not null references namespace (id),
+    kind text not null,
+    name text,
+    parent_id integer references branch (id),
+    parent_position integer,
+    head integer not null default 0,
+    messages integer not null default 0,
+    created_at integer not null,
+    thread text,
+    unique (namespace_id, kind, name)
+);
+create index branch_parent on branch (parent_id) where parent_id is not null;
+create index branch_thread on branch (namespace_id, thread) where thread is not null;
+
+-- The highest id of a deleted branch. It is not assigned again, since a run of another process may still refer to
+-- it.
+create table spent_branch (
+    id integer primary key
+);
+insert into spent_branch (id) values (0);
+create trigger branch_spent after delete on branch
+begin
+    update spent_branch set id = max(id, old.id);
+end;
+
+-- Message bodies and other large values, stored once each under their BLAKE2b-160. Ids ascend, so that rows written
+-- together are stored together, in this table and in every index that refers to it.
+create table content (
+    id integer primary key,
+    hash blob not null unique,
+    body blob not null
+);
+
+-- Token counts by counting method, computed on first use.
+create table token_count (
+    content_id integer not null references content (id) on delete cascade,
+    counter text not null,
+    tokens integer not null,
+    primary key (content_id, counter)
+) without rowid;
+
+-- Conversations -----------------------------------------------------------------------------------------------------
+
+-- One version of a message or round. `position` is the position of its call on the branch. A row with `replaces` is
+-- a newer version of the row it names; the newest one is current, the older ones are its history. `document_id` is
+-- its number in the search, on the row of the first version. `follows` marks a message that follows the thread
+-- named like its conversation: it is visible where that thread shows it.
+create table entry (
+    id integer primary key,
+    branch_id integer not null references branch (id) on delete cascade,
+    position integer not null,
+    replaces integer references entry (id) on delete cascade,
+    kind text not null,
+    key text not null,
+    role text,
+    sender text,
+    recipient text,
+    round_key text,
+    content_id integer not null references content (id),
+    attachments_id integer references content (id),
+    document_id integer,
+    created_at integer not null,
+    written_at integer not null,
+    follows integer not null default 0
+);
+create index entry_position on entry (branch_id, position);
+create unique index entry_key on entry (branch_id, key) where replaces is null;
+create index entry_content on entry (content_id);
+create index entry_attachments on entry (attachments_id) where attachments_id is not null;
+create index entry_replaces on entry (replaces) where replaces is not null;
+create index entry_round on entry (branch_id, round_key) where round_key is not null;
+
+-- A compacted context. `lane` names the context: a graph's state, a conversation's log, or one role's rounds.
+-- `digest` is the digest of the messages up to its end, `reached` their number, and `slot` the row of the last of
+-- them if the context is a conversation's. `ahead` marks one that was made in advance and is not in use yet. The
+-- body is JSON: it names the messages that were kept and contains those that were made.
+create table compaction (
+    id integer primary key,
+    branch_id integer not null references branch (id) on delete cascade,
+    lane text not null,
+    digest blob not null,
+    reached integer not null,
+    slot integer,
+    ahead integer not null default 0,
+    created_at integer not null,
+    checksum integer not null,
+    body blob not null
+);
+create index compaction_lane on compaction (branch_id, lane, id);
+
+-- Notes of the texts that were put into the prompts of a thread. `name` is the thread, `key` the message that the
+-- text precedes, `part` the kind of text, and `reader` its origin: a memory by its name ('' for that of the run),
+-- or the experiences of a role. `tokens` is its size; `stands` is 1 while prompts still show it. The body is JSON:
+-- ids, scores and signals, and the values of core memory, since a prompt shows them as they were.
+create table prompt_note (
+    namespace_id integer not null references namespace (id) on delete cascade,
+    name text not null,
+    key text not null,
+    part text not null,
+    reader text not null,
+    tokens integer not null,
+    stands integer not null,
+    created_at integer not null,
+    body blob not null,
+    primary key (namespace_id, name, key, part, reader)
+) without rowid;
+create index prompt_note_age on prompt_note (created_at);
+
+-- LangGraph threads: checkpoints that cost only what changed --------------------------------------------------------
+
+-- The parts of a thread's values. `listed` and `loose` are the next part numbers, for elements of lists and for all
+-- other parts; no number is assigned twice. `swept` counts removals of parts, which make older caches of them
+-- invalid. `litter` counts the checkpoints removed since the last one.
+create table shelf (
+    id integer primary key autoincrement,
+    listed integer not null default 0,
+    loose integer not null,
+    swept integer not null default 0,
+    litter integer not null default 0
+);
+
+-- A thread of a namespace. A copy of a thread shares its shelf. `delta` marks a thread with DeltaChannels, whose
+-- checkpoints need their ancestors.
+create table thread (
+    id integer primary key,
+    namespace_id integer not null references namespace (id),
+    name text not null,
+    shelf_id integer not null references shelf (id),
+    delta integer not null default 0,
+    created_at integer not null,
+    unique (name, namespace_id)
+);
+create index thread_namespace on thread (namespace_id);
+create index thread_shelf on thread (shelf_id);
+
+-- One series of checkpoints: a thread's own (`ns` is empty), or those of one of its subgraphs.
+create table checkpoint_line (
+    id integer primary key,
+    thread_id integer not null references thread (id) on delete cascade,
+    ns text not null,
+    unique (thread_id, ns)
+);
+
+-- A part of a value, never changed. `form` is the encoding of the body, `name` the id of a message.
+create table part (
+    shelf_id integer not null references shelf (id) on delete cascade,
+    number integer not null,
+    form text not null,
+    name text,
+    content_id integer not null references content (id),
+    checksum integer not null,
+    primary key (shelf_id, number)
+) without rowid;
+create index part_content on part (content_id);
+
+-- A checkpoint without its values. `versions` is a JSON object of the channels' versions; `head` and `metadata` are
+-- output of the serializer. `seen` is the last stamp (of `memory`) that its view includes, if that is not its time
+-- of creation. `namespace_id` is set if the namespace had a branch "main" when the checkpoint was put: the versions
+-- that "main" showed then are kept for it.
+create table checkpoint (
+    line_id integer not null references checkpoint_line (id) on delete cascade,
+    name text not null,
+    parent text,
+    run_id text,
+    versions text not null,
+    head blob not null,
+    metadata blob not null,
+    created_at integer not null,
+    seen integer,
+    namespace_id integer,
+    primary key (line_id, name)
+) without rowid;
+create index checkpoint_run on checkpoint (run_id) where run_id is not null;
+create index checkpoint_seen on checkpoint (namespace_id, coalesce(seen, created_at)) where namespace_id is not null;
+
+-- The value of a channel in one version, as a recipe of parts. A channel without a value has no row.
+create table channel_value (
+    line_id integer not null references checkpoint_line (id) on delete cascade,
+    channel text not null,
+    version text not null,
+    recipe blob not null,
+    primary key (line_id, channel, version)
+) without rowid;
+
+-- A task's writes towards the checkpoint after this one; they may be stored before the checkpoint itself. `run_id`
+-- is the run that wrote them, if it has an id: they are deleted with it, even if another run made the checkpoint.
+create table pending_write (
+    line_id integer not null references checkpoint_line (id) on delete cascade,
+    checkpoint text not null,
+    task text not null,
+    place integer not null,
+    path text not null,
+    channel text not null,
+    recipe blob not null,
+    run_id text,
+    primary key (line_id, checkpoint, task, place)
+) without rowid;
+create index pending_write_run on pending_write (run_id) where run_id is not null;
+
+-- Memory on branches: layers, facts, rounds and items of a thread ---------------------------------------------------
+
+-- The author of a row: a thread, or the branch "main" of its namespace, whose `name` is null. An author stays when
+-- its thread is deleted, without `thread_id`.
+create table author (
+    id integer primary key autoincrement,
+    namespace_id integer not null references namespace (id),
+    name text,
+    thread_id integer unique references thread (id) on delete set null
+);
+create unique index author_main on author (namespace_id) where name is null;
+create index author_name on author (namespace_id, name) where name is not null;
+
+-- One version of something remembered, identified by kind and key. The newest visible version is current; `deleted`
+-- marks one that records a deletion. A row is valid on its branch from `position` up to but without `until`, where
+-- the next version on the branch begins. A task's row has no branch until it is sealed; `group_id` is the execution
+-- that wrote it, then and later. A group that is sealed on a second branch is copied: `origin` is the copied row,
+-- and versions are ordered by it. `label` is the kind of an event or the predicate of a fact; `subject` and
+-- `object` are a fact's, in the form in which they are compared. `extra` is JSON, `document_id` the number in the
+-- search.
+--
+-- `scope_id` is the namespace of the row's branch, `author_id` its author. `stamp` is the time of the first commit
+-- on the own line of a thread, or on "main"; null before, and on branches of subgraphs. `gone` is 2^62 while the
+-- head of its author shows the row, else the time when that ended, or 0 if the row was never shown. `source` is its
+-- origin ("user", "model", "tool", "import", "person"), `actor` names it.
+create table memory (
+    id integer primary key autoincrement,
+    branch_id integer references branch (id),
+    position integer,
+    until integer not null default 4611686018427387904,
+    group_id integer,
+    origin integer,
+    kind text not null,
+    key text not null,
+    label text,
+    subject text,
+    object text,
+    content_id integer references content (id),
+    deleted integer not null default 0,
+    importance integer,
+    expires_at integer,
+    extra text,
+    document_id integer,
+    created_at integer not null,
+    written_at integer not null,
+    scope_id integer,
+    author_id integer references author (id),
+    stamp integer,
+    gone integer not null default 0,
+    source text,
+    actor text,
+    check (branch_id is not null or group_id is not null)
+);
+create index memory_current on memory (branch_id, kind, until, position);
+create index memory_order on memory (branch_id, kind, position, id);
+create index memory_key on memory (branch_id, kind, key, until);
+create index memory_group_id on memory (group_id) where group_id is not null;
+create index memory_content on memory (content_id) where content_id is not null;
+create index memory_origin on memory (origin) where origin is not null;
+create index memory_expiry on memory (branch_id, expires_at) where expires_at is not null;
+create index memory_author on memory (author_id) where author_id is not null;
+create index memory_subject on memory (branch_id, subject, kind, label, object, until) where subject is not null;
+create index memory_object on memory (branch_id, object, kind, created_at, until) where object is not null;
+create index memory_learned on memory (branch_id, kind, created_at) where subject is not null;
+create index memory_subject_learned on memory (branch_id, subject, kind, created_at) where subject is not null;
+-- The same for all threads of a scope.
+create index memory_counts on memory (scope_id, kind, key, stamp) where gone = 4611686018427387904;
+create index memory_newest on memory (scope_id, kind, stamp) where gone = 4611686018427387904;
+create index memory_counted on memory (scope_id, kind, stamp) where gone > 0 and gone < 4611686018427387904;
+create index memory_counts_subject on memory (scope_id, kind, subject, label, object)
+    where gone = 4611686018427387904 and subject is not null;
+create index memory_counts_object on memory (scope_id, kind, object, created_at)
+    where gone = 4611686018427387904 and subject is not null;
+create index memory_counts_subject_learned on memory (scope_id, kind, subject, created_at)
+    where gone = 4611686018427387904 and subject is not null;
+create index memory_counts_learned on memory (scope_id, kind, created_at)
+    where gone = 4611686018427387904 and subject is not null;
+
+-- The sources of a version: ids of messages, and of the conversations or threads that they belong to. A version
+-- that loses all of them is forgotten.
+create table memory_source (
+    memory_id integer not null references memory (id) on delete cascade,
+    source text not null,
+    primary key (memory_id, source)
+) without rowid;
+create index memory_source_source on memory_source (source);
+
+-- A group: the rows that one execution of a task wrote. Its id is a random number. The task ran under a checkpoint
+-- that may not have been put. `owner` is the token of the run, unique to it. `ended` marks an execution that ended
+-- without a result; the next execution of the task replaces it.
+create table memory_group (
+    id integer primary key,
+    thread_id integer not null references thread (id) on delete cascade,
+    ns text not null,
+    checkpoint text not null,
+    task text not null,
+    created_at integer not null,
+    owner integer,
+    ended integer not null default 0
+);
+create index memory_group_task on memory_group (thread_id, task);
+
+-- The groups on a branch and their positions. `thread` is the thread of the group, if it is not the branch's.
+create table seal (
+    group_id integer not null,
+    branch_id integer not null references branch (id) on delete cascade,
+    position integer not null,
+    thread text,
+    primary key (group_id, branch_id)
+) without rowid;
+create index seal_branch on seal (branch_id, position);
+create index seal_thread on seal (branch_id) where thread is not null;
+
+-- Tasks that finished under a checkpoint, with the groups they had written by then, as a JSON list. `caller` is the
+-- task that called this one, if any.
+create table finished_task (
+    thread_id integer not null references thread (id) on delete cascade,
+    task text not null,
+    ns text not null,
+    checkpoint text not null,
+    caller text,
+    groups text not null,
+    created_at integer not null,
+    primary key (thread_id, task)
+) without rowid;
+create index finished_task_step on finished_task (thread_id, ns, checkpoint);
+
+-- The groups of `finished_task`, for lookups: they are kept as long as a task's result that names them.
+create table finished_group (
+    group_id integer not null,
+    thread_id integer not null,
+    task text not null,
+    primary key (group_id, thread_id, task),
+    foreign key (thread_id, task) references finished_task (thread_id, task) on delete cascade
+) without rowid;
+create index finished_group_task on finished_group (thread_id, task);
+
+-- The position of a checkpoint on a branch. Its memory is that of the branch up to there, and of the branches
+-- before.
+create table place (
+    line_id integer not null,
+    checkpoint text not null,
+    branch_id integer not null references branch (id),
+    position integer not null,
+    primary key (line_id, checkpoint),
+    foreign key (line_id, checkpoint) references checkpoint (line_id, name) on delete cascade
+) without rowid;
+create index place_branch on place (branch_id, position);
+
+-- The base of a subgraph's branch: the checkpoint around it, the position of that, if it has one, and the groups
+-- that the task around it had written when it began, as a JSON list, each with its last row that counts.
+create table branch_base (
+    branch_id integer primary key references branch (id) on delete cascade,
+    base_id integer references branch (id),
+    base_position integer,
+    checkpoint text not null,
+    groups text not null
+);
+create index branch_base_base on branch_base (base_id, base_position) where base_id is not null;
+
+-- The groups of `branch_base`, for lookups: they are kept as long as such a branch exists.
+create table base_group (
+    group_id integer not null,
+    branch_id integer not null references branch (id) on delete cascade,
+    primary key (group_id, branch_id)
+) without rowid;
+create index base_group_branch on base_group (branch_id);
+
+-- Corrections by people ---------------------------------------------------------------------------------------------
+
+-- `name` is the branch, or the conversation of a message; `actor` the person, and `undoes` the correction that this
+-- one reverts. The body is JSON: the values before and after; for a message, the digests of its versions.
+create table correction (
+    id integer primary key,
+    namespace_id integer not null references namespace (id) on delete cascade,
+    correction_id text not null,
+    kind text not null,
+    name text not null,
+    key text not null,
+    actor text not null,
+    undoes text,
+    created_at integer not null,
+    body blob not null,
+    unique (namespace_id, correction_id)
+);
+create index correction_key on correction (namespace_id, kind, name, key);
+create index correction_age on correction (namespace_id, created_at);
+
+-- Long-term items ---------------------------------------------------------------------------------------------------
+
+-- Values by namespace and key. `value` is JSON. `ttl` is in minutes from the last reading or writing; the item
+-- expires at `expires_at`. `document_id` is its number in the search; `indexed` the texts of the indexed fields, as
+-- a JSON list, or null if the whole value is indexed.
+create table item (
+    id integer primary key,
+    namespace_id integer not null references namespace (id),
+    key text not null,
+    checksum integer not null,
+    created_at integer not null,
+    updated_at integer not null,
+    ttl real,
+    expires_at integer,
+    document_id integer,
+    indexed text,
+    value blob not null,
+    unique (namespace_id, key)
+);
+create index item_recent on item (namespace_id, updated_at desc, key, expires_at);
+create index item_expiry on item (expires_at) where expires_at is not null;
+
+-- The versions of an item that has sources, ordered by id; other items have none. The last is the item's current
+-- value and has no body. `extra` is JSON: the sources of the version and its author.
+create table item_version (
+    id integer primary key,
+    item_id integer not null references item (id) on delete cascade,
+    extra text not null,
+    body blob
+);
+create index item_version_item on item_version (item_id);
+
+-- The sources of an item's version, as in memory_source.
+create table item_source (
+    version_id integer not null references item_version (id) on delete cascade,
+    source text not null,
+    primary key (version_id, source)
+) without rowid;
+create index item_source_source on item_source (source);
+
+-- The values of a byte store. Keys are UTF-8, as bytes, so that any text is valid and the order is that of code
+-- points. `head` is a key's first 2,000 bytes, `rest` the following ones, and `mark` the BLAKE2b-160 of the rest,
+-- empty if there is none: PostgreSQL's index entries have room for 2,700 bytes only.
+create table blob (
+    id integer primary key,
+    namespace_id integer not null references namespace (id),
+    head blob not null,
+    mark blob not null,
+    rest blob not null,
+    checksum integer not null,
+    updated_at integer not null,
+    value blob not null,
+    unique (namespace_id, head, mark)
+);
+
+-- Search ------------------------------------------------------------------------------------------------------------
+
+-- A document is a message, an item, or anything else that can be found. Its id is its address: 26 bits of its
+-- scope, 15 of its series there, 22 of its place in the series. Neighbours have neighbouring numbers, and a
+-- namespace is a few ranges of them, which the index can skip to.
+
+-- The documents of one kind in one namespace. One with very many series has several scopes.
+create table search_scope (
+    id integer primary key autoincrement,
+    namespace_id integer not null references namespace (id),
+    kind text not null,
+    series integer not null default 0
+);
+create index search_scope_namespace on search_scope (namespace_id, kind);
+
+-- A sequence of documents, such as those of a conversation. `next` is the place of the next one; `documents` and
+-- `words` count the existing ones.
+create table search_series (
+    id integer primary key,
+    scope_id integer not null references search_scope (id),
+    name text not null,
+    next integer not null default 0,
+    documents integer not null default 0,
+    words integer not null default 0,
+    first_at integer not null,
+    last_at integer not null
+);
+create index search_series_name on search_series (scope_id, name);
+
+-- The totals of a scope, so that a search need not count: the sums over its rows. `series` counts those that exist,
+-- `last_at` is the latest time of a document.
+create table search_total (
+    id integer primary key,
+    scope_id integer not null references search_scope (id) on delete cascade,
+    series integer not null,
+    documents integer not null,
+    words integer not null,
+    last_at integer not null
+);
+create index search_total_scope on search_total (scope_id);
+
+-- The speakers of a series: the words of the name, and the number by which documents refer to its owner.
+create table search_speaker (
+    word text not null,
+    series_id integer not null references search_series (id) on delete cascade,
+    speaker integer not null,
+    primary key (word, series_id, speaker)
+) without rowid;
+create index search_speaker_series on search_speaker (series_id);
+
+-- `owner` is the row that the document stands for; `features` are bits for features of its text other than words.
+create table search_document (
+    id integer primary key,
+    owner integer not null,
+    created_at integer not null,
+    speaker integer,
+    role text,
+    length integer not null,
+    features integer not null
+);
+
+-- The full-text index over analysed terms. The cost of FTS5 is per transaction, not per row: indexing one document
+-- in its own commit costs thirteen times as much as among sixty-four. So new ones wait and are indexed together.
+create virtual table search_index using fts5 (terms, content = '', tokenize = 'ascii', detail = 'none');
+create table search_waiting (
+    document_id integer primary key,
+    terms text not null
+);
+
+-- Vectors of documents, one for each of their passages, as 32-bit floats of length one. Ids ascend, so that a cache
+-- can read the new ones only.
+create table search_vector (
+    id integer primary key autoincrement,
+    document_id integer not null references search_document (id) on delete cascade,
+    passage integer not null,
+    vector blob not null,
+    unique (document_id, passage)
+);
+
+-- Documents whose passages have no vectors yet. A document that changes gets another ticket.
+create table search_unembedded (
+    ticket integer primary key autoincrement,
+    document_id integer not null unique references search_document (id) on delete cascade
+);
+
+-- The state of the search. `dimensions` is null as long as no vectors are wanted, `removed` counts removals of
+-- vectors, and `pgvector` is 1 if they are in a table of pgvector's as well. `behind` is the document up to which
+-- documents have only the features of an older version; null if there are none. The background renews them.
+create table search_state (
+    id integer primary key check (id = 1),
+    analysis integer not null,
+    dimensions integer,
+    removed integer not null default 0,
+    pgvector integer not null default 0,
+    behind integer
+);
+insert into search_state (id, analysis) values (1, 0);
+
+-- Experiences -------------------------------------------------------------------------------------------------------
+
+-- How often an experience (a file) was a candidate, how often it was chosen, and when.
+create table experience_tally (
+    namespace_id integer not null references namespace (id),
+    exp_id text not null,
+    considered integer not null,
+    chosen integer not null,
+    first_chosen_at integer,
+    last_chosen_at integer,
+    primary key (namespace_id, exp_id)
+) without rowid;
+
+-- Feedback on experiences. The note is UTF-8, as bytes, so that any text is valid.
+create table experience_feedback (
+    id integer primary key,
+    namespace_id integer not null references namespace (id),
+    feedback_id text not null,
+    exp_id text not null,
+    helped integer not null,
+    conversation_id text,
+    created_at integer not null,
+    note blob not null,
+    unique (namespace_id, feedback_id)
+);
+create index experience_feedback_exp on experience_feedback (namespace_id, exp_id, helped);
+create index experience_feedback_conversation on experience_feedback (namespace_id, conversation_id)
+    where conversation_id is not null;
+
+-- Audit trail: every prompt and reply, in one chain -----------------------------------------------------------------
+
+-- The namespaces that have entries.
+create table audit_namespace (
+    namespace_id integer primary key references namespace (id)
+);
+
+-- The messages that the models of a conversation or thread received and returned. Each is stored once, however many
+-- calls contain it. A call refers to ranges of numbers, so a call with a long history costs only its new messages.
+create table audit_shelf (
+    id integer primary key,
+    namespace_id integer not null references namespace (id),
+    name text not null,
+    next integer not null default 1,
+    unique (namespace_id, name)
+);
+create table audit_message (
+    shelf_id integer not null references audit_shelf (id) on delete cascade,
+    number integer not null,
+    key text not null,
+    content_id integer not null references content (id),
+    primary key (shelf_id, number)
+) without rowid;
+create index audit_message_content on audit_message (content_id);
+
+-- The entries. `sequence` is the place in the chain, without gaps; `digest` covers everything of the entry that
+-- never changes, and `link` this digest and the link before. An erased entry keeps these three; the rest is null.
+-- `hidden` is 0 for visible entries, 1 for junk, whose rules `junk` names as a JSON list, and 2 for a reference
+-- that has a newer version. `mark` is a digest that identifies duplicates of todos and references. `messages` are
+-- ranges of the shelf, as JSON. `body` is JSON, compressed if that makes an archived entry smaller.
+--
+-- Each index that a single new row enters is one more page for its commit to write. So on SQLite new rows are in
+-- none and enter all of them later, together; `settled` marks those that have. Nothing refers to an entry by a
+-- foreign key with an index of its own, since checking one would read all rows.
+create table audit (
+    sequence integer primary key,
+    link blob not null,
+    digest blob not null,
+    salt blob,
+    namespace_id integer,
+    key text,
+    kind text,
+    hidden integer,
+    conversation text,
+    thread text,
+    created_at integer,
+    junk text,
+    status text,
+    mark blob,
+    archived integer,
+    settled integer,
+    shelf_id integer,
+    messages text,
+    body blob
+);
+create index audit_key on audit (namespace_id, key) where settled = 1;
+create index audit_kind on audit (namespace_id, kind, hidden, sequence) where settled = 1;
+create index audit_conversation on audit (namespace_id, conversation, kind, hidden, sequence)
+    where settled = 1 and conversation is not null;
+create index audit_thread on audit (namespace_id, thread, sequence) where settled = 1 and thread is not null;
+create index audit_mark on audit (namespace_id, kind, mark, sequence) where settled = 1 and mark is not null;
+create index audit_status on audit (namespace_id, status, sequence) where settled = 1 and status is not null;
+create index audit_shelf_id on audit (shelf_id, sequence) where settled = 1 and shelf_id is not null;
+
+-- The search documents of entries: a table of its own, so that an entry need not be written twice.
+create table audit_document (
+    sequence integer primary key references audit (sequence) on delete cascade,
+    document_id integer not null
+);
+
+-- The end of the chain. Entries after `indexed` wait for the indexes and the search, and enter them together.
+create table audit_head (
+    id integer primary key check (id = 1),
+    sequence integer not null,
+    link blob not null,
+    indexed integer not null
+);
+insert into audit_head (id, sequence, link, indexed) values (1, 0, zeroblob(32), 0);
+
+-- Jobs --------------------------------------------------------------------------------------------------------------
+
+-- Work for the background. `mark` is the BLAKE2b-160 of path, kind and key, which identify a job; keys are UTF-8,
+-- as bytes, so that any text is valid. A worker holds a lease on its job: `owner` is its unique token,
+-- `lease_until` the time when another may take over. `again` marks a job that was requested again meanwhile.
+create table job (
+    id integer primary key,
+    mark blob not null unique,
+    path text not null,
+    kind text not null,
+    key blob not null,
+    payload blob not null,
+    again integer not null default 0,
+    attempts integer not null default 0,
+    not_before integer not null,
+    owner text,
+    lease_until integer,
+    error text,
+    created_at integer not null
+);
+create index job_kind on job (kind, id);
+create index job_path on job (path);
+
+-- Measures ----------------------------------------------------------------------------------------------------------
+
+-- Measurements of this database by all processes: numbers by name, no stored content. `kind` is 'operation',
+-- 'cache' or 'tokens'. Of an operation: the calls, the failures, and the microseconds of all and of the slowest. Of
+-- a cache: the lookups (`calls`) and the misses (`failures`). Of tokens: the prompts shorter than their history
+-- (`calls`), and the tokens saved (`total`).
+create table measure (
+    kind text not null,
+    name text not null,
+    calls integer not null,
+    failures integer not null,
+    total integer not null,
+    slowest integer not null,
+    since integer not null,
+    until integer not null,
+    primary key (kind, name)
+) without rowid;

@@ -1,1 +1,0 @@
--- A commit to a file is carried out or not, and whoever did it knows: there are no receipts here.

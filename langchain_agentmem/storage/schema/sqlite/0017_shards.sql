@@ -1,1 +1,0 @@
--- A file holds all of a memory: there are no shards here.
