@@ -21,7 +21,7 @@ from contextlib import AbstractContextManager
 from datetime import datetime
 from functools import cached_property, partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack
 from uuid import UUID
 
 from langchain_agentmem.base.argument_checks import channels_given, check_flag, name_given
@@ -558,73 +558,18 @@ class AgentMemory(Maintenance, Closing):
 
         return AgentMemoryByteStore(self, namespace)
 
-    @overload
-    def create(
-        self,
-        memory_type: Literal["conversation_history"] = "conversation_history",
-        *,
-        conversation_id: str | None = None,
-        namespace: Sequence[str] | None = None,
-        description: str | None = None,
-        retention: Retention | None = None,
-    ) -> ConversationMemory: ...
-    @overload
-    def create(
-        self,
-        memory_type: Literal["managed_conversation"],
-        *,
-        conversation_id: str | None = None,
-        namespace: Sequence[str] | None = None,
-        config: ManagedMemoryConfig | None = None,
-        model: ModelLike | None = None,
-        description: str | None = None,
-        retention: Retention | None = None,
-        trigger_strategy: TriggerStrategy | None = None,
-        process_strategy: ProcessStrategy | None = None,
-        retrieval_strategy: RetrievalStrategy | None = None,
-    ) -> ManagedConversationMemory: ...
-    @overload
-    def create(
-        self,
-        memory_type: Literal["kg"],
-        *,
-        branch_or_config: str | ThreadLike | None = None,
-        namespace: Sequence[str] | None = None,
-        model: ModelLike | None = None,
-        scope: Literal["shared", "thread"] = "shared",
-        description: str | None = None,
-        settings: FactsConfig | None = None,
-    ) -> KGMemory: ...
-    @overload
-    def create(
-        self,
-        memory_type: Literal["layers"],
-        *,
-        branch_or_config: str | ThreadLike | None = None,
-        namespace: Sequence[str] | None = None,
-        scope: Literal["shared", "thread"] = "shared",
-        settings: LayersConfig | None = None,
-        model: ModelLike | None = None,
-    ) -> LayeredMemory: ...
-    @overload
-    def create(
-        self,
-        memory_type: Literal["session"],
-        *,
-        session_id: str | int | UUID | ThreadLike | None = None,
-        namespace: Sequence[str] | None = None,
-    ) -> SessionMemory: ...
     def create(
         self, memory_type: str = "conversation_history", **options: object
     ) -> ConversationMemory | SessionMemory | LayeredMemory | KGMemory:
-        """Make a memory by the name of its type.
+        """Create a memory by the name of its type. Code that knows the type calls the type's own method.
 
         Args:
             memory_type: "conversation_history", "managed_conversation", "kg", "layers" or "session".
-            **options: What the type's own method takes: `conversation_id`, `namespace`, `description` and so on.
+            **options: The options of the type's own method (`conversation`, `managed_conversation`, `facts`, `layers`
+                or `session`).
 
         Raises:
-            InvalidInput: There is no such type, or it takes no such option.
+            InvalidInput: The type is unknown, or has no such option.
         """
         makers: dict[str, Callable[..., ConversationMemory | SessionMemory | LayeredMemory | KGMemory]] = {
             "conversation_history": self.conversation,

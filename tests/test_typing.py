@@ -10,7 +10,6 @@ import re
 import subprocess
 import sys
 import sysconfig
-import typing
 import venv
 import zipfile
 from collections.abc import Iterator, Mapping
@@ -113,25 +112,6 @@ class TestOptions:
         fields = {each.name for each in dataclasses.fields(Message)} - {"message_id"}
         assert set(annotations_of(MessageFields)) == fields
         assert set(annotations_of(FactFields)) == fields | set(_FACT_FIELDS) - {"object"}
-
-    @pytest.mark.parametrize(
-        ("memory_type", "method"),
-        [
-            ("conversation_history", AgentMemory.conversation),
-            ("managed_conversation", AgentMemory.managed_conversation),
-            ("kg", AgentMemory.facts),
-            ("layers", AgentMemory.layers),
-            ("session", AgentMemory.session),
-        ],
-    )
-    def test_of_a_type_of_memory_are_those_of_its_method(self, memory_type, method):
-        [made] = [
-            each
-            for each in typing.get_overloads(AgentMemory.create)
-            if each.__annotations__["memory_type"] == f"Literal[{memory_type!r}]"
-        ]
-        assert keywords_of(made, {"memory_type"}) == keywords_of(method)
-        assert made.__annotations__["return"] == method.__annotations__["return"]
 
 
 class TestPublicSurface:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from langchain_core.messages import BaseMessage
-from langchain_core.runnables import RunnableConfig
 
 from langchain_agentmem import (
     AgentMemory,
@@ -58,14 +57,9 @@ def parts(memory: AgentMemory) -> None:
     memory.studio(users="ada")  # wrong: it is called user
 
 
-def made_by_type(memory: AgentMemory, config: RunnableConfig) -> None:
-    memory.create("conversation")  # wrong: there is no such type
-    memory.create("kg", conversation_id="c")  # wrong: facts are of a branch
-    memory.create("layers", modell=len)  # wrong: there is no such option
-    memory.create("session", session_id=1.5)  # wrong: no id
+def made_by_type(memory: AgentMemory) -> None:
+    memory.create(7)  # wrong: no name
     memory.create("session").core.get()  # wrong: a session has no layers
-    layered: LayeredMemory = memory.create("kg", branch_or_config=config)  # wrong: a KGMemory
-    layered.name.upper()
 
 
 def searches(memory: AgentMemory) -> None:
