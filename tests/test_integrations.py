@@ -18,7 +18,7 @@ import langchain_agentmem
 
 ROOT = Path(__file__).parent.parent
 FOLDERS = sorted(path.parent for path in (ROOT / "integrations").glob("*/pyproject.toml"))
-PUBLIC = ("", "compaction", "errors", "model", "otel", "testing")
+PUBLIC = ("", "compaction", "errors", "model", "testing")
 """The modules of this package that others may import from; the first is the package itself."""
 
 of_each = pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)

@@ -12,8 +12,7 @@ Where LangSmith is switched on, nothing has to be done. Any other tracer of Lang
         for run in seen.traced_runs:
             print(run.name, run.inputs, run.outputs)
 
-`AgentMemory(trace_content=False)` leaves out what was said and remembered, and a function from text to text masks it;
-`hooks=[OpenTelemetryHook()]` (`langchain_agentmem.otel`, extra `[otel]`) makes spans and metrics of the same steps.
+`AgentMemory(trace_content=False)` leaves out what was said and remembered, and a function from text to text masks it.
 
 Within the package a step is taken like this:
 

@@ -486,7 +486,6 @@ EXTRAS = {
     "studio": "jinja2",
     "import": "langgraph.checkpoint.sqlite",
     "graph": "networkx",
-    "otel": "opentelemetry",
     "encryption": "sqlcipher3",
 }
 """What each extra brings."""
