@@ -58,7 +58,7 @@ from langchain_agentmem.cli.database_commands import (
     verify,
 )
 from langchain_agentmem.cli.knowledge_commands import experiences, facts
-from langchain_agentmem.cli.studio_command import report, server, studio
+from langchain_agentmem.cli.studio_command import server, studio
 from langchain_agentmem.cli.thread_commands import branches, diff, show, threads, why
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.search.memory_search import Recollection
@@ -277,7 +277,7 @@ def search(
 
 app.command()(demo)
 app.add_typer(threads)
-for looking in (show, why, search, branches, diff, facts, studio, report):
+for looking in (show, why, search, branches, diff, facts, studio):
     app.command()(looking)
 app.add_typer(audit)
 app.add_typer(experiences)

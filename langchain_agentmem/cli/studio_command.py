@@ -1,16 +1,15 @@
-"""`agentmem studio` shows a database in a browser and lets a person correct it; `agentmem report` is one page of it."""
+"""`agentmem studio` shows a database in a browser and lets a person correct it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from langchain_agentmem.base.namespaces import namespace_named
-from langchain_agentmem.cli.console import AsJson, Existing, Within, existing, interruptible, one_thread, tell
+from langchain_agentmem.cli.console import AsJson, Existing, existing, tell
 from langchain_agentmem.errors import MissingExtra
 
 if TYPE_CHECKING:
@@ -57,46 +56,14 @@ def studio(
         )
 
 
-def report(
-    *,
-    database: Existing,
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The page, HTML.")],
-    thread: Annotated[str | None, typer.Option(metavar="ID", help="Only this thread or conversation.")] = None,
-    namespace: Within = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace the file if it is there.")] = False,
-    as_json: AsJson = False,
-) -> None:
-    """Write what Studio shows to a page to send on.
-
-    It needs the extra [studio].
-
-    It has no scripts and no links, and loads nothing: a file to send to somebody. Of a thread it has the newest
-    checkpoints as a tree, messages, memory, compactions and prompts with their reasons; of a namespace its threads,
-    memory, facts and audit trail.
-
-    JSON: an object with path.
-    """
-    write_report = _of_studio("report").write_report
-    with interruptible("Nothing was written."), existing(database, read_only=True) as memory:
-        where = None if namespace is None else namespace_named(namespace)
-        if thread is not None:
-            where = one_thread(memory, thread, namespace).namespace
-        write_report(memory, output, namespace=where, thread_id=thread, replace=force)
-    tell(f"{output} is written.", {"path": str(output)}, as_json=as_json)
-
-
 def server() -> Callable[..., None]:
-    """What serves Studio.
+    """Return the function that serves Studio.
 
     Raises:
-        MissingExtra: What it needs is not installed.
+        MissingExtra: The extra [studio] is not installed.
     """
-    serve: Callable[..., None] = _of_studio("server").serve
-    return serve
-
-
-def _of_studio(module: str) -> Any:
     try:
-        return import_module(f"langchain_agentmem.studio.{module}")
+        serve: Callable[..., None] = import_module("langchain_agentmem.studio.server").serve
     except ModuleNotFoundError as error:
         raise MissingExtra("Studio", "studio") from error
+    return serve

@@ -50,7 +50,6 @@ COMMANDS = {
     "audit entries": ["audit", "--last", "3", "--namespace", "/".join(WHOSE)],
     "audit todos": ["audit", "todos"],
     "audit verify": ["audit", "verify"],
-    "report": ["report", "memory.db", "-o", "report.html"],
     "revoke": ["revoke", "tool", "--dry-run"],
     "erase": ["erase", "--namespace", "/".join(WHOSE), "--dry-run"],
     "prune": ["prune", "--keep-messages", "1", "--dry-run"],
@@ -73,9 +72,9 @@ for name, arguments in COMMANDS.items():
         sys.stdout.flush()
         print(f"<<left {left.code or 0}>>", flush=True)
 """
-ONCE = {"report", "backup", "export", "copy", "restore", "stats", "doctor", "audit"}
+ONCE = {"backup", "export", "copy", "restore", "stats", "doctor", "audit"}
 """What prints something else each time, as sizes change."""
-CHANGING = {"report", "erase", "revoke", "prune", "backup", "export", "copy", "restore", "migrate", "verify"}
+CHANGING = {"erase", "revoke", "prune", "backup", "export", "copy", "restore", "migrate", "verify"}
 PLAIN = {name: value for name, value in ENVIRONMENT.items() if name not in {"NO_COLOR", "COLUMNS", "FORCE_COLOR"}} | {
     "AGENTMEM_DATABASE": "memory.db"
 }

@@ -1,4 +1,4 @@
-"""`agentmem studio` serves a database, and `agentmem report` writes one page of it."""
+"""`agentmem studio` serves a database."""
 
 from __future__ import annotations
 
@@ -72,31 +72,3 @@ class TestStudio:
     def test_it_is_open_to_no_network_by_accident(self, agentmem, database, host):
         code, _, failed = agentmem("studio", database, "--host", host)
         assert (code, "every network" in failed) == (2, True)
-
-
-class TestReport:
-    def test_it_is_one_file(self, agentmem, database, tmp_path):
-        path = tmp_path / "report.html"
-        arguments = ("report", database, "-o", str(path), "--thread", "monday", "--namespace", "users/ada")
-        assert agentmem(*arguments) == (0, f"{path} is written.\n", "")
-        page = path.read_text(encoding="utf-8")
-        assert ("quinces" in page, "medlars" in page) == (True, False)
-
-    def test_one_that_is_there_is_replaced_when_that_is_said(self, agentmem, database, tmp_path):
-        path = tmp_path / "report.html"
-        path.write_text("mine")
-        arguments = ("report", database, "-o", str(path), "--namespace", "users/ada")
-        code, _, failed = agentmem(*arguments)
-        assert (code, "--force" in failed, path.read_text()) == (2, True, "mine")
-        assert agentmem(*arguments, "--force")[0] == 0
-        assert "users/ada" in path.read_text(encoding="utf-8")
-
-    def test_which_thread_is_said_where_several_are_called_so(self, agentmem, database, tmp_path):
-        code, _, failed = agentmem("report", database, "-o", str(tmp_path / "report.html"), "--thread", "monday")
-        assert (code, "--namespace" in failed, (tmp_path / "report.html").exists()) == (2, True, False)
-
-    def test_a_database_is_not_overwritten(self, agentmem, database):
-        code, _, failed = agentmem("report", database, "-o", database, "--force")
-        assert (code, "is a database" in failed) == (2, True)
-        with AgentMemory(database) as memory:
-            assert memory.stats()["messages"] == 2
