@@ -374,7 +374,6 @@ def calls_of(memory: AgentMemory, text: str, folder: Path) -> dict[Any, Calls]:
             "aprune": lambda: memory.aprune(keep_checkpoints=1),
             "asettle": memory.asettle,
             "aadopt": lambda: memory.aadopt("spare", ("ada",)),
-            "arevoke": lambda: memory.arevoke("tool:web_search"),
             "aerase": lambda: memory.aerase(thread_id="t"),
             "arekey": lambda: AgentMemory.arekey(folder / "restored.db", new_key=bytes(range(32))),
             "aclose": memory.aclose,

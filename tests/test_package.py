@@ -107,7 +107,7 @@ class TestImporting:
             "language_models.token_estimate", "language_models.tokens", "layers", "messages.prompt_forms", "parts",
             "rewinding.outlook", "rewinding.thread_memory", "search.database_search", "search.memory_search",
             "search.ranking", "search.timeline", "search.vectors", "storage.postgres", "stores.agent_store",
-            "threads", "upkeep.revocation",
+            "threads",
         }  # fmt: skip
         assert "langchain_agentmem.search.analysis" in loaded, "it was indexed"
         assert loaded.isdisjoint(others | {f"langchain_agentmem.{name}" for name in ours})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypedDict
@@ -21,7 +20,6 @@ from langchain_agentmem import AgentMemory, ManagedMemoryConfig
 USERS = st.sampled_from(["ada", "ada", "ada", "bob"])
 THREADS = st.sampled_from(["monday", "monday", "tuesday"])
 CONVERSATIONS = st.sampled_from(["c", "d"])
-TOOLS = st.sampled_from([None, "web", "mail"])
 KEYS = st.sampled_from(["name", "city"])
 SMALL = ManagedMemoryConfig(threshold_tokens=60, token_counter="estimate")
 
@@ -68,13 +66,8 @@ class Scope:
     main: list[Write] = field(default_factory=list)
     threads: dict[str, Thread] = field(default_factory=dict)
     conversations: dict[str, dict[str, str]] = field(default_factory=dict)
-    items: dict[str, list[tuple[str | None, str]]] = field(default_factory=dict)
+    items: dict[str, str] = field(default_factory=dict)
     facts: dict[str, str] = field(default_factory=dict)
-
-    @property
-    def put(self) -> dict[str, str]:
-        """Items as they are now: the last version of each."""
-        return {key: versions[-1][1] for key, versions in self.items.items()}
 
     def count(self, writes: Iterable[Write]) -> None:
         """Give writes to main, which keeps the newest of a key."""
@@ -165,33 +158,15 @@ class WholeMemory(RuleBasedStateMachine):
         managed = self.memory.managed_conversation(name, ("users", user), config=SMALL, model=lambda _: "They spoke.")
         assert all(each.content for each in managed.messages)
 
-    @rule(user=USERS, key=KEYS, kept=st.booleans(), tool=TOOLS)
-    def put(self, user: str, key: str, kept: bool, tool: str | None) -> None:
+    @rule(user=USERS, key=KEYS, kept=st.booleans())
+    def put(self, user: str, key: str, kept: bool) -> None:
         items, place = self.scopes[user].items, ("users", user, "items")
         if kept:
-            before = items.get(key, []) if tool else []
-            items[key] = [*before, (tool, self.word(user))][-9:]
-            with self.memory.written_by("tool", tool) if tool else nullcontext():
-                self.memory.store.put(place, key, {"text": items[key][-1][1]})
+            items[key] = self.word(user)
+            self.memory.store.put(place, key, {"text": items[key]})
         else:
             items.pop(key, None)
             self.memory.store.delete(place, key)
-
-    @rule(user=USERS, tool=st.sampled_from(["web", "mail"]), rehearsed=st.booleans())
-    def revoke(self, user: str, tool: str, rehearsed: bool) -> None:
-        """What the tool wrote goes, and what was there before comes back."""
-        items, before = self.scopes[user].items, self.scopes[user].put
-        left = {key: [each for each in versions if each[0] != tool] for key, versions in items.items()}
-        after = {key: versions for key, versions in left.items() if versions}
-        report = self.memory.revoke(f"tool:{tool}", namespace=("users", user), dry_run=rehearsed)
-        changed = {
-            key: after[key][-1][1] if key in after else None for key in items if left[key][-1:] != items[key][-1:]
-        }
-        assert {each.id: (each.text, each.now) for each in report.taken} == {
-            key: (before[key], now) for key, now in changed.items()
-        }
-        if not rehearsed:
-            self.scopes[user].items = after
 
     @rule(user=USERS, removed=st.booleans())
     def tell(self, user: str, removed: bool) -> None:
@@ -355,7 +330,7 @@ class WholeMemory(RuleBasedStateMachine):
             assert {each.id: each.content for each in layers.archival.all()} == shown(scope.counting(), "record")
             assert {each.subject for each in memory.facts(namespace=within).as_of()} == set(scope.facts.values())
             items = memory.store.search((*within, "items"), limit=10)
-            assert {each.key: each.value["text"] for each in items} == scope.put
+            assert {each.key: each.value["text"] for each in items} == scope.items
             for name in ("monday", "tuesday", "copy"):
                 self.check_thread(memory, user, name, scope.threads.get(name, Thread()))
             self.check_search(memory, user, scope)
@@ -372,7 +347,7 @@ class WholeMemory(RuleBasedStateMachine):
 
     def check_search(self, memory: AgentMemory, user: str, scope: Scope) -> None:
         """A copy of a thread adds nothing to what others find as long as the thread is there."""
-        said = {*scope.put.values(), *(text for talk in scope.conversations.values() for text in talk.values())}
+        said = {*scope.items.values(), *(text for talk in scope.conversations.values() for text in talk.values())}
         copied: set[str] = set()
         for thread in scope.threads.values():
             said.update({*thread.head.said} - {*thread.given})

@@ -53,7 +53,6 @@ from langchain_agentmem.cli.database_commands import (
     prune,
     rekey,
     restore,
-    revoke,
     stats,
     verify,
 )
@@ -284,7 +283,7 @@ app.add_typer(experiences)
 for caring in (stats, namespaces, verify, doctor, backup, restore, export):
     app.command()(caring)
 app.command("import")(import_)
-for moving in (migrate, copy, erase, revoke, prune, encrypt, rekey, decrypt):
+for moving in (migrate, copy, erase, prune, encrypt, rekey, decrypt):
     app.command()(moving)
 app.command("move-tenant")(move_tenant)
 app.command("import-from")(import_from)

@@ -383,49 +383,6 @@ def _erased(given: Mapping[str, Any], report: EraseReport, *, dry_run: bool) -> 
     return {**given, **plain(report), "dry_run": dry_run, "at": datetime.now(UTC)}
 
 
-def revoke(
-    *,
-    source: Annotated[str, typer.Argument(metavar="SOURCE", help="message:ID, thread:ID, tool:NAME, import, …")],
-    database: Existing,
-    namespace: Within = None,
-    thread: Annotated[str | None, typer.Option(metavar="ID", help="The conversation or thread of a message.")] = None,
-    keep_messages: Annotated[bool, typer.Option("--keep-messages", help="Leave the messages where they are.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
-    dry_run: DryRun = False,
-    as_json: AsJson = False,
-) -> None:
-    """Take back what was derived from a source.
-
-    To any depth: what was made of that goes, too.
-
-    The source is message:ID, thread:ID, record:ID, event:ID, core:KEY, fact:ID, item:KEY, or one of user, person,
-    model, tool and import, with a name or without. It asks first, and refuses where there is no terminal to ask at.
-    """
-    given: dict[str, Any] = {"namespace": namespace_named(namespace), "thread_id": thread}
-    given["messages"] = not keep_messages
-    with interruptible("Nothing was revoked."), existing(database) as memory:
-        report = memory.revoke(source, **given, dry_run=True)
-        lines = [_revoked(each) for each in report.taken]
-        if not dry_run and report.taken:
-            if not yes:
-                typer.echo(printable("\n".join(["This takes back, for ever:", *lines])), err=True)
-                if not sys.stdin.isatty():
-                    raise InvalidInput("There is no terminal to ask at, so nothing was revoked: say --yes.")
-                if not typer.confirm("Revoke it?", err=True):
-                    typer.echo("Nothing was revoked.", err=True)
-                    raise typer.Exit(1)
-            report = memory.revoke(source, **given)
-    done = "would be taken back" if dry_run else "were taken back"
-    told = "\n".join([f"{counted(len(report.taken), 'things')} {done}.", *lines])
-    tell(printable(told), {**dataclasses.asdict(report), "dry_run": dry_run}, as_json=as_json)
-
-
-def _revoked(each: Any) -> str:
-    """A line about something that is taken back."""
-    now = "" if each.now is None else f" → {safe_repr(each.now)}"
-    return f"{each.kind} {each.id} in {each.where or named(each.namespace)}: {safe_repr(each.text)}{now}"
-
-
 def prune(
     *,
     database: Existing,

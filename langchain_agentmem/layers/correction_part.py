@@ -8,7 +8,7 @@ Those of a fact go with a message that told it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -16,7 +16,6 @@ from langchain_agentmem.base.argument_checks import name_given
 from langchain_agentmem.base.clock import is_time
 from langchain_agentmem.base.encoding import read_plain, write_plain
 from langchain_agentmem.base.namespaces import id_of, namespace_of, of_thread, path_of, range_of
-from langchain_agentmem.base.origins import MemoryOrigin
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput
 from langchain_agentmem.rewinding import memory_rows
@@ -204,24 +203,6 @@ def rows_of(path: str) -> Steps[list[Row]]:
         rows += page
         after = page[-1]["id"]
     return rows
-
-
-def resting_on(low: str, high: str, covers: Callable[[Iterable[MemoryOrigin]], bool]) -> Steps[list[int]]:
-    """The rows of corrections of values and records that were, or became, what rests on something that is revoked.
-
-    Args:
-        low: The first path of the namespaces.
-        high: The path behind the last.
-        covers: Whether any of some origins is revoked.
-    """
-    found: list[int] = []
-    for held in (yield query.corrected_namespaces(low=low, high=high)):
-        for row in (yield from rows_of(held["path"])):
-            made = sound(row)
-            extras = [each["extra"] for each in (made.before, made.after) if each is not None and "extra" in each]
-            if any(covers(memory_rows.origins_in(extra)) for extra in extras):
-                found.append(row["id"])
-    return found
 
 
 def _erase(erasure: Erasure) -> Steps[None]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 import zlib
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime, time
 from decimal import Decimal
 from itertools import groupby
@@ -584,70 +584,9 @@ def with_extra(draft: ItemDraft, extra: Mapping[str, Any], former: Iterable[Item
     return draft._replace(rests=rests, source=source, actor=actor, former=tuple(former))
 
 
-class ItemTaken(NamedTuple):
-    """An item of which versions were taken back.
-
-    Attributes:
-        at: Where it is.
-        versions: How many.
-        was: What it said.
-        now: What it says instead; None where it is gone.
-    """
-
-    at: ItemPlace
-    versions: int
-    was: str
-    now: str | None
-
-
-def take(
-    places: Collection[ItemPlace], goes: Callable[[ItemPlace, Mapping[str, Any]], bool], *, now: int, tail: int
-) -> Steps[list[ItemTaken]]:
-    """Take versions out of the history of items; what a version replaced lasts in its place.
-
-    Args:
-        places: The items.
-        goes: Whether a version is to go, by where it is and by what it rests on.
-        now: When; what has expired by then does not come back.
-        tail: How many documents may wait for the search index.
-    """
-    locked = yield from lock(places)
-    ids = json.dumps([row["id"] for rows in locked.values() for row in rows.values()])
-    there = {row["id"]: row for row in (yield query.items_by_id(ids=ids, now=0))}
-    versions = {number: list(rows) for number, rows in groupby((yield query.item_versions(ids=ids)), owner_of)}
-    changes: dict[ItemPlace, ItemDraft | None] = {}
-    lost: list[int] = []
-    taken: list[ItemTaken] = []
-    for number, row in there.items():
-        at, there_are = _place(row), versions.get(number, ())
-        readable = [(each, extra_of(each)) for each in there_are if _readable(at, each["body"])]
-        left = [each for each, extra in readable if extra is not None and not goes(at, extra)]
-        if left and left[-1]["body"] is None:  # what it holds stays
-            kept = {each["id"] for each in left}
-            lost += [each["id"] for each in there_are if each["id"] not in kept]
-            continue
-        changes[at] = draft = _last(at, left, now)
-        said = None if draft is None else found_by(draft.value, None)
-        taken.append(ItemTaken(at, max(1, len(there_are) - len(left)), found_by(row["value"], None), said))
-    if lost:
-        yield query.delete_item_version.many([{"id": number} for number in lost])
-    yield from write(changes, locked, now=now, tail=tail)
-    return taken
-
-
 def owner_of(row: Row) -> int:
     """The row of the item of a version."""
     return int(row["item_id"])
-
-
-def _last(at: ItemPlace, versions: Sequence[Row], now: int) -> ItemDraft | None:
-    """The last of some former versions, to be written with those before it; None where it has expired by now."""
-    if not versions:
-        return None
-    draft = draft_of(at, read_plain(bytes(versions[-1]["body"])))
-    ends = None if draft.times is None else draft.times.expires_at
-    former = [ItemVersion(row["extra"], bytes(row["body"])) for row in versions[:-1]]
-    return None if ends is not None and ends <= now else with_extra(draft, extra_of(versions[-1]) or {}, former)
 
 
 def unlink(low: str, high: str, thread: str) -> Steps[None]:

@@ -19,10 +19,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from datetime import datetime
 from functools import partial
-from importlib import import_module
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from langchain_agentmem.base.argument_checks import check_flag, check_whole
 from langchain_agentmem.base.clock import time_given
@@ -31,7 +30,6 @@ from langchain_agentmem.base.encryption_key import EncryptionKey, KeyLike
 from langchain_agentmem.base.events import (
     ConversationErased,
     MemoryEvent,
-    MessagesRemoved,
     MessagesStored,
     Progress,
     ThreadMoved,
@@ -40,7 +38,6 @@ from langchain_agentmem.base.events import (
 )
 from langchain_agentmem.base.files import check_free, path_of_file
 from langchain_agentmem.base.namespaces import Namespace, id_of, namespace_of, path_of, range_of
-from langchain_agentmem.base.origins import MemoryOrigin, origin_given
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations import message_log, prompt_notes
 from langchain_agentmem.conversations.message_log import ListedConversation
@@ -58,9 +55,6 @@ from langchain_agentmem.upkeep.database_report import BranchSummary, Finding, St
 from langchain_agentmem.upkeep.export import TransferReport
 from langchain_agentmem.upkeep.integrity import MOST_ELSEWHERE, EraseReport, VerifyReport
 from langchain_agentmem.upkeep.namespace_sizes import DayCounts, NamespaceSummary
-
-if TYPE_CHECKING:
-    from langchain_agentmem.upkeep.revocation import RevokeReport
 
 T = TypeVar("T")
 L = TypeVar("L", BranchSummary, NamespaceSummary)
@@ -582,78 +576,6 @@ class Maintenance(Performer):
         return done
 
     erase, aerase = both(_erase_work)
-
-    def _revoke_work(
-        self,
-        source: str | MemoryOrigin,
-        *,
-        namespace: Sequence[str] | None = None,
-        thread_id: str | None = None,
-        messages: bool = True,
-        dry_run: bool = False,
-    ) -> Work[RevokeReport]:
-        """Take back what was derived from a source, to any depth, and the messages that it said.
-
-        A version that rests on the source is taken out of every history: what it replaced lasts in its place, as far as
-        that is kept, on forks and at past checkpoints too, so that rewinding does not bring it back. A record, an
-        event, a value of core memory and an item go if anything that they rest on does; a fact stays as long as
-        somebody else tells of it. Summaries and compactions that stand for a message that goes are made anew when they
-        are next wanted, and corrections of what goes are gone. All of it is one transaction; on a memory with shards
-        one in each. It cannot be undone: look at `dry_run` first.
-
-        What a graph's state holds stays there, as checkpoints are not rewritten: remove the messages that the report
-        names from the state, and end the runs that go on, which may write again what they know.
-
-        Args:
-            source: "message:m1", "thread:t1" (or "conversation:…"), "tool:web_search", "model:…", "import:mem0",
-                "person:Maria", "user", or one of these five alone for all of them; also "record:…", "event:…",
-                "core:…", "fact:…" and "item:…", which go themselves.
-            namespace: Where: this namespace and all below it. Default: the running config's, else everywhere.
-            thread_id: Of a message its conversation or thread. Default: any.
-            messages: Whether the messages themselves go from their conversations and from the search. Default: yes.
-            dry_run: Whether to tell only what would be taken. Default: it is taken.
-
-        Returns:
-            What was taken, each with what it says instead.
-
-        Raises:
-            InvalidInput: An argument is wrong.
-        """
-        yield Do(partial(import_module, "langchain_agentmem.upkeep.revocation"))  # too slow for a loop
-        from langchain_agentmem.upkeep.revocation import (  # noqa: PLC0415 - who needs it pays
-            Revocation,
-            added,
-            revoke,
-            taken_shown,
-        )
-
-        check_flag("messages", messages)
-        check_flag("dry_run", dry_run)
-        thread = None if thread_id is None else id_of(thread_id, "thread")
-        where = self._below(namespace)
-        asked = Revocation(*range_of(where), origin_given(source, thread), messages)
-        make = partial(revoke, asked, now=self.database.now(), tail=self.database.tail)
-
-        def work() -> Work[RevokeReport]:
-            reports: list[RevokeReport] = []
-            for each in (yield from self._all_below(where)):
-                if dry_run:
-                    rehearse = partial(each.engine.rehearse, make)
-                    reports.append((yield from self._blocking("care.rehearse", rehearse, write=True)))
-                else:
-                    reports.append((yield In(each, Run("care.take", make, write=True, shown=False))))
-            return added(reports)
-
-        given = {"source": str(asked.origin), "namespace": where, "dry_run": dry_run}
-        done: RevokeReport = yield Shown("care.revoke", work(), partial(given_only, given), taken_shown)
-        if not dry_run:
-            self._let_go([])
-            for gone in done.taken:
-                if gone.kind == "message" and gone.where is not None:
-                    self._tell(MessagesRemoved, path_of(gone.namespace), gone.where, message_ids=(gone.id,))
-        return done
-
-    revoke, arevoke = both(_revoke_work)
 
     def _with_elsewhere(
         self, reports: Sequence[EraseReport], namespace: Namespace | None, thread_id: Any, conversation_id: Any

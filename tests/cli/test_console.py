@@ -50,7 +50,6 @@ COMMANDS = {
     "audit entries": ["audit", "--last", "3", "--namespace", "/".join(WHOSE)],
     "audit todos": ["audit", "todos"],
     "audit verify": ["audit", "verify"],
-    "revoke": ["revoke", "tool", "--dry-run"],
     "erase": ["erase", "--namespace", "/".join(WHOSE), "--dry-run"],
     "prune": ["prune", "--keep-messages", "1", "--dry-run"],
     "backup": ["backup", "backup.db"],
@@ -74,7 +73,7 @@ for name, arguments in COMMANDS.items():
 """
 ONCE = {"backup", "export", "copy", "restore", "stats", "doctor", "audit"}
 """What prints something else each time, as sizes change."""
-CHANGING = {"erase", "revoke", "prune", "backup", "export", "copy", "restore", "migrate", "verify"}
+CHANGING = {"erase", "prune", "backup", "export", "copy", "restore", "migrate", "verify"}
 PLAIN = {name: value for name, value in ENVIRONMENT.items() if name not in {"NO_COLOR", "COLUMNS", "FORCE_COLOR"}} | {
     "AGENTMEM_DATABASE": "memory.db"
 }

@@ -376,10 +376,6 @@ class TestAThreadThatGoes:
         assert found(memory, conversation_id=own) == []
         assert memory.verify().ok
 
-    def test_and_when_all_that_was_said_in_it_is_revoked(self, memory, thread):
-        memory.revoke("thread:t")
-        assert [len(said(memory, each)) for each in sorted(names(memory))] == [0, 0, 2, 1]
-
     def test_is_listed_without_them(self, memory, thread):
         listed = memory.threads().threads
         assert sorted(each.thread_id for each in listed) == ["t", "t2"]

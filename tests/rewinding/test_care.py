@@ -750,24 +750,6 @@ class TestMoving:
             other.import_(tmp_path / "all.jsonl")
             assert [(config, other.layers(config).core.get()) for config, _ in seen] == seen
 
-    def test_a_fork_comes_along_whose_parent_has_gone_on_and_lost_what_that_does_not_show(self, memory, tmp_path):
-        root = memory.layers("root")
-        for key, first, then in (("name", "Ana", "Bea"), ("pet", "cat", "dog")):
-            with memory.written_by(rests_on=["message:page"]):
-                root.core.set(key, first)
-            root.fork(f"of {first}")
-            root.core.set(key, then)
-        memory.export(tmp_path / "early.jsonl")
-        root.fork("late")
-        memory.export(tmp_path / "late.jsonl")
-        with AgentMemory(tmp_path / "other.db") as other:
-            other.import_(tmp_path / "early.jsonl")
-            other.revoke("message:page")
-            other.layers("root").core.set("home", "Turin")
-            other.import_(tmp_path / "late.jsonl")
-            assert other.layers("late").core.get() == {"name": "Bea", "pet": "dog"}
-            assert other.layers("of cat").core.get() == {"name": "Bea"}
-
     def test_a_fork_whose_parent_has_gone_on_without_it_is_refused(self, memory, another, tmp_path):
         root = memory.layers("root")
         root.core.set("name", "Ana")

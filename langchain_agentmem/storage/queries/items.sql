@@ -185,9 +185,6 @@ delete from item_version where item_id = :item and id not in (
     select id from item_version where item_id = :item order by id desc limit cast(:kept as bigint)
 );
 
--- name: delete_item_version
-delete from item_version where id = :id;
-
 -- name: retell_item_version
 update item_version set extra = :extra where id = :id;
 

@@ -50,11 +50,6 @@ delete from prompt_note
 where namespace_id in (select id from namespace where path >= :low and path < :high)
     and (name = :name or part in ('start', 'changes'));
 
--- name: erase_shown_core
--- What threads were shown of core memory.
-delete from prompt_note
-where namespace_id in (select id from namespace where path >= :low and path < :high) and part in ('start', 'changes');
-
 -- name: erase_shown_elsewhere
 -- What any thread was shown of memories that lie there: everything, or core memory alone.
 delete from prompt_note

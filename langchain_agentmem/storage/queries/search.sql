@@ -251,9 +251,6 @@ order by case when d.created_at < :start then :start - d.created_at when d.creat
     else 0 end, d.id desc
 limit cast(:limit as bigint);
 
--- name: document_time
-select created_at from search_document where id = :id;
-
 -- name: documents_within
 -- The documents in each of many small ranges, as JSON, column by column: so many rows take longer to read than to find.
 select json_array(
