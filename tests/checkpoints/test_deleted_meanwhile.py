@@ -36,7 +36,7 @@ def replied(state):
 
 def deleted(memory, url, how):
     if how == "by another process":
-        subprocess.run([sys.executable, "-c", ERASING, url], check=True, timeout=60)
+        subprocess.run([sys.executable, "-c", ERASING, url], check=True)
     elif how == "deleted":
         memory.within(ADA).checkpointer.delete_thread("t")
     elif how == "pruned":
