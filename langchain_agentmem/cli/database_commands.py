@@ -600,9 +600,8 @@ def doctor(
 ) -> None:
     """Find and explain trouble, with a remedy for each.
 
-    It looks at versions, permissions, locks, room and damage; of a server also at connections, replicas, settings,
-    indexes, dead rows and slow statements. Without a database it looks only at what is around every one. The exit
-    code is 1 where something is to be mended.
+    It checks versions, rights, the schema, vectors and damage; of a server also the encoding and the connections.
+    Without a database it checks only what is installed. The exit code is 1 if there is a problem.
 
     JSON: an object with ok and findings. A finding has name, level ("ok", "note" or "problem"), text, remedy.
     """
