@@ -297,8 +297,6 @@ def calls_of(memory: AgentMemory, text: str, folder: Path) -> dict[Any, Calls]:
             "ahead": audit.ahead,
             "averify": audit.averify,
             "areport": audit.areport,
-            "ainsights": audit.ainsights,
-            "adigest": lambda: audit.adigest("c"),
             "aexport_document": lambda: audit.aexport_document(folder / "a.json"),
             "aimport_document": lambda: audit.aimport_document(folder / "a.json"),
         },

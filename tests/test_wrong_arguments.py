@@ -436,7 +436,6 @@ PARTS = {
             "archive": {"before": None},
             "complete": {"todo_id": "<todo>"},
             "reopen": {"todo_id": "<todo>"},
-            "digest": {"conversation_id": "c", "model": None},
             "entries": {"conversation_id": None, "kinds": None, "include_junk": True},
             "last": {
                 "n": 3,
@@ -453,7 +452,7 @@ PARTS = {
             "export_document": {"path": "audit.json"},
             "import_document": {"path": "audit.json"},
         },
-        others=frozenset({"aentries", "filter_junk", "handler", "head", "insights", "report"}),
+        others=frozenset({"aentries", "filter_junk", "handler", "head", "report"}),
     ),
 }
 CALLS = [(part, method) for part, each in PARTS.items() for method in each.calls]

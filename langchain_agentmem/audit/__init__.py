@@ -5,7 +5,7 @@ Begin with `audit_trail.AuditTrail`, the public class. Below it:
 - `audit_entry`, `audit_rows`, `audit_store`: an entry and its chain, its rows, and the statements on them;
 - `model_call_capture`: the LangChain callback handler that records model calls;
 - `junk_rules`, `audit_todos`: which entries are hidden, and which todos a text asks for;
-- `audit_report`, `audit_digest`: health, insights, and summaries of a conversation;
+- `audit_report`: the health report;
 - `legacy_json`: reads and writes `agent_memory.json`, however damaged;
 - `audit_part`: searches, verifies and transfers the trail.
 

@@ -26,15 +26,14 @@ from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.messages.message import Message
 
-Kind: TypeAlias = Literal["exchange", "call", "todo", "reflection", "reference", "digest"]
+Kind: TypeAlias = Literal["exchange", "call", "todo", "reflection", "reference"]
 """What an entry is: a prompt with its reply, a model call that was captured, something to do, what an agent says of its
-own work, a text to look things up in, a summary of a conversation."""
+own work, a text to look things up in."""
 EXCHANGE: Final = "exchange"
 CALL: Final = "call"
 TODO: Final = "todo"
 REFLECTION: Final = "reflection"
 REFERENCE: Final = "reference"
-DIGEST: Final = "digest"
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 Status: TypeAlias = Literal["open", "done"]
@@ -62,8 +61,8 @@ class AuditEntry:
 
     Attributes:
         id: What it is called, unique in its namespace.
-        kind: "exchange" for a prompt and its reply, "call" for a model call that was captured, "todo", "reflection",
-            "reference" or "digest".
+        kind: "exchange" for a prompt and its reply, "call" for a model call that was captured, "todo", "reflection"
+            or "reference".
         prompt: What was asked. Of a call, its newest message from the user.
         reply: What was answered.
         created_at: When. Without a time zone, UTC.
@@ -71,7 +70,7 @@ class AuditEntry:
         namespace: Where it is. Default: the root.
         junk: The names of the rules by which it is junk, and hidden. Default (): it is shown.
         status: Of a todo, "open" or "done". Default None.
-        title: Of a reference or digest. Default None.
+        title: Of a reference. Default None.
         model: The name of the model. Default None.
         error: What went wrong, where a call failed. Default None.
         input_tokens: Tokens of the prompt. Default None: not known.

@@ -1,59 +1,38 @@
-"""Reports on an audit trail: `examine` makes the health report, `learn` the insights. No model is asked.
+"""The health report of an audit trail: size, growth, rate, todos, what to archive, and the rules for junk.
 
     print(memory.audit.report())
-    print(memory.audit.insights())
 
-What can be counted the database counts, of all entries. What has to be read is read of the newest `MOST_READ`, so that
-a report takes seconds however long the trail is. A report is computed on demand, in one transaction, and changes
-nothing.
+Counts come from the database and cover all entries. Texts are read of the newest `MOST_READ` entries, so that a report
+takes seconds however long the trail is. A report is computed on demand, in one transaction, and changes nothing.
 
-**Runaways.** What of an audit trail runs away: far more entries than is usual, or the same one again and again. What is
-usual is the median, and how much it varies is told by the distances from it, of which again the median counts: neither
-is moved by the few that run away. Where little is going on anything looks like much, so nothing below a floor counts.
+**Runaway hours**: hours with more than `TIMES_USUAL` times the entries of the median hour. Hours below a floor of
+`LEAST_IN_HOUR` entries never count.
 
-**Open todos**, and what suggests that one of them is done: a later reply, or the agent's report on itself, that says in
-one sentence that something was completed, in words of what the todo is about. Nobody closes a todo for it. English
-words only; in other languages todos are listed, and nothing is suggested.
-
-**Topics**: words that come up in many conversations, and not in all of them. A word is counted once a conversation, so
-that one long talk about a thing does not make it a common topic. Its weight is that number, times how rare it is among
-the conversations. What nearly all of many conversations have is how people speak there, and no topic.
-
-**Outcomes**: whether what users asked was done, by what went wrong, what the agent said, and what the user said next. A
-turn is one prompt of the user with all model calls and the reply that answer it. It *failed* where
-
-- its last call ended with an error, or
-- its reply says that it could not be done ("I was unable to …", "Something went wrong"), or
-- the next prompt of its conversation corrects it, complains ("No, I meant …", "Still broken", "Try again"), or asks the
-  same again,
-
-and *succeeded* where the next prompt thanks, or goes on. What came last in its conversation, or is in none, may have
-been either: it is not counted, unless it failed by itself. The words that are known are English; where users write in
-another language, only errors and repeated prompts tell of failures.
+**Open todos**: a todo that seems done comes with the later reply or self-reflection that says so: one of its sentences
+says that something was completed, in words of the todo. Nobody closes a todo for it. English only; in other languages
+todos are listed without suggestions.
 """
 
 from __future__ import annotations
 
-import itertools
 import json
-import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from statistics import median
-from typing import Literal, NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from langchain_agentmem.audit import audit_rows, audit_store
-from langchain_agentmem.audit.audit_entry import CALL, EXCHANGE, REFLECTION, AuditEntry
+from langchain_agentmem.audit.audit_entry import REFLECTION, AuditEntry
 from langchain_agentmem.audit.audit_store import EntrySizes, is_said
 from langchain_agentmem.audit.junk_rules import RULES, WORDS, JunkRule, patterns, reasons
 from langchain_agentmem.audit.legacy_json import MARKS
 from langchain_agentmem.base.clock import micros, moment
 from langchain_agentmem.base.namespaces import Namespace, namespace_of
 from langchain_agentmem.base.safe_repr import counted, size_of
-from langchain_agentmem.search.analysis import STOP_WORDS, question, terms
+from langchain_agentmem.search.analysis import STOP_WORDS, terms
 from langchain_agentmem.storage import Steps, query
 from langchain_agentmem.storage.steps import Row
 
@@ -83,20 +62,13 @@ RECENT = timedelta(days=30)
 MOST_CONVERSATIONS, MOST_RUNAWAYS = 20, 10
 MOST_TODOS = 1_000
 """So many open todos are looked for among later entries; of the rest only the number is told."""
-LEAST_IN_HOUR, LEAST_REPEATED = 200, 25
-"""So many entries of an hour, or that are the same, are never too many."""
-
-What: TypeAlias = Literal["hour", "repeated"]
+LEAST_IN_HOUR, TIMES_USUAL = 200, 10
+"""An hour runs away with more entries than the first, and more than the second times those of the median hour."""
 
 _HOUR = 3_600_000_000
 _SPANS = (7, 30)
 _TOLD_OF_SECTION = 5
 _EXAMPLES = 5
-_DEVIATIONS = 8.0
-_OF_NORMAL = 1.4826  # by which the median distance tells the standard deviation of what is normally distributed
-_COMPARED = 300
-_SHOWN_OF_PROMPT = 120
-_NUMBERS = re.compile(r"\b(?=[a-f]*\d)[0-9a-f]{8,}(?:-[0-9a-f]{4,})*\b|\d+", re.IGNORECASE)
 _LOOKED_AT_OF_REPLY = 10_000
 _SHOWN = 160
 _MOST_QUOTES = 3
@@ -135,33 +107,21 @@ class Growth:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Runaway:
-    """Something of which there are too many entries.
+class RateAnomaly:
+    """An hour with far more entries than usual.
 
     Attributes:
-        what: "hour" for the entries of one hour, "repeated" for those that say the same but for numbers, letter case
-            and blanks.
-        name: The hour in ISO 8601, or how the repeated entries begin.
-        entries: How many there are.
-        usual: How many are usual: the median. None for what is repeated.
-        first_at: When the first of them was made.
-        last_at: When the last.
-        example: The id of the last of the repeated entries. Default None.
+        hour: When the hour begins, in UTC.
+        entries: The number of entries.
+        usual: The entries of the median hour.
     """
 
-    what: What
-    name: str
+    hour: datetime
     entries: int
-    usual: float | None
-    first_at: datetime
-    last_at: datetime
-    example: str | None = None
+    usual: float
 
     def __str__(self) -> str:
-        if self.what == "repeated":
-            span = f"{self.first_at:%Y-%m-%d %H:%M} to {self.last_at:%Y-%m-%d %H:%M}"
-            return f"{self.entries:,} entries say the same, {span}: {self.name} ({self.example})"
-        return f"the hour from {self.first_at:%Y-%m-%d %H}:00 has {self.entries:,} entries; usual are {self.usual:,.0f}"
+        return f"the hour from {self.hour:%Y-%m-%d %H}:00 has {self.entries:,} entries; usual are {self.usual:,.0f}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -292,9 +252,9 @@ class Health:
     Attributes:
         at: When it was looked at.
         sizes: Entries and bytes.
-        read: How many entries were read, the newest: for repeated entries, signs of todos, and what is junk by now.
+        read: How many entries were read, the newest: for signs of todos, and what is junk by now.
         growth: The last 7 and the last 30 days.
-        runaway: Of what there are too many entries, in the last 30 days.
+        runaway: Hours of the last 30 days with far more entries than usual.
         conversations: How many conversations there are.
         patterns: Those of them with most entries.
         open_todos: How many todos are open.
@@ -307,7 +267,7 @@ class Health:
     sizes: EntrySizes
     read: int = 0
     growth: tuple[Growth, ...] = ()
-    runaway: tuple[Runaway, ...] = ()
+    runaway: tuple[RateAnomaly, ...] = ()
     conversations: int = 0
     patterns: tuple[ConversationSize, ...] = ()
     open_todos: int = 0
@@ -362,15 +322,13 @@ def examine(
     [ever] = yield query.audit_sizes(**where, since=audit_store.EVER)
     found = yield query.audit_open_todos(**where, limit=MOST_TODOS)
     todos = _OpenTodos((yield from audit_rows.entries(found)))
-    judged, repeats = _Judged(rules), _Repeats(now - RECENT)
+    judged = _Judged(rules)
 
     def take(entry: AuditEntry) -> None:
         judged.take(entry)
-        repeats.take(entry)
         todos.take(entry)
 
     read = yield from _read(low, high, take)
-    hours = yield from _hours(where, micros(now - RECENT))
     [conversations] = yield query.audit_count_conversations(**where)
     largest = yield query.audit_conversations(**where, limit=MOST_CONVERSATIONS)
     size = sizes.entry_bytes + sizes.message_bytes
@@ -379,7 +337,7 @@ def examine(
         sizes=sizes,
         read=read,
         growth=(yield from _growth(where, now, ever, sizes.message_bytes)),
-        runaway=(*hours, *repeats.found()),
+        runaway=(yield from _runaway_hours(where, micros(now - RECENT))),
         conversations=int(conversations["found"]),
         patterns=tuple(
             ConversationSize(
@@ -412,37 +370,15 @@ def _growth(where: Mapping[str, str], now: datetime, ever: Row, message_bytes: i
     return tuple(found)
 
 
-def too_many(counts: Sequence[int], least: int) -> tuple[float, int]:
-    """What is usual among some counts of entries: the median, and how many are not too many.
-
-    Args:
-        counts: How many entries there were each time.
-        least: So many are never too many.
-    """
-    if not counts:
-        return 0.0, least
-    middle = float(median(counts))
-    distance = median(abs(count - middle) for count in counts)
-    # Counts vary by chance at least as much as their root says, also where most of them are equal.
-    spread = max(_OF_NORMAL * distance, middle**0.5, 1.0)
-    return middle, max(least, round(middle + _DEVIATIONS * spread))
-
-
-def _hours(where: Mapping[str, str], since: int) -> Steps[list[Runaway]]:
-    rows = yield query.audit_count_spans(**where, width=_HOUR, since=since)
-    middle, most = too_many([row["entries"] for row in rows], LEAST_IN_HOUR)
+def _runaway_hours(where: Mapping[str, str], since: int) -> Steps[tuple[RateAnomaly, ...]]:
+    rows = yield query.audit_count_hours(**where, since=since)
+    usual = float(median(row["entries"] for row in rows)) if rows else 0.0
+    most = max(LEAST_IN_HOUR, TIMES_USUAL * usual)
     many = sorted((row for row in rows if row["entries"] > most), key=lambda row: -row["entries"])
-    return [
-        Runaway(
-            what="hour",
-            name=f"{moment(row['span'] * _HOUR):%Y-%m-%dT%H}:00Z",
-            entries=int(row["entries"]),
-            usual=middle,
-            first_at=moment(row["first_at"]),
-            last_at=moment(row["last_at"]),
-        )
+    return tuple(
+        RateAnomaly(hour=moment(row["hour"] * _HOUR), entries=int(row["entries"]), usual=usual)
         for row in many[:MOST_RUNAWAYS]
-    ]
+    )
 
 
 def _archivable(where: Mapping[str, str], before: datetime) -> Steps[ArchiveSuggestion]:
@@ -480,36 +416,6 @@ class _Judged:
             to_show=self._to_show,
             examples=tuple(self._examples),
         )
-
-
-class _Repeats:
-    """Finds entries that say the same again and again; what is hidden as junk may be said as often as one likes."""
-
-    def __init__(self, since: datetime) -> None:
-        self._since = since
-        self._same: dict[tuple[str, ...], Runaway] = {}
-
-    def take(self, entry: AuditEntry) -> None:
-        at = entry.created_at
-        if entry.junk or not is_said(entry) or at < self._since:
-            return
-        key = tuple(_without_numbers(text) for text in (entry.prompt, entry.reply, entry.error or ""))
-        if (same := self._same.get(key)) is None:
-            name = " ".join(entry.prompt[:_SHOWN_OF_PROMPT].split())
-            same = Runaway(what="repeated", name=name, entries=0, usual=None, first_at=at, last_at=at)
-        first, last = min(same.first_at, at), max(same.last_at, at)
-        self._same[key] = replace(same, entries=same.entries + 1, first_at=first, last_at=last, example=entry.id)
-
-    def found(self) -> list[Runaway]:
-        """What is repeated too often, most often first."""
-        often = [same for same in self._same.values() if same.entries > LEAST_REPEATED]
-        return sorted(often, key=lambda same: -same.entries)[:MOST_RUNAWAYS]
-
-
-def _without_numbers(text: str) -> str:
-    """How a text begins and ends, but for numbers, letter case and blanks."""
-    ends = text if len(text) <= 2 * _COMPARED else f"{text[:_COMPARED]} \u2026 {text[-_COMPARED:]}"
-    return " ".join(_NUMBERS.sub("0", ends.casefold()).split())
 
 
 class _Todo(NamedTuple):
@@ -577,313 +483,3 @@ def _section(title: str, items: Sequence[object], count: int) -> Iterable[str]:
     yield from (f"  {each}" for each in items[:_TOLD_OF_SECTION])
     if count > _TOLD_OF_SECTION:
         yield f"  … and {count - _TOLD_OF_SECTION:,} more"
-
-
-# -- insights --------------------------------------------------------------------------------------------------------
-
-MOST_TOPICS = 20
-MOST_WORDS = 100_000
-"""So many different words are counted at a time; then those that came up least are forgotten."""
-
-_TOLD = 10
-_LOOKED_AT = 2_000
-_MANY = 20
-_NEARLY_ALL = 0.6
-_EVEN = 0.7  # weight of what all conversations have
-_LONGEST_CODE = 12
-_LEAST_LETTERS = 3
-_STOPS = frozenset(term for word in (*STOP_WORDS, *_LISTS["plain"].split()) for term in terms(word))
-_BEGINS, _ENDS = 300, 200
-_BLANKS = re.compile(r"\W+")
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Topic:
-    """What users often speak of.
-
-    Attributes:
-        name: The word as it was first written, in lower case and without accents.
-        conversations: In how many conversations; a prompt that belongs to none counts as one.
-        prompts: In how many prompts.
-        example: The id of an entry that has it.
-    """
-
-    name: str
-    conversations: int
-    prompts: int
-    example: str
-
-    def __str__(self) -> str:
-        return f"{self.name}: {self.conversations:,} conversations, {self.prompts:,} prompts ({self.example})"
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Success:
-    """How often what was asked was done.
-
-    Attributes:
-        turns: Prompts of users.
-        succeeded: Those after which the user thanked or went on.
-        failed: Those that failed.
-        unknown: The rest.
-        because: What told, and how often: "thanked", "went on"; "error", "gave up", "corrected", "asked again".
-    """
-
-    turns: int = 0
-    succeeded: int = 0
-    failed: int = 0
-    unknown: int = 0
-    because: Mapping[str, int] = field(default_factory=dict)
-
-    @property
-    def rate(self) -> float | None:
-        """The share of those that succeeded in those that are known, 0 to 1; None where none is known."""
-        known = self.succeeded + self.failed
-        return self.succeeded / known if known else None
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ModelUse:
-    """What a model did.
-
-    Attributes:
-        model: Its name; None where the provider gave none.
-        calls: How often it was called.
-        errors: How many of the calls failed.
-        input_tokens: Tokens that it was given, as far as they are known.
-        output_tokens: Tokens that it answered with, as far as they are known.
-        median_duration: Seconds that half of the calls took at most. None where it is not known.
-    """
-
-    model: str | None
-    calls: int
-    errors: int
-    input_tokens: int
-    output_tokens: int
-    median_duration: float | None
-
-    def __str__(self) -> str:
-        took = "" if self.median_duration is None else f", median {self.median_duration:,.2f} s"
-        return (
-            f"{self.model or 'unknown'}: {counted(self.calls, 'calls')}, {self.errors:,} failed, "
-            f"{self.input_tokens:,} tokens in, {self.output_tokens:,} out{took}"
-        )
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Insights:
-    """What the newest entries of an audit trail tell of its use. Entries that are hidden as junk are no prompts here.
-
-    Attributes:
-        read: How many entries were read: all, or the newest 20,000.
-        topics: What users often speak of, those of most weight first.
-        success: How often what was asked was done.
-        models: The models that were called, those with most calls first.
-    """
-
-    read: int = 0
-    topics: tuple[Topic, ...] = ()
-    success: Success = field(default_factory=Success)
-    models: tuple[ModelUse, ...] = ()
-
-    def __str__(self) -> str:
-        return "\n".join(self._lines())
-
-    def _lines(self) -> Iterable[str]:
-        success = self.success
-        if success.turns:
-            told = "".join(f"; {name} {count:,}" for name, count in success.because.items())
-            known = success.succeeded + success.failed
-            of = f"{known:,} of {success.turns:,} prompts have an end that is known{told}."
-            yield f"Success: {of}" if success.rate is None else f"Success: {100 * success.rate:.1f}%; {of}"
-        for title, items in (("Common topics", self.topics), ("Models", self.models)):
-            if items:
-                yield f"{title}:"
-                yield from (f"  {each}" for each in items[:_TOLD])
-
-
-def learn(low: str, high: str, *, topics: int = MOST_TOPICS) -> Steps[Insights]:
-    """What the audit trail of the namespaces in a range of paths tells of its use.
-
-    Args:
-        low: The first path of the namespaces.
-        high: The path behind the last.
-        topics: Most topics.
-    """
-    outcomes, words = _Outcomes(), _Words()
-    calls: dict[str | None, list[_Call]] = {}
-
-    def take(entry: AuditEntry) -> None:
-        if entry.kind == CALL:
-            calls.setdefault(entry.model, []).append(_Call.of(entry))
-        if is_said(entry) and outcomes.take(entry):
-            words.take(entry)
-
-    read = yield from _read(low, high, take)
-    return Insights(
-        read=read,
-        topics=words.found(topics),
-        success=outcomes.found(),
-        models=tuple(sorted(itertools.starmap(_use, calls.items()), key=lambda use: (-use.calls, use.model or ""))),
-    )
-
-
-class _Call(NamedTuple):
-    failed: bool
-    input_tokens: int
-    output_tokens: int
-    duration: float | None
-
-    @classmethod
-    def of(cls, entry: AuditEntry) -> _Call:
-        return cls(entry.error is not None, entry.input_tokens or 0, entry.output_tokens or 0, entry.duration)
-
-
-def _use(model: str | None, calls: Sequence[_Call]) -> ModelUse:
-    durations = [call.duration for call in calls if call.duration is not None]
-    return ModelUse(
-        model=model,
-        calls=len(calls),
-        errors=sum(call.failed for call in calls),
-        input_tokens=sum(call.input_tokens for call in calls),
-        output_tokens=sum(call.output_tokens for call in calls),
-        median_duration=median(durations) if durations else None,
-    )
-
-
-class _Turn(NamedTuple):
-    prompt: str
-    kind: str
-    failure: str | None
-    asked_back: bool
-
-
-class _Outcomes:
-    """Tells turns apart, and counts how they ended."""
-
-    def __init__(self) -> None:
-        self._open: dict[tuple[Namespace, str], _Turn] = {}
-        self._turns = 0
-        self._ends: Counter[str] = Counter()
-
-    def take(self, entry: AuditEntry) -> bool:
-        """Look at what was said, and say whether a turn begins with it, which is not hidden."""
-        key = (entry.namespace, entry.conversation_id or entry.thread_id or f"\x1f{entry.id}")
-        prompt = _plainly(entry.prompt)
-        before = self._open.get(key)
-        # Calls with tools, retries, and what is both captured and added are one turn.
-        same = before is not None and prompt == before.prompt and CALL in (before.kind, entry.kind)
-        if before is not None and not same:
-            self._ends[_ended(before, entry.prompt, prompt)] += 1
-            del self._open[key]
-        if entry.junk:
-            return False
-        self._turns += not same
-        self._open[key] = _Turn(prompt, entry.kind, _failure(entry), entry.reply[-_ENDS:].rstrip().endswith("?"))
-        return not same
-
-    def found(self) -> Success:
-        """How often what was asked so far was done."""
-        ends = self._ends + Counter(turn.failure or "" for turn in self._open.values())
-        succeeded = ends["thanked"] + ends["went on"]
-        unknown = ends.pop("", 0)
-        return Success(
-            turns=self._turns,
-            succeeded=succeeded,
-            failed=ends.total() - succeeded,
-            unknown=unknown,
-            because=dict(sorted(ends.items())),
-        )
-
-
-def _failure(entry: AuditEntry) -> str | None:
-    """How a turn failed by itself, if it did."""
-    if entry.error is not None:
-        return "error"
-    return "gave up" if _PATTERNS["gives_up"].search(_straight(entry.reply)) else None
-
-
-def _ended(turn: _Turn, following: str, plainly: str) -> str:
-    """What the next prompt tells of a turn."""
-    if turn.failure is not None:
-        return turn.failure
-    begins = _straight(following)
-    if _PATTERNS["complains"].search(begins) or (not turn.asked_back and _PATTERNS["refuses"].search(begins)):
-        return "corrected"
-    if turn.kind == EXCHANGE and plainly and plainly == turn.prompt:
-        return "asked again"
-    return "thanked" if _PATTERNS["thanks"].search(begins) else "went on"
-
-
-def _straight(text: str) -> str:
-    """How a text begins, with straight apostrophes."""
-    return text[:_BEGINS].replace("\u2019", "'")
-
-
-def _plainly(text: str) -> str:
-    """What tells prompts apart: how one begins, but for letter case and marks, and how long a long one is."""
-    begins = _BLANKS.sub(" ", text[: 2 * _BEGINS].casefold()).strip()
-    return begins if len(text) <= 2 * _BEGINS else f"{begins} {len(text)}"
-
-
-@dataclass(slots=True)
-class _Tally:
-    """What is known of a word: where it was found, by numbers of conversations, and in how many prompts."""
-
-    name: str
-    example: str
-    conversations: set[int] = field(default_factory=set)
-    prompts: int = 0
-
-
-class _Words:
-    """Counts words of prompts."""
-
-    def __init__(self) -> None:
-        self._tallies: dict[str, _Tally] = {}
-        self._numbers: dict[tuple[Namespace, str], int] = {}
-        self._given_up = 0
-
-    def take(self, entry: AuditEntry) -> None:
-        """Count the words of a prompt."""
-        key = (entry.namespace, entry.conversation_id or entry.thread_id or f"\x1f{entry.id}")
-        number = self._numbers.setdefault(key, len(self._numbers))
-        written: dict[str, str] = {}
-        for word, term in question(entry.prompt[:_LOOKED_AT]).words.items():
-            written.setdefault(term, word)
-        for term, word in written.items():
-            if _tells(term):
-                tally = self._tallies.setdefault(term, _Tally(word, entry.id))
-                tally.conversations.add(number)
-                tally.prompts += 1
-        if len(self._tallies) > MOST_WORDS:
-            while len(self._tallies) > MOST_WORDS // 2:
-                self._given_up += 1
-                kept = {term: tally for term, tally in self._tallies.items() if tally.prompts > self._given_up}
-                self._tallies = kept
-
-    def found(self, most: int) -> tuple[Topic, ...]:
-        """The most common topics, those of most weight first.
-
-        Args:
-            most: How many.
-        """
-        total = len(self._numbers)
-        speech = _NEARLY_ALL * total if total >= _MANY else total
-        common = (
-            (-count * (math.log((total + 1) / count) + _EVEN), -tally.prompts, tally.name, tally)
-            for tally in self._tallies.values()
-            if tally.prompts > 1 and min(2, total) <= (count := len(tally.conversations)) <= speech
-        )
-        return tuple(
-            Topic(name=name, conversations=len(tally.conversations), prompts=tally.prompts, example=tally.example)
-            for _, _, name, tally in sorted(common, key=lambda each: each[:3])[:most]
-        )
-
-
-def _tells(term: str) -> bool:
-    """Whether a term can be what a text is about: no plain word, no number, no code."""
-    if term in _STOPS or (term.isascii() and len(term) < _LEAST_LETTERS):
-        return False
-    digits = sum(map(str.isdigit, term))
-    return digits == 0 or (digits < len(term) / 2 and len(term) <= _LONGEST_CODE)

@@ -20,7 +20,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from langchain_agentmem.audit import audit_entry, audit_rows
-from langchain_agentmem.audit.audit_entry import CALL, DIGEST, EXCHANGE, KINDS, OPEN, REFERENCE, TODO, AuditEntry
+from langchain_agentmem.audit.audit_entry import CALL, EXCHANGE, KINDS, OPEN, REFERENCE, TODO, AuditEntry
 from langchain_agentmem.audit.audit_rows import JUNK, REPLACED, SHOWN, EntryDraft
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import BranchMoved, InvalidInput
@@ -122,7 +122,6 @@ def page(
     conversation: str | None = None,
     kinds: Collection[str] | None = None,
     include_junk: WithJunk = False,
-    messages: bool = True,
 ) -> Steps[ListedEntries]:
     """A page of the entries, from the oldest to the newest.
 
@@ -133,12 +132,11 @@ def page(
         conversation: As for `last`, and so the rest.
         kinds: See there.
         include_junk: See there.
-        messages: See there.
     """
     numbers = yield from following(
         path, after, limit=limit, conversation=conversation, kinds=kinds, include_junk=include_junk
     )
-    found = yield from of_numbers(numbers, messages=messages)
+    found = yield from of_numbers(numbers)
     return ListedEntries(found, numbers[-1] if len(numbers) == limit else None)
 
 
@@ -194,13 +192,6 @@ def of_status(path: str, status: str) -> Steps[list[AuditEntry]]:
     found = yield query.audit_of_status(path=path, status=status)
     numbers = yield from _waiting(path, lambda row: row["status"] == status and row["hidden"] == SHOWN)
     return (yield from of_numbers(sorted(numbers | {row["sequence"] for row in found})))
-
-
-def marked(path: str, kind: str, mark: str) -> Steps[AuditEntry | None]:
-    """The newest entry of a kind that bears a mark, such as the todo of a key or the reference of a title."""
-    newest = yield from newest_marked(path, kind, audit_rows.mark_of(mark))
-    read = yield from of_numbers([] if newest is None else [newest])
-    return read[0] if read else None
 
 
 def newest_marked(path: str, kind: str, mark: bytes | None) -> Steps[int | None]:
@@ -351,16 +342,16 @@ def add_once(path: str, drafts: Sequence[EntryDraft]) -> Steps[list[AuditEntry]]
 
 
 def put_reference(path: str, draft: EntryDraft) -> Steps[tuple[AuditEntry, bool]]:
-    """Add a reference or digest, in the place of the one of its mark; that one stays in the chain, and is not shown.
+    """Add a reference, in the place of the one of its mark; that one stays in the chain, and is not shown.
 
     Args:
         path: The path of the namespace.
-        draft: The reference or digest, with its mark.
+        draft: The reference, with its mark.
 
     Returns:
         The reference as it is now, and whether it is new or has changed.
     """
-    if draft.mark is None or draft.entry.kind not in (REFERENCE, DIGEST):
+    if draft.mark is None or draft.entry.kind != REFERENCE:
         raise InvalidInput("A reference that can be updated has the kind 'reference' and a mark, such as its title.")
     end = yield from _settled(path)
     newest = yield from newest_marked(path, draft.entry.kind, audit_rows.mark_of(draft.mark))
@@ -593,8 +584,6 @@ def erase(low: str, high: str, name: str | None = None) -> Steps[int]:
         return (yield from _erased(query.audit_in_range, {"low": low, "high": high}))
     where = {"low": low, "high": high, "name": name}
     said = yield from _erased(query.audit_in_conversation, where)
-    # Digests hold what they are of, so they go with it, and can be made again of what is left.
-    said += yield from _erased(query.audit_digests_of_thread, where)
     return said + (yield from _erased(query.audit_in_thread, where))
 
 

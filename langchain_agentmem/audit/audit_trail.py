@@ -43,7 +43,6 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequenc
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, Unpack
 
@@ -83,7 +82,7 @@ from langchain_agentmem.base.files import path_of_file
 from langchain_agentmem.base.namespaces import id_of, path_of, range_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.language_models.model_calls import Do, ModelLike, Performer, Run, Shown, Work, both
+from langchain_agentmem.language_models.model_calls import Do, Performer, Run, Shown, Work, both
 from langchain_agentmem.rewinding.thread_memory import conversation_of_run
 from langchain_agentmem.search.database_search import Search
 from langchain_agentmem.search.memory_search import Recollection, Walls, inquiry
@@ -92,7 +91,7 @@ from langchain_agentmem.storage.database import Database, MemoryLike, Outputs, d
 from langchain_agentmem.tracing import Thunk, brief, given_only
 
 if TYPE_CHECKING:
-    from langchain_agentmem.audit.audit_report import Health, Insights
+    from langchain_agentmem.audit.audit_report import Health
     from langchain_agentmem.audit.model_call_capture import AuditHandler, HandlerOptions
 
 MOST = 20
@@ -135,11 +134,6 @@ def _show_chain(report: ChainReport) -> dict[str, Any]:
 def _show_health(found: Health) -> dict[str, Any]:
     """How the trail fares."""
     return {"entries": found.sizes.entries, "conversations": found.conversations, "open_todos": found.open_todos}
-
-
-def _show_insights(found: Insights) -> dict[str, Any]:
-    """What the trail tells of its use."""
-    return {"topics": len(found.topics), "prompts": found.success.turns, "models": len(found.models)}
 
 
 TODO_MARK, TODO_CAPTURE = MARKS[TODO]
@@ -316,7 +310,7 @@ class AuditTrail(Performer):
         Args:
             n: How many. Of 0 there are none.
             conversation_id: Only those of this conversation. Default: of all, and of none.
-            kinds: Only these kinds: "exchange", "call", "todo", "reflection", "reference", "digest". Default: all.
+            kinds: Only these kinds: "exchange", "call", "todo", "reflection", "reference". Default: all.
             include_junk: Whether those are given that are hidden, with the reasons in `junk`, or "only" those. Default:
                 no.
             before: The id of an entry: the last of those that stand before it. Default: the last of all.
@@ -495,49 +489,6 @@ class AuditTrail(Performer):
         return health
 
     report, areport = both(_report_work)
-
-    def _insights_work(self) -> Work[Insights]:
-        """What the trail tells of its use, here and below: topics, success, models. No model is asked.
-
-        Raises:
-            InvalidInput: The memory has shards, and this is the trail of several tenants.
-        """
-        where = self._here_and_below()
-
-        def make() -> Steps[Insights]:
-            from langchain_agentmem.audit.audit_report import learn  # noqa: PLC0415 - who needs it pays
-
-            return (yield from learn(*where))
-
-        insights: Insights = yield Run(
-            "audit.insights", make, inputs=self._where(), outputs=_show_insights, replica=True
-        )
-        return insights
-
-    insights, ainsights = both(_insights_work)
-
-    def _digest_work(self, conversation_id: str, *, model: ModelLike | None = None) -> Work[AuditEntry | None]:
-        """What was asked, decided and done in a conversation, kept as an entry.
-
-        Args:
-            conversation_id: The conversation.
-            model: Who writes it, see `usable_model`. Default None: it is made without a model.
-
-        Returns:
-            The digest, the same as before where nothing is new; None where nothing was said.
-
-        Raises:
-            InvalidInput: An argument is wrong.
-        """
-        yield Do(partial(import_module, "langchain_agentmem.audit.audit_digest"))  # too slow for a loop
-        from langchain_agentmem.audit.audit_digest import digesting  # noqa: PLC0415 - who needs it pays
-
-        wanted = id_of(conversation_id, "conversation")
-        clock, new_id = self._root.clock, self._root.new_id
-        work = digesting(self._path(), wanted, clock=clock, new_id=new_id, model=model)
-        return (yield from self._shown("digest", work, _show_one, conversation_id=wanted))
-
-    digest, adigest = both(_digest_work)
 
     # -- files --------------------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""`agentmem audit`: how the audit trail fares and what it tells, its entries and todos, its chain, and its files."""
+"""`agentmem audit`: the health report of the audit trail, its entries and todos, its chain, and its files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typer
 
 from langchain_agentmem.agent_memory import AgentMemory
 from langchain_agentmem.base.namespaces import named, namespace_named
-from langchain_agentmem.base.safe_repr import counted, safe_repr
+from langchain_agentmem.base.safe_repr import counted
 from langchain_agentmem.cli.console import (
     AsJson,
     Commands,
@@ -34,7 +34,6 @@ from langchain_agentmem.cli.console import (
     tell,
 )
 from langchain_agentmem.cli.thread_commands import message_told, print_message
-from langchain_agentmem.errors import InvalidInput
 
 if TYPE_CHECKING:
     from langchain_agentmem.audit.audit_entry import AuditEntry
@@ -68,7 +67,7 @@ def report(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Report how the audit trail fares and what it tells, there and below; or print its last entries."""
+    """Report how the audit trail fares, there and below; or print its last entries."""
     if context.invoked_subcommand is not None:
         return
     if last is None and (conversation is not None or include_junk or messages):
@@ -76,7 +75,8 @@ def report(
     with existing(database_given(database)) as memory:
         trail = _trail_in(memory, namespace)
         if last is None:
-            _report(trail, as_json=as_json)
+            health = trail.report()
+            tell(str(health), {**plain(health), "size": health.size}, as_json=as_json)
             here = namespace_named(namespace)
             if not as_json and here and not trail.last(1, include_junk=True):
                 Screen().line(f"{NOTHING}{elsewhere(memory, ['audit'], here)}")
@@ -193,32 +193,6 @@ def export_document(*, file: File, database: Existing, namespace: Namespace = No
     with interruptible("Nothing was written."), _trail(database, namespace) as trail, progress_bar("writing"):
         done = trail.export_document(file)
     tell(f"{counted(done, 'entries')} written.", {"written": done}, as_json=as_json)
-
-
-@audit.command()
-def digest(
-    *,
-    conversation: Annotated[str, typer.Argument(help="The conversation.")],
-    database: Existing,
-    namespace: Namespace = None,
-    model: Annotated[
-        str | None, typer.Option(metavar="PROVIDER:NAME", help="A model that writes it. Default: it is made without.")
-    ] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Print a digest of a conversation. It is made, and kept, where there is none that is up to date."""
-    with _trail(database, namespace) as trail:
-        made = trail.digest(conversation, model=model)
-    if made is None:
-        raise InvalidInput(f"Nothing was said in a conversation {safe_repr(conversation)}.")
-    tell(made.reply, _entry(made), as_json=as_json)
-
-
-def _report(trail: AuditTrail, *, as_json: bool) -> None:
-    health, insights = trail.report(), trail.insights()
-    success = {**plain(insights.success), "rate": insights.success.rate}
-    told = {"health": {**plain(health), "size": health.size}, "insights": {**plain(insights), "success": success}}
-    tell(f"{health}\n{insights}", told, as_json=as_json)
 
 
 @contextmanager

@@ -71,3 +71,10 @@ def versions(title):
     """Every version of a reference, from the oldest to the newest."""
     found = yield from audit_store._marked("", "reference", audit_rows.mark_of(title))
     return sorted((yield from audit_store.of_numbers(sorted(found))), key=lambda each: each.created_at)
+
+
+def marked(path, kind, mark):
+    """The newest entry of a kind that bears a mark, such as the todo of a key or the reference of a title."""
+    newest = yield from audit_store.newest_marked(path, kind, audit_rows.mark_of(mark))
+    found = yield from audit_store.of_numbers([] if newest is None else [newest])
+    return found[0] if found else None

@@ -91,7 +91,7 @@ class TestWhatIsFound:
             ("conversation = 'd'", 2),
             ("conversation = null", 2),
             ("thread = 'u'", 4),
-            ("kind = 'digest'", 2),
+            ("kind = 'reference'", 2),
             ("key = 'mine'", 2),
             ("mark = salt", 3),
             ("messages = '[[1,2]]'", 7),

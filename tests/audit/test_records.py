@@ -17,16 +17,15 @@ from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput
 from langchain_agentmem.messages.message import Message
 from langchain_agentmem.storage.part import all_parts
 
-from .entries import BEGIN, add, call, entry, hide, read, todo, versions, write
+from .entries import BEGIN, add, call, entry, hide, marked, read, todo, versions, write
 
 EVERYWHERE = range_of(())
 ALL_KINDS = {
-    "exchange": {},
+    "exchange": {"extra": {"of": ["a", "b"], "share": 0.5, "when": BEGIN, "raw": b"\x00\xff", "pair": (1, 2)}},
     "call": {"model": "m-1", "input_tokens": 12, "output_tokens": 3, "duration": 0.25, "run_id": "r", "thread_id": "t"},
     "todo": {"status": "open"},
     "reflection": {"conversation_id": "self-reflection"},
     "reference": {"title": "Rules"},
-    "digest": {"extra": {"of": ["a", "b"], "share": 0.5, "when": BEGIN, "raw": b"\x00\xff", "pair": (1, 2)}},
 }
 
 
@@ -214,12 +213,12 @@ class TestTodosAndReferences:
 
         assert once("Fix it", "fix it", "write") == ["[TODO] Fix it", "[TODO] write"]
         assert once("FIX IT", "read") == ["[TODO] read"]
-        there = read(memory, audit_store.marked, "", "todo", "fix it")
+        there = read(memory, marked, "", "todo", "fix it")
         assert there.prompt == "[TODO] Fix it"
         write(memory, audit_store.set_status, "", there.id, "done")
         assert once("fix it") == ["[TODO] fix it"]
         assert once("fix it") == []
-        assert read(memory, audit_store.marked, "", "todo", "nothing") is None
+        assert read(memory, marked, "", "todo", "nothing") is None
 
     def test_a_reference_is_updated_in_place(self, memory, settled):
         def put(text):
@@ -234,7 +233,7 @@ class TestTodosAndReferences:
         second, changed = put("Say thanks, egret.")
         assert (changed, second.reply) == (True, "Say thanks, egret.")
         assert read(memory, audit_store.last, "", 9, include_junk=True) == [second]
-        assert read(memory, audit_store.marked, "", "reference", "rules") == second
+        assert read(memory, marked, "", "reference", "rules") == second
         assert read(memory, versions, "rules") == [first, second]
         assert memory.search("heron", kinds=["audit"]) == []
         assert [each.value for each in memory.search("egret", kinds=["audit"])] == [second]

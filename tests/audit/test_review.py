@@ -44,7 +44,6 @@ class TestAnImportThatLies:
             other.import_(path)
             assert "3 entries" in str(other.audit.report())
             assert "orchard" in str(other.audit.last(1, kinds=["call"]))
-            str(other.audit.insights())
 
 
 class TestWhatVerifyFinds:

@@ -11,7 +11,7 @@ from langchain_agentmem.audit.audit_rows import EntryDraft
 from langchain_agentmem.base.namespaces import range_of
 from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput
 
-from .entries import BEGIN, add, call, entry, read, todo, versions, write
+from .entries import BEGIN, add, call, entry, marked, read, todo, versions, write
 
 EVERYWHERE = range_of(())
 
@@ -116,7 +116,7 @@ class TestThereAndBack:
             with AgentMemory(new_database("sqlite")) as there:
                 write(there, audit_store.put_reference, "", reference("ours", at))
                 there.import_(exported)
-                assert read(there, audit_store.marked, "", "reference", "rules").reply == shown
+                assert read(there, marked, "", "reference", "rules").reply == shown
                 assert [each.reply for each in read(there, audit_store.last, "", 9, kinds=["reference"])] == [shown]
                 assert len(read(there, versions, "rules")) == 3
                 assert there.verify().ok

@@ -87,7 +87,6 @@ READS = {
     "export": lambda memory, folder: memory.export(folder / "export"),
     "audit entries": lambda memory, _: list(memory.audit.entries()),
     "audit report": lambda memory, _: memory.audit.report(),
-    "audit insights": lambda memory, _: memory.audit.insights(),
     "audit search": lambda memory, _: memory.audit.search("apple"),
 }
 STEPS = {

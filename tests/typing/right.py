@@ -141,7 +141,6 @@ def contexts(memory: AgentMemory) -> None:
     memory.inject(memory.layers("ada"), budget=Budget(total=2_000))
     memory.inject(budget=2_000) | chat_model
     handler = memory.audit.handler(redact=True)
-    memory.audit.digest("c", model=chat_model)
     chat_model.invoke("Hello", {"callbacks": [handler]})
 
 

@@ -1,4 +1,4 @@
--- What reports on the audit trail count, and digests. Times are microseconds since 1970, ranges are of namespaces' paths.
+-- What reports on the audit trail count. Times are microseconds since 1970, ranges are of namespaces' paths.
 
 -- name: audit_newest_within
 -- The entry behind which the newest begin. The plus keeps an engine from sorting all of them.
@@ -35,15 +35,13 @@ from audit a
 join namespace n on n.id = a.namespace_id
 where n.path >= :low and n.path < :high and a.created_at < :before and a.archived = 0;
 
--- name: audit_count_spans
--- Entries since a time, by spans such as hours; `width` is in microseconds.
-select a.created_at / cast(:width as bigint) as span, count(*) as entries, min(a.created_at) as first_at,
-    max(a.created_at) as last_at
+-- name: audit_count_hours
+-- Entries of each hour since a time; an hour is 3,600,000,000 microseconds.
+select a.created_at / cast(3600000000 as bigint) as hour, count(*) as entries
 from audit a
 join namespace n on n.id = a.namespace_id
 where n.path >= :low and n.path < :high and a.created_at >= :since
-group by a.created_at / cast(:width as bigint)
-order by a.created_at / cast(:width as bigint) desc;
+group by a.created_at / cast(3600000000 as bigint);
 
 -- name: audit_count_conversations
 -- How many conversations there are.
@@ -65,16 +63,4 @@ join namespace n on n.id = a.namespace_id
 where n.path >= :low and n.path < :high and a.conversation is not null and a.kind in ('exchange', 'call')
 group by n.path, a.conversation
 order by count(*) desc, max(a.created_at) desc, n.path, a.conversation
-limit cast(:limit as bigint);
-
--- name: audit_digests_of_thread
--- Digests of conversations that entries of a thread belong to.
-select
--- include: audit_entry
-from namespace n
-join audit a on a.namespace_id = n.id and a.settled = 1 and a.kind = 'digest'
-left join audit_document d on d.sequence = a.sequence
-where n.path >= :low and n.path < :high and a.conversation in (
-    select t.conversation from audit t where t.namespace_id = n.id and t.settled = 1 and t.thread = :name
-)
 limit cast(:limit as bigint);
