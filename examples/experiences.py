@@ -43,7 +43,7 @@ def support(state: CompactionState) -> dict[str, Any]:
 
 
 def main(folder: Path) -> None:
-    """A customer is helped, somebody says that it helped, and the next experience is proposed."""
+    """A customer is helped, and somebody says that it helped."""
     (folder / "experience").mkdir()
     with AgentMemory(folder / "agent.db") as memory:
         library = memory.experiences(folder / "experience")
@@ -63,9 +63,6 @@ def main(folder: Path) -> None:
         library.feedback("refund-needs-order", helped=True, note="The order was found at once.")
         for usage in library.report():
             print(f"{usage.exp_id}: chosen {usage.tally.chosen} of {usage.tally.considered}, {usage.verdict}")
-        proposal = library.propose(said, exp_id="warranty-first", who="Support")
-        print(f"--- {proposal.relative_to(folder)}, which counts when somebody has reviewed and renamed it")
-        print(proposal.read_text(encoding="utf-8"))
 
 
 if __name__ == "__main__":

@@ -82,7 +82,6 @@ if TYPE_CHECKING:
     from langchain_agentmem.experiences.experience_library import ExperienceLibrary, LibraryCheck, Usage
     from langchain_agentmem.experiences.experience_middleware import ExperienceMiddleware as ExperienceMiddleware
     from langchain_agentmem.experiences.experience_part import Feedback, Tally
-    from langchain_agentmem.experiences.experience_proposals import Draft
     from langchain_agentmem.experiences.experience_selector import ExperienceSelector
     from langchain_agentmem.experiences.model_choice import Selection, SelectionTemplate
     from langchain_agentmem.facts.fact import (
@@ -163,7 +162,6 @@ _HOMES = {
     "ConversationMemory": "conversations.conversation_memory",
     "CoreEntry": "layers.core_memory",
     "CoreMemory": "layers.core_memory",
-    "Draft": "experiences.experience_proposals",
     "Entity": "facts.fact",
     "Event": "layers.layer",
     "Evidence": "facts.fact",
@@ -265,7 +263,6 @@ __all__ = [
     "ConversationMemory",
     "CoreEntry",
     "CoreMemory",
-    "Draft",
     "Entity",
     "Event",
     "Evidence",

@@ -633,7 +633,7 @@ class AgentMemory(Maintenance, Closing):
         Args:
             user: Who makes corrections: a name, or a function that tells it from the ASGI scope of a request. Default:
                 who runs this process.
-            experiences: A library whose proposals people can approve. Default: none.
+            experiences: A library to show. Default: none.
 
         Raises:
             MissingExtra: What it needs is not installed.

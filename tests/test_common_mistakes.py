@@ -173,7 +173,6 @@ REFUSED = {
     'memory.experiences("nowhere")': "There is no folder 'nowhere' with experiences. Make it, or name another",
     'memory.experiences("folder").selector(rule="Planner")': "unexpected keyword argument 'rule'",
     'memory.experiences("folder").add("Be kind.")': "A library holds experiences, not str",
-    'memory.experiences("folder").decide("a.yaml", "maybe", by="Ana")': "not 'maybe'",
     'memory.audit.todos("later")': "A todo is 'open' or 'done', not 'later'",
     'memory.audit.handler(redact="yes")': "True, False, or a function from text to text",
     # the store

@@ -223,34 +223,6 @@ def report(
     print_list(usages, _print_usage, _as_dict, "There are no experiences.", limit=len(usages), as_json=as_json)
 
 
-@experiences.command()
-def propose(
-    *,
-    folder: Folder,
-    database: Existing,
-    conversation: Annotated[str, typer.Option(metavar="ID", help="The conversation to learn from.")],
-    namespace: Namespace = None,
-    model: Annotated[
-        str | None,
-        typer.Option(metavar="PROVIDER:NAME", help="A model that writes it. Default: none; it lists what was said."),
-    ] = None,
-    subfolders: Subfolders = False,
-    as_json: AsJson = False,
-) -> None:
-    """Have a proposal written of what a conversation teaches.
-
-    It is a file for a person to review, and is not in use. Its path is printed.
-    """
-    with existing(database) as memory:
-        library = _library(memory, folder, namespace, subfolders=subfolders)
-        source = memory.conversation(conversation, namespace=namespace_named(namespace))
-        path = library.propose(source, model=model)
-    if as_json:
-        print_json({"path": str(path)})
-    else:
-        typer.echo(str(path))
-
-
 def _library(memory: AgentMemory, folder: str, namespace: str | None, *, subfolders: bool) -> ExperienceLibrary:
     return memory.experiences(folder, namespace_named(namespace), subfolders=subfolders)
 

@@ -31,7 +31,7 @@ def studio(
         typer.Option(help="The embeddings of the memory, where a search is to go by vectors too. Default: by words."),
     ] = None,
     experiences: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="A library of experiences whose proposals can be approved.")
+        Path | None, typer.Option(metavar="FOLDER", help="A library of experiences to show.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:

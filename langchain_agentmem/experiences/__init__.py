@@ -3,7 +3,7 @@
 An `ExperienceLibrary` reads them from a folder; an `ExperienceSelector` chooses those that apply and puts them into a
 prompt. It may import `conversations`, `rewinding`, `language_models` and what is below. Begin with
 `experience_selector.py` (one selection), then `lexical_choice.py` (by words) and `model_choice.py` (by a model).
-`experience_proposals.py` proposes new ones, `experience_part.py` keeps how often each was chosen and whether it helped.
+`experience_part.py` keeps how often each was chosen and whether it helped.
 
 Experiences are files, since people write and review them; the database holds only how often each was chosen, and what
 was said of its help. A selection looks at the folder each time: the stamps of the files say which have to be read

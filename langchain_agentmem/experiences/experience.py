@@ -166,8 +166,8 @@ PREFIX, SUFFIX = "handcrafted_exp_", ".yaml"
 """The parts of the name of a file that is written."""
 SUFFIXES = (SUFFIX, ".yml")
 """The ends of the names of files that are read."""
-NOT_READ = (".", "raw_exp_", "proposed_exp_", "rejected_exp_")
-"""The beginnings of the names of files that are not read: hidden files, TaskWeaver's sessions, and proposals."""
+NOT_READ = (".", "raw_exp_")
+"""The beginnings of the names of files that are not read: hidden files and TaskWeaver's sessions."""
 LARGEST = 300_000
 """Bytes that a file may have."""
 _FIELDS = {"exp_id", "who", "when", "what", "experience_text"}

@@ -38,22 +38,19 @@ An experience says *when* it applies and *what* to do then: a YAML file that peo
 
 Without a model they are chosen by the words of their conditions (`strategy="lexical"`), which is a first choice and
 not more. `strategy="auto"` asks a model only where the words leave it open, and a model that fails or answers
-nonsense is replaced by the words, with an event for hooks. `library.tools()` lets an agent propose a new experience:
-as a file that a person has to review first.
+nonsense is replaced by the words, with an event for hooks.
 """
 
 from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import NamedTuple, TypeVar, Unpack
-
-from langchain_core.tools import BaseTool
 
 from langchain_agentmem.base.clock import moment
 from langchain_agentmem.base.namespaces import Namespace, id_of, namespace_of, path_of, range_of, running_config
@@ -62,20 +59,16 @@ from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.experiences import experience_part
 from langchain_agentmem.experiences.experience import PREFIX, Experience, Folder, Problem, write_new
 from langchain_agentmem.experiences.experience_part import Feedback, Tally
-from langchain_agentmem.experiences.experience_proposals import ProposalSource, experience_tools, proposing
-from langchain_agentmem.experiences.experience_review import Proposal, ProposalState, deciding, listing
 from langchain_agentmem.experiences.experience_selector import ExperienceSelector, SelectorOptions
 from langchain_agentmem.language_models.model_calls import (
     Do,
     In,
-    ModelLike,
     Performer,
     Run,
     Shown,
     Work,
     across,
     both,
-    usable_model,
 )
 from langchain_agentmem.rewinding.memory_access import listed
 from langchain_agentmem.storage import Steps
@@ -135,10 +128,9 @@ class Usage(NamedTuple):
 class ExperienceLibrary(Performer):
     """A folder of YAML files, each with one experience or a list of them. Methods that wait have awaited twins.
 
-    Files `*.yaml` and `*.yml` are read, except hidden ones and those whose names begin with `raw_exp_`,
-    `proposed_exp_` or `rejected_exp_`. Of two experiences with one `exp_id` the first counts: the files of a folder
-    come before those below it, then they go by name. A file that cannot be used is left out: a warning is logged once,
-    and `validate` says why.
+    Files `*.yaml` and `*.yml` are read, except hidden ones and those whose names begin with `raw_exp_`. Of two
+    experiences with one `exp_id` the first counts: the files of a folder come before those below it, then they go by
+    name. A file that cannot be used is left out: a warning is logged once, and `validate` says why.
 
     Attributes:
         database: Where feedback is kept.
@@ -249,82 +241,6 @@ class ExperienceLibrary(Performer):
         return path
 
     add, aadd = both(_add_work)
-
-    def _propose_work(
-        self,
-        source: ProposalSource,
-        *,
-        exp_id: str | None = None,
-        who: str | Iterable[str] = (),
-        model: ModelLike | None = None,
-    ) -> Work[Path]:
-        """Write what a conversation teaches to a file that a person reviews. It does not count until it is renamed.
-
-        A model writes it, if one is given. Where none is, or it fails or answers nonsense, it is listed what the user
-        asked for and corrected, what failed, and what was done in the end. Secrets are taken out. Nothing is ever
-        overwritten, and what says the same as a proposal that is there is not written again.
-
-        Args:
-            source: A `ConversationMemory` or another chat history, a `SessionMemory` or a `Conversation`, a list of
-                messages in any form, or a text, perhaps with lines such as "User: …" and "Error: …". A `Draft` is
-                taken as it is.
-            exp_id: What it is to be called. Default: a name made of its words.
-            who: The roles it is for. Default: all.
-            model: Who writes it: a LangChain model, a function from messages to text, or a model's name. Default:
-                nobody.
-
-        Returns:
-            The file, `proposed/proposed_exp_<exp_id>.yaml` in the folder. Its first lines say how it is put to use.
-
-        Raises:
-            InvalidInput: Nothing can be learned from this, the library has this `exp_id`, or an argument is wrong.
-            MissingExtra: The model is a name, and langchain is not installed.
-        """
-        return (yield from proposing(self, source, exp_id, who, usable_model(model)))
-
-    propose, apropose = both(_propose_work)
-
-    def _proposals_work(self) -> Work[list[Proposal]]:
-        """What was proposed: what waits for a person to decide, what was rejected, and what was approved.
-
-        Returns:
-            Each with its file, its text, and what is wrong with it.
-        """
-        return (yield from listing(self))
-
-    proposals, aproposals = both(_proposals_work)
-
-    def _decide_work(self, file: str, state: ProposalState, *, by: str, text: str | None = None) -> Work[Path]:
-        """Put a proposal to use, reject it, or take that back. Its first lines say who did, and when.
-
-        Args:
-            file: The name of its file, as `proposals` tells it.
-            state: "approved", "rejected", or "proposed" for it to wait again.
-            by: Who decides.
-            text: What it says instead, as YAML. Default: what it says.
-
-        Returns:
-            The file that it is from now on.
-
-        Raises:
-            InvalidInput: There is no such proposal, it is so already, it cannot be used as it is, or the library has
-                its `exp_id`. Nothing was changed.
-        """
-        return (yield from deciding(self, file, state, by, text))
-
-    decide, adecide = both(_decide_work)
-
-    def tools(self, include: Iterable[str] | None = None) -> list[BaseTool]:
-        """Tools by which an agent proposes an experience and says whether one helped.
-
-        Args:
-            include: The names of those that are wanted, in this order. Default: `experience_propose` and
-                `experience_feedback`.
-
-        Raises:
-            InvalidInput: There is no such tool.
-        """
-        return experience_tools(self, include)
 
     # -- how they fare ------------------------------------------------------------------------------------------
 

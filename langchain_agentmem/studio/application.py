@@ -61,7 +61,7 @@ class Studio:
     Attributes:
         memory: The memory.
         user: Who looks: a name, or what tells it from the ASGI scope of a request.
-        experiences: A library whose proposals can be approved; None for none.
+        experiences: A library to show; None for none.
         kept: What takes long to find out.
     """
 
@@ -94,7 +94,7 @@ def application(
         memory: What it shows. It is not closed.
         user: Who makes corrections: a name, or a function that tells it from the ASGI scope. Default: who runs this
             process.
-        experiences: A library whose proposals can be approved. Default: none.
+        experiences: A library to show. Default: none.
         token: What opens a session, once, as `?token=…` of any page. Default: nothing is asked for.
         hosts: The names, with ports, that it is known by. Default: any.
     """

@@ -2,8 +2,8 @@
 
 It is lived by a graph of LangGraph with all of memory, and a script in place of its model, so it is the same each time:
 a conversation that was compacted, and went two ways where Irena took something back; a step that waits for a person;
-core memory and facts that changed; what prompts were shown, and why; an experience that was used, and one that is
-proposed; and somebody else, of whose memory none of that is part.
+core memory and facts that changed; what prompts were shown, and why; an experience that was used; and
+somebody else, of whose memory none of that is part.
 """
 
 from __future__ import annotations
@@ -124,12 +124,6 @@ EXPERIENCES = (
         what="Tell the arrival, too.",
     ),
 )
-LESSON = [
-    HumanMessage("Order the smoker."),
-    AIMessage("Ordered, with express delivery for 19 €."),
-    HumanMessage("No, never choose express delivery without asking me."),
-    AIMessage("Changed to the usual delivery."),
-]
 
 
 class ScriptedModel(BaseChatModel):
@@ -160,7 +154,6 @@ def live(memory: AgentMemory, folder: Path) -> ExperienceLibrary:
     library = memory.experiences(folder, IRENA)
     for experience in EXPERIENCES:
         library.add(experience)
-    library.propose(LESSON, exp_id="no-express-delivery", who="Planner")
     if len(memory.conversation(GIFT, IRENA)):
         return library
     agent = _agent(memory, library)

@@ -40,7 +40,7 @@ def serve(
         host: The address to listen at, which is also the name that it is known by. Default: loopback.
         port: The port; 0 for any that is free. Default: 8642.
         user: Who makes corrections. Default: who runs this process.
-        experiences: A library whose proposals can be approved. Default: none.
+        experiences: A library to show. Default: none.
         tell: Is given the address that opens Studio, once.
         open_browser: Whether a browser is sent there.
 

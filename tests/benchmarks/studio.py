@@ -145,7 +145,6 @@ def pages(checkpoints: int) -> Mapping[str, str]:
         "tenants": "/tenants",
         "corrections": "/corrections",
         "a value and its corrections": f"/correct?kind=core&key=heron&{whose}",
-        "proposals": "/proposals",
     }
 
 

@@ -30,7 +30,6 @@ PAGES = {
     "search": f"/search?q=walnuts&{WHOSE}",
     "facts": f"/facts?{WHOSE}",
     "experiences": "/experiences",
-    "proposals": "/proposals",
     "audit": f"/audit?{WHOSE}",
     "chain": f"/audit/chain?{WHOSE}&verify=1",
     "tenants": "/tenants",

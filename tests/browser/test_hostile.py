@@ -60,7 +60,6 @@ def fill(memory: AgentMemory, folder) -> None:
     library = memory.experiences(folder, NAMESPACE)
     library.add(Experience(f"e {ELEMENTS[:40]}", who=(NAME,), when=HOSTILE, what=HOSTILE))
     library.feedback(f"e {ELEMENTS[:40]}", helped=True, note=HOSTILE, conversation_id=NAME)
-    library.propose([HumanMessage(HOSTILE), AIMessage(HOSTILE), HumanMessage(f"No, {HOSTILE}")])
     memory.settle()
 
 

@@ -165,11 +165,3 @@ def test_erasing_is_rehearsed_and_asks_for_the_name(visit, served, scripts):
             assert len(memory.conversation(name, ("neighbours", name))) == left
     with AgentMemory(served.database) as memory:
         assert len(memory.conversation(sample.GIFT, sample.IRENA)) > 0
-
-
-def test_a_proposal_is_approved(visit):
-    page = visit("/proposals")
-    expect(page.locator("main")).to_contain_text("no-express-delivery")
-    page.get_by_role("button", name="Put it to use").click()
-    page.goto(page.url.partition("/proposals")[0] + "/experiences")
-    expect(page.locator("main")).to_contain_text("no-express-delivery")

@@ -1,4 +1,4 @@
-"""`agentmem experiences`: a folder is checked, tried, reported on, and given proposals; plain text and exit codes."""
+"""`agentmem experiences`: a folder is checked, tried, reported on; plain text and exit codes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 
 import pytest
-import yaml
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_agentmem import AgentMemory, Experience
@@ -168,46 +167,17 @@ class TestReport:
         assert [note["note"] for note in found["notes"]] == ["", "It was\nnot there \x1b[31m"]
 
 
-class TestPropose:
-    def test_it_prints_the_path_of_a_file_that_does_not_count(self, agentmem, folder, database):
-        run = agentmem(
-            "propose", folder, "--database", database, "--conversation", "chat", "--namespace", "ada/private"
-        )
-        assert (run.returncode, run.stderr) == (0, "")
-        path = Path(run.stdout.removesuffix("\n"))
-        assert path.parent == folder / "proposed"
-        text = path.read_text(encoding="utf-8")
-        assert "# It comes from the conversation 'chat'." in text
-        assert "hunter2x" not in text
-        assert "Plot the sales of May." in yaml.safe_load(text)["when"]
-        assert len(json.loads(agentmem("check", folder, "--subfolders", "--json").stdout)["experiences"]) == 2
-
-    def test_a_conversation_that_is_not_there_is_refused(self, agentmem, folder, database):
-        for arguments in (("--conversation", "nobody"), ("--conversation", "chat"), ("--conversation", "")):
-            line = refused(agentmem("propose", folder, "--database", database, *arguments))
-            assert "Nothing can be learned from the conversation" in line or "cannot be the id" in line
-        assert not (folder / "proposed").exists()
-
-    def test_a_model_that_is_not_there_is_refused(self, agentmem, folder, database):
-        given = ("--conversation", "chat", "--namespace", "ada/private", "--model", "nobody:nothing")
-        assert "nobody" in refused(agentmem("propose", folder, "--database", database, *given))
-
-
 class TestErrors:
     @pytest.mark.slow
-    @pytest.mark.parametrize(
-        "arguments", [("check",), ("select", "query"), ("report", "DB"), ("propose", "DB", "--conversation", "chat")]
-    )
+    @pytest.mark.parametrize("arguments", [("check",), ("select", "query"), ("report", "DB")])
     def test_a_folder_that_is_not_there_is_told_on_one_line(self, agentmem, tmp_path, database, arguments):
         name, *rest = (each for each in arguments)
         rest = [part for each in rest for part in (("--database", database) if each == "DB" else (each,))]
         line = refused(agentmem(name, tmp_path / "nowhere", *rest))
         assert line.startswith("There is no folder")
 
-    @pytest.mark.parametrize("name", ["report", "propose"])
-    def test_a_mistyped_path_does_not_become_a_database(self, agentmem, folder, tmp_path, name):
-        more = ("--conversation", "chat") if name == "propose" else ()
-        line = refused(agentmem(name, folder, "--database", tmp_path / "typo.db", *more))
+    def test_a_mistyped_path_does_not_become_a_database(self, agentmem, folder, tmp_path):
+        line = refused(agentmem("report", folder, "--database", tmp_path / "typo.db"))
         assert line.startswith("There is no database at")
         assert not (tmp_path / "typo.db").exists()
 
@@ -225,4 +195,4 @@ class TestErrors:
 
     def test_the_commands_are_listed(self, agentmem):
         listed = agentmem("--help").stdout
-        assert all(f"  {name} " in listed for name in ("check", "select", "report", "propose"))
+        assert all(f"  {name} " in listed for name in ("check", "select", "report"))

@@ -7,7 +7,6 @@ from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
 from langchain_core.runnables import RunnableLambda
 from langchain_core.runnables.history import RunnableWithMessageHistory
 
-from langchain_agentmem import ExperienceLibrary
 from langchain_agentmem.compaction import (
     ActiveContextPolicyConfig,
     ManagedMemoryConfig,
@@ -159,17 +158,3 @@ class TestCounting:
         assert chat.count_tokens() == 35 + 3
         assert await chat.acount_tokens() == 35 + 3
         assert chat.count_tokens("estimate") == TokenCounter("estimate").count_message(HumanMessage("12345"))
-
-
-def test_an_experience_is_proposed_from_everything_that_was_said(memory, tmp_path):
-    chat = memory.managed_conversation("c", config=SMALL, model=Summarizer())
-    fill(chat, 20)
-    read = []
-
-    def model(messages):
-        read.append(messages[-1].text)
-        return "nothing"
-
-    (tmp_path / "experience").mkdir()
-    ExperienceLibrary(memory, tmp_path / "experience").propose(chat, model=model)
-    assert all(f"question-{turn:03}" in read[0] for turn in range(20))

@@ -50,8 +50,6 @@ PRINTS = {
         "    human   Ask for the order number before you promise anything.",
         "agent> What is the number of your order?",
         "late-parcel: chosen 0 of 3, never applies\nrefund-needs-order: chosen 2 of 3, helps",
-        "proposed_exp_warranty-first.yaml, which counts when somebody has reviewed and renamed it",
-        "  - I want a refund for the kettle.\nwhat: |-\n  What the user corrected:\n  - No, check its warranty first.",
     ],
     "monday_tuesday.py": [
         "ada, tuesday> Where do I live?\n            > Home: Lisbon",

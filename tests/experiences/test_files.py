@@ -122,14 +122,12 @@ class TestWhatCounts:
             "refunds.yaml": "refunds.yaml",
         }
 
-    def test_no_other_files_and_neither_sessions_nor_proposals(self, shelf):
+    def test_no_other_files_and_no_sessions(self, shelf):
         shelf.write(FILES)
         shelf.put("raw_exp_session.yaml", "init_plan: !!python/object:os.system [x]")
         shelf.put("notes.md", "hello")
         shelf.put(".handcrafted_exp_half.yaml", "exp")
         shelf.put("handcrafted_exp_a.yaml.bak", "{")
-        shelf.put("proposed/proposed_exp_a.yaml", written("a"))
-        shelf.put("proposed/rejected_exp_b.yaml", written("b"))
         for subfolders in (False, True):
             look = Folder(shelf.path, subfolders=subfolders).look()
             assert (look.experiences, look.problems) == ((FILES,), ())

@@ -1,4 +1,4 @@
-"""What is done with experiences can be seen where it happens: what was chosen and why, reported, proposed, and said."""
+"""What is done with experiences can be seen where it happens: what was chosen and why, reported, and said."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langchain_agentmem import AgentMemory, Experience
 from langchain_agentmem.base.events import StepFinished
 from langchain_agentmem.experiences.experience_selector import ExperienceSelector
-from tests.experiences.conftest import CHARTS, FILES, PLOT, Picky
+from tests.experiences.conftest import FILES, PLOT, Picky
 from tests.tracing.trees import Collector
 
 SECRET = "Xanadu"
@@ -120,14 +120,12 @@ class TestSelecting:
             asked, config = f"Draw a chart of {SECRET}.", {"callbacks": [seen]}
             got = await selector.ainvoke(asked, config) if asynchronous else selector.invoke(asked, config)
             under(seen, lambda: library.feedback("chart-secrets", helped=True, note=SECRET))
-            under(seen, lambda: library.propose(f"User: tell me of {SECRET}, please", exp_id="new"))
             under(seen, library.report)
         assert got.count(SECRET) == 2
         assert seen.shapes == [
             ("mine", [("memory.experience.add", [])]),
             (SELECT, [(CHOOSE, [])]),
             ("mine", [("memory.experience.feedback", [])]),
-            ("mine", [("memory.experience.propose", [])]),
             ("mine", [("memory.experience.report", [])]),
         ]
         ours = seen.ours()
@@ -177,49 +175,3 @@ class TestFaring:
         with pytest.raises(Exception, match="already"):
             under(seen, lambda: library.add(FILES))
         assert "already" in only(seen).error
-
-
-class TestProposing:
-    @pytest.mark.parametrize("asynchronous", [False, True])
-    async def test_it_is_one_step_with_the_models_call_beneath(self, library, seen, asynchronous):
-        said = json.dumps({"exp_id": "milk-first", "when": "Use when tea is wanted.", "what": "Offer milk first."})
-        asked = {"source": "User: Tea, with milk first!", "model": Picky(lambda _: said)}
-        if asynchronous:
-            path = await aunder(seen, lambda: library.apropose(**asked))
-        else:
-            path = under(seen, lambda: library.propose(**asked))
-        propose = ("memory.experience.propose", [("memory.experience.draft", [("Picky", [])])])
-        assert seen.shapes == [("mine", [propose])]
-        run = seen.run("memory.experience.propose")
-        assert run.inputs == {"source": "str", "model": True}
-        assert run.outputs == {
-            "exp_id": "milk-first",
-            "file": path.name,
-            "from": "a text",
-            "how": "A model wrote it.",
-            "when": "Use when tea is wanted.",
-            "what": "Offer milk first.",
-        }
-
-    def test_a_conversation_that_it_is_made_of_is_read_beneath(self, library, quick, seen):
-        conversation = quick.conversation("c")
-        conversation.add_messages([HumanMessage("No, label both axes!")])
-        under(seen, lambda: library.propose(conversation))
-        [mine] = seen.roots
-        [run] = mine.child_runs
-        assert run.name == "memory.experience.propose"
-        assert run.outputs["from"] == "the conversation 'c'"
-        assert [child.name.split(".")[:2] for child in run.child_runs] == [["memory", "conversation"]]
-
-    def test_where_there_is_nothing_to_learn_it_is_an_error(self, library, seen):
-        with pytest.raises(Exception, match="Nothing can be learned"):
-            under(seen, lambda: library.propose([]))
-        assert "Nothing can be learned" in only(seen).error
-
-
-def test_a_tools_call_stands_above_what_it_does(library, seen):
-    [tool] = library.tools(["experience_feedback"])
-    tool.invoke({"exp_id": "charts", "helped": True}, {"callbacks": [seen]})
-    assert seen.shapes == [("experience_feedback", [("memory.experience.feedback", [])])]
-    assert seen.roots[0].run_type == "tool"
-    assert CHARTS.exp_id in str(seen.ours()[0].inputs)

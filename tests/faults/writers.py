@@ -238,8 +238,6 @@ def experiences(at: Place) -> Calls:
     """Files of experiences, and how they fared."""
     ours = at.memory.experiences(at.folder / "experiences")
     yield call(ours.add, Experience(exp_id="rain", who="anyone", when="it rains", what="Stay at home."))
-    proposed = yield call(ours.propose, "User: No, always say the time in UTC.", exp_id="utc")
-    yield call(ours.decide, proposed.name, "approved", by="Ada")
     yield call(ours.feedback, "rain", True, "It did")
 
 

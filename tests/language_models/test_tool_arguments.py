@@ -32,8 +32,6 @@ CALLS = {
     "fact_history": {"subject": "Ada"},
     "recall_dropped": {"query": "quinces"},
     "expand": {"id": "nothing"},
-    "experience_propose": {"when": "Use when it rains.", "what": "Take an umbrella."},
-    "experience_feedback": {"exp_id": "rain", "helped": True},
 }
 
 

@@ -53,7 +53,6 @@ def test_without_a_library_it_tells_what_the_database_knows(memory, library, bro
     page = harmless(html)
     assert "It was not there." in page.text
     assert "Check that the file exists." not in page.text
-    assert "/proposals" not in page.links
     assert "without a library" in page.text
 
 
@@ -62,7 +61,6 @@ def test_with_one_it_tells_what_they_say_and_for_whom(memory, library, browse):
     assert "Check that the file exists." in page.text
     assert "Use when plots are drawn." in page.text
     assert (rows(html)["files"][0], rows(html)["plots"][0]) == ("Coder, Planner", "everybody")
-    assert "/proposals" in page.links
 
 
 def test_in_a_namespace_and_below(memory, library, browse):

@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import assert_type
 
-from langchain_core.chat_history import InMemoryChatMessageHistory
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.output_parsers import StrOutputParser
@@ -201,10 +200,6 @@ def experiences(memory: AgentMemory, path: Path) -> None:
     )  # fmt: skip
     assert_type(selector, ExperienceSelector)
     ExperienceSelector.from_config({"planner.use_experience": True}, library, role="Planner", model=told, alone=True)
-    library.propose(memory.conversation("c"), who="Planner", model=chat_model)
-    library.propose(memory.session("s"))
-    library.propose([HumanMessage("Hi."), ("assistant", "Hello.")])
-    library.propose(InMemoryChatMessageHistory())
     assert_type(library.add(Experience(exp_id="1", when="…", what="…")), Path)
 
 

@@ -118,9 +118,7 @@ def experiences(library: ExperienceLibrary) -> None:
     library.selector(rol="Planner")  # wrong: it is called role
     library.selector(strategy="words")  # wrong: there is no such strategy
     library.selector(max_selected="3")  # wrong: a number
-    library.propose(7)  # wrong: nothing to learn from
     library.add("Be kind.")  # wrong: an Experience
-    library.decide("file.yaml", "accepted", by="ada")  # wrong: "approved"
     ExperienceSelector.from_config({}, library)  # wrong: for which role
     ExperienceSelector.from_config({}, library, role="Planner", alon=True)  # wrong: it is called alone
 
