@@ -43,7 +43,7 @@ def support(state: CompactionState) -> dict[str, Any]:
 
 
 def main(folder: Path) -> None:
-    """A customer is helped, and somebody says that it helped."""
+    """A customer is helped."""
     (folder / "experience").mkdir()
     with AgentMemory(folder / "agent.db") as memory:
         library = memory.experiences(folder / "experience")
@@ -59,10 +59,6 @@ def main(folder: Path) -> None:
             print(f"user> {text}")
             said = graph.invoke({"messages": [HumanMessage(text)]}, thread)["messages"]
             print(f"agent> {said[-1].text}")
-
-        library.feedback("refund-needs-order", helped=True, note="The order was found at once.")
-        for usage in library.report():
-            print(f"{usage.exp_id}: chosen {usage.tally.chosen} of {usage.tally.considered}, {usage.verdict}")
 
 
 if __name__ == "__main__":

@@ -79,9 +79,8 @@ if TYPE_CHECKING:
         StorageError,
     )
     from langchain_agentmem.experiences.experience import Experience, section
-    from langchain_agentmem.experiences.experience_library import ExperienceLibrary, LibraryCheck, Usage
+    from langchain_agentmem.experiences.experience_library import ExperienceLibrary, LibraryCheck
     from langchain_agentmem.experiences.experience_middleware import ExperienceMiddleware as ExperienceMiddleware
-    from langchain_agentmem.experiences.experience_part import Feedback, Tally
     from langchain_agentmem.experiences.experience_selector import ExperienceSelector
     from langchain_agentmem.experiences.model_choice import Selection, SelectionTemplate
     from langchain_agentmem.facts.fact import (
@@ -173,7 +172,6 @@ _HOMES = {
     "ExtractionFailure": "facts.fact",
     "Fact": "facts.fact",
     "FactsConfig": "facts.fact",
-    "Feedback": "experiences.experience_part",
     "ImageUnreadable": "base.events",
     "InvalidInput": "errors",
     "KGMemory": "facts.kg_memory",
@@ -216,10 +214,8 @@ _HOMES = {
     "StepStarted": "base.events",
     "ThreadMoved": "base.events",
     "StorageError": "errors",
-    "Tally": "experiences.experience_part",
     "TokenCounter": "language_models.tokens",
     "ToolCallMsg": "messages.message",
-    "Usage": "experiences.experience_library",
     "build_resource_snapshot": "layers.resource_memory",
     "fact_tools": "facts.fact_tools",
     "from_langchain": "messages.langchain_messages",
@@ -273,7 +269,6 @@ __all__ = [
     "ExtractionFailure",
     "Fact",
     "FactsConfig",
-    "Feedback",
     "ImageUnreadable",
     "InvalidInput",
     "KGMemory",
@@ -314,11 +309,9 @@ __all__ = [
     "StepFinished",
     "StepStarted",
     "StorageError",
-    "Tally",
     "ThreadMoved",
     "TokenCounter",
     "ToolCallMsg",
-    "Usage",
     "build_resource_snapshot",
     "fact_tools",
     "from_langchain",

@@ -64,7 +64,7 @@ if TYPE_CHECKING:
         TriggerStrategy,
     )
     from langchain_agentmem.conversations.session_memory import SessionMemory
-    from langchain_agentmem.experiences.experience_library import ExperienceLibrary, Usage
+    from langchain_agentmem.experiences.experience_library import ExperienceLibrary
     from langchain_agentmem.facts.fact import FactsConfig
     from langchain_agentmem.facts.fact_tools import RememberFacts, RememberFactsOptions
     from langchain_agentmem.facts.kg_memory import KGMemory
@@ -447,7 +447,7 @@ class AgentMemory(Maintenance, Closing):
 
         Args:
             directory: The folder, with files `*.yaml` or `*.yml`. Changes are seen by the next selection.
-            namespace: Whose feedback is kept and counts. Default: the running config's, else the root.
+            namespace: The namespace of the sessions that selectors name by id. Default: that of the run.
             subfolders: Whether files in folders below it count too. Default False.
 
         Raises:
@@ -456,25 +456,6 @@ class AgentMemory(Maintenance, Closing):
         from langchain_agentmem.experiences.experience_library import ExperienceLibrary  # noqa: PLC0415 - who needs it pays
 
         return ExperienceLibrary(self.database, directory, subfolders=subfolders, namespace=namespace)
-
-    def _experience_report_work(self, namespace: Sequence[str] | None = None) -> Work[list[Usage]]:
-        """How experiences have fared, as the database knows, without the folder that they are in.
-
-        Args:
-            namespace: This namespace and all below it. Default: the running config's, else the root, so all.
-
-        Returns:
-            By their ids: how often each was considered and chosen, whether it helped, and what was said of it last.
-            `is_there` is None; `experiences(directory).report()` knows.
-
-        Raises:
-            InvalidInput: This is no namespace.
-        """
-        from langchain_agentmem.experiences.experience_library import reporting  # noqa: PLC0415 - who needs it pays
-
-        return (yield from reporting(self.database, self.database.scopes.resolve(namespace, bare=True)))
-
-    experience_report, aexperience_report = both(_experience_report_work)
 
     @cached_property
     def audit(self) -> AuditTrail:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from langchain_agentmem.audit import audit_part
 from langchain_agentmem.conversations import conversation_part
-from langchain_agentmem.experiences import experience_part
 from langchain_agentmem.facts import fact_part
 from langchain_agentmem.layers import correction_part, layer_part
 from langchain_agentmem.rewinding import memory_part
@@ -18,7 +17,6 @@ PARTS = (
     conversation_part.PART,
     thread_part.PART,  # exported before what the threads remember
     item_part.PART,
-    experience_part.PART,
     memory_part.PART,
     fact_part.PART,
     layer_part.PART,

@@ -11,8 +11,6 @@ from langchain_agentmem.audit import audit_store as audit
 from langchain_agentmem.audit.audit_entry import AuditEntry
 from langchain_agentmem.audit.audit_rows import EntryDraft
 from langchain_agentmem.compaction import ManagedMemoryConfig
-from langchain_agentmem.experiences import experience_part as experiences
-from langchain_agentmem.experiences.experience_part import Feedback
 from langchain_agentmem.messages.message import Message
 from langchain_agentmem.storage import jobs
 from tests.threads.filled import fill as fill_saver
@@ -40,9 +38,6 @@ def fill(memory: AgentMemory) -> None:
     facts.add_fact("user", "Ana", "lives in", "Lisbon", valid_from=datetime(2024, 1, 8, tzinfo=UTC), source="m1")
     facts.add_fact("user", "Ana", "lives in", "Porto", valid_from=datetime(2024, 4, 1, tzinfo=UTC))
     memory.corrections.core("city", "Porto \0", by="Maria", namespace=("a",), branch="user-42")
-    feedback = Feedback(feedback_id="f", exp_id="e", helped=True, note="\0 it did", created_at=WHEN)
-    memory.database.write("feedback", lambda: experiences.add_feedback("", feedback))
-    memory.database.write("chosen", lambda: experiences.count("", ["e"], ["e"], now=1))
     asked = Message(role="user", content="what was asked", message_id="m")
     for number in range(140):  # some are settled, the others are not
         entry = AuditEntry(id=f"a{number}", kind="call", prompt="what was asked", reply=f"answer {number}",

@@ -187,4 +187,4 @@ class TestTwins:
                 inspect.signature(twin).parameters.values()
             ), verb
             checked += 1
-        assert checked > 5
+        assert checked > 2

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from langchain_agentmem.agent_memory import AgentMemory
-from langchain_agentmem.base.namespaces import namespace_named
 from langchain_agentmem.base.safe_repr import counted
 from langchain_agentmem.cli.console import (
     MAIN,
@@ -32,7 +31,6 @@ from langchain_agentmem.cli.console import (
 from langchain_agentmem.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from langchain_agentmem.experiences.experience_library import ExperienceLibrary, Usage
     from langchain_agentmem.experiences.model_choice import Selection
     from langchain_agentmem.facts.fact import Fact, Neighbour
     from langchain_agentmem.facts.kg_memory import KGMemory
@@ -144,7 +142,6 @@ experiences = Commands(
 
 Folder = Annotated[str, typer.Argument(help="The folder, with files *.yaml or *.yml.")]
 Subfolders = Annotated[bool, typer.Option("--subfolders", help="Files in folders below it count too.")]
-Namespace = Annotated[str | None, typer.Option(metavar="A/B", help="The namespace. Default: the root.")]
 
 
 @experiences.command()
@@ -185,7 +182,7 @@ def select(
     subfolders: Subfolders = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show which experiences apply to a query by their words, and why. Nothing is counted, and no model is asked."""
+    """Show which experiences apply to a query by their words, and why. No model is asked."""
     from langchain_agentmem.experiences.lexical_choice import judged  # noqa: PLC0415
 
     with AgentMemory(":memory:") as memory:
@@ -208,25 +205,6 @@ def select(
     screen.line(f"{chosen} of {counted(considered, 'experiences')} would be given (*).")
 
 
-@experiences.command()
-def report(
-    *,
-    folder: Folder,
-    database: Existing,
-    namespace: Namespace = None,
-    subfolders: Subfolders = False,
-    as_json: AsJson = False,
-) -> None:
-    """Show how often each experience was chosen, and whether it helped."""
-    with existing(database) as memory:
-        usages = _library(memory, folder, namespace, subfolders=subfolders).report()
-    print_list(usages, _print_usage, _as_dict, "There are no experiences.", limit=len(usages), as_json=as_json)
-
-
-def _library(memory: AgentMemory, folder: str, namespace: str | None, *, subfolders: bool) -> ExperienceLibrary:
-    return memory.experiences(folder, namespace_named(namespace), subfolders=subfolders)
-
-
 def _scored(selection: Selection, reasons: Mapping[str, str]) -> list[dict[str, Any]]:
     """The candidates, the chosen ones first, then by their scores."""
     chosen = selection.ids
@@ -241,22 +219,3 @@ def _scored(selection: Selection, reasons: Mapping[str, str]) -> list[dict[str, 
         }
         for exp_id in order
     ]
-
-
-def _print_usage(screen: Screen, usage: Usage) -> None:
-    tally = usage.tally
-    gone = "" if usage.is_there else "  (no longer in the folder)"
-    screen.line(f"{usage.exp_id}: {usage.verdict}{gone}", "bold")
-    screen.line(
-        f"   considered {tally.considered:,}, chosen {tally.chosen:,}, "
-        f"helped {tally.helped:,}, did not help {tally.not_helped:,}"
-    )
-    for note in usage.notes:
-        if note.note.strip():
-            screen.line(f"   {'+' if note.helped else '-'} {note.created_at:%Y-%m-%d}  {shortened(note.note)}", "dim")
-
-
-def _as_dict(usage: Usage) -> dict[str, Any]:
-    notes = [{"helped": each.helped, "note": each.note, "created_at": each.created_at} for each in usage.notes]
-    told = {"exp_id": usage.exp_id, "verdict": usage.verdict, "is_there": usage.is_there}
-    return {**told, **usage.tally._asdict(), "notes": notes}

@@ -5,8 +5,8 @@
     chain = selector | prompt | model              # a prompt with the variable {experiences}
     builder.add_node("experience", selector)       # a state with the key "experiences" or "llm_input_messages"
 
-It is also one of LangChain's example selectors, for few-shot prompts. What it notes on the side, tallies and logs of
-prompts, never fails a selection.
+It is also one of LangChain's example selectors, for few-shot prompts. A log of
+prompts that cannot be written never fails a selection.
 
 The situation is what the last rounds asked, and how that went, made of the rounds of a session or of messages:
 
@@ -42,14 +42,13 @@ from langchain_agentmem.base import concurrency
 from langchain_agentmem.base.argument_checks import check_timeout, check_whole
 from langchain_agentmem.base.events import ExperienceSelectionFellBack, FirstFailures
 from langchain_agentmem.base.files import path_of_file, whole_file
-from langchain_agentmem.base.namespaces import config_given, id_of, path_of, range_of
+from langchain_agentmem.base.namespaces import config_given, id_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations import prompt_notes
 from langchain_agentmem.conversations.log_entries import role_rounds, shared_entries
 from langchain_agentmem.conversations.prompt_notes import NotedItem, PromptReuse
 from langchain_agentmem.conversations.session_memory import SessionMemory
-from langchain_agentmem.errors import AgentMemoryError, InvalidInput
-from langchain_agentmem.experiences import experience_part
+from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.experiences.experience import PART, Experience, told
 from langchain_agentmem.experiences.lexical_choice import THRESHOLD, UNSURE, judged, leading
 from langchain_agentmem.experiences.model_choice import (
@@ -66,10 +65,8 @@ from langchain_agentmem.language_models.model_calls import (
     Do,
     ModelLike,
     Performer,
-    Run,
     Shown,
     Work,
-    across,
     both,
     usable_model,
 )
@@ -94,12 +91,8 @@ _CALLED = {"code_interpreter": "code_generator"}
 STEP = "experience.select"
 ROUNDS = 3
 """How many rounds a selection looks back on, as in the original system."""
-FEEDBACK = 0.25
-"""How much of its score an experience gains or loses at most by what is said of its help."""
 LONGEST_ANSWER = 100_000
 """Characters of a model's answer that are read."""
-_DOUBT = 4
-"""How many reports it takes until they count half."""
 _REMEMBERED = 256
 """How many answers of a model are remembered."""
 _CONTEXT = "\n\nConversation Context:\n"
@@ -326,7 +319,7 @@ class ExperienceSelector(Performer, Runnable[Any, Any], BaseExampleSelector):
 
         Args:
             input: A text, messages, a prompt, a dictionary, or the state of a graph.
-            config: The run; its namespace says whose feedback counts.
+            config: The run.
             **kwargs: Not used.
 
         Returns:
@@ -490,7 +483,7 @@ class ExperienceSelector(Performer, Runnable[Any, Any], BaseExampleSelector):
         return texts
 
     def _selecting(self, request: SelectionRequest) -> Work[Selection]:
-        """Select: what the folder holds, by words, by a model, and what feedback says."""
+        """Select: what the folder holds, by words, and by a model."""
         rounds = yield from self._rounds_of(request.config)
         query = request.query.strip() or (rounds[-1].user_query.strip() if rounds else "")
         named = shared_entries(rounds, SUB_PATH)
@@ -506,19 +499,9 @@ class ExperienceSelector(Performer, Runnable[Any, Any], BaseExampleSelector):
         )
         if not query or not candidates:
             return nothing
-        namespace = self._database.scopes.resolve(self.library.namespace, request.config)
-        known = yield from self._on_the_side(
-            self._database.below(path_of(namespace)),
-            Run("experience.tallies", partial(experience_part.counts, *range_of(namespace)), shown=False),
-            "Experiences are selected without feedback.",
-        )
-        tallies = experience_part.added(known)
         context = self._situation(request, rounds)
         found = judged(query, context, [each.when for each in candidates])
-        scores = {
-            each.exp_id: weighed(said.score, tallies.get(each.exp_id))
-            for each, said in zip(candidates, found, strict=True)
-        }
+        scores = {each.exp_id: said.score for each, said in zip(candidates, found, strict=True)}
         leads = {each.exp_id for each, does in zip(candidates, leading(found), strict=True) if does}
         applies = {exp_id for exp_id in leads if scores[exp_id] >= self._threshold}
         reasons = {each.exp_id: said.reason for each, said in zip(candidates, found, strict=True)}
@@ -537,16 +520,9 @@ class ExperienceSelector(Performer, Runnable[Any, Any], BaseExampleSelector):
                 reasons |= {each: reading.reasons.get(each, "the model chose it") for each in reading.chosen}
         chosen = sorted(
             (each for each in candidates if each.exp_id in applies),
-            key=lambda each: (scores[each.exp_id], help_of(tallies.get(each.exp_id))),
+            key=lambda each: scores[each.exp_id],
             reverse=True,  # sorted keeps the order of the library among equals, also in reverse
         )[: self._max_selected]
-        ids = [each.exp_id for each in chosen]
-        make = partial(experience_part.count, path_of(namespace), nothing.candidates, ids, now=self._database.now())
-        yield from self._on_the_side(
-            (self._database.at(path_of(namespace)),),
-            Run("experience.count", make, write=True, shown=False),
-            "Which experiences are chosen is not counted.",
-        )
         return replace(
             nothing,
             experiences=tuple(chosen),
@@ -620,14 +596,6 @@ class ExperienceSelector(Performer, Runnable[Any, Any], BaseExampleSelector):
         if self.role is not None:
             seen = role_rounds(rounds, self.role, include_failures=False)
         return of_rounds(seen, self._rounds)
-
-    def _on_the_side(self, databases: Sequence[Database], run: Run, without: str) -> Work[list[Any]]:
-        """What an operation gives in each database; nothing where it fails, which is logged."""
-        try:
-            return (yield from across(databases, run))
-        except AgentMemoryError as error:
-            self._failures.report(run.name, without, error=error)
-            return []
 
     def _log_of(self, request: SelectionRequest, rounds: Sequence[Round]) -> Path | None:
         """Where it is to be noted what a model is asked."""
@@ -776,19 +744,7 @@ def beside(main: Path) -> Path:
     return main.with_name(main.name.replace(MAIN, OURS))
 
 
-# -- scores, and how a trace shows a selection ----------------------------------------------------------------------
-
-
-def help_of(tally: experience_part.Tally | None) -> float:
-    """How much an experience is said to help, from -1 to 1: the more reports there are, the more they count."""
-    if tally is None:
-        return 0.0
-    return (tally.helped - tally.not_helped) / (tally.helped + tally.not_helped + _DOUBT)
-
-
-def weighed(score: float, tally: experience_part.Tally | None) -> float:
-    """A score with feedback in it, from 0 to 1."""
-    return min(1.0, score * (1 + FEEDBACK * help_of(tally)))
+# -- how a trace shows a selection -----------------------------------------------------------------------------------
 
 
 def shown(selection: Selection) -> dict[str, Any]:

@@ -336,7 +336,7 @@ class Selection:
         role: The role that asks; None for nobody in particular.
         experiences: Those that apply, the best first.
         candidates: The ids of those that were considered.
-        scores: How well the words of each candidate's condition fit, from 0 to 1, feedback included.
+        scores: How well the words of each candidate's condition fit, from 0 to 1.
         reasons: Why each was chosen, by id.
         strategy: "lexical", "model" or "auto".
         asked: The ids of those that a model was asked about.

@@ -110,8 +110,6 @@ TABLES = (
     Table("place", ("line_id", "checkpoint")),
     Table("branch_base", ("branch_id",)),
     Table("base_group", ("group_id", "branch_id")),
-    Table("experience_tally", ("namespace_id", "exp_id")),
-    Table("experience_feedback"),
     Table("prompt_note", ("namespace_id", "name", "key", "part", "reader")),
     Table("correction"),
     Table("audit_namespace", ("namespace_id",)),

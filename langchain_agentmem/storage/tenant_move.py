@@ -106,8 +106,6 @@ _WHERE: Mapping[str, str] = {
     "place": _OF_LINES,
     "branch_base": "branch_id = any(%(branches)s)",
     "base_group": "branch_id = any(%(branches)s)",
-    "experience_tally": "namespace_id = any(%(whole)s)",
-    "experience_feedback": "namespace_id = any(%(whole)s)",
     "prompt_note": "namespace_id = any(%(spaces)s) and (%(names)s::text[] is null or name = any(%(names)s))",
     "correction": "namespace_id = any(%(spaces)s) and (%(names)s::text[] is null or "
     "case when kind = 'message' or name < ' ' then ltrim(name, e'\\x1f') = any(%(names)s) else %(names)s = '{}' end)",

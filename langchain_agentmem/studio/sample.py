@@ -180,7 +180,6 @@ def live(memory: AgentMemory, folder: Path) -> ExperienceLibrary:
     for day in ("9 October", "10 October"):  # who is right?
         facts.add_fact("user", "Marek", "has his birthday on", day, valid_from=datetime(1985, 10, 9, tzinfo=UTC))
     memory.store.put((*IRENA, "shopping"), "smoker", {"text": "copper smoker with leather bellows", "price": 84})
-    library.feedback("gift-within-budget", helped=True, note="One proposal, and it was right.", conversation_id=GIFT)
     trail = AuditTrail(memory, IRENA)
     trail.add("Is the smoker still to be had?", "Yes, two are left.", GIFT)
     trail.add("hm", "", GIFT)

@@ -128,8 +128,6 @@ class Stats(TypedDict):
         failed_facts: Those of them that a model was asked about in vain, see `KGMemory.failures`.
         old_memories: Versions that others have replaced.
         waiting_groups: Tasks of graphs that have remembered something and are not sealed yet.
-        experiences: Experiences with a tally.
-        feedback: Feedback on experiences.
         audit: Entries of the audit trail.
         contents: Bodies of messages and others, each kept once.
         content_bytes: How many bytes those are.
@@ -175,8 +173,6 @@ class Stats(TypedDict):
     failed_facts: int
     old_memories: int
     waiting_groups: int
-    experiences: int
-    feedback: int
     audit: int
     contents: int
     content_bytes: int

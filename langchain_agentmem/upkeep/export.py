@@ -47,7 +47,7 @@ END = "end"
 _TOLD = 100
 """After so many records it is told how far it has come."""
 _COUNTED = ("messages", "rounds", "edits", "threads", "checkpoints", "blobs", "items", "branches", "memories",
-            "experiences", "feedback", "audit")  # fmt: skip
+            "audit")  # fmt: skip
 """What is written, about a record of each, by the names of the statistics."""
 
 
@@ -64,7 +64,6 @@ class TransferReport:
         items: How many long-term items were written.
         branches: How many named branches of memory were written.
         memories: How many versions of what is remembered were written, on branches and in threads.
-        experiences: How many rows of what became of experiences were written: tallies, and feedback.
         corrections: How many corrections that people made were written.
         audit: How many entries of the audit trail were written.
     """
@@ -77,7 +76,6 @@ class TransferReport:
     items: int = 0
     branches: int = 0
     memories: int = 0
-    experiences: int = 0
     corrections: int = 0
     audit: int = 0
 

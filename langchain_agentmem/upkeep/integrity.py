@@ -69,7 +69,6 @@ class EraseReport:
         items: How many long-term items.
         branches: How many named branches of memory.
         memories: How many versions of what was remembered, on branches and in threads.
-        experiences: How many rows of what became of experiences: tallies, and feedback.
         corrections: How many corrections that people made.
         audit: How many entries of the audit trail.
         elsewhere: Namespaces, ten at most, that were not erased, have long-term items, and have a label that is the
@@ -83,7 +82,6 @@ class EraseReport:
     items: int = 0
     branches: int = 0
     memories: int = 0
-    experiences: int = 0
     corrections: int = 0
     audit: int = 0
     elsewhere: tuple[Namespace, ...] = ()
@@ -170,7 +168,7 @@ def _contents() -> Steps[list[str]]:
 
 
 _COUNTED = ("contents", "messages", "conversations", "threads", "checkpoints", "blobs", "items", "jobs", "compactions",
-            "branches", "memories", "experiences", "feedback", "audit")  # fmt: skip
+            "branches", "memories", "audit")  # fmt: skip
 
 
 def is_everything(

@@ -468,7 +468,7 @@ class Maintenance(Performer):
         """Move a thread of the root into a namespace, where other threads see from then on what it remembers.
 
         Its checkpoints, what it remembers and the conversation of its id go along, in one transaction. What was said of
-        it stays where it was said: the audit trail, and what is known of experiences. Nothing of the thread should run.
+        it stays where it was said: the audit trail. Nothing of the thread should run.
 
         Args:
             thread_id: The thread, or a conversation that has none.

@@ -118,7 +118,6 @@ def library_of(memory: AgentMemory, folder: Path) -> ExperienceLibrary:
     library = memory.experiences(folder, LONG)
     for number in range(20):
         library.add(Experience(f"e{number}", when=f"Use for the {WORDS[number % 10]} {number}.", what="Say so."))
-        library.feedback(f"e{number}", helped=number % 3 > 0, note=f"It was number {number}.")
     return library
 
 

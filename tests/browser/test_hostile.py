@@ -59,7 +59,6 @@ def fill(memory: AgentMemory, folder) -> None:
     trail.add_todo_from_chat(f"Please add {HOSTILE} to the list.")
     library = memory.experiences(folder, NAMESPACE)
     library.add(Experience(f"e {ELEMENTS[:40]}", who=(NAME,), when=HOSTILE, what=HOSTILE))
-    library.feedback(f"e {ELEMENTS[:40]}", helped=True, note=HOSTILE, conversation_id=NAME)
     memory.settle()
 
 

@@ -1,4 +1,4 @@
-"""`agentmem experiences`: a folder is checked, tried, reported on; plain text and exit codes."""
+"""`agentmem experiences`: a folder is checked and tried; plain text and exit codes."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage
 
-from langchain_agentmem import AgentMemory, Experience
+from langchain_agentmem import Experience
 from tests.forking import COMMAND, ENVIRONMENT
 
 FILES = Experience(
@@ -43,23 +42,6 @@ def folder(tmp_path) -> Path:
     (path / "below").mkdir(parents=True)
     (path / "handcrafted_exp_files.yaml").write_text(FILES.to_yaml(), encoding="utf-8")
     (path / "below" / "handcrafted_exp_charts.yaml").write_text(CHARTS.to_yaml(), encoding="utf-8")
-    return path
-
-
-@pytest.fixture
-def database(tmp_path, folder) -> str:
-    path = str(tmp_path / "memory.db")
-    with AgentMemory(path) as memory:
-        talk = [
-            HumanMessage("Plot the sales of May."),
-            AIMessage("Bars."),
-            HumanMessage("No, lines; password=hunter2x."),
-        ]
-        memory.conversation("chat", ("ada", "private")).add_messages(talk)
-        library = memory.experiences(folder, ("ada",))
-        library.selector().select("files are read")
-        library.feedback("file-validation", helped=True, note="It was\nnot there \x1b[31m")
-        library.feedback("file-validation", helped=True)
     return path
 
 
@@ -137,49 +119,14 @@ class TestSelect:
         assert "chart" in found[0]["reason"]
 
 
-class TestReport:
-    def test_it_shows_how_they_fare(self, agentmem, folder, database):
-        run = agentmem("report", folder, "--database", database, "--subfolders")
-        assert (run.returncode, run.stderr) == (0, "")
-        assert run.stdout.startswith(
-            "file-validation: helps\n   considered 1, chosen 1, helped 2, did not help 0\n   + "
-        )
-        assert "  It was not there \\x1b[31m\n" in run.stdout
-        assert run.stdout.endswith("charts: never considered\n   considered 0, chosen 0, helped 0, did not help 0\n")
-
-    def test_what_is_gone_is_told_and_a_namespace_sees_its_own(self, agentmem, folder, database):
-        (folder / "handcrafted_exp_files.yaml").unlink()
-        assert (
-            "file-validation: helps  (no longer in the folder)"
-            in agentmem("report", folder, "--database", database).stdout
-        )
-        run = agentmem("report", folder, "--database", database, "--namespace", "ben")
-        assert run.stdout == "There are no experiences.\n"
-
-    def test_json(self, agentmem, folder, database):
-        [found] = json.loads(agentmem("report", folder, "--database", database, "--json", "--namespace", "ada").stdout)
-        assert (found["exp_id"], found["verdict"], found["chosen"], found["helped"]) == (
-            "file-validation",
-            "helps",
-            1,
-            2,
-        )
-        assert [note["note"] for note in found["notes"]] == ["", "It was\nnot there \x1b[31m"]
-
-
 class TestErrors:
     @pytest.mark.slow
-    @pytest.mark.parametrize("arguments", [("check",), ("select", "query"), ("report", "DB")])
+    @pytest.mark.parametrize("arguments", [("check",), ("select", "query")])
     def test_a_folder_that_is_not_there_is_told_on_one_line(self, agentmem, tmp_path, database, arguments):
         name, *rest = (each for each in arguments)
         rest = [part for each in rest for part in (("--database", database) if each == "DB" else (each,))]
         line = refused(agentmem(name, tmp_path / "nowhere", *rest))
         assert line.startswith("There is no folder")
-
-    def test_a_mistyped_path_does_not_become_a_database(self, agentmem, folder, tmp_path):
-        line = refused(agentmem("report", folder, "--database", tmp_path / "typo.db"))
-        assert line.startswith("There is no database at")
-        assert not (tmp_path / "typo.db").exists()
 
     @pytest.mark.slow
     def test_a_console_that_lacks_a_character_shows_another(self, folder):
@@ -195,4 +142,4 @@ class TestErrors:
 
     def test_the_commands_are_listed(self, agentmem):
         listed = agentmem("--help").stdout
-        assert all(f"  {name} " in listed for name in ("check", "select", "report"))
+        assert all(f"  {name} " in listed for name in ("check", "select"))

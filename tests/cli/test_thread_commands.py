@@ -330,7 +330,6 @@ class TestShow:
             ("facts", "--thread", "trip"),
             ("audit",),
             ("audit", "todos"),
-            ("experiences", "report", "."),
         ],
     )
     def test_a_label_that_is_empty_is_refused(self, refused, command):

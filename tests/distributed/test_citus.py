@@ -15,8 +15,6 @@ from langgraph.types import Command
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.audit import audit_store
-from langchain_agentmem.experiences import experience_part as experiences
-from langchain_agentmem.experiences.experience_part import Feedback
 from langchain_agentmem.storage.queries import for_libpq, load
 from tests import everything
 from tests.audit.entries import add, call, entry, read, todo
@@ -194,18 +192,6 @@ class TestTheSameAsOnSqlite:
             fork.add_fact("user", "Ana", "lives in", "Faro", valid_from=datetime(2025, 1, 1, tzinfo=UTC))
             found = [facts.retrieve_all(), fork.retrieve_all(), facts.search("Where does Ana live?")]
             return [[str(getattr(each, "text", each)) for each in some] for some in found]
-
-        same(work)
-
-    def test_experiences(self, same):
-        def work(memory):
-            for n in range(5):
-                given = Feedback(feedback_id=f"f{n}", exp_id="e", helped=n != 2, note="it did",
-                                 conversation_id="c", created_at=everything.WHEN)  # fmt: skip
-                memory.database.write("feedback", lambda given=given: experiences.add_feedback("", given))
-                memory.database.write("count", lambda n=n: experiences.count("", ["e", "d"], ["e"], now=n))
-            given = "", "\U0010ffff"
-            return read(memory, experiences.counts, *given), read(memory, experiences.feedback_of, *given)
 
         same(work)
 

@@ -49,7 +49,6 @@ PRINTS = {
         "user> Hello!\n    human   Hello!\nagent> How can I help?",
         "    human   Ask for the order number before you promise anything.",
         "agent> What is the number of your order?",
-        "late-parcel: chosen 0 of 3, never applies\nrefund-needs-order: chosen 2 of 3, helps",
     ],
     "monday_tuesday.py": [
         "ada, tuesday> Where do I live?\n            > Home: Lisbon",

@@ -1,4 +1,4 @@
-"""What is done with experiences can be seen where it happens: what was chosen and why, reported, and said."""
+"""What is done with experiences can be seen where it happens: what was chosen and why, and what was added."""
 
 from __future__ import annotations
 
@@ -119,14 +119,10 @@ class TestSelecting:
             selector = library.selector(model=Picky(lambda _: said))
             asked, config = f"Draw a chart of {SECRET}.", {"callbacks": [seen]}
             got = await selector.ainvoke(asked, config) if asynchronous else selector.invoke(asked, config)
-            under(seen, lambda: library.feedback("chart-secrets", helped=True, note=SECRET))
-            under(seen, library.report)
         assert got.count(SECRET) == 2
         assert seen.shapes == [
             ("mine", [("memory.experience.add", [])]),
             (SELECT, [(CHOOSE, [])]),
-            ("mine", [("memory.experience.feedback", [])]),
-            ("mine", [("memory.experience.report", [])]),
         ]
         ours = seen.ours()
         assert SECRET not in str([run.model_dump() for run in ours])
@@ -142,27 +138,7 @@ class TestSelecting:
             assert [entry.kind for entry in quiet.audit.last()] == ["call"]
 
 
-class TestFaring:
-    @pytest.mark.parametrize("asynchronous", [False, True])
-    async def test_feedback_and_reports_are_one_step_each(self, library, seen, asynchronous):
-        config = {"configurable": {"thread_id": "t"}, "callbacks": [seen]}
-        said = {"exp_id": "charts", "helped": True, "note": "it did"}
-        if asynchronous:
-            name = await RunnableLambda(lambda _: None, afunc=lambda _: library.afeedback(**said)).ainvoke(None, config)
-            await aunder(seen, library.areport)
-        else:
-            name = RunnableLambda(lambda _: library.feedback(**said)).invoke(None, config)
-            under(seen, library.report)
-        feedback, report = seen.ours()
-        assert feedback.name == "memory.experience.feedback"
-        assert feedback.inputs == {**said, "namespace": [], "conversation_id": "t"}
-        assert feedback.outputs == {"feedback_id": name}
-        assert report.name == "memory.experience.report"
-        assert report.outputs["count"] == 3
-        told = {each["exp_id"]: (each["verdict"], each["helped"]) for each in report.outputs["experiences"]}
-        assert told == {"charts": ("helps", 1), "files": ("never considered", 0), "refunds": ("never considered", 0)}
-        assert feedback.child_runs == report.child_runs == []
-
+class TestAdding:
     def test_one_that_is_added_is_told(self, library, seen):
         tea = Experience("tea", ["Planner"], "Use when somebody wants tea.", "Offer milk.")
         path = under(seen, lambda: library.add(tea))

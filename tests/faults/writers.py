@@ -235,10 +235,9 @@ def extraction(at: Place) -> Calls:
 
 @kind()
 def experiences(at: Place) -> Calls:
-    """Files of experiences, and how they fared."""
+    """Files of experiences."""
     ours = at.memory.experiences(at.folder / "experiences")
     yield call(ours.add, Experience(exp_id="rain", who="anyone", when="it rains", what="Stay at home."))
-    yield call(ours.feedback, "rain", True, "It did")
 
 
 @kind()

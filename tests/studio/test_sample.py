@@ -56,12 +56,6 @@ def test_what_is_known_changed_and_nobody_else_knows_it(lived):
     assert memory.search("Irena", namespace=sample.MAREK) == []
 
 
-def test_experiences_were_used_and_judged(lived):
-    _, library, _ = lived
-    [gift] = [each for each in library.report() if each.exp_id == "gift-within-budget"]
-    assert (gift.tally.chosen > 0, gift.verdict) == (True, "helps")
-
-
 def test_the_audit_trail_has_calls_junk_and_a_todo(lived):
     memory, _, _ = lived
     trail = AuditTrail(memory, sample.IRENA)

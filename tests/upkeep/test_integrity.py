@@ -19,8 +19,6 @@ from langchain_agentmem.audit.audit_rows import EntryDraft
 from langchain_agentmem.base.events import ConversationErased
 from langchain_agentmem.base.namespaces import path_of
 from langchain_agentmem.errors import DatabaseBusy, InvalidInput, MessageError
-from langchain_agentmem.experiences import experience_part as experiences
-from langchain_agentmem.experiences.experience_part import Feedback
 from langchain_agentmem.messages.message import Message
 from langchain_agentmem.storage import table_copy
 from tests.emptying import direct
@@ -62,16 +60,7 @@ def tell_secrets(memory, count=150):
         message=WORDS["text"],
         attachments=[Attachment(type="plan", content=WORDS["attachment"])],
     )
-    feedback = Feedback(
-        feedback_id=WORDS["id"],
-        exp_id=WORDS["name"],
-        helped=True,
-        note=WORDS["text"],
-        conversation_id=WORDS["conversation"],
-        created_at=datetime(2026, 1, 1, tzinfo=UTC),
-    )
     path = path_of((WORDS["namespace"],))
-    memory.database.write("feedback", lambda: experiences.add_feedback(path, feedback))
     asked = Message(role="user", content=WORDS["query"], message_id=WORDS["id"])
     for number, messages in enumerate([(), (asked, asked)]):
         entry = AuditEntry(

@@ -29,8 +29,6 @@ select
         and until = 4611686018427387904) as failed_facts,
     (select count(*) from memory where until < 4611686018427387904 and kind <> 'message') as old_memories,
     (select count(*) from memory_group) as waiting_groups,
-    (select count(*) from experience_tally) as experiences,
-    (select count(*) from experience_feedback) as feedback,
     (select count(*) from audit where kind is not null) as audit,
     (select count(*) from content) as contents,
     (select coalesce(sum(length(body)), 0) from content) as content_bytes;
@@ -77,8 +75,6 @@ select
     (select count(*) from memories where kind = 'fact_due' and label = 'failed' and deleted = 0
         and until = 4611686018427387904) as failed_facts,
     (select count(*) from memories where until < 4611686018427387904) as old_memories,
-    (select count(*) from experience_tally where namespace_id in (select id from spaces)) as experiences,
-    (select count(*) from experience_feedback where namespace_id in (select id from spaces)) as feedback,
     (select count(*) from audit where kind is not null and namespace_id in (select id from spaces)) as audit;
 
 -- name: fact_versions

@@ -30,7 +30,6 @@ COUNTED = (
     ("records", "Records"),
     ("facts", "Facts"),
     ("items", "Items"),
-    ("experiences", "Experiences"),
     ("audit", "Audit entries"),
     ("namespaces", "Namespaces"),
 )
