@@ -36,21 +36,17 @@ CALLS = {
 
 
 @pytest.fixture
-def answers(tmp_path):
+def answers():
     """The answers of all tools, called in turn on a new memory with the arguments that a function makes of a tool."""
 
     def called(arguments_of):
-        folder = tmp_path / str(next(numbers))
-        folder.mkdir()
-        (folder / "handcrafted_exp_rain.yaml").write_text("exp_id: rain\nwhen: It rains.\nwhat: Stay in.\n")
         ids = itertools.count()
         with AgentMemory(clock=lambda: NOW, new_id=lambda: f"id-{next(ids)}") as memory:
-            every = [*memory.tools("user-42", ["*"]), *memory.experiences(folder).tools()]
+            every = memory.tools("user-42", ["*"])
             assert {tool.name for tool in every} == {*CALLS}
             tools = {tool.name: tool for tool in every}
             return {name: tools[name].invoke(arguments_of(tools[name])) for name in CALLS}
 
-    numbers = itertools.count()
     return called
 
 
