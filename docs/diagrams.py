@@ -140,22 +140,15 @@ PICTURES = {
         ],
     ),
     "branches": drawn(
-        "A branch, a fork that sees what was there, and a merge.",
+        "A branch, and a fork that sees what was there.",
         [
             Box(0, 0, "plan\ntraveller: Ada"),
-            Box(1.4, 0, "plan\nhotel: Harbour"),
+            Box(1.4, 0, "plan\nhotel: Harbour", "strong"),
             Box(1.4, 1.2, "draft\nLovelace"),
-            Box(2.8, 1.2, "draft\n+ night train"),
-            Box(4.2, 0, "plan\nLovelace, train", "strong"),
+            Box(2.8, 1.2, "draft\n+ night train", "strong"),
         ],
-        [Arrow(0, 1), Arrow(0, 2, "fork"), Arrow(2, 3), Arrow(1, 4), Arrow(3, 4, "merge")],
-        [
-            Note(
-                0,
-                2.1,
-                "A fork is one row. The draft does not see the hotel, which came later; the merge brings both.",
-            )
-        ],
+        [Arrow(0, 1), Arrow(0, 2, "fork"), Arrow(2, 3)],
+        [Note(0, 2.1, "A fork is one row. The draft does not see the hotel, which came later.")],
     ),
     "compaction": drawn(
         "The history stays whole; the context shows its beginning, a summary and its end.",

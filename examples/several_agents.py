@@ -1,4 +1,4 @@
-"""Several agents share one memory: each researches on a branch of its own, and what they learned is merged.
+"""Several agents share one memory: each researches on a branch of its own, and what counts is written for all.
 
 Run it with `python examples/several_agents.py`. It needs no extra and no key: the agents are functions here. They could
 be graphs, processes or machines; whoever opens the database and names a branch works on it.
@@ -17,7 +17,7 @@ FOUND = {
 
 
 def research(mine: LayeredMemory, topic: str) -> None:
-    """One agent: it begins with all that the team knew, and nobody sees what it notes before it is merged."""
+    """One agent: it begins with all that the team knew, and nobody sees what it notes."""
     text, price = FOUND[topic]
     mine.recall.append("searched", f"{topic} for {mine.core.get()['traveller']}")
     mine.archival.write(text, tags=[topic])
@@ -41,12 +41,12 @@ def main(database: Path) -> None:
             print(f"hotels and trains differ in {key!r}: {changed.mine!r} and {changed.theirs!r}")
 
         print("--- they are done")
-        for agent in (hotels, trains):
-            merged = ours.merge(agent)
-            print(f"{agent.name}: {', '.join(merged.core)} and {len(merged.archival)} record")
-            for conflict in merged.conflicts:
-                print(f"  both changed {conflict.key!r}: {conflict.parent!r} stays, not {conflict.child!r}")
-        ours.merge(trains, keys=["cheapest"], prefer="child")  # somebody has decided
+        for agent, topic in ((hotels, "hotels"), (trains, "trains")):
+            ours.write(
+                core={topic: agent.core.get()[topic]},
+                archival=[{"text": each.content, "tags": each.tags} for each in agent.archival.all(tags=[topic])],
+            )
+        ours.core.set("cheapest", trains.core.get()["cheapest"])  # somebody has decided
         print("the team knows:", dict(sorted(ours.core.get().items())))
         print("and finds:     ", [record.content for record in ours.archival.search("what costs 60 euros")])
         print(ours.tree())

@@ -104,7 +104,6 @@ if TYPE_CHECKING:
     from langchain_agentmem.layers.consolidation import ConsolidationReport, Pressure
     from langchain_agentmem.layers.core_memory import CoreEntry, CoreMemory
     from langchain_agentmem.layers.layer import Event, LayersConfig, Record
-    from langchain_agentmem.layers.layer_part import MergeReport
     from langchain_agentmem.layers.layer_tools import layer_tools
     from langchain_agentmem.layers.layered_memory import LayeredMemory
     from langchain_agentmem.layers.recall_memory import RecallMemory
@@ -121,7 +120,7 @@ if TYPE_CHECKING:
         Round,
         SharedMemoryEntry,
     )
-    from langchain_agentmem.rewinding.branch_merge import BranchDiff, BranchTree
+    from langchain_agentmem.rewinding.branch_tree import BranchDiff, BranchTree
     from langchain_agentmem.search.memory_search import Recollection
     from langchain_agentmem.stores.agent_store import AgentMemoryStore, AgentMemoryThreadStore
     from langchain_agentmem.stores.byte_store import AgentMemoryByteStore
@@ -143,8 +142,8 @@ _HOMES = {
     "Attachment": "messages.role_rounds",
     "AttachmentType": "messages.role_rounds",
     "AuditTrail": "audit.audit_trail",
-    "BranchDiff": "rewinding.branch_merge",
-    "BranchTree": "rewinding.branch_merge",
+    "BranchDiff": "rewinding.branch_tree",
+    "BranchTree": "rewinding.branch_tree",
     "Budget": "language_models.tokens",
     "CompactionEvent": "base.events",
     "CompactionFellShort": "base.events",
@@ -186,7 +185,6 @@ _HOMES = {
     "MemoryLimits": "base.limits",
     "MemoryMiddleware": "injection.memory_middleware",
     "MemoryResetEvent": "base.events",
-    "MergeReport": "layers.layer_part",
     "Message": "messages.message",
     "MessageContent": "messages.role_rounds",
     "MessageError": "errors",
@@ -282,7 +280,6 @@ __all__ = [
     "MemoryInjection",
     "MemoryLimits",
     "MemoryResetEvent",
-    "MergeReport",
     "Message",
     "MessageContent",
     "MessageError",

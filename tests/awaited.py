@@ -232,7 +232,6 @@ def calls_of(memory: AgentMemory, text: str, folder: Path) -> dict[Any, Calls]:
             "aancestors": layers.aancestors,
             "atree": layers.atree,
             "adiff": lambda: layers.adiff("other"),
-            "amerge": lambda: layers.amerge("other"),
             "apressure": layers.apressure,
             "aconsolidate": layers.aconsolidate,
             "acompress": lambda: layers.acompress(text, 1000),

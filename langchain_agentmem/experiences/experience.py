@@ -292,10 +292,6 @@ class Folder:
                 self._measures.cache(CACHE, hits, len(names) - hits)
             return _shelf(self._read)
 
-    def look_below(self) -> ExperienceShelf:
-        """What it and any folder below it hold now."""
-        return Folder(self.directory, subfolders=True).look()
-
     def _within(self, sub_path: Any) -> Folder:
         path = path_of_file(sub_path)
         inside = (self.directory / path).resolve()

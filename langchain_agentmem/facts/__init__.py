@@ -7,7 +7,7 @@ the transaction that kept them.
 Begin reading in `kg_memory`: `KGMemory` lists every verb. Each is a function `…_work` in `fact_commands` (changes),
 `fact_queries` (questions) or `fact_graph` (entities and neighbours). They stand on a `FactsGround` (`fact_extraction`),
 read and write rows through `fact_store`, and keep messages through `source_texts`. `fact_tools` has the tools and the
-node for agents, `fact_part` what search, upkeep and merging of branches know of facts.
+node for agents, `fact_part` what search and upkeep know of facts.
 
 This folder may import `base`, `messages`, `tracing`, `storage`, `threads`, `search`, `rewinding`, `conversations` and
 `language_models`.

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from langchain_agentmem.facts.fact import Alias, entity_key, predicate_key
 from langchain_agentmem.rewinding import memory_rows
-from langchain_agentmem.rewinding.memory_rows import RESTS, SAID, Kept, RowDraft, View
+from langchain_agentmem.rewinding.memory_rows import RESTS, SAID, RowDraft, View
 from langchain_agentmem.rewinding.message_sources import SET, UNDO
 from langchain_agentmem.storage import Steps
 
@@ -241,20 +241,10 @@ def rules_in(view: View, single: Iterable[str]) -> Steps[Rules]:
         view: What they see.
         single: The predicates that have one value at a time unless it is declared otherwise.
     """
-    return agreement((yield from memory_rows.current(view, RULE)), single)
-
-
-def agreement(found: Iterable[Kept], single: Iterable[str]) -> Rules:
-    """What is agreed by some rows.
-
-    Args:
-        found: The rows.
-        single: The predicates that have one value at a time unless it is declared otherwise.
-    """
     aliases: dict[str, Alias] = {}
     one = {predicate_key(name) for name in single}
     said: set[str] = set()
-    for kept in found:
+    for kept in (yield from memory_rows.current(view, RULE)):
         _, _, key = kept.key.partition(":")
         if kept.label == _SINGLE:
             said.add(key)
@@ -264,15 +254,6 @@ def agreement(found: Iterable[Kept], single: Iterable[str]) -> Rules:
                 name=kept.extra["name"], into=kept.extra["into"], merged=kept.extra["merged"], why=kept.extra["why"]
             )
     return Rules(aliases, frozenset(one), frozenset(said))
-
-
-def in_words(kept: Kept) -> str:
-    """What a row says is agreed, in words."""
-    if kept.label == _SINGLE:
-        return "one value at a time" if kept.extra["single"] else "any number of values"
-    if kept.label == _ALIAS:
-        return f"{kept.extra['name']} is {'' if kept.extra['merged'] else 'perhaps '}{kept.extra['into']}"
-    return kept.text
 
 
 def declared(predicate: str, *, single: bool, now: int) -> RowDraft:

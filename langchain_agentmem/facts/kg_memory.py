@@ -77,7 +77,7 @@ from langchain_agentmem.messages.message import (
     ToolCallLike,
 )
 from langchain_agentmem.messages.provider_content import ImageFiles
-from langchain_agentmem.rewinding import branch_merge, memory_rows
+from langchain_agentmem.rewinding import branch_tree, memory_rows
 from langchain_agentmem.rewinding.branches import BranchAt, Standpoint, branch_at
 from langchain_agentmem.rewinding.memory_access import as_step, listed, looking
 from langchain_agentmem.rewinding.memory_rows import TEXT, View
@@ -557,7 +557,7 @@ class KGMemory(EventSource):
         Raises:
             InvalidInput: The name is taken, or this is the memory of a thread.
         """
-        return self._on((yield from branch_merge.forking(self._ground, id_of(name, "branch"))))
+        return self._on((yield from branch_tree.forking(self._ground, id_of(name, "branch"))))
 
     fork, afork = both(_fork_work)
 

@@ -32,7 +32,7 @@ from langchain_agentmem.language_models.tool_factory import (
 )
 from langchain_agentmem.layers.layer import LayersConfig
 from langchain_agentmem.layers.layered_memory import LayeredMemory
-from langchain_agentmem.rewinding.branch_merge import named_branch
+from langchain_agentmem.rewinding.branch_tree import named_branch
 from langchain_agentmem.search.memory_search import origin_of
 from langchain_agentmem.storage.database import MemoryLike
 

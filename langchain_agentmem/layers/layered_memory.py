@@ -35,7 +35,7 @@ crash remembers once.
         print(graph.get_state(thread).values["messages"][-1].text)  # it has never heard of Lisbon
 
 A branch belongs to no thread: it is shared, and independent of any rewinding. It is forked without copying anything,
-compared and merged:
+and compared with others:
 
     from langchain_agentmem import AgentMemory
 
@@ -59,7 +59,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self, TypeAlias
 
-from langchain_agentmem.base.argument_checks import ALL, texts_given
+from langchain_agentmem.base.argument_checks import ALL
 from langchain_agentmem.base.namespaces import Namespace, id_of, namespace_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
@@ -79,7 +79,6 @@ from langchain_agentmem.layers.consolidation import (
 )
 from langchain_agentmem.layers.core_memory import CoreMemory, Setting, entry_of, everything, setting_shown
 from langchain_agentmem.layers.layer import USUAL_LAYERS, Ground, Layer, LayersConfig, event_of, record_of
-from langchain_agentmem.layers.layer_part import MergeReport, merging
 from langchain_agentmem.layers.prompt_context import (
     Material,
     composed,
@@ -90,8 +89,8 @@ from langchain_agentmem.layers.prompt_context import (
 )
 from langchain_agentmem.layers.recall_memory import RecallMemory, events
 from langchain_agentmem.layers.resource_memory import ResourceMemory
-from langchain_agentmem.rewinding import branch_merge, memory_rows
-from langchain_agentmem.rewinding.branch_merge import BranchDiff, BranchTree, Prefer
+from langchain_agentmem.rewinding import branch_tree, memory_rows
+from langchain_agentmem.rewinding.branch_tree import BranchDiff, BranchTree
 from langchain_agentmem.rewinding.branches import BranchAt, Standpoint, branch_at
 from langchain_agentmem.rewinding.memory_access import Change
 from langchain_agentmem.rewinding.memory_rows import RECORD, RowDraft, View
@@ -367,13 +366,13 @@ class LayeredMemory(Layer):
         Raises:
             InvalidInput: The name is taken, or this is the memory of a thread.
         """
-        return self._on((yield from branch_merge.forking(self._ground, id_of(name, "branch"))))
+        return self._on((yield from branch_tree.forking(self._ground, id_of(name, "branch"))))
 
     fork, afork = both(_fork_work)
 
     def _ancestors_work(self) -> Work[list[str]]:
         """The names of the branches that this one was forked from, the root first, and its own at the end."""
-        return branch_merge.tracing_back(self._ground)
+        return branch_tree.tracing_back(self._ground)
 
     ancestors, aancestors = both(_ancestors_work)
 
@@ -383,7 +382,7 @@ class LayeredMemory(Layer):
         Raises:
             InvalidInput: This is the memory of a thread.
         """
-        return branch_merge.growing(self._ground)
+        return branch_tree.growing(self._ground)
 
     tree, atree = both(_tree_work)
 
@@ -396,34 +395,9 @@ class LayeredMemory(Layer):
         Raises:
             InvalidInput: It is neither.
         """
-        return branch_merge.comparing(self._ground, self._point_of(other))
+        return branch_tree.comparing(self._ground, self._point_of(other))
 
     diff, adiff = both(_diff_work)
-
-    def _merge_work(
-        self, child: str | LayeredMemory, keys: Sequence[str] | None = None, *, prefer: Prefer = "parent"
-    ) -> Work[MergeReport]:
-        """Promote what a fork learned: its values, events, records and facts become this branch's too.
-
-        What only the fork deleted, evicted or consolidated is gone here too. What both changed since the fork is a
-        conflict; it is reported, and stays as it is here. Of a fact all is told here that was told on either, so what
-        ended when, and what contradicts what, is as if one branch had learned it all.
-
-        Args:
-            child: A branch that was forked from this one, however far, or its name.
-            keys: Only these keys of core memory. Default: everything.
-            prefer: "child" to have conflicts end as they are there. Default: "parent".
-
-        Returns:
-            What was promoted, and what was not.
-
-        Raises:
-            InvalidInput: It was not forked from this branch, or an argument is wrong.
-        """
-        wanted = None if keys is None else texts_given(keys, "Keys")
-        return merging(self._ground, self.core, self._point_of(child), wanted, prefer)
-
-    merge, amerge = both(_merge_work)
 
     # -- room ------------------------------------------------------------------------------------------------------
 
@@ -561,14 +535,14 @@ class LayeredMemory(Layer):
         if isinstance(other, LayeredMemory):
             theirs = other._ground
             if not theirs.database.is_beside(mine.database) or theirs.point.path != mine.point.path:
-                raise InvalidInput("Only branches of one namespace in one database can be compared or merged.")
+                raise InvalidInput("Only branches of one namespace in one database can be compared.")
             point = theirs.point
         else:
             point = BranchAt(mine.point.path, id_of(other, "branch"), mine.database.scopes)
         if not mine.database.holds(point.path, point.thread):
             raise InvalidInput(
                 "In a memory with shards a thread of the root is a tenant by itself, and only what is one tenant's can "
-                "be compared or merged: give its run a namespace."
+                "be compared: give its run a namespace."
             )
         return point
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from langgraph.checkpoint.base import CheckpointTuple
 
     from langchain_agentmem.checkpoints.checkpoint_excerpt import CheckpointChanges
-    from langchain_agentmem.rewinding.branch_merge import BranchDiff
+    from langchain_agentmem.rewinding.branch_tree import BranchDiff
 
 _OWN = ("__", "branch:")
 """How the names of LangGraph's own channels begin."""

@@ -183,7 +183,6 @@ class TestMoving:
             facts, fork = memory.facts("user", NS), memory.facts("fork", NS)
             facts.add_fact("user", "Maya", "lives in", "Kyiv", valid_from=day(27), source=("z", "chat"))
             facts.undo(facts.history("Maya", "likes")[0].id)
-            memory.layers("user", NS).merge("fork")
             model = memory.facts("user", NS, model=lambda messages: json.dumps({"facts": []}))
             model.drain()
             remembering(memory).invoke({"messages": [HumanMessage("Ben lives in Kyiv", id="kyiv")]}, at())

@@ -5,14 +5,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from copy import deepcopy
-from dataclasses import FrozenInstanceError, fields
 from random import Random
 
 import pytest
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.layers.core_memory import EVICTED
 from langchain_agentmem.layers.layer import LayersConfig
 from langchain_agentmem.layers.layered_memory import LayeredMemory
 from langchain_agentmem.rewinding import memory_rows
@@ -148,7 +146,6 @@ class TestForking:
         assert await fork.aancestors() == ["main", "fork"]
         assert str(await main.atree()) == "main\n  fork"
         assert (await main.adiff(fork)).core.theirs == {"own": "v"}
-        assert (await main.amerge(fork)).core == ("own",)
         assert set(await main.aread()) == {"core", "recall", "archival"}
 
 
@@ -288,129 +285,6 @@ class TestDifferences:
     def test_only_branches_of_one_namespace_are_compared(self, main, memory):
         with pytest.raises(InvalidInput, match="one namespace"):
             main.diff(LayeredMemory(memory, "main", namespace=("a",)))
-
-
-class TestMerging:
-    def test_what_the_child_learned_is_promoted(self, main):
-        main.write(core={"k": "v", "gone": "v"}, archival="record")
-        [record] = main.archival.all()
-        child = main.fork("child")
-        child.core.set("k", "w", importance=5, ttl=3600)
-        child.core.set("new", "v")
-        child.core.delete("gone")
-        event_id = child.recall.append("metric", "0.93")
-        child.archival.update(record.id, tags=["t"])
-        new = child.archival.write("learned")
-        report = main.merge(child)
-        assert (report.core, report.recall, report.removed) == (("k", "new"), (event_id,), ("gone",))
-        assert set(report.archival) == {record.id, new}
-        assert (report.conflicts, report.evicted) == ((), ())
-        assert not main.diff(child)
-        assert [(each.importance, each.expires_at) for each in main.core.entries()] == [
-            (each.importance, each.expires_at) for each in child.core.entries()
-        ]
-        assert contents(main.recall.search("0.93")) == ["0.93"]
-
-    def test_events_that_the_child_made_records_of_are_not_there_twice(self, main):
-        for number in range(4):
-            main.recall.append("k", str(number))
-        child = main.fork("child")
-        main.recall.append("k", "own")
-        child.recall.evict(oldest=1)
-        child.recall.summarize(keep=1)
-        report = main.merge(child)
-        assert len(report.removed) == 3
-        assert contents(main.recall.recent()) == ["3", "own"]
-        assert contents(main.archival.all()) == contents(child.archival.all())
-        assert len(main.archival.all()) == 2
-        assert main.merge(child) == type(report)()
-
-    def test_merging_twice_adds_nothing(self, main):
-        child = main.fork("child")
-        child.write(core={"k": "v"}, recall="event", archival="record")
-        main.merge(child)
-        report = main.merge("child")
-        assert (report.core, report.recall, report.archival, report.conflicts) == ((), (), (), ())
-        assert len(main.recall.recent()) == 1
-
-    def test_what_only_the_parent_changed_stays(self, main):
-        main.core.set("k", "v")
-        child = main.fork("child")
-        main.core.set("k", "parent")
-        main.core.set("own", "parent")
-        for prefer in ("parent", "child"):
-            report = main.merge(child, prefer=prefer)
-            assert (report.core, report.conflicts) == ((), ())
-            assert main.core.get() == {"k": "parent", "own": "parent"}
-
-    @pytest.mark.parametrize("prefer", ["parent", "child"])
-    def test_what_both_changed_is_a_conflict(self, main, prefer):
-        main.write(core={"k": "v", "same": "v", "gone": "v"}, archival="record")
-        [record] = main.archival.all()
-        child = main.fork("child")
-        for layers, word in ((main, "parent"), (child, "child")):
-            layers.core.set("k", word)
-            layers.core.set("same", "agreed")
-            layers.archival.update(record.id, word)
-        main.core.set("gone", "parent")
-        child.core.delete("gone")
-        report = main.merge(child, prefer=prefer)
-        assert [(each.layer, each.key, each.base, each.parent, each.child) for each in report.conflicts] == [
-            ("core", "k", "v", "parent", "child"),
-            ("core", "gone", "v", "parent", None),
-            ("archival", record.id, "record", "parent", "child"),
-        ]
-        expected = {"same": "agreed", "k": prefer, **({"gone": "parent"} if prefer == "parent" else {})}
-        assert main.core.get() == expected
-        assert contents(main.archival.all()) == [prefer]
-
-    def test_nobody_can_change_what_was_told_of_it(self, main):
-        main.core.set("k", "v")
-        child = main.fork("child")
-        for layers in (main, child):
-            layers.core.set("k", layers.ancestors()[-1])
-        told, report = main.diff(child), main.merge(child)
-        for value in (told, told.core, told.core.changed["k"], main.tree(), report, report.conflicts[0]):
-            with pytest.raises(FrozenInstanceError):
-                setattr(value, fields(value)[0].name, "other")
-
-    def test_only_some_keys(self, main):
-        child = main.fork("child")
-        child.write(core={"a": "1", "b": "2"}, recall="event", archival="record")
-        assert main.merge(child, keys=["b", "nobody"]).core == ("b",)
-        assert main.read() == {"core": {"b": "2"}, "recall": [], "archival": []}
-
-    def test_a_grandchild(self, main):
-        main.core.set("k", "v")
-        child = main.fork("child")
-        child.core.set("from child", "v")
-        grandchild = child.fork("grandchild")
-        grandchild.core.set("k", "w")
-        assert set(main.merge(grandchild).core) == {"from child", "k"}
-
-    def test_the_budget_holds_and_what_leaves_is_archived(self, memory):
-        main = LayeredMemory(memory, "main", settings=LayersConfig(core_max_chars=30))
-        main.core.set("a", "x" * 20, importance=1)
-        child = main.fork("child")
-        child.core.delete("a")
-        child.core.set("b", "y" * 20, importance=5)
-        main.core.set("a", "z" * 20, importance=2)
-        report = main.merge(child)
-        assert main.core.get() == {"b": "y" * 20}
-        assert report.evicted == ("a",)
-        [record] = main.archival.all(tags=[EVICTED])
-        assert record.content.endswith("z" * 20)
-
-    def test_only_a_fork_is_merged(self, main, memory):
-        other = LayeredMemory(memory, "other")
-        other.core.set("k", "v")
-        main.core.set("k", "v")
-        child = main.fork("child")
-        for parent, wrong in ((main, "other"), (main, "nobody"), (main, "main"), (child, "main")):
-            with pytest.raises(InvalidInput, match="was not forked from"):
-                parent.merge(wrong)
-        with pytest.raises(InvalidInput, match="prefer"):
-            main.merge("child", prefer="nobody")
 
 
 class TestTogether:

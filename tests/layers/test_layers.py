@@ -195,7 +195,7 @@ class TestOnThreads:
     def test_the_memory_of_a_thread_is_forked_by_langgraph_alone(self, memory):
         _, config, settings = run(memory, lambda layers, turn: layers.core.set("k", "v"))
         layers = memory.layers(config, settings=settings)
-        for act in (lambda: layers.fork("fork"), layers.tree, lambda: layers.merge("other")):
+        for act in (lambda: layers.fork("fork"), layers.tree):
             with pytest.raises(InvalidInput, match="forked by LangGraph"):
                 act()
         assert layers.ancestors() == ["t"]

@@ -219,19 +219,16 @@ class TestWhatIsMadeOfSeveral:
         within(collector, lambda: layers.core.set("new", "1234567890"))
         assert collector.run("memory.core.set").outputs == {"evicted": ["old"]}
 
-    def test_a_merge_says_what_it_did(self, collector, layers):
+    def test_a_diff_says_how_much_differs(self, collector, layers):
         layers.core.set("name", "Ada")
         fork = layers.fork("try")
         fork.core.set("name", "Ada L.")
-        layers.core.set("name", "A.")
         fork.archival.write("A fig", ["garden"])
-        within(collector, lambda: [layers.diff("try"), layers.merge("try")])
-        diff, merge = collector.roots[0].child_runs
-        assert diff.outputs == {
+        within(collector, lambda: layers.diff("try"))
+        assert collector.run("memory.layers.diff").outputs == {
             "core": {"mine": 0, "theirs": 0, "changed": 1},
             "archival": {"mine": 0, "theirs": 1, "changed": 0},
         }
-        assert merge.outputs == {"record_ids": ["id-1"], "conflicts": [{"layer": "core", "key": "name"}]}
 
 
 class TestInjection:
@@ -357,13 +354,12 @@ class TestWithheldContent:
                     layers.write({"kind": WORD}, {"kind": WORD, "content": WORD}, {"content": WORD, "tags": [WORD]})
                     layers.fork("try").core.set("status", f"{WORD}!")
                     layers.core.set("status", f"{WORD}?")
-                    layers.merge("try", prefer="child")
                     layers.recall.summarize(WORD, 0)
                     layers.format_for_prompt(WORD)
                     layers.context(WORD)
                     layers.resources.track_usage(WORD, "read", WORD)
-                    with pytest.raises(InvalidInput, match="nobody"):
-                        layers.merge("nobody")
+                    with pytest.raises(InvalidInput, match="'try'"):
+                        layers.fork("try")
                     memory.inject("main", namespace=("ada",)).invoke([HumanMessage(WORD)])
                     asyncio.run(memory.inject("main", namespace=("ada",)).ainvoke([HumanMessage(WORD)]))
 
@@ -377,7 +373,7 @@ class TestWithheldContent:
         ours = collector.ours()
         assert [run.name for run in ours if WORD in dumped([run])] == []
         [failed] = [run for run in ours if run.error]
-        assert "nobody" not in failed.error
+        assert "'try'" not in failed.error
         names = [run.name for run in collector.runs]
         assert len(ours) > 30
         assert {"MemoryInjection", "Scripted"}.isdisjoint(names)

@@ -247,10 +247,6 @@ where m.id > :after and m.deleted = 0 and m.kind in (
 order by m.id
 limit cast(:limit as bigint);
 
--- name: touched_keys
--- What was changed on a branch itself, of one kind.
-select distinct key from memory where branch_id = :branch and kind = :kind and position <= :position;
-
 -- name: retell
 -- A version rests on less than it did.
 update memory set extra = :extra where id = :id;

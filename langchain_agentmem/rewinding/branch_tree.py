@@ -1,32 +1,27 @@
-"""Branches of a layered memory: how they descend from each other, and what tells two of them apart.
+"""Named branches of memory: how they descend from each other, and how two of them differ.
 
-A fork sees its parent up to the fork, and nothing after; siblings never see each other. What a child learned is
-promoted by a merge.
-
-What of one kind goes from a child to its parent: what only the child changed since the fork.
-
-What both changed is a conflict: it is reported, and stays as the parent has it unless the child is preferred.
+A fork sees its parent up to the fork, and nothing after. Siblings never see each other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 from langchain_agentmem.base.clock import moment
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.language_models.model_calls import In, Run, Work
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.branches import BranchAt, Standpoint, fork, names_of
-from langchain_agentmem.rewinding.memory_access import LISTED, Change, Footing, looking, whose
+from langchain_agentmem.rewinding.memory_access import LISTED, Footing, looking, whose
 from langchain_agentmem.rewinding.memory_rows import CORE, EVENT, FACT, RECORD, Kept, View
 from langchain_agentmem.storage import Steps, query
 
 _NO_BRANCH = (
     "The memory of a thread is forked by LangGraph, when a run begins at an old checkpoint. Branches that are forked "
-    'and merged by hand have a name: memory.layers("name").'
+    'by hand have a name: memory.layers("name").'
 )
 
 
@@ -223,106 +218,3 @@ def by_key(view: View, kind: str, keys: Sequence[str] | None = None) -> Steps[di
     if keys is not None:
         return (yield from memory_rows.named(view, kind, keys)) if keys else {}
     return {each.key: each for each in (yield from memory_rows.current(view, kind))}
-
-
-Prefer = Literal["parent", "child"]
-LayerName = Literal["core", "recall", "archival", "facts"]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Conflict:
-    """Something that parent and child both changed since the fork.
-
-    Attributes:
-        layer: "core" or "archival", or "facts" for a message that is kept there and for what is agreed on names and
-            predicates. Events do not change, and what was told of a fact on two branches goes together.
-        key: Its key or id.
-        base: What it was at the fork; None where it was not there.
-        parent: What it is in the parent; None where it is gone.
-        child: What it is in the child; None where it is gone.
-    """
-
-    layer: LayerName
-    key: str
-    base: str | None
-    parent: str | None
-    child: str | None
-
-
-class Promoted(NamedTuple):
-    """What of one kind goes from a child to its parent.
-
-    Attributes:
-        new: What is written.
-        gone: Keys of what is deleted.
-        conflicts: What both changed.
-    """
-
-    new: list[Kept]
-    gone: list[str]
-    conflicts: list[Conflict]
-
-
-class Sides(NamedTuple):
-    """Things of one kind that a child changed, by key: at the fork, in the parent and in the child."""
-
-    base: Mapping[str, Kept]
-    parent: Mapping[str, Kept]
-    child: Mapping[str, Kept]
-
-
-def sides_of(change: Change, base: View, child: View, kind: str) -> Steps[Sides]:
-    """What a child changed of a kind since it was forked; nothing else is read.
-
-    Args:
-        change: The transaction of the parent.
-        base: What the child saw at the fork.
-        child: What it sees.
-        kind: The kind.
-    """
-    touched: dict[str, None] = {}
-    for branch, up_to in child.line[: len(child.line) - len(base.line)]:
-        rows = yield query.touched_keys(branch=branch, kind=kind, position=up_to)
-        touched.update((row["key"], None) for row in rows)
-    return Sides(
-        base=(yield from memory_rows.named(base, kind, touched)),
-        parent=(yield from memory_rows.named(change.view, kind, touched)),
-        child=(yield from memory_rows.named(child, kind, touched)),
-    )
-
-
-def promoted(
-    layer: LayerName,
-    base: Mapping[str, Kept],
-    parent: Mapping[str, Kept],
-    child: Mapping[str, Kept],
-    prefer: Prefer,
-    say: Callable[[Kept], str] = lambda kept: kept.text,
-) -> Promoted:
-    """What of a layer goes from a child to its parent.
-
-    Args:
-        layer: Which layer.
-        base: What was there at the fork.
-        parent: What the parent has.
-        child: What the child has.
-        prefer: Whose state counts where both changed it.
-        say: Puts something into words. Default: its text.
-    """
-    found = Promoted([], [], [])
-    for key in dict.fromkeys([*base, *child]):
-        was, is_there, theirs = base.get(key), parent.get(key), child.get(key)
-        if same(was, theirs) or same(is_there, theirs):
-            continue
-        if not same(was, is_there):
-            base_says, parent_says, child_says = (
-                None if each is None else say(each) for each in (was, is_there, theirs)
-            )
-            found.conflicts.append(Conflict(layer=layer, key=key, base=base_says, parent=parent_says, child=child_says))
-            if prefer == "parent":
-                continue
-        if theirs is None:
-            found.gone.append(key)
-        else:
-            found.new.append(theirs)
-    return found
