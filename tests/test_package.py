@@ -102,7 +102,7 @@ class TestImporting:
             "snowballstemmer", "sqlcipher3", "tiktoken", "yaml",
         }  # fmt: skip
         ours = {
-            "audit", "base.redaction", "base.secret_names", "checkpoints", "compaction",
+            "audit", "base.redaction", "checkpoints", "compaction",
             "conversations.conversation_part", "conversations.session_memory", "facts",
             "language_models.token_estimate", "language_models.tokens", "layers", "messages.prompt_forms", "parts",
             "rewinding.outlook", "rewinding.thread_memory", "search.database_search", "search.memory_search",

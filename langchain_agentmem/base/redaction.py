@@ -1,62 +1,91 @@
-r"""Secrets are taken out of what enters layered memory: what a model reads again in every prompt, others may read too.
+r"""Redaction: secrets are replaced by `***` before they enter layered memory, which every prompt shows.
 
-A secret is known by its form (`sk-…`, a private key, the password in a URL) or by the name that it is given
-(`db_password: …`, `"apiKey": "…"`). A name alone proves nothing: `max_token: 4096`, `token: str`, `the secret: be kind`
-and `password = get_password()` stay as they are. In place of a secret stands `***`.
+A secret is found by its form (`sk-…`, a private key, the password in a URL) or by its name, as in `db_password: …` or
+`"apiKey": "…"`. Numbers, types, placeholders and code after such a name stay: `max_token: 4096`, `token: str`,
+`password = get_password()`.
 
     redact("OPENAI_API_KEY=abc123")     # 'OPENAI_API_KEY=***'
     redact(text, patterns_with([r"\bBADGE-\d{6}\b"]))
 
-Forms stand in `secrets.yaml`; what a name tells is decided in `secret_names.py`.
-
-Every pattern takes time in proportion to the text, whatever the text is: none begins within what it has just read, and
-none gives back what it took.
+Every pattern takes time in proportion to the text: none starts within what it has just read, and none backtracks.
 """
 
 from __future__ import annotations
 
-import base64
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from langchain_agentmem.base.data_tables import data_table
 from langchain_agentmem.base.encoding import MAX_DEPTH
-from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.base.secret_names import Kind, is_placeholder, is_secret_value, kind_of_name
+from langchain_agentmem.base.safe_repr import HIDDEN, SECRET_NAME, safe_repr
 from langchain_agentmem.errors import InvalidInput
 
-__all__ = ["DEFAULT", "REDACTED", "SecretPattern", "patterns_with", "redact", "redact_value"]
+__all__ = ["DEFAULT", "SecretPattern", "patterns_with", "redact", "redact_value"]
+
+_PLACEHOLDER = re.compile(
+    r"[*•.…_#-]+|(?i:x[x-]{2,})|<[^>]*>|\[[^\]]*\]|\$\{[^}]*\}|\$[A-Z_][A-Z0-9_]*|\$\(.*|\{\{.*\}\}|\{\w*\}|%\w+%|%\(\w+\)s|%s"
+    r"|(?i:your[ _-].*|(?:example|placeholder|redacted|masked|hidden|removed)(?:[ _-].*)?)",
+    re.DOTALL,
+)
+_CODE = re.compile(r"[A-Za-z_][\w.]*[(\[]|(?:[A-Za-z_]\w*\.)+[A-Za-z_]\w*$|[~./]{0,2}/|[A-Za-z]:\\")
+"""Code or a path, unless it is quoted."""
+_WORD = re.compile(
+    r"(?i)(?:str(?:ing)?|bytes|int(?:eger)?|float|bool(?:ean)?|number|object|array|any|none|null|nil|undefined|true|false"
+    r"|text|required|optional|yes|no|todo|unset|empty|missing|wrong|invalid|incorrect|expired|changed|reset|unknown"
+    r"|default|must|should|is|are|was|can|may|will|has|have|the|an?|this|that|your|my|our|to|of|for|from|with|and|or|not)"
+    r"[.:!]*"
+)
+"""A word that is not a secret, whatever the name before it."""
+_NUMBER = re.compile(r"[-+]?[\d.,_/]+%?")
+_LEAST_DIGITS = {"password": 4, "key": 8}
+_LEAST_TOKEN, _LONG_TOKEN = 6, 20
 
 
-REDACTED = "***"
-"""What stands in place of a secret."""
+def is_secret_value(value: str, kind: str, *, quoted: bool, assigned: bool = False, prose: bool = False) -> bool:
+    """Decide if a value is a secret, given the kind of its name.
+
+    Args:
+        value: The text.
+        kind: The group of `SECRET_NAME` that matches the name: "password", "key" or "vague".
+        quoted: Whether it is in quotes, or a value of its own.
+        assigned: Whether `=` precedes it, and not `:`. Default False.
+        prose: Whether more words follow. Default False.
+    """
+    value = value.strip()
+    words = value.split()
+    if not any(map(str.isalnum, value)) or _PLACEHOLDER.fullmatch(value) or _WORD.fullmatch(value):
+        return False
+    if (not quoted and _CODE.match(value)) or (len(words) > 1 and (kind != "password" or _WORD.fullmatch(words[0]))):
+        return False
+    if _NUMBER.fullmatch(value):
+        return value.isdigit() and len(value) >= _LEAST_DIGITS.get(kind, len(value) + 1)
+    has_digits = any(map(str.isdigit, value))
+    if kind == "vague":
+        return quoted or assigned or len(value) >= _LONG_TOKEN or (has_digits and len(value) >= _LEAST_TOKEN)
+    return quoted or assigned or has_digits or not prose
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SecretPattern:
-    """How secrets of one kind are recognised.
+    """A pattern for secrets of one kind.
 
     Attributes:
-        name: What they are called.
-        regex: What they look like. Groups whose names begin with "secret" are what is taken out; without such a group
+        name: The name of the pattern.
+        regex: The regular expression. The groups whose names begin with "secret" are replaced; without such a group,
             the whole match is.
-        is_secret: Says of a match whether it is one. Default: every match is, unless a placeholder stands there
-            (`<your key>`, `${KEY}`).
-        needs: Texts in lower case, of which one must be there for a match to be possible; they spare the search.
-            Default: none.
-        instead: What stands in place of it. Default `***`.
+        is_secret: Decides if a match is a secret. Default: every match is, except placeholders (`<your key>`,
+            `${KEY}`).
+        needs: Texts in lower case of which every match contains one; they save searches. Default: none.
 
     Raises:
-        InvalidInput: The regex is none, or matches the empty text.
+        InvalidInput: The regex is not valid, or matches the empty text.
     """
 
     name: str
     regex: str | re.Pattern[str]
     is_secret: Callable[[re.Match[str]], bool] | None = None
     needs: tuple[str, ...] = ()
-    instead: str = REDACTED
 
     def __post_init__(self) -> None:
         try:
@@ -68,27 +97,26 @@ class SecretPattern:
         object.__setattr__(self, "regex", compiled)
 
     def without(self, text: str) -> str:
-        """A text without the secrets of this kind; the text itself if it has none."""
+        """Return a text without the secrets of this kind; the text itself if it has none."""
         parts: list[str] = []
         end = 0
+        for start, stop, instead in self._secrets(text):
+            if start >= end:
+                parts += (text[end:start], instead)
+                end = stop
+        return "".join((*parts, text[end:])) if parts else text
+
+    def _secrets(self, text: str) -> Iterator[tuple[int, int, str]]:
         for match in self.regex.finditer(text):  # type: ignore[union-attr]  # compiled above
             if self.is_secret is not None and not self.is_secret(match):
                 continue
-            for start, stop in _spans(match):
-                if start >= end and not (self.is_secret is None and is_placeholder(text[start:stop])):
-                    parts += (text[end:start], self.instead)
-                    end = stop
-        return "".join((*parts, text[end:])) if parts else text
+            groups = [name for name in match.re.groupindex if name.startswith("secret")]
+            for start, stop in sorted(map(match.span, groups)) if groups else [match.span()]:
+                if start < stop and not (self.is_secret is None and _PLACEHOLDER.fullmatch(text, start, stop)):
+                    yield start, stop, HIDDEN
 
 
-def _spans(match: re.Match[str]) -> list[tuple[int, int]]:
-    """Where the secrets of a match lie, in order."""
-    groups = [name for name in match.re.groupindex if name.startswith("secret")]
-    spans = [match.span(name) for name in groups] if groups else [match.span()]
-    return sorted((start, stop) for start, stop in spans if start < stop)
-
-
-# --- What a name tells -----------------------------------------------------------------------------------------------
+# --- Named values ----------------------------------------------------------------------------------------------------
 
 _NAME = r"(?P<name>[A-Za-z_][\w.-]{0,199}+|(?i:api|secret|access|private)[ ](?i:key|token))"
 _TYPE = (
@@ -109,136 +137,138 @@ _VALUE = re.compile(  # `(?>(?:…)*)`, as a possessive group is matched wrongly
     re.VERBOSE,
 )
 _MORE_WORDS = re.compile(r"[ \t]+[A-Za-z]")
-_BARE = ("secret_bare", "secret_line")
 
 
-def _kind_of(match: re.Match[str]) -> Kind | None:
-    """What the name says that a match begins with."""
-    name, start = match["name"], match.start("name")
-    # In JSON, a line that begins with a name is written as a backslash, the letter n, and the name.
-    escaped = name[0] in "nrt" and start > 0 and match.string[start - 1] == "\\"
-    return kind_of_name(name) or (kind_of_name(name[1:]) if escaped else None)
+def kind_of_name(name: str) -> str | None:
+    """Return the kind of secret that a name announces, as `SECRET_NAME` groups them; None if it announces none."""
+    match = SECRET_NAME.search(name[-200:])
+    return match and match.lastgroup
 
 
 def _is_named_so(match: re.Match[str]) -> bool:
-    """Whether what a name is given is a secret, where both are one match."""
-    kind = _kind_of(match)
-    group, value = _value_in(match)
-    assigned = "sign" in match.re.groupindex and "=" in match["sign"]
-    return kind is not None and is_secret_value(value, kind, quoted=group not in _BARE, assigned=assigned)
-
-
-def _value_in(match: re.Match[str]) -> tuple[str, str]:
-    groups = (name for name in match.re.groupindex if name.startswith("secret"))
-    return next(((name, match[name]) for name in groups if match[name]), ("", ""))
+    kind = kind_of_name(match["name"])
+    return kind is not None and is_secret_value(match["secret"], kind, quoted=False, assigned=True)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _NamedValue(SecretPattern):
-    """What stands where a name has been given. What is no secret itself may hold one, so it is looked into."""
+    """A name and a sign, and the value after them. Values that are not secrets are searched, too."""
 
-    def without(self, text: str) -> str:
-        """See `SecretPattern.without`."""
-        parts: list[str] = []
-        end = past = 0
+    def _secrets(self, text: str) -> Iterator[tuple[int, int, str]]:
+        past = 0
         for match in self.regex.finditer(text):  # type: ignore[union-attr]  # compiled above
-            if match.start() < past or (kind := _kind_of(match)) is None:
+            if match.start() < past or (kind := kind_of_name(match["name"])) is None:
                 continue
             if (found := _VALUE.match(text, match.end())) is None:
                 continue
-            group, value = _value_in(found)
-            quoted, assigned = group not in _BARE, "=" in match["sign"]
-            # Words that go on are prose: "API key: needed for the search".
+            group = str(found.lastgroup)
+            value, quoted, assigned = found[group], group != "secret_bare", match["sign"] != ":"
+            # Words that follow are prose: "API key: needed for the search".
             prose = not quoted and not assigned and _MORE_WORDS.match(text, found.end()) is not None
-            if group and is_secret_value(value, kind, quoted=quoted, assigned=assigned, prose=prose):
-                parts += (text[end : found.start(group)], self.instead)
-                end = past = found.end(group)
+            if value and is_secret_value(value, kind, quoted=quoted, assigned=assigned, prose=prose):
+                past = found.end(group)
+                in_json = not quoted and not assigned and text[match.end("name")] == '"'  # a number stays valid JSON
+                yield found.start(group), past, f'"{HIDDEN}"' if in_json else HIDDEN
             elif not quoted:
                 past = found.end()
-        return "".join((*parts, text[end:])) if parts else text
 
 
-BY_NAME = (
+_FREE = r"(?:(?<![A-Za-z0-9_-])|(?<=\\[nrt]))"
+"""The start of a word; in JSON, the end of a line is a backslash and a letter."""
+_SCHEME = r"(?i)(?<![a-z0-9+.-])[a-z][a-z0-9+.-]{0,30}://"
+
+DEFAULT: tuple[SecretPattern, ...] = (
+    SecretPattern(
+        name="private key",
+        regex=r"(?s)-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----(?P<secret>(?:(?!-----BEGIN ).)*?"
+        r"(?=-----END [A-Z0-9 ]{0,40}PRIVATE KEY)|(?>(?:(?>(?:\\[nr]|\s)*)[A-Za-z0-9+/=]{20,}+)+))",
+        needs=("private key",),
+    ),
+    SecretPattern(
+        name="password in a URL",
+        regex=_SCHEME + r"""[^\s/:@"'<>]*+:(?P<secret>[^\s/"'<>]*)@""",
+        needs=("://",),
+    ),
+    SecretPattern(
+        name="authorization header",
+        regex=r"""(?i)\bauthorization\\?["']?\s{0,4}[:=,]\s{0,4}\\?["']?(?:bearer|basic|token|digest|apikey|negotiate)"""
+        r"""\s{1,4}(?P<secret>[^\s"'\\,;<>]++)""",
+        needs=("authorization",),
+    ),
+    SecretPattern(
+        name="bearer token",
+        regex=r"(?i)\bbearer\s{1,4}(?=[\w.~+/=-]{0,200}\d)(?P<secret>[\w.~+/=-]{12,}+)",
+        needs=("bearer",),
+    ),
+    SecretPattern(
+        name="cookie",
+        regex=r"""(?i)\b(?:set-)?cookie:\s{0,4}(?P<secret>[\w.-]+=(?>(?:[^\r\n"'\\]|\\++(?!["']))+))""",
+        needs=("cookie:",),
+    ),
     SecretPattern(
         name="line of an environment",
-        regex=rf"(?m)^[ \t]*(?:export[ \t]+|set[ \t]+)?{_NAME}(?P<sign>=)(?P<secret_line>[^\s\"'`=<]\S*+)[ \t]*\r?$",
+        regex=rf"(?m)^[ \t]*(?:export[ \t]+|set[ \t]+)?{_NAME}=(?P<secret>[^\s\"'`=<]\S*+)[ \t]*\r?$",
         is_secret=_is_named_so,
         needs=("=",),
     ),
-    SecretPattern(
-        name="number in JSON",
-        regex=rf'"{_NAME}"[ \t]{{0,8}}(?P<sign>:)[ \t]{{0,8}}(?P<secret>\d++)(?![.\w])',
-        is_secret=_is_named_so,
-        needs=('":', '" :'),
-        instead=f'"{REDACTED}"',  # so that it stays JSON
-    ),
     _NamedValue(
         name="named value",
-        regex=rf"""(?x)(?<![\w.])(?<!\w-){_NAME} (?:\\*["'`]\]?)? {_TYPE}
-            [ \t]{{0,8}} (?P<sign>=>|:=|=(?!=)|:(?!:|//)) [ \t]{{0,8}}""",
-        needs=(":", "="),
+        regex=rf"""(?x)(?<![\w.])(?<!\w-)(?P<option>--)?{_NAME} (?:\\*["'`]\]?)? {_TYPE}
+            [ \t]{{0,8}} (?P<sign>=>|:=|=(?!=)|:(?!:|//)|(?(option)(?<=[ \t])(?!-)|(?!))) [ \t]{{0,8}}""",
+        needs=(":", "=", "--"),
     ),
-    _NamedValue(
-        name="option of a command",
-        regex=rf"(?x)(?<![\w-])--{_NAME}(?P<sign>=|[ \t]{{1,8}}) (?!-)",
-        needs=("--",),
+    SecretPattern(name="JWT", regex=_FREE + r"eyJ[\w-]{5,}+\.[\w-]{5,}+(?:\.[\w-]*+)?", needs=("eyj",)),
+    SecretPattern(
+        name="OpenAI, Anthropic, OpenRouter",
+        regex=_FREE + r"sk-(?:[A-Za-z0-9]{16}|(?:proj|ant|or|svcacct|admin|live|test)-(?=[\w-]{10})"
+        r"|(?=[\w-]{16})(?=[\w-]{0,200}\d))[\w-]*+",
+        needs=("sk-",),
     ),
     SecretPattern(
-        name="sentence that tells a password",
-        regex=r"""(?xi)\b(?:password|passphrase|passcode|api[ _-]?key|secret[ ]key|access[ ]token)\s{1,4}(?:is|was|to)
-            \s{1,4} (?: "(?P<secret_double>[^"\s]{1,200})" | '(?P<secret_single>[^'\s]{1,200})'
-            | `(?P<secret_back>[^`"\s\\]{1,200})`
-            | (?P<secret_bare>(?=[^\s\d]{0,80}\d)(?=[^\sA-Z]{0,80}[A-Z])[^\s"'`,;<>\\]{4,200}(?<![.:!?)])) )""",
-        needs=("password", "passphrase", "passcode", "key", "token"),
+        name="Hugging Face",
+        regex=_FREE + r"(?:hf|api_org)_(?:[A-Za-z0-9]{16}|(?=[A-Za-z0-9]{10})(?=[A-Za-z]{0,200}[0-9A-Z]))[A-Za-z0-9]*+",
+        needs=("hf_", "api_org_"),
     ),
-)  # fmt: skip
-
-# --- What has a form of its own --------------------------------------------------------------------------------------
-
-
-def _is_user_and_password(match: re.Match[str]) -> bool:
-    try:
-        return b":" in base64.b64decode(match["secret"], validate=True)
-    except ValueError:
-        return False
-
-
-_CHECKS = {"user and password": _is_user_and_password}
-_STANDS_FOR = {
-    "%free%": r"(?:(?<![A-Za-z0-9_-])|(?<=\\[nrt]))",
-    "%scheme%": r"(?i)(?<![a-z0-9+.-])[a-z][a-z0-9+.-]{0,30}://",
-}
-
-
-def _form(entry: dict[str, Any]) -> SecretPattern:
-    """One of the forms in `secrets.yaml`."""
-    regex = "".join(entry["regex"])
-    for name, stands_for in _STANDS_FOR.items():
-        regex = regex.replace(name, stands_for)
-    return SecretPattern(
-        name=entry["name"],
-        regex=regex,
-        is_secret=_CHECKS.get(entry.get("check", "")),
-        needs=tuple(entry.get("needs", ())),
-    )
-
-
-_FORMS = data_table("base/secrets.yaml")["forms"]
-
-DEFAULT: tuple[SecretPattern, ...] = (
-    *(_form(entry) for entry in _FORMS if "early" in entry),
-    *BY_NAME,
-    *(_form(entry) for entry in _FORMS if "early" not in entry),
+    SecretPattern(
+        name="GitHub",
+        regex=_FREE + r"(?:gh[pousr]_[A-Za-z0-9]{16,}+|github_pat_\w{20,}+)",
+        needs=("gh", "github_pat_"),
+    ),
+    SecretPattern(name="AWS", regex=r"(?<![A-Za-z0-9])A(?:KIA|SIA|BIA|CCA|ROA|IDA|GPA|NPA)[A-Z0-9]{16}(?![A-Za-z0-9])"),
+    SecretPattern(
+        name="Google",
+        regex=_FREE + r"(?:AIza[\w-]{30,}+|ya29\.[\w-]{20,}+|GOCSPX-[\w-]{20,}+)",
+        needs=("aiza", "ya29.", "gocspx-"),
+    ),
+    SecretPattern(name="Slack", regex=_FREE + r"(?:xox[a-z]|xapp)-[\w-]{10,}+", needs=("xox", "xapp-")),
+    SecretPattern(
+        name="webhook",
+        regex=r"(?i)https://(?:hooks\.slack\.com/(?:services|workflows)|discord(?:app)?\.com/api/webhooks)/"
+        r"(?P<secret>[\w/-]{10,}+)",
+        needs=("hooks.slack.com", "/webhooks/"),
+    ),
+    SecretPattern(
+        name="Stripe",
+        regex=_FREE + r"(?:[spr]k_(?:live|test)_[A-Za-z0-9]{10,}+|whsec_[\w+/=]{16,}+)",
+        needs=("k_live_", "k_test_", "whsec_"),
+    ),
+    SecretPattern(name="Telegram", regex=r"\d(?<![\w:-]\d)\d{7,9}:[\w-]{35}(?![\w-])", needs=(":",)),
+    SecretPattern(
+        name="other services",
+        regex=_FREE + r"(?:glpat-[\w-]{16,}+|gsk_[A-Za-z0-9]{20,}+|xai-[A-Za-z0-9]{20,}+|pplx-[A-Za-z0-9]{20,}+"
+        r"|tvly-[\w-]{16,}+|lsv2_[a-z]{2}_\w{20,}+|npm_[A-Za-z0-9]{30,}+|pypi-[\w-]{40,}+|SG\.[\w-]{16,}+\.[\w-]{16,}+)",
+        needs=("glpat-", "gsk_", "xai-", "pplx-", "tvly-", "lsv2_", "npm_", "pypi-", "sg."),
+    ),
 )
-"""What is taken for a secret where nobody says otherwise."""
+"""The default patterns."""
 
 
 def redact(text: str, patterns: Sequence[SecretPattern] = DEFAULT) -> str:
-    """Take the secrets out of a text.
+    """Replace the secrets in a text.
 
     Args:
         text: Any text.
-        patterns: What is taken for a secret. Default: `DEFAULT`. An empty tuple takes nothing out.
+        patterns: The patterns of secrets. Default: `DEFAULT`. An empty tuple replaces nothing.
 
     Returns:
         The text with `***` in place of each secret; the text itself if there is none.
@@ -257,9 +287,9 @@ def redact(text: str, patterns: Sequence[SecretPattern] = DEFAULT) -> str:
 
 
 def redact_value(value: object, patterns: Sequence[SecretPattern] = DEFAULT) -> Any:
-    """Take the secrets out of a value as JSON has them: out of its texts and keys, and whatever is named as a secret.
+    """Replace the secrets in a JSON-like value: in its texts and keys, and values that are named like a secret.
 
-    `{"password": 1234}` is told by its key, as is `{"name": "DB_PASSWORD", "value": "x"}` by its name.
+    The name is the key, as in `{"password": 1234}`, or next to the value: `{"name": "DB_PASSWORD", "value": "x"}`.
 
     Args:
         value: Dictionaries, lists, tuples, sets and texts in each other; anything else stays as it is.
@@ -275,7 +305,7 @@ def redact_value(value: object, patterns: Sequence[SecretPattern] = DEFAULT) -> 
 
 
 def patterns_with(extra: Iterable[SecretPattern | str | re.Pattern[str]]) -> tuple[SecretPattern, ...]:
-    """`DEFAULT`, and what a user adds.
+    """Return `DEFAULT` with additional patterns.
 
     Args:
         extra: Patterns, or regular expressions of which the whole match is taken out, or their groups `secret…`.
@@ -292,9 +322,9 @@ def patterns_with(extra: Iterable[SecretPattern | str | re.Pattern[str]]) -> tup
     return (*DEFAULT, *made)
 
 
-def _redacted(value: Any, patterns: tuple[SecretPattern, ...], kind: Kind | None, depth: int) -> Any:
+def _redacted(value: Any, patterns: tuple[SecretPattern, ...], kind: str | None, depth: int) -> Any:
     if isinstance(value, str):
-        return REDACTED if kind and is_secret_value(value, kind, quoted=True) else redact(value, patterns)
+        return HIDDEN if kind and is_secret_value(value, kind, quoted=True) else redact(value, patterns)
     if isinstance(value, Mapping | list | tuple | set | frozenset):
         if not depth:
             raise InvalidInput(f"The value is nested more than {MAX_DEPTH} levels deep, or contains itself.")
@@ -303,7 +333,7 @@ def _redacted(value: Any, patterns: tuple[SecretPattern, ...], kind: Kind | None
         items = [_redacted(item, patterns, kind, depth - 1) for item in value]
         return type(value)(items) if type(value) in (tuple, set, frozenset) else items
     if kind and isinstance(value, int) and not isinstance(value, bool):
-        return REDACTED if is_secret_value(str(value), kind, quoted=True) else value
+        return HIDDEN if is_secret_value(str(value), kind, quoted=True) else value
     return value
 
 

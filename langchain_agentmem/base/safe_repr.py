@@ -23,6 +23,14 @@ from zoneinfo import ZoneInfo
 HIDDEN = "***"
 """What stands in place of a password."""
 
+SECRET_NAME = re.compile(
+    r"(?i)(?:(?P<password>passw(?:or)?d|passphrase|passcode|pwd|[_-]pass)"
+    r"|(?P<key>(?:api|access|secret|private|auth|account|signing|encryption)[ _-]?key"
+    r"|(?:access|refresh|auth|bearer|session|api)[ _-]?token|client[ _-]?secret)"
+    r"|(?P<vague>secret|token|credentials?))\d{0,4}\Z"
+)
+"""The end of a name of a secret: `DB_PASSWORD`, `X-Api-Key`, `accessToken`. The vague ones have other meanings, too."""
+
 MOST = 200
 """Characters that are shown of a value unless more or fewer are asked for."""
 
@@ -133,13 +141,11 @@ def without_passwords(text: str) -> str:
 
 
 def _without_parameters(text: str) -> str:
-    from langchain_agentmem.base.secret_names import kind_of_name  # noqa: PLC0415 - as few values need it
-
     parts: list[str] = []
     end = 0
     for parameter in _PARAMETER.finditer(text):
         start = parameter.end()
-        if start < end or kind_of_name(parameter["name"]) is None:
+        if start < end or not SECRET_NAME.search(parameter["name"]):
             continue
         behind = _NEXT.search(text, start)
         stop = len(text) if behind is None else behind.start()
@@ -201,11 +207,9 @@ def _dict(value: Any, most: int, depth: int) -> str:
 
 
 def _pair(item: tuple[object, object], most: int, depth: int) -> str:
-    from langchain_agentmem.base.secret_names import kind_of_name  # noqa: PLC0415 - as above
-
     key, value = item
     named = str.__getitem__(key, slice(_READ)) if issubclass(type(key), str) else ""  # type: ignore[index]  # it is a str
-    secret = value is not None and kind_of_name(named) is not None
+    secret = value is not None and SECRET_NAME.search(named) is not None
     return f"{_written(key, most, depth)}: {repr(HIDDEN) if secret else _written(value, most, depth)}"
 
 
