@@ -42,7 +42,7 @@ rewound with the thread. `AgentMemory(url, record=("talk",))` names other channe
 
 Threads belong to the namespace of the run that made them. A call that names none is the administrator's: it means the
 root's thread of that id, else the only one there is. `Retention(keep_last=…, max_age=…)` keeps only the newest
-checkpoints of each thread, and `saver.import_checkpoints(other_saver)`, or `agentmem import-checkpoints`, brings
+checkpoints of each thread. `saver.import_checkpoints(other_saver)` or `agentmem import-from langgraph-saver` copies
 every thread of another saver with its history.
 
 With LangGraph's `durability="async"` a checkpoint may still wait for the one before it while the next node runs. A

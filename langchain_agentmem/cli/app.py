@@ -39,19 +39,16 @@ from langchain_agentmem.cli.console import (
 from langchain_agentmem.cli.database_commands import (
     backup,
     copy,
-    decrypt,
     doctor,
-    encrypt,
     erase,
     export,
     import_,
-    import_checkpoints,
     import_from,
+    key,
     migrate,
     move_tenant,
     namespaces,
     prune,
-    rekey,
     restore,
     stats,
     verify,
@@ -283,11 +280,10 @@ app.add_typer(experiences)
 for caring in (stats, namespaces, verify, doctor, backup, restore, export):
     app.command()(caring)
 app.command("import")(import_)
-for moving in (migrate, copy, erase, prune, encrypt, rekey, decrypt):
+for moving in (migrate, copy, erase, prune, key):
     app.command()(moving)
 app.command("move-tenant")(move_tenant)
 app.command("import-from")(import_from)
-app.command("import-checkpoints")(import_checkpoints)
 
 
 def command_line() -> Callable[[], object]:

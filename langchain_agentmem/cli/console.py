@@ -13,7 +13,6 @@ import os
 import re
 import shlex
 import sys
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
@@ -50,7 +49,6 @@ if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
     from langgraph.checkpoint.base import CheckpointTuple
 
-    from langchain_agentmem.checkpoints.saver_import import ImportReport
     from langchain_agentmem.stores.agent_store import IndexGiven
 
 T = TypeVar("T")
@@ -636,17 +634,10 @@ class Bar:
     def __init__(self, progress: Progress, doing: str) -> None:
         self._progress = progress
         self._task = progress.add_task(doing, total=None)
-        self._begun = time.perf_counter()
 
     def watch(self, at: HowFar) -> None:
         """How far something has come."""
         self.show(*at)
-
-    def imported(self, total: int | None, report: ImportReport) -> None:
-        """How many checkpoints were imported, of how many; None where only some threads are."""
-        done = report.checkpoints + report.known
-        rate = f"{done / (time.perf_counter() - self._begun):,.0f}/s"
-        self.show(f"{rate}, checkpoints" if total else f"{done:,} checkpoints, {rate}", done, total)
 
     def show(self, doing: str, done: int = 0, total: int | None = None) -> None:
         """What is done, how much of it, and how much there is; None where nobody knows."""

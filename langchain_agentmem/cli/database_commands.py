@@ -7,9 +7,8 @@ import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any, Literal, get_args
 
 import typer
 
@@ -50,7 +49,6 @@ from langchain_agentmem.importers import SourceKind
 from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.storage import is_postgres, name_of
 from langchain_agentmem.storage.engine import AS_MADE, Opening, newest_migration
-from langchain_agentmem.storage.foreign_tables import foreign_tables
 from langchain_agentmem.upkeep import tenant_placing
 from langchain_agentmem.upkeep.database_report import Finding, Stats, diagnose
 from langchain_agentmem.upkeep.integrity import EraseReport
@@ -153,48 +151,29 @@ def _key(variable: str, what: str, *, twice: bool = True) -> EncryptionKey:
     return EncryptionKey(typer.prompt(what, hide_input=True, confirmation_prompt=twice, err=True))
 
 
-DatabaseFile = Annotated[str, typer.Argument(metavar="PATH", help="The file of a SQLite database.")]
-_THE_KEY, _NEW_KEY = "Its key", "Its new key"
+def key(
+    *,
+    path: Annotated[str, typer.Argument(metavar="PATH", help="The file of a SQLite database.")],
+    action: Annotated[
+        Literal["encrypt", "change", "decrypt"], typer.Argument(metavar="ACTION", help="encrypt, change or decrypt.")
+    ],
+    as_json: AsJson = False,
+) -> None:
+    """Encrypt a SQLite database, change its key, or decrypt it.
 
-
-def encrypt(*, path: DatabaseFile, as_json: AsJson = False) -> None:
-    """Encrypt a database: the file, its log and its indexes.
-
-    The key comes from --key-file, --key-command or AGENTMEM_KEY, or is asked for. Nobody may have the database open.
-
-    JSON: an object with path, encrypted, rows, overwritten.
-    """
-    _rewritten(path, None, _key(VARIABLE, _NEW_KEY), as_json=as_json)
-
-
-def rekey(*, path: DatabaseFile, as_json: AsJson = False) -> None:
-    """Give an encrypted database another key.
-
-    The new key comes from AGENTMEM_NEW_KEY, AGENTMEM_NEW_KEY_FILE or AGENTMEM_NEW_KEY_COMMAND, or is asked for.
-    Nobody may have the database open.
+    The key comes from --key-file, --key-command or AGENTMEM_KEY, or is asked for. For change, the new key comes from
+    AGENTMEM_NEW_KEY, AGENTMEM_NEW_KEY_FILE or AGENTMEM_NEW_KEY_COMMAND, or is asked for. No program may have the
+    database open.
 
     JSON: an object with path, encrypted, rows, overwritten.
     """
-    key = _key(VARIABLE, _THE_KEY, twice=False)
-    _rewritten(path, key, _key(NEW_VARIABLE, _NEW_KEY), as_json=as_json)
-
-
-def decrypt(*, path: DatabaseFile, as_json: AsJson = False) -> None:
-    """Write an encrypted database without a key.
-
-    Everybody can read it then who may read the file. Nobody may have the database open.
-
-    JSON: an object with path, encrypted, rows, overwritten.
-    """
-    _rewritten(path, _key(VARIABLE, _THE_KEY, twice=False), None, as_json=as_json)
-
-
-def _rewritten(path: str, key: EncryptionKey | None, new_key: EncryptionKey | None, *, as_json: bool) -> None:
+    old = None if action == "encrypt" else _key(VARIABLE, "Its key", twice=False)
+    new = None if action == "decrypt" else _key(VARIABLE if old is None else NEW_VARIABLE, "Its new key")
     with interruptible("The database is whole, under the one key or the other."), progress_bar() as bar:
-        report = AgentMemory.rekey(path, key=key, new_key=new_key, progress=bar.watch)
+        report = AgentMemory.rekey(path, key=old, new_key=new, progress=bar.watch)
     is_now = "is encrypted" if report.encrypted else "is not encrypted any more"
     text = f"{path} {is_now}: {counted(report.rows, 'rows')} were written and compared."
-    if key is None:
+    if old is None:
         text += (
             f" {counted(report.overwritten, 'bytes')} of the old file were overwritten. What is left of it elsewhere "
             "is not encrypted: backups, exports, what was deleted before, snapshots of the disk."
@@ -435,48 +414,6 @@ def prune(
         f"{counted(report.checkpoints, 'checkpoints')} of {counted(report.threads, 'threads')} and "
         f"{counted(report.messages, 'messages')} of {counted(report.conversations, 'conversations')} {would}removed, "
         f"{counted(report.archived, 'entries')} {would}compressed by {counted(report.saved_bytes, 'bytes')}.{others}",
-        report,
-        as_json=as_json,
-    )
-
-
-def import_checkpoints(
-    *,
-    source: Annotated[
-        str, typer.Argument(metavar="SOURCE", help="The file of a SqliteSaver, or the URL of a PostgresSaver.")
-    ],
-    database: Annotated[
-        str,
-        typer.Argument(metavar="TARGET", help="Where to: a path or a postgresql:// URL; made if it is not there."),
-    ],
-    thread: Annotated[list[str] | None, typer.Option(metavar="ID", help="Only this thread; may be repeated.")] = None,
-    allow: Annotated[
-        list[str] | None,
-        typer.Option(metavar="MODULE.CLASS", help="Import objects of this class; may be repeated."),
-    ] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Copy every LangGraph thread of another saver.
-
-    Threads come with their whole history. Run again, it goes on where it was.
-    """
-    from langchain_agentmem.checkpoints.saver_import import open_source  # noqa: PLC0415 - it loads LangGraph
-
-    kept = "What was copied is kept: run it again to go on."
-    with (
-        interruptible(kept),
-        open_source(source, allow=allow or ()) as saver,
-        made(database) as memory,
-        foreign_tables(Path(source) if not is_postgres(source) else source) as tables,
-        progress_bar("counting") as bar,
-    ):
-        total = tables.count("checkpoints") if thread is None else None
-        watch = partial(bar.imported, total)
-        report = memory.checkpointer.import_checkpoints(saver, thread_ids=thread, progress=watch)
-    left = "".join(f"\nThe thread {safe_repr(each)} was left out: {why}" for each, why in report.left_out.items())
-    tell(
-        f"{counted(report.checkpoints, 'checkpoints')} of {counted(report.threads, 'threads')} were copied; "
-        f"{report.known:,} were there already.{left}",
         report,
         as_json=as_json,
     )

@@ -417,7 +417,7 @@ def restore(
     if kind == "database" and key is not None and begins_plain(file):
         raise InvalidInput(
             f"{safe_repr(str(file))} is not encrypted. Restore it without a key, and encrypt what was restored: "
-            "agentmem encrypt."
+            "agentmem key PATH encrypt."
         )
     place = place_of(name, None if is_postgres(name) else key)
     place.check(force=force)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import io
 import json
@@ -13,18 +12,16 @@ import sqlite3
 import subprocess
 import sys
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 
 import psycopg
 import pytest
 from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.postgres import PostgresSaver
-from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.checkpoint.sqlite import SqliteSaver
 from rich.console import Console
 
-from langchain_agentmem import AgentMemory, AgentMemorySaver, __version__
+from langchain_agentmem import AgentMemory, __version__
 from langchain_agentmem.checkpoints import saver_import
 from langchain_agentmem.cli.console import Screen
 from tests.checkpoints.graphs import Line, at, id_in
@@ -215,41 +212,11 @@ class TestVerify:
         assert run.stderr == ""
 
 
-@dataclass
-class Ticket:
-    """A class of the user's own, such as states have."""
-
-    number: int
-
-
 def stock(path, make=fill):
     """The file of a SqliteSaver, with some threads."""
     with SqliteSaver.from_conn_string(str(path)) as saver:
         make(saver)
         return str(path), {thread: everything(saver, thread) for thread in THREADS}
-
-
-INTERRUPTED = """
-import os, signal
-from langgraph.checkpoint.sqlite import SqliteSaver
-
-def interrupted(*arguments, read=SqliteSaver.get_tuple, numbers=iter(range(300))):
-    if next(numbers) == 200:
-        os.kill(os.getpid(), signal.SIGINT)
-    return read(*arguments)
-
-SqliteSaver.get_tuple = interrupted
-"""
-"""Has somebody press Ctrl-C when two hundred checkpoints have been read, before the program that follows."""
-
-
-def counted(path):
-    """How many checkpoints a database of ours has, as another program sees it."""
-    try:
-        with closing(sqlite3.connect(path)) as connection:
-            return connection.execute("select count(*) from checkpoint").fetchone()[0]
-    except sqlite3.Error:
-        return 0
 
 
 def copied(database, source, thread):
@@ -278,7 +245,11 @@ class TestClassesOfTheUser:
         assert not imported.exists()
 
 
-class TestImportingCheckpoints:
+def imported(source: str, database: str, *arguments: str, **environment: str):
+    return agentmem("import-from", "langgraph-saver", source, "--database", database, *arguments, **environment)
+
+
+class TestImportingASaver:
     @pytest.fixture
     def source(self, tmp_path):
         return stock(tmp_path / "stock.db")
@@ -287,27 +258,18 @@ class TestImportingCheckpoints:
     def test_every_thread_comes_whole_and_it_is_said_in_one_plain_line(self, source, tmp_path):
         path, before = source
         database, count = str(tmp_path / "ours.db"), sum(map(len, before.values()))
-        run = agentmem("import-checkpoints", path, database)
+        run = imported(path, database)
         assert (run.returncode, run.stderr) == (0, "")
-        assert run.stdout == f"{count} checkpoints of {len(THREADS)} threads were copied; 0 were there already.\n"
+        assert run.stdout == f"{count} checkpoints of {len(THREADS)} threads came. Here already: 0. Left out: 0.\n"
         assert {file.name for file in tmp_path.iterdir()} == {"stock.db", "ours.db"}
         for thread in THREADS:
             ours, theirs = copied(database, before, thread)
             assert ours == theirs
-        again = agentmem("import-checkpoints", path, database)
-        assert again.stdout == f"0 checkpoints of {len(THREADS)} threads were copied; {count} were there already.\n"
+        again = imported(path, database)
+        assert again.stdout == f"Nothing came. Here already: {count} checkpoints. Left out: 0.\n"
         with AgentMemory(database) as memory:
             assert memory.verify().problems == ()
             go_on(memory.checkpointer)
-
-    def test_json_and_only_some_threads(self, source, tmp_path):
-        path, before = source
-        arguments = ["--thread", "chat", "--thread", "asking", "--thread", "nobody", "--json"]
-        run = agentmem("import-checkpoints", path, str(tmp_path / "ours.db"), *arguments)
-        assert (run.returncode, run.stderr) == (0, "")
-        count = len(before["chat"]) + len(before["asking"])
-        assert json.loads(run.stdout) == {"checkpoints": count, "known": 0, "threads": 2, "left_out": {}}
-        assert counted(tmp_path / "ours.db") == count
 
     @pytest.mark.slow("in every form")
     @pytest.mark.parametrize("same", [True, False], ids=["into the same database", "into a file"])
@@ -319,9 +281,9 @@ class TestImportingCheckpoints:
                 fill(saver)
                 before = {thread: everything(saver, thread) for thread in THREADS}
             database = url if same else str(tmp_path / "ours.db")
-            run = agentmem("import-checkpoints", url, database, "--json")
+            run = imported(url, database, "--json")
             assert (run.returncode, run.stderr) == (0, "")
-            assert json.loads(run.stdout)["checkpoints"] == sum(map(len, before.values()))
+            assert json.loads(run.stdout)["added"]["checkpoints"] == sum(map(len, before.values()))
             with AgentMemory(database) as memory:
                 assert {thread: everything(memory.checkpointer, thread) for thread in THREADS} == before
                 go_on(memory.checkpointer)
@@ -371,9 +333,11 @@ class TestImportingCheckpoints:
         for mode in (0o644, 0o444):
             Path(path).chmod(mode)
             content, names = Path(path).read_bytes(), {file.name for file in tmp_path.iterdir()}
-            run = agentmem("import-checkpoints", path, str(tmp_path / f"ours{mode}.db"), "--json")
+            run = agentmem(
+                "import-from", "langgraph-saver", path, "--database", str(tmp_path / f"ours{mode}.db"), "--json"
+            )
             assert (run.returncode, run.stderr) == (0, "")
-            assert json.loads(run.stdout)["checkpoints"] == sum(map(len, before.values()))
+            assert json.loads(run.stdout)["added"]["checkpoints"] == sum(map(len, before.values()))
             assert Path(path).read_bytes() == content
             assert {file.name for file in tmp_path.iterdir()} - names == {f"ours{mode}.db"}
 
@@ -382,55 +346,36 @@ class TestImportingCheckpoints:
         with SqliteSaver.from_conn_string(path) as saver:
             line = Line(saver)
             line.put({"n": 1})
-            run = agentmem("import-checkpoints", path, str(tmp_path / "ours.db"), "--json")
-            assert json.loads(run.stdout) == {"checkpoints": 1, "known": 0, "threads": 1, "left_out": {}}
+            run = imported(path, str(tmp_path / "ours.db"), "--json")
+            assert json.loads(run.stdout)["added"]["checkpoints"] == 1
             line.put({"n": 2})
-            run = agentmem("import-checkpoints", path, str(tmp_path / "ours.db"), "--json")
-            assert json.loads(run.stdout) == {"checkpoints": 1, "known": 1, "threads": 1, "left_out": {}}
+            run = imported(path, str(tmp_path / "ours.db"), "--json")
+            report = json.loads(run.stdout)
+            assert (report["added"]["checkpoints"], report["known"]["checkpoints"]) == (1, 1)
 
     def test_one_of_an_old_version_is_read_and_not_altered(self, tmp_path):
         """Its table of writes has no column for the paths of tasks yet."""
         path, before = stock(tmp_path / "stock.db")
         with closing(sqlite3.connect(path)) as connection:
             connection.execute("alter table writes drop column task_path")
-        run = agentmem("import-checkpoints", path, str(tmp_path / "ours.db"), "--json")
+        run = imported(path, str(tmp_path / "ours.db"), "--json")
         assert (run.returncode, run.stderr) == (0, "")
-        assert json.loads(run.stdout)["checkpoints"] == sum(map(len, before.values()))
+        assert json.loads(run.stdout)["added"]["checkpoints"] == sum(map(len, before.values()))
         with closing(sqlite3.connect(path)) as connection:
             assert "task_path" not in [row[1] for row in connection.execute("pragma table_info(writes)")]
 
     @pytest.mark.slow
-    def test_a_class_of_the_user_is_imported_only_where_it_is_allowed(self, tmp_path):
-        path, _ = stock(tmp_path / "stock.db", lambda saver: Line(saver).put({"ticket": Ticket(7), "n": 1}))
-        database, name = str(tmp_path / "ours.db"), f"{Ticket.__module__}.Ticket"
-        line = refused(agentmem("import-checkpoints", path, database))
-        assert line.endswith(f"--allow {name}")
-        assert "'t'" in line
-        assert counted(database) == 0
-        run = agentmem("import-checkpoints", path, database, "--allow", name)
-        assert (run.returncode, run.stderr) == (0, "")
-        with AgentMemory(database) as memory:
-            serde = JsonPlusSerializer(allowed_msgpack_modules=[(Ticket.__module__, "Ticket")])
-            saver = AgentMemorySaver(memory, serde=serde)
-            assert saver.get(at())["channel_values"] == {"ticket": Ticket(7), "n": 1}
-        for unknown in ("nowhere.Thing", "json.Nothing", "Thing", ""):
-            assert "no class" in refused(agentmem("import-checkpoints", path, database, "--allow", unknown))
-
-    @pytest.mark.slow
-    def test_a_source_that_is_none_is_refused_and_nothing_is_made(self, tmp_path, database):
+    def test_a_source_that_is_none_is_refused_and_left_as_it_was(self, tmp_path, database):
         (tmp_path / "text.txt").write_text("not a database " * 100)
         (tmp_path / "empty.db").touch()
         with closing(sqlite3.connect(tmp_path / "other.db")) as connection:
             connection.execute("create table checkpoints (x)")
-        names = {file.name for file in tmp_path.iterdir()}
         for source in ("missing.db", ".", "text.txt", "empty.db", "other.db", Path(database).name):
-            before = (tmp_path / source).read_bytes() if (tmp_path / source).is_file() else b""
-            line = refused(agentmem("import-checkpoints", str(tmp_path / source), str(tmp_path / "ours.db")))
+            path = tmp_path / source
+            before = path.read_bytes() if path.is_file() else None
+            line = refused(imported(str(path), str(tmp_path / "ours.db")))
             assert source in line or str(tmp_path) in line
-            assert {file.name for file in tmp_path.iterdir()} == names
-            assert (before or not (tmp_path / source).is_file()) in (True, before) or source == "empty.db"
-            if (tmp_path / source).is_file():
-                assert (tmp_path / source).read_bytes() == before
+            assert (path.read_bytes() if path.is_file() else None) == before
 
     def test_a_server_without_checkpoints_or_that_is_not_there_is_refused(self, new_database, tmp_path):
         for url in (
@@ -438,86 +383,26 @@ class TestImportingCheckpoints:
             "postgresql://ada:s3cret@127.0.0.1:1/db",
             "postgresql://ada:s3cret@host/db?nonsense=1",
         ):
-            line = refused(agentmem("import-checkpoints", url, str(tmp_path / "ours.db")))
+            line = refused(imported(url, str(tmp_path / "ours.db")))
             assert "PostgreSQL" in line
             assert "s3cret" not in line
-            assert not (tmp_path / "ours.db").exists()
 
     def test_into_another_programs_database_nothing_is_written(self, source, tmp_path):
         path, _ = source
         before = Path(path).read_bytes()
-        assert "another program" in refused(agentmem("import-checkpoints", path, path), 3)
+        assert "another program" in refused(imported(path, path), 3)
         assert Path(path).read_bytes() == before
-        assert "folder" in refused(agentmem("import-checkpoints", path, str(tmp_path / "nowhere" / "ours.db")), 3)
+        assert "folder" in refused(imported(path, str(tmp_path / "nowhere" / "ours.db")), 3)
 
-    def test_damage_stops_it_before_anything_is_copied(self, tmp_path):
-        def make(saver):
-            line = Line(saver)
-            for n in range(4):
-                line.put({"n": n})
-
-        path, _ = stock(tmp_path / "stock.db", make)
-        with closing(sqlite3.connect(path)) as connection:
-            connection.execute(
-                "update checkpoints set checkpoint = x'c1' "
-                "where checkpoint_id = (select max(checkpoint_id) from checkpoints)"
-            )
-            connection.commit()
-        assert "stock.db" in refused(agentmem("import-checkpoints", path, str(tmp_path / "ours.db")))
-        assert counted(tmp_path / "ours.db") == 0
-
-    @pytest.mark.slow("in every form")
-    @pytest.mark.parametrize("package", ["sqlite", "postgres"])
-    def test_without_the_extra_it_says_what_to_install(self, source, package, tmp_path):
-        hidden = f"import sys\nsys.modules['langgraph.checkpoint.{package}'] = None\n"
+    @pytest.mark.slow
+    def test_without_the_extra_it_says_what_to_install(self, source, tmp_path):
         (tmp_path / "hidden").mkdir()
-        (tmp_path / "hidden" / "sitecustomize.py").write_text(hidden)
-        path = source[0] if package == "sqlite" else "postgresql://localhost/x"
-        environment = {"PYTHONPATH": os.pathsep.join([str(tmp_path / "hidden"), str(ROOT)])}
-        line = refused(agentmem("import-checkpoints", path, str(tmp_path / "ours.db"), **environment))
-        assert line.endswith("pip install 'langchain-agentmem[import]'")
-
-    @pytest.mark.slow
-    @pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGINT to send")
-    def test_ctrl_c_keeps_what_was_copied_and_running_it_again_goes_on(self, tmp_path):
-        def make(saver):
-            line = Line(saver)
-            for n in range(300):
-                line.put({"n": n, "text": f"text {n} " * 20})
-
-        path, _ = stock(tmp_path / "stock.db", make)
-        database = str(tmp_path / "ours.db")
-        run = INTERPRETERS[0].run(INTERRUPTED + COMMAND, "import-checkpoints", path, database)
-        assert (run.returncode, run.stdout) == (130, "")
-        assert run.stderr == "Interrupted. What was copied is kept: run it again to go on.\n"
-        assert counted(database) == 200
-        done = json.loads(agentmem("import-checkpoints", path, database, "--json").stdout)
-        assert done == {"checkpoints": 100, "known": 200, "threads": 1, "left_out": {}}
-        assert agentmem("verify", "--database", database).returncode == 0
-
-    @pytest.mark.slow
-    @pytest.mark.skipif(os.name == "nt", reason="Windows has no pseudo-terminals")
-    def test_on_a_terminal_it_shows_how_far_and_how_fast_it_is(self, source, tmp_path):
-        path, before = source
-        own, terminal = os.openpty()
-        run = subprocess.Popen(
-            command("import-checkpoints", path, str(tmp_path / "ours.db"), "--json"),
-            env=os.environ | {"PYTHONPATH": str(ROOT), "TERM": "xterm", "COLUMNS": "100"},
-            stdout=subprocess.PIPE,
-            stderr=terminal,
-            text=True,
+        (tmp_path / "hidden" / "sitecustomize.py").write_text(
+            "import sys\nsys.modules['langgraph.checkpoint.sqlite'] = None\n"
         )
-        os.close(terminal)
-        shown = b""  # read while it runs: a terminal holds only so much
-        with contextlib.suppress(OSError), os.fdopen(own, "rb", buffering=0) as watching:
-            while read := watching.read(65_536):
-                shown += read
-        said, _ = run.communicate()
-        assert run.returncode == 0
-        count = sum(map(len, before.values()))
-        assert json.loads(said)["checkpoints"] == count
-        assert f"checkpoints {count} of {count}" in shown.decode()
-        assert "/s" in shown.decode()
+        environment = {"PYTHONPATH": os.pathsep.join([str(tmp_path / "hidden"), str(ROOT)])}
+        line = refused(imported(source[0], str(tmp_path / "ours.db"), **environment))
+        assert line.endswith("pip install 'langchain-agentmem[import]'")
 
 
 class TestTheFirstArgument:
@@ -641,7 +526,7 @@ class TestHelp:
 
     def test_every_command_is_listed(self):
         listed = agentmem("--help").stdout
-        assert all(f"  {name} " in listed for name in ("demo", "import-checkpoints", "search", "stats", "verify"))
+        assert all(f"  {name} " in listed for name in ("demo", "import-from", "search", "stats", "verify"))
 
 
 class TestScreen:

@@ -88,7 +88,7 @@ class TestPasswords:
         "command",
         [
             ("stats", "--database"), ("doctor", "--database"), ("search", "x", "--database"), ("copy",),
-            ("copy", "source.db"), ("restore", "source.db"), ("import-checkpoints", "--database", "new.db"),
+            ("copy", "source.db"), ("restore", "source.db"), ("import-from", "langgraph-saver", "--database", "new.db"),
         ],
         ids=" ".join,
     )  # fmt: skip

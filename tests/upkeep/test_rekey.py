@@ -184,7 +184,7 @@ class TestRefused:
         ("given", "error", "says"),
         [
             ({}, InvalidInput, "Give key= to decrypt a database, new_key= to encrypt it, or both"),
-            ({"key": KEY}, InvalidInput, "is not encrypted: agentmem encrypt does that"),
+            ({"key": KEY}, InvalidInput, "is not encrypted: agentmem key PATH encrypt does that"),
             ({"new_key": b"short"}, InvalidInput, "A key is a passphrase, 32 bytes"),
             ({"new_key": lambda: ""}, InvalidInput, "not an empty text"),
         ],
@@ -304,7 +304,7 @@ class TestCommands:
     def test_encrypt_rekey_and_decrypt(self, path, agentmem, tmp_path):
         (tmp_path / "key").write_text(f"x'{KEY.hex()}'\n")
         file, raw = str(path), {"AGENTMEM_KEY": f"x'{KEY.hex()}'"}
-        run = agentmem("--key-file", str(tmp_path / "key"), "encrypt", file)
+        run = agentmem("--key-file", str(tmp_path / "key"), "key", file, "encrypt")
         assert (run.returncode, run.stderr) == (0, "")
         assert "is encrypted" in run.stdout
         assert "What is left of it elsewhere is not encrypted: backups" in run.stdout
@@ -328,13 +328,13 @@ class TestCommands:
             ).returncode
             == 0
         )
-        run = agentmem("rekey", file, "--json", **raw, AGENTMEM_NEW_KEY=f"x'{OTHER.hex()}'")
+        run = agentmem("key", file, "change", "--json", **raw, AGENTMEM_NEW_KEY=f"x'{OTHER.hex()}'")
         assert (run.returncode, '"encrypted": true' in run.stdout) == (0, True), run.stderr
-        run = agentmem("decrypt", file, **raw)
+        run = agentmem("key", file, "decrypt", **raw)
         assert (run.returncode, "The key does not fit" in run.stderr) == (3, True)
-        run = agentmem("decrypt", file, AGENTMEM_KEY=f"x'{OTHER.hex()}'")
+        run = agentmem("key", file, "decrypt", AGENTMEM_KEY=f"x'{OTHER.hex()}'")
         assert (run.returncode, "is not encrypted any more" in run.stdout) == (0, True)
-        run = agentmem("encrypt", file)
+        run = agentmem("key", file, "encrypt")
         assert (run.returncode, run.stderr) == (2, run.stderr)
         assert "Give it in AGENTMEM_KEY, AGENTMEM_KEY_FILE or AGENTMEM_KEY_COMMAND" in run.stderr
 
@@ -360,7 +360,7 @@ class TestCommands:
     def test_a_key_that_is_typed_in_is_not_shown(self, path):
         parent, child = pty.openpty()
         running = subprocess.Popen(
-            [sys.executable, "-m", "langchain_agentmem", "encrypt", str(path)],
+            [sys.executable, "-m", "langchain_agentmem", "key", str(path), "encrypt"],
             stdin=child, stdout=child, stderr=child, start_new_session=True,
             preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # noqa: PLW1509 - it is a terminal of its own
         )  # fmt: skip
