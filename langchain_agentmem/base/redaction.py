@@ -217,30 +217,6 @@ DEFAULT: tuple[SecretPattern, ...] = (
             [ \t]{{0,8}} (?P<sign>=>|:=|=(?!=)|:(?!:|//)|(?(option)(?<=[ \t])(?!-)|(?!))) [ \t]{{0,8}}""",
         needs=(":", "=", "--"),
     ),
-    SecretPattern(name="JWT", regex=_FREE + r"eyJ[\w-]{5,}+\.[\w-]{5,}+(?:\.[\w-]*+)?", needs=("eyj",)),
-    SecretPattern(
-        name="OpenAI, Anthropic, OpenRouter",
-        regex=_FREE + r"sk-(?:[A-Za-z0-9]{16}|(?:proj|ant|or|svcacct|admin|live|test)-(?=[\w-]{10})"
-        r"|(?=[\w-]{16})(?=[\w-]{0,200}\d))[\w-]*+",
-        needs=("sk-",),
-    ),
-    SecretPattern(
-        name="Hugging Face",
-        regex=_FREE + r"(?:hf|api_org)_(?:[A-Za-z0-9]{16}|(?=[A-Za-z0-9]{10})(?=[A-Za-z]{0,200}[0-9A-Z]))[A-Za-z0-9]*+",
-        needs=("hf_", "api_org_"),
-    ),
-    SecretPattern(
-        name="GitHub",
-        regex=_FREE + r"(?:gh[pousr]_[A-Za-z0-9]{16,}+|github_pat_\w{20,}+)",
-        needs=("gh", "github_pat_"),
-    ),
-    SecretPattern(name="AWS", regex=r"(?<![A-Za-z0-9])A(?:KIA|SIA|BIA|CCA|ROA|IDA|GPA|NPA)[A-Z0-9]{16}(?![A-Za-z0-9])"),
-    SecretPattern(
-        name="Google",
-        regex=_FREE + r"(?:AIza[\w-]{30,}+|ya29\.[\w-]{20,}+|GOCSPX-[\w-]{20,}+)",
-        needs=("aiza", "ya29.", "gocspx-"),
-    ),
-    SecretPattern(name="Slack", regex=_FREE + r"(?:xox[a-z]|xapp)-[\w-]{10,}+", needs=("xox", "xapp-")),
     SecretPattern(
         name="webhook",
         regex=r"(?i)https://(?:hooks\.slack\.com/(?:services|workflows)|discord(?:app)?\.com/api/webhooks)/"
@@ -248,17 +224,41 @@ DEFAULT: tuple[SecretPattern, ...] = (
         needs=("hooks.slack.com", "/webhooks/"),
     ),
     SecretPattern(
-        name="Stripe",
-        regex=_FREE + r"(?:[spr]k_(?:live|test)_[A-Za-z0-9]{10,}+|whsec_[\w+/=]{16,}+)",
-        needs=("k_live_", "k_test_", "whsec_"),
+        name="key of a provider",
+        regex=rf"""(?x){_FREE}(?:
+            eyJ[\w-]{{5,}}+\.[\w-]{{5,}}+(?:\.[\w-]*+)?
+          | sk-(?:[A-Za-z0-9]{{16}} | (?:proj|ant|or|svcacct|admin|live|test)-(?=[\w-]{{10}})
+              | (?=[\w-]{{16}})(?=[\w-]{{0,200}}\d))[\w-]*+
+          | (?:hf|api_org)_(?:[A-Za-z0-9]{{16}} | (?=[A-Za-z0-9]{{10}})(?=[A-Za-z]{{0,200}}[0-9A-Z]))[A-Za-z0-9]*+
+          | gh[pousr]_[A-Za-z0-9]{{16,}}+ | github_pat_\w{{20,}}+ | glpat-[\w-]{{16,}}+
+          | A(?:KIA|SIA|BIA|CCA|ROA|IDA|GPA|NPA)[A-Z0-9]{{16}}(?![A-Za-z0-9])
+          | AIza[\w-]{{30,}}+ | ya29\.[\w-]{{20,}}+ | GOCSPX-[\w-]{{20,}}+
+          | (?:xox[a-z]|xapp)-[\w-]{{10,}}+
+          | [spr]k_(?:live|test)_[A-Za-z0-9]{{10,}}+ | whsec_[\w+/=]{{16,}}+
+          | (?:gsk_|xai-|pplx-|npm_)[A-Za-z0-9]{{20,}}+ | tvly-[\w-]{{16,}}+
+          | lsv2_[a-z]{{2}}_\w{{20,}}+ | pypi-[\w-]{{40,}}+
+          | SG\.[\w-]{{16,}}+\.[\w-]{{16,}}+)""",
+        needs=(
+            *("eyj", "sk-", "hf_", "api_org_", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "akia"),
+            *(
+                "asia",
+                "abia",
+                "acca",
+                "aroa",
+                "aida",
+                "agpa",
+                "anpa",
+                "aiza",
+                "ya29.",
+                "gocspx-",
+                "xox",
+                "xapp-",
+                "k_live_",
+            ),
+            *("k_test_", "whsec_", "gsk_", "xai-", "pplx-", "npm_", "tvly-", "lsv2_", "pypi-", "sg."),
+        ),
     ),
     SecretPattern(name="Telegram", regex=r"\d(?<![\w:-]\d)\d{7,9}:[\w-]{35}(?![\w-])", needs=(":",)),
-    SecretPattern(
-        name="other services",
-        regex=_FREE + r"(?:glpat-[\w-]{16,}+|gsk_[A-Za-z0-9]{20,}+|xai-[A-Za-z0-9]{20,}+|pplx-[A-Za-z0-9]{20,}+"
-        r"|tvly-[\w-]{16,}+|lsv2_[a-z]{2}_\w{20,}+|npm_[A-Za-z0-9]{30,}+|pypi-[\w-]{40,}+|SG\.[\w-]{16,}+\.[\w-]{16,}+)",
-        needs=("glpat-", "gsk_", "xai-", "pplx-", "tvly-", "lsv2_", "npm_", "pypi-", "sg."),
-    ),
 )
 """The default patterns."""
 

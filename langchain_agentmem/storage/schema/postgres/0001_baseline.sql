@@ -603,8 +603,6 @@ alter table search_document alter column role set statistics 0;
 alter table search_index alter column terms set statistics 0;
 alter table search_vector alter column vector set statistics 0;
 
--- Experiences -------------------------------------------------------------------------------------------------------
-
 -- Audit trail: every prompt and reply, in one chain -----------------------------------------------------------------
 
 -- The namespaces that have entries.

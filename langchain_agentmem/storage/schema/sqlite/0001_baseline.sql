@@ -555,8 +555,6 @@ create table search_state (
 );
 insert into search_state (id, analysis) values (1, 0);
 
--- Experiences -------------------------------------------------------------------------------------------------------
-
 -- Audit trail: every prompt and reply, in one chain -----------------------------------------------------------------
 
 -- The namespaces that have entries.
