@@ -129,8 +129,6 @@ class AgentMemory(Maintenance, Closing):
         read_only: Whether nothing may be written; the database may be a replica then. Default: no.
         migrate: Whether the tables are made, or brought up to date, on opening. Default: yes; if not, a role that may
             do so runs `agentmem migrate` first.
-        read_url: A replica of the PostgreSQL database, a URL or a pool, for searches, lists, reports and exports. It
-            shows what was written by this memory; where it cannot, the primary answers. Default: none.
         limits: How much callers may give at most, such as the bytes of a message. Default: `MemoryLimits()`.
         key: What encrypts the SQLite file, its log and its backups (extra `[encryption]`): a passphrase, 32 bytes, or a
             function that gives one of these and is asked when the file is opened. A database in memory needs none.
@@ -170,7 +168,6 @@ class AgentMemory(Maintenance, Closing):
         tenant_depth: int = 1,
         read_only: bool = False,
         migrate: bool = True,
-        read_url: str | ConnectionPool[Any] | None = None,
         limits: MemoryLimits = USUAL_LIMITS,
         key: KeyLike | None = None,
         clock: Clock = utc_now,
@@ -202,7 +199,6 @@ class AgentMemory(Maintenance, Closing):
                 pool_size,
                 read_only,
                 migrate,
-                read_url,
                 shards,
                 depth,
                 limits,

@@ -44,7 +44,6 @@ REFUSED = {
     'AgentMemory("postgresql+psycopg://host/database")': "give a path or 'postgresql://user@host/database'",
     'AgentMemory("agent.db", shards=4)': "on SQLite, leave shards out",
     'AgentMemory("agent.db", schema="mine")': "PostgreSQL's: SQLite has a file of its own",
-    'AgentMemory("agent.db", read_url="postgresql://host")': "a SQLite file has no replica",
     'AgentMemory("agent.db", synchronous="OFF")': "'NORMAL' or 'FULL', not 'OFF'",
     'AgentMemory("agent.db", timeout="60")': "a number of seconds, not '60'",
     'AgentMemory("agent.db", hooks=print)': "hooks must be a list of functions",

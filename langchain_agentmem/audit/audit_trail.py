@@ -326,7 +326,7 @@ class AuditTrail(Performer):
         behind = None if before is None else id_of(before, "trail entry")
         make = partial(audit_store.last, self._path(), min(n, _MOST), before=behind, **wanted)
         asked = self._where(n=n, conversation_id=conversation_id, kinds=kinds, before=behind)
-        entries: list[AuditEntry] = yield Run("audit.last", make, inputs=asked, outputs=_show_list, replica=True)
+        entries: list[AuditEntry] = yield Run("audit.last", make, inputs=asked, outputs=_show_list)
         return entries
 
     last, alast = both(_last_work)
@@ -386,7 +386,7 @@ class AuditTrail(Performer):
         if not isinstance(status, str) or status not in STATUSES:
             raise InvalidInput(f"A todo is 'open' or 'done', not {safe_repr(status)}.")
         make, asked = partial(audit_store.of_status, self._path(), status), self._where(status=status)
-        todos: list[AuditEntry] = yield Run("audit.todos", make, inputs=asked, outputs=_show_list, replica=True)
+        todos: list[AuditEntry] = yield Run("audit.todos", make, inputs=asked, outputs=_show_list)
         return todos
 
     todos, atodos = both(_todos_work)
@@ -485,7 +485,7 @@ class AuditTrail(Performer):
 
             return (yield from examine(*where, now=now, rules=rules))
 
-        health: Health = yield Run("audit.report", make, inputs=self._where(), outputs=_show_health, replica=True)
+        health: Health = yield Run("audit.report", make, inputs=self._where(), outputs=_show_health)
         return health
 
     report, areport = both(_report_work)
@@ -541,7 +541,7 @@ class AuditTrail(Performer):
         after: int | None = 0
         database = self._database
         while after is not None:
-            page = database.read("audit.entries", make(after), self._where(), _show_page, shown=shown, replica=True)
+            page = database.read("audit.entries", make(after), self._where(), _show_page, shown=shown)
             yield from page.entries
             after = page.after
 
@@ -549,7 +549,7 @@ class AuditTrail(Performer):
         after: int | None = 0
         database = self._database
         while after is not None:
-            page = await database.aread("audit.entries", make(after), self._where(), _show_page, replica=True)
+            page = await database.aread("audit.entries", make(after), self._where(), _show_page)
             for entry in page.entries:
                 yield entry
             after = page.after

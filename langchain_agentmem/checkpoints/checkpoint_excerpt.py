@@ -84,7 +84,7 @@ class Reading(NamedTuple):
         """Run an operation where the thread is."""
         configurable = config["configurable"]
         told = {key: configurable[key] for key in ("thread_id", "checkpoint_id") if configurable.get(key)}
-        run = Run(name, make, inputs=lambda: told, outputs=lambda found: {"found": found is not None}, replica=True)
+        run = Run(name, make, inputs=lambda: told, outputs=lambda found: {"found": found is not None})
         home = yield Do(partial(home_of, self.database, at))
         with readable(at, configurable.get("checkpoint_id")):
             return (yield In(home, run))

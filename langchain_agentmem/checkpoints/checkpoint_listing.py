@@ -126,7 +126,7 @@ class Listing:
                 before=self._before, after=after, limit=most,
             )  # fmt: skip
             with readable(self._at or ThreadAt(self._low, ""), self._name):
-                found = database.engine.read(find, replica=True)
+                found = database.engine.read(find)
             if not found:
                 return
             after, many = found[-1], min(many * 4, MOST_KEYS)
@@ -154,7 +154,7 @@ class Listing:
             return found
 
         with readable(ThreadAt(page[0].path, page[0].thread), page[0].name), self.step(self._asked) as step:
-            found = database.engine.read(steps, replica=True)
+            found = database.engine.read(steps)
             step.finish(lambda: {"count": len(found), "checkpoint_ids": [saved.name for _, saved in found]})
         return [
             self.coding.tuple(
@@ -253,7 +253,6 @@ def history_work(
         look,
         inputs=lambda: {"thread_id": at.name} | ({} if limit is None else {"limit": limit}),
         outputs=lambda found: {"count": len(found[0]), "total": found[1]},
-        replica=True,
     )
     rows, total, newer, subgraphs = yield In((yield Do(partial(home_of, database, at))), run)
     found = tuple(_summary(row, at, serde) for row in rows)

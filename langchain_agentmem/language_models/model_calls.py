@@ -104,7 +104,6 @@ class Run(NamedTuple):
         inputs: What a trace shows of it.
         outputs: What it shows of its value. Default: how much that is.
         shown: Whether it is a step of its own. If not, it is a detail of the step around it.
-        replica: Whether a replica may answer, where it reads.
     """
 
     name: str
@@ -113,7 +112,6 @@ class Run(NamedTuple):
     inputs: Thunk | None = None
     outputs: Outputs | None = None
     shown: bool = True
-    replica: bool = False
 
 
 class Shown(NamedTuple):
@@ -371,7 +369,7 @@ def _answer(wish: Wish, database: Database | None) -> Any:
         return wish.do()
     if isinstance(wish, Run):
         database = _of(database)
-        run = database.write if wish.write else partial(database.read, replica=wish.replica)
+        run = database.write if wish.write else database.read
         return run(wish.name, wish.make, wish.inputs, wish.outputs, shown=wish.shown)
     if not isinstance(wish, Ask | Shown):
         return wish.answer(_of(database))
@@ -393,7 +391,7 @@ async def _aanswer(wish: Wish, database: Database | None) -> Any:
         return await (run_in_executor(None, wish.do) if wish.ado is None else wish.ado())
     if isinstance(wish, Run):
         database = _of(database)
-        run = database.awrite if wish.write else partial(database.aread, replica=wish.replica)
+        run = database.awrite if wish.write else database.aread
         return await run(wish.name, wish.make, wish.inputs, wish.outputs, shown=wish.shown)
     if not isinstance(wish, Ask | Shown):
         return await wish.aanswer(_of(database))

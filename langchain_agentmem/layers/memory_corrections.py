@@ -747,7 +747,7 @@ def _listing(find: Callable[[], Steps[list[KeptCorrection]]]) -> Run:
             found.append(_correction(kept, *values))
         return found
 
-    return Run("corrections.history", steps, outputs=lambda found: {"count": len(found)}, replica=True)
+    return Run("corrections.history", steps, outputs=lambda found: {"count": len(found)})
 
 
 def _made_shown(made: KeptCorrection) -> dict[str, Any]:

@@ -48,10 +48,10 @@ class Search(NamedTuple):
         """What answers the query best, the best first."""
         homes = self._homes(database)
         for each, part in product((each for each, _ in homes), self._unsettled()):
-            if each.engine.read(part.unsettled, replica=True):
+            if each.engine.read(part.unsettled):
                 _settle(each, part)
         dense = self._near(database, homes)
-        return self._best([each.engine.read(partial(self._found, dense, seen), replica=True) for each, seen in homes])
+        return self._best([each.engine.read(partial(self._found, dense, seen)) for each, seen in homes])
 
     async def afind(self, database: Database) -> list[Recollection]:
         """`find`, awaited."""
@@ -60,11 +60,11 @@ class Search(NamedTuple):
         else:
             homes = self._homes(database)
         for each, part in product((each for each, _ in homes), self._unsettled()):
-            if await each.engine.aread(part.unsettled, replica=True):
+            if await each.engine.aread(part.unsettled):
                 await each.engine.in_thread(_settle, each, part, write=True)
         embedder = database.attachment(Embedder) if self.limit else None
         dense = None if embedder is None else await embedder.in_thread(self._near, database, homes)
-        found = [await each.engine.aread(partial(self._found, dense, seen), replica=True) for each, seen in homes]
+        found = [await each.engine.aread(partial(self._found, dense, seen)) for each, seen in homes]
         return self._best(found)
 
     def answer(self, database: Database) -> list[Recollection]:

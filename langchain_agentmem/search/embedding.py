@@ -167,11 +167,11 @@ class Embedder:
         """
         if not asked.question.text.strip():
             return None
-        found = [each.engine.read(lambda: named(asked, walls), replica=True) for each in databases]
+        found = [each.engine.read(lambda: named(asked, walls)) for each in databases]
         names = sorted(set(chain.from_iterable(found)))
         text = as_spoken(asked.question.text, names) if len(names) == 1 else asked.question.text
         for each in databases:
-            if each.engine.read(lambda: vectors.waiting(1), replica=True):
+            if each.engine.read(lambda: vectors.waiting(1)):
                 each.worker.hurry(KIND, PATIENCE)
         try:
             vector = self._asking.ask("embed_query", text)

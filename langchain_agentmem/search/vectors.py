@@ -500,7 +500,7 @@ def _size(key: Sequence[Range], block: _Block) -> int:
 def _holds(block: _Block, state: Any) -> bool:
     """Whether what was kept is there still, and not much has come since, so that it is quicker to read only that.
 
-    A replica may show less than what was read, and so may a schema that a tenant has moved to.
+    A schema that a tenant has moved to may show less than what was read.
     """
     most = max(PAGE, 4 * len(block.numbers))
     return bool(block.removed == state["removed"] and block.newest <= state["newest"] <= block.newest + most)

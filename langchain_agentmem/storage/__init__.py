@@ -15,8 +15,7 @@ begun is seen to its end before the cancellation passes.
 
 SQLite has one writing connection behind a lock, and reading connections that each see a snapshot; readers never wait.
 PostgreSQL has a pool; reads are repeatable-read, writes lock the branch they append to and then move its head by
-compare-and-set, and what loses a race is run again. Searches, lists and reports may be answered by a replica
-(`postgres_replica.py`). What a transaction costs there is waiting, and the driver's own
+compare-and-set, and what loses a race is run again. What a transaction costs there is waiting, and the driver's own
 work for each statement. So statements go through libpq's pipeline (`postgres_session.py`): those that return no rows,
 the beginning and the commit wait for nothing of their own, and `query.name.ahead(…)` asks for rows that are looked at
 only after the statements that follow. To store a checkpoint on a known thread waits twice.
@@ -154,9 +153,7 @@ def open_engine(url: Any, opening: Opening = Opening()) -> Engine:  # noqa: B008
         MissingExtra: PostgreSQL is asked for and psycopg is not installed.
         StorageError: The database cannot be opened.
     """
-    name, replica = url if is_pool(url) else name_of(url), opening.read_url
-    if replica is not None and not (is_pool(replica) or (isinstance(replica, str) and is_postgres(replica))):
-        raise InvalidInput(f"read_url is the URL of a PostgreSQL replica, or a psycopg pool, not {safe_repr(replica)}.")
+    name = url if is_pool(url) else name_of(url)
     if is_pool(url) or is_postgres(name):
         if opening.key is not None:
             raise InvalidInput(
@@ -164,11 +161,8 @@ def open_engine(url: Any, opening: Opening = Opening()) -> Engine:  # noqa: B008
                 "Encryption at rest."
             )
         from langchain_agentmem.storage.postgres import PostgresEngine  # noqa: PLC0415 - an extra
-        from langchain_agentmem.storage.postgres_replica import ReplicatedEngine  # noqa: PLC0415 - an extra
 
-        return PostgresEngine(name, opening) if replica is None else ReplicatedEngine(name, opening)
-    if replica is not None:
-        raise InvalidInput("read_url is PostgreSQL's: a SQLite file has no replica.")
+        return PostgresEngine(name, opening)
     if (opening.schema, opening.pool_size, opening.shards) != (SCHEMA, POOL_SIZE, None):
         raise InvalidInput(
             "schema, pool_size and shards are PostgreSQL's: SQLite has a file of its own and one connection."

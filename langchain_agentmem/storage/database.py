@@ -520,7 +520,6 @@ class Database:
         outputs: Outputs | None = None,
         *,
         shown: bool = True,
-        replica: bool = False,
     ) -> T:
         """Run a reading operation as the step `memory.<name>`.
 
@@ -530,10 +529,9 @@ class Database:
             inputs: What a trace shows of it; called only when somebody looks.
             outputs: What it shows of its value. Default: how much that is.
             shown: Whether it is a step. If not, it is a detail of another, and only measured.
-            replica: Whether a replica may answer, see `Engine.read`.
         """
         with self._step(name, inputs, shown=shown) as step:
-            value = self.engine.read(make, replica=replica)
+            value = self.engine.read(make)
             step.finish(lambda: (outputs or _outcome)(value))
         return value
 
@@ -561,11 +559,10 @@ class Database:
         outputs: Outputs | None = None,
         *,
         shown: bool = True,
-        replica: bool = False,
     ) -> T:
         """`read`, awaited."""
         async with self._step(name, inputs, shown=shown) as step:
-            value = await self.engine.aread(make, replica=replica)
+            value = await self.engine.aread(make)
             step.finish(lambda: (outputs or _outcome)(value))
         return value
 

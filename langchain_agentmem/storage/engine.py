@@ -21,7 +21,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import cache, partial
+from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypedDict, TypeVar
@@ -45,7 +45,7 @@ from langchain_agentmem.storage.queries import sized
 from langchain_agentmem.storage.steps import Operation, Rehearsed, Statement, rehearsal
 
 if TYPE_CHECKING:
-    from psycopg_pool import ConnectionPool
+    pass
 
 T = TypeVar("T")
 
@@ -82,7 +82,6 @@ class OpeningOptions(TypedDict, total=False):
     pool_size: int
     read_only: bool
     migrate: bool
-    read_url: str | ConnectionPool[Any] | None
     shards: int | None
     tenant_depth: int
     limits: MemoryLimits
@@ -101,8 +100,6 @@ class Opening(NamedTuple):
         pool_size: Most connections to PostgreSQL at once.
         read_only: Whether nothing is written.
         migrate: Whether a database of an older version is brought up to date; if not, it is refused.
-        read_url: A replica of the PostgreSQL database for searches, lists and reports; or a psycopg pool that leads
-            there. It shows what was written here.
         shards: Over how many schemas of PostgreSQL tenants are spread; or `AS_MADE`, as many as it was made with.
             Default: everything is in one.
         tenant_depth: How many labels of a namespace name a tenant.
@@ -117,7 +114,6 @@ class Opening(NamedTuple):
     pool_size: int = POOL_SIZE
     read_only: bool = False
     migrate: bool = True
-    read_url: Any = None
     shards: int | None = None
     tenant_depth: int = 1
     limits: MemoryLimits = USUAL_LIMITS
@@ -246,10 +242,6 @@ class Engine(ABC):
     def _run(self, make: Operation[T], *, write: bool) -> T:
         """Run an operation in one transaction, in this thread."""
 
-    def _run_on_replica(self, make: Operation[T]) -> T:
-        """Run an operation that reads, in this thread, on a replica if there is one."""
-        return self._run(make, write=False)
-
     @abstractmethod
     def _run_at_once(self, make: Operation[T], patience: float) -> T:
         """Run an operation that writes in one transaction, in this thread, waiting no longer for others."""
@@ -303,13 +295,11 @@ class Engine(ABC):
         """
         raise NotImplementedError
 
-    def read(self, make: Operation[T], *, replica: bool = False) -> T:
+    def read(self, make: Operation[T]) -> T:
         """Run an operation that only reads, on one snapshot.
 
         Args:
             make: Makes the operation.
-            replica: Whether a replica may answer, if there is one. It shows what was written by this engine, and what
-                others wrote a little later.
 
         Returns:
             What the operation returns.
@@ -320,7 +310,7 @@ class Engine(ABC):
         """
         self._enter()
         try:
-            return self._run_on_replica(make) if replica else self._run(make, write=False)
+            return self._run(make, write=False)
         finally:
             self._leave()
 
@@ -384,9 +374,9 @@ class Engine(ABC):
         finally:
             self._leave()
 
-    async def aread(self, make: Operation[T], *, replica: bool = False) -> T:
+    async def aread(self, make: Operation[T]) -> T:
         """`read`, awaited."""
-        value: T = await self.in_thread(partial(self.read, make, replica=replica), write=False)
+        value: T = await self.in_thread(self.read, make, write=False)
         return value
 
     async def awrite(self, make: Operation[T]) -> T:

@@ -274,10 +274,10 @@ class PostgresEngine(Engine):
         """Whether any operation that may write was committed since the engine was opened."""
         return self.shared.wrote
 
-    def _transaction(self, session: Session, make: Operation[T], *, write: bool, schema: str | None = None) -> T:
+    def _transaction(self, session: Session, make: Operation[T], *, write: bool) -> T:
         decided = wrote = False
         try:
-            session.begin(schema or self.schema, write=write, lock=self._busy_timeout, patience=self._timeout)
+            session.begin(self.schema, write=write, lock=self._busy_timeout, patience=self._timeout)
             value = drive(make(), partial(self._execute, session))
             if not (write and session.heard):
                 session.settle()  # a connection that was lost long ago is heard of before it could be too late

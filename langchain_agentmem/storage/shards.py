@@ -375,9 +375,6 @@ class TenantEngine(Engine):
     def _run(self, make: Operation[T], *, write: bool) -> T:
         return self._wherever(lambda here: (here.write if write else here.read)(self._staying(make, write=write)))
 
-    def _run_on_replica(self, make: Operation[T]) -> T:
-        return self._wherever(lambda here: here.read(self._staying(make, write=False), replica=True))
-
     def _run_at_once(self, make: Operation[T], patience: float) -> T:
         return self._wherever(lambda here: here.write_at_once(self._staying(make, write=True), patience))
 

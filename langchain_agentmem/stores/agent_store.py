@@ -240,8 +240,7 @@ class ItemStore(Performer, BaseStore):
                     if embedder is not None:
                         embedder.wake(database)
                 else:
-                    asked = partial(engine.read, replica=part.finds), partial(engine.aread, replica=part.finds)
-                    found.append((yield Do(*(partial(each, steps) for each in asked))))
+                    found.append((yield Do(partial(engine.read, steps), partial(engine.aread, steps))))
             return batch.joined(found)
 
         run_type: RunType = "retriever" if batch.verb == SEARCH else "chain"

@@ -97,7 +97,6 @@ class Maintenance(Performer):
             partial(make, limit, offset),
             inputs=partial(given_only, asked),
             outputs=message_log.conversations_shown,
-            replica=True,
         )
 
         def merged(found: Sequence[list[ListedConversation]]) -> list[ListedConversation]:
@@ -152,7 +151,7 @@ class Maintenance(Performer):
         make = partial(database_report.list_threads, where, said=query, sizes=sizes, **asked)
         shown = partial(given_only, {"namespace": where, "query": query, **asked, "limit": limit, "offset": offset})
         one = partial(make, limit=limit, offset=offset)
-        run = Run("care.threads", one, inputs=shown, outputs=_threads_shown, replica=True)
+        run = Run("care.threads", one, inputs=shown, outputs=_threads_shown)
 
         def first() -> Steps[ThreadList]:
             left_out = message_log.count_given("offset", offset)
@@ -214,7 +213,7 @@ class Maintenance(Performer):
         if days > _MOST_DAYS:
             raise InvalidInput(f"days must be {_MOST_DAYS:,} at most, not {days:,}.")
         make = partial(namespace_sizes.count_days, where, days, self.database.clock())
-        run = Run("care.growth", make, inputs=lambda: {"namespace": where, "days": days}, replica=True)
+        run = Run("care.growth", make, inputs=lambda: {"namespace": where, "days": days})
         done: list[DayCounts] = yield from self._gathered(where, run, namespace_sizes.added_days)
         return done
 
@@ -241,9 +240,9 @@ class Maintenance(Performer):
         measures, within = self.database.measures, self._below(None)
         if within or self.database.scopes.within is not None:
             look = partial(database_report.counting_within, within)
-            run = Run("care.stats", look, outputs=dict, replica=True)
+            run = Run("care.stats", look, outputs=dict)
             return (yield from self._gathered(within, run, database_report.added_within))
-        run = Run("care.stats", database_report.counting, outputs=_counts, replica=True)
+        run = Run("care.stats", database_report.counting, outputs=_counts)
         counted = yield from self._gathered((), run, database_report.added)
         engines, sizes = [each.engine for each in (yield from self._all_below())], []
         for engine in engines:
@@ -406,7 +405,7 @@ class Maintenance(Performer):
             report: TransferReport = yield Shown("care.export", work, lambda: {"path": path}, asdict)
             return report
         make = partial(export.export, path, within, told, key)
-        run = Run("care.export", make, inputs=lambda: {"path": path}, outputs=asdict, replica=True)
+        run = Run("care.export", make, inputs=lambda: {"path": path}, outputs=asdict)
         done: TransferReport = yield In(databases[0], run)
         return done
 
@@ -656,7 +655,7 @@ class Maintenance(Performer):
     ) -> Work[list[L]]:
         """Return the summaries of a namespace and of all below it, in the order of their namespaces."""
         where = self.database.scopes.resolve(namespace, bare=True)
-        run = Run(name, partial(look, where), inputs=lambda: {"namespace": where}, replica=True)
+        run = Run(name, partial(look, where), inputs=lambda: {"namespace": where})
 
         def merged(found: Sequence[list[L]]) -> list[L]:
             return sorted(chain.from_iterable(found), key=lambda each: each.namespace)
