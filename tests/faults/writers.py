@@ -200,7 +200,6 @@ def layers(at: Place) -> Calls:
     child = yield call(ours.fork, "child")
     yield call(child.core.set, "city", "Kyoto")
     yield call(child.archival.delete, record)
-    yield call(ours.merge, child, prefer="child")
     yield call(ours.recall.evict, oldest=2)
     yield call(ours.core.delete, "city")
     yield call(ours.core.restore, "city")
