@@ -32,7 +32,7 @@ from langchain_agentmem.base.events import Hook, Watch
 from langchain_agentmem.base.lifetime import Closing
 from langchain_agentmem.base.limits import USUAL_LIMITS, MemoryLimits
 from langchain_agentmem.base.namespaces import Namespace, ThreadLike, config_given, configurable_of, id_of, scopes_given
-from langchain_agentmem.base.origins import SOURCES, MemoryOrigin, SourceName, Trust, origins_given
+from langchain_agentmem.base.origins import SOURCES, SourceName, Trust
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations.conversation_memory import ConversationMemory
 from langchain_agentmem.conversations.persistence import checked_retention
@@ -640,39 +640,23 @@ class AgentMemory(Maintenance, Closing):
 
         return _made("Memory cannot be injected like this", MemoryInjection, self, branch_or_config, **options)
 
-    def written_by(
-        self,
-        source: SourceName | None = None,
-        actor: str | None = None,
-        *,
-        rests_on: Iterable[str | MemoryOrigin] | None = None,
-    ) -> AbstractContextManager[None]:
-        """Say where it comes from what is remembered meanwhile, in this task or thread of execution.
+    def written_by(self, source: SourceName, actor: str | None = None) -> AbstractContextManager[None]:
+        """Set the source and actor of what is written meanwhile, in this task or thread of execution.
 
             page = search_the_web("herons")
-            with memory.written_by("tool", "web_search", rests_on=["message:m7"]):
+            with memory.written_by("tool", "web_search"):
                 memory.layers(config).archival.write(page)
 
-        All that the sources rest on themselves counts too, so that `revoke` finds what was derived to any depth. In a
-        task of a graph what is remembered rests on the messages of the turn unless something else is said here: all
-        since the user spoke last, with what tools gave and what was recalled.
-
         Args:
-            source: "user", "person", "model", "tool" or "import". Default: as it is around this.
-            actor: Who that is, such as a tool's name. Default: nobody in particular.
-            rests_on: What it rests on, as `revoke` takes it: "message:…", "record:…", "tool:web_search". Empty for
-                nothing. Default: as it is around this.
+            source: "user", "person", "model", "tool" or "import".
+            actor: The name of the source, such as a tool's. Default: None.
 
         Raises:
             InvalidInput: An argument is wrong.
         """
-        if source is not None and source not in SOURCES:
+        if source not in SOURCES:
             raise InvalidInput(f"source must be one of {', '.join(SOURCES)}, not {safe_repr(source)}.")
-        if actor is not None:
-            if source is None:
-                raise InvalidInput("Give the source that the actor is: source=.")
-            name_given(actor, "an actor")
-        return written_by(source, actor, None if rests_on is None else origins_given(rests_on))
+        return written_by(source, None if actor is None else name_given(actor, "an actor"))
 
     # -- finding -----------------------------------------------------------------------------------------------
 
@@ -715,8 +699,7 @@ class AgentMemory(Maintenance, Closing):
                 result is found with that, and of a change both sides, where the limit leaves room for them: the earlier
                 one says by what it was replaced, as far as words can tell.
             trust: Only what is trusted so far: "user", "person", "model", "tool", "import" or "unknown", each with all
-                before it; or which of these are trusted, where another order is wanted. What rests on something is
-                trusted as little as that. Default: all.
+                before it; or which of these are trusted, where another order is wanted. Default: all.
             config: The run on whose behalf to look. Default: the one this is called in. Of its thread's own memory it
                 finds what is remembered there now, and not what was rewound.
             weights: How much each signal counts. Default: those of this memory.

@@ -163,7 +163,6 @@ REFUSED = {
     'ActiveContextPolicyConfig(processor_order=["summarization"] * 2)': "processor_order names a processor twice",
     "SummarizationConfig(timeout=0)": "a number of seconds above 0 up to 9,223,372,036, or None",
     'memory.inject("ada", role="tool")': '"user" or "system", not \'tool\'',
-    'memory.written_by(actor="Ana")': "Give the source that the actor is: source=",
     'memory.inject("ada", kind=["message"])': "unexpected keyword argument 'kind'",
     'memory.inject("ada", budget=-1)': "a whole number of 0 or more, not -1",
     'memory.tools(include=["mem_core"])': "There is no tool 'mem_core'; there are",

@@ -146,17 +146,19 @@ class Source:
 
     Attributes:
         message_id: The message that says so; None where somebody stated it without one.
-        conversation_id: The conversation or thread of that message, if it is known.
+        conversation_id: The conversation or thread in which that was said, if it is known.
         role: Who said it.
         recorded_at: When it was learned, in UTC.
-        rests_on: What it rests on where no message says so, to any depth: "message:…", "tool:web_search".
+        source: The source, if another than the role's: "tool", "import", ….
+        actor: The name of that source, such as a tool's.
     """
 
     message_id: str | None
     conversation_id: str | None = None
     role: str | None = None
     recorded_at: datetime
-    rests_on: tuple[str, ...] = field(default=(), compare=False, repr=False)
+    source: str | None = field(default=None, compare=False, repr=False)
+    actor: str | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from langchain_agentmem.facts.fact import Alias, entity_key, predicate_key
 from langchain_agentmem.rewinding import memory_rows
-from langchain_agentmem.rewinding.memory_rows import RESTS, SAID, RowDraft, View
+from langchain_agentmem.rewinding.memory_rows import SAID, RowDraft, View
 from langchain_agentmem.rewinding.message_sources import SET, UNDO
 from langchain_agentmem.storage import Steps
 
@@ -161,7 +161,8 @@ def says_more(known: State, event: Event) -> bool:
         if (
             each.get("id") == event.get("id")
             and each.get("in") == event.get("in")
-            and each.get(RESTS) == event.get(RESTS)
+            and each.get("source") == event.get("source")
+            and each.get("actor") == event.get("actor")
             and each["role"] == event["role"]
             and each["to"] == event["to"]
             and (not event.get("given") or (each.get("given") and each["from"] == event["from"]))

@@ -184,7 +184,7 @@ _Text: TypeAlias = InstanceOf[str]  # pydantic's own refuses halves of character
 _TYPES: Mapping[str, TypeAdapter[Any]] = {
     "flag": TypeAdapter(bool),
     "object": TypeAdapter(dict[_Text, Any]),
-    "origins": TypeAdapter(list[Annotated[list[_Text], Field(min_length=1, max_length=3)]]),
+    "pairs": TypeAdapter(list[Annotated[list[_Text | None], Field(min_length=2, max_length=2)]]),
     "sure": TypeAdapter(Annotated[float, Field(ge=0, le=1)]),
     "text": TypeAdapter(_Text),
     "texts": TypeAdapter(list[_Text]),

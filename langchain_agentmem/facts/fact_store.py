@@ -17,7 +17,6 @@ from typing import Any, Literal, NamedTuple
 from langchain_agentmem.base.clock import LATEST, NewId, moment
 from langchain_agentmem.base.concurrency import collecting_later
 from langchain_agentmem.base.encoding import as_json
-from langchain_agentmem.base.origins import MemoryOrigin
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import MessageError
 from langchain_agentmem.facts import fact_events
@@ -25,10 +24,9 @@ from langchain_agentmem.facts.fact import RAW_PREDICATE, Fact, Source, entity_ke
 from langchain_agentmem.facts.fact_events import Event, FactEnding, Rules, State
 from langchain_agentmem.messages.message import SOURCES, Message, decode_body
 from langchain_agentmem.rewinding import memory_rows
-from langchain_agentmem.rewinding.derivation import origins_of_event, told_by
 from langchain_agentmem.rewinding.memory_access import LISTED, Change
 from langchain_agentmem.rewinding.memory_access import listed as counted
-from langchain_agentmem.rewinding.memory_rows import FACT, FORMER, RESTS, SAID, TEXT, Kept, RowDraft, View
+from langchain_agentmem.rewinding.memory_rows import FACT, FORMER, OTHERS, SAID, TEXT, Kept, RowDraft, View
 from langchain_agentmem.rewinding.message_sources import SET, UNDO, without
 from langchain_agentmem.storage import Steps, query
 from langchain_agentmem.storage.steps import Row
@@ -277,10 +275,8 @@ def fact_of(key: str, known: State, ending: FactEnding, agreed: Rules) -> Fact:
 
 def _source(event: Event) -> Source:
     message, conversation, at = event.get("id"), event.get("in"), moment(event["at"])
-    rests_on = tuple(map(str, memory_rows.origins_in(event))) if RESTS in event else ()
-    return Source(
-        message_id=message, conversation_id=conversation, role=event["role"], recorded_at=at, rests_on=rests_on
-    )
+    who = {"source": event.get("source"), "actor": event.get("actor")}
+    return Source(message_id=message, conversation_id=conversation, role=event["role"], recorded_at=at, **who)
 
 
 def raw_fact(kept: Kept) -> Fact:
@@ -419,10 +415,11 @@ class Book:
             "from": start,
             "to": said.end,
         }
-        more = {"id": said.message, "in": said.conversation, "given": said.start is not None or None, "sure": said.sure}
+        given = said.start is not None or None
+        more: dict[str, Any] = {"id": said.message, "in": said.conversation, "given": given, "sure": said.sure}
+        if said.message is None:  # erasing the thread finds it by "in"
+            more |= {"in": said.conversation or self.change.thread, **self.change.writer._asdict()}
         event |= {name: value for name, value in more.items() if value is not None}
-        if said.message is None:
-            event |= self._rests()
         same = [
             key
             for key, known in states.items()
@@ -548,13 +545,9 @@ class Book:
         if event["do"] == SET:  # its words may be those of others, who may have to be forgotten
             own = kept.extra.get("own")
             others = [] if own is None else [each for each in told if each["n"] not in own]
-            event |= self._rests(*(origin for each in others for origin in origins_of_event(each)))
+            if named := [[each.get("id"), each.get("in")] for each in others if each["do"] == SAID]:
+                event[OTHERS] = named
         self.restate(kept, {**kept.extra, "told": [*told, event]})
-
-    def _rests(self, *others: MemoryOrigin) -> dict[str, Any]:
-        """What an event rests on that is told here without a message."""
-        source, actor, _ = self.change.writer
-        return told_by([*self.change.rests, *others], source, actor, self.change.thread)
 
     def _number(self, following: int) -> int:
         """The number of a new event. In a scope other lines give numbers too, so it is taken from the clock."""

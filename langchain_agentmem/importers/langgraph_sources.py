@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 from langgraph.store.base import BaseStore
 
-from langchain_agentmem.base.origins import MemoryOrigin
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.checkpoints.saver_import import ImportReport, ThreadToCopy, open_source
 from langchain_agentmem.errors import InvalidInput
@@ -260,5 +259,5 @@ def _drafted(
     times = Times(created, time_of(row.get("updated_at"), created), end)
     minutes = row.get("ttl_minutes")
     draft = ItemDraft(data, item_rows.ttl_of(minutes), item_rows.text_of(value, data), None, times)
-    draft = draft._replace(rests=(MemoryOrigin("import", to.kind),), source="import", actor=to.kind)
+    draft = draft._replace(source="import", actor=to.kind)
     return at, draft, "it has expired." if end is not None and end <= to.now else refused(value)

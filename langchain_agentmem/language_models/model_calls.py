@@ -33,11 +33,8 @@ from langchain_core.runnables.config import RunnableConfig, run_in_executor
 from langchain_agentmem.base import concurrency
 from langchain_agentmem.base.concurrency import aside, led
 from langchain_agentmem.base.encoding import THOUGHTS, kind_of
-from langchain_agentmem.base.namespaces import running_config
-from langchain_agentmem.base.origins import MemoryOrigin
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput, MemoryClosed, MissingExtra, leaves_the_node
-from langchain_agentmem.language_models.present_turn import turn_in
 from langchain_agentmem.messages.history_repair import encodable
 from langchain_agentmem.storage import Operation, jobs
 from langchain_agentmem.storage.database import Database
@@ -196,20 +193,10 @@ class Writer(NamedTuple):
         source: "user", "model", "tool", "import" or "person", one who looks after a memory. Default: nobody says, and
             it is the application's own code.
         actor: Who that is, such as a model's or a tool's name. Default: nobody in particular.
-        rests_on: What it rests on. Default: in a task of a graph what was said in this turn, see `present_turn`.
     """
 
     source: str | None = None
     actor: str | None = None
-    rests_on: tuple[MemoryOrigin, ...] | None = None
-
-    def origins(self) -> tuple[MemoryOrigin, ...]:
-        """What is remembered now rests on."""
-        return turn_in(running_config()) if self.rests_on is None else self.rests_on
-
-    def sources(self) -> tuple[MemoryOrigin, ...]:
-        """The same with who remembers it, where that is noted nowhere else."""
-        return self.origins() if self.source is None else (*self.origins(), MemoryOrigin(self.source, self.actor))
 
 
 NOBODY = Writer()
@@ -223,17 +210,9 @@ def writer() -> Writer:
 
 
 @contextmanager
-def written_by(
-    source: str | None, actor: str | None = None, rests_on: tuple[MemoryOrigin, ...] | None = None
-) -> Iterator[None]:
-    """Have what is remembered meanwhile come from somewhere; the arguments are those of `Writer`.
-
-    What is not said again stays as it was said around this.
-    """
-    around = writer()
-    if source is None:
-        source, actor = around[:2]
-    token = _writer.set(Writer(source, actor, around.rests_on if rests_on is None else rests_on))
+def written_by(source: str, actor: str | None = None) -> Iterator[None]:
+    """Set the source and actor of what is written meanwhile; the arguments are those of `Writer`."""
+    token = _writer.set(Writer(source, actor))
     try:
         yield
     finally:

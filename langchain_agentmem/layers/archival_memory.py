@@ -7,13 +7,13 @@ from dataclasses import replace
 from typing import Any
 
 from langchain_agentmem.base.argument_checks import EVERYTHING, limit_given, name_given, text_given, texts_given
-from langchain_agentmem.base.origins import RANKING, UNKNOWN
+from langchain_agentmem.base.origins import rank_of
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.language_models.model_calls import Work, both
 from langchain_agentmem.layers.layer import Layer, Record, bounded, record_of, record_shown, redraft
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.memory_access import Change, listed
-from langchain_agentmem.rewinding.memory_rows import RECORD, RESTS, Kept, RowDraft, View, body_of
+from langchain_agentmem.rewinding.memory_rows import RECORD, Kept, RowDraft, View, body_of
 from langchain_agentmem.rewinding.outlook import found
 from langchain_agentmem.storage import Steps, queries, query
 
@@ -229,7 +229,7 @@ def add_record(change: Change, key: str, content: str, tags: Sequence[str]) -> S
     """Add a record to a change, unless what is seen there has one that says the same: that is told again.
 
     Nothing is written where that adds nothing. What another thread wrote is written on this one's own line as well, so
-    that it stays when the other is rewound; and what somebody more trusted says again rests on them alone.
+    that it stays when the other is rewound; a more trusted source replaces the record's.
 
     Args:
         change: The change.
@@ -247,26 +247,17 @@ def add_record(change: Change, key: str, content: str, tags: Sequence[str]) -> S
     if not same:
         change.drafts.append(new)
         return key
-    old = min(same, key=_distrust)
+    old = min(same, key=lambda kept: rank_of(kept.source))
     marks = list(dict.fromkeys([*old.extra.get("tags", ()), *tags]))
-    rests, known = ({*map(tuple, (each.extra or {}).get(RESTS, ()))} for each in (new, old))
     draft = next_version(old, None, marks)._replace(expires_at=None)
-    if _distrust(new) < _distrust(old) or (_distrust(new) == _distrust(old) and not rests <= known):
-        left = {name: value for name, value in (draft.extra or {}).items() if name != RESTS}
-        change.drafts.append(draft._replace(extra=left))
+    if rank_of(new.source) < rank_of(old.source):
+        change.drafts.append(draft)
     elif _has(old, tags):
         if old.thread != change.thread or old.expires_at is not None:
             change.drafts.append(draft._replace(moved=True, source=old.source, actor=old.actor))
     else:
         change.drafts.append(draft)
     return old.key
-
-
-def _distrust(written: Kept | RowDraft) -> int:
-    """The rank of the least trusted source of a record, 0 for the most trusted."""
-    origins = memory_rows.origins_in(written.extra or {})
-    kinds = [written.source or UNKNOWN, *(origin.kind for origin in origins)]
-    return max(RANKING.index(kind) for kind in RANKING if kind in kinds)
 
 
 def _has(kept: Kept, tags: Sequence[str]) -> bool:

@@ -24,7 +24,6 @@ from langchain_agentmem.layers.core_memory import CoreMemory, everything, leavin
 from langchain_agentmem.layers.layer import Ground, LayersConfig
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.branches import BranchAt
-from langchain_agentmem.rewinding.derivation import moved
 from langchain_agentmem.rewinding.memory_access import Change, as_step, changing, looking
 from langchain_agentmem.rewinding.memory_rows import EVENT, RECORD, Kept, View
 from langchain_agentmem.storage import Steps, query
@@ -216,7 +215,7 @@ def _replace(
 ) -> ConsolidationReport:
     """Put records in the place of events."""
     records: list[str] = []
-    source, actor, _ = change.writer
+    source, actor = change.writer
     for bundle, text in texts:
         key = ground.database.new_id()
         records.append(key)
@@ -225,7 +224,7 @@ def _replace(
         words = "\n".join([text, *(each.text for each in bundle.events), *tags])
         events = [[each.key, each.created_at, each.text] for each in bundle.events]
         made = record(key, text, tags, change.now, words=words, events=events)
-        made = moved(made, *bundle.events)
+        made = memory_rows.moved(made, *bundle.events)
         change.drafts.append(made if source is None else made._replace(source=source, actor=actor))
         for each in bundle.events:
             change.remove(EVENT, each.key)

@@ -22,9 +22,8 @@ from langchain_agentmem.language_models.model_calls import Work, both
 from langchain_agentmem.layers.archival_memory import record
 from langchain_agentmem.layers.layer import Layer, LayersConfig, Written, origin
 from langchain_agentmem.rewinding import memory_rows
-from langchain_agentmem.rewinding.derivation import moved
 from langchain_agentmem.rewinding.memory_access import Change, pairs
-from langchain_agentmem.rewinding.memory_rows import CORE, RECORD, Kept, RowDraft, View, body_of
+from langchain_agentmem.rewinding.memory_rows import CORE, RECORD, Kept, RowDraft, View, body_of, moved
 from langchain_agentmem.storage import Steps
 from langchain_agentmem.tracing import brief
 
@@ -54,7 +53,6 @@ class CoreEntry(Written):
         thread_id: The thread that set it; None for a branch.
         source: Where it comes from: "user", "model", "tool", "import", "person"; None for the application's code.
         actor: Who that is, such as a tool's name.
-        rests_on: What it rests on, see `Written`.
     """
 
     key: str

@@ -170,19 +170,16 @@ class Written:
         thread_id: The thread that wrote it; None for a branch.
         source: Where it comes from: "user", "model", "tool", "import", "person"; None for the application's code.
         actor: Who that is, such as a tool's name.
-        rests_on: What it rests on, to any depth, as `AgentMemory.revoke` takes it: "message:…", "tool:web_search".
     """
 
     thread_id: str | None = field(default=None, compare=False, repr=False)
     source: str | None = field(default=None, compare=False, repr=False)
     actor: str | None = field(default=None, compare=False, repr=False)
-    rests_on: tuple[str, ...] = field(default=(), compare=False, repr=False)
 
 
 def origin(kept: Kept) -> dict[str, Any]:
     """Where a row comes from, as fields of `Written`."""
-    rests_on = tuple(dict.fromkeys(map(str, memory_rows.origins_in(kept.extra))))
-    return {"thread_id": kept.thread, "source": kept.source, "actor": kept.actor, "rests_on": rests_on}
+    return {"thread_id": kept.thread, "source": kept.source, "actor": kept.actor}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -199,7 +196,6 @@ class Event(Written):
         thread_id: The thread that wrote it; None for a branch.
         source: Where it comes from: "user", "model", "tool", "import", "person"; None for the application's code.
         actor: Who that is, such as a tool's name.
-        rests_on: What it rests on, see `Written`.
     """
 
     id: str
@@ -226,7 +222,6 @@ class Record(Written):
         thread_id: The thread that wrote this version; None for a branch.
         source: Where it comes from: "user", "model", "tool", "import", "person"; None for the application's code.
         actor: Who that is, such as a tool's name.
-        rests_on: What it rests on, see `Written`.
     """
 
     id: str
@@ -239,7 +234,7 @@ class Record(Written):
     details: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}), repr=False)
 
 
-_BESIDE = ("tags", "words", memory_rows.RESTS)
+_BESIDE = ("tags", "words")
 
 
 def event_of(kept: Kept, score: float | None = None, why: Why | None = None) -> Event:
@@ -375,7 +370,7 @@ def bounded(most: int) -> int | None:
 
 
 def redraft(kept: Kept, **changes: Any) -> RowDraft:
-    """The next version of something, the same but for some changes. New words do not rest on what the old ones did."""
+    """The next version of something, the same but for some changes."""
     draft = RowDraft(
         kept.kind,
         kept.key,
@@ -387,11 +382,7 @@ def redraft(kept: Kept, **changes: Any) -> RowDraft:
         extra=kept.extra or None,
         findable=kept.kind != CORE,
     )
-    draft = draft._replace(**changes)
-    if draft.body == kept.body or memory_rows.RESTS not in (draft.extra or {}):
-        return draft
-    left = {name: value for name, value in (draft.extra or {}).items() if name != memory_rows.RESTS}
-    return draft._replace(extra=left or None)
+    return draft._replace(**changes)
 
 
 def event_shown(each: Event) -> dict[str, Any]:

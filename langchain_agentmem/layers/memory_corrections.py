@@ -709,9 +709,7 @@ def _moment(time: int | None) -> datetime | None:
 
 
 def _version_of(row: Values | None) -> str:
-    """Tells what something says, whatever that rests on."""
-    if row is not None and "extra" in row:
-        row = {**row, "extra": {name: value for name, value in row["extra"].items() if name != memory_rows.RESTS}}
+    """Tells what something says."""
     return queries.digest(write_plain(row)).hex()
 
 

@@ -17,7 +17,6 @@ from langchain_agentmem.layers.archival_memory import record
 from langchain_agentmem.layers.consolidation import ConsolidationReport, consolidating, making_room, too_many
 from langchain_agentmem.layers.layer import Event, Layer, bounded, event_of, event_shown
 from langchain_agentmem.rewinding import memory_rows
-from langchain_agentmem.rewinding.derivation import moved
 from langchain_agentmem.rewinding.memory_access import Change, listed
 from langchain_agentmem.rewinding.memory_rows import EVENT, Kept, RowDraft, View, body_of, text_of
 from langchain_agentmem.rewinding.outlook import found
@@ -219,7 +218,7 @@ class RecallMemory(Layer):
             now,
             events=[[kept.key, kept.created_at, kept.text]],
         )
-        return moved(made, kept)
+        return memory_rows.moved(made, kept)
 
 
 def events(view: View, limit: int, kind: str | None = None) -> Steps[list[Kept]]:

@@ -11,11 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
 from langchain_agentmem.base.namespaces import namespace_of
-from langchain_agentmem.base.origins import MemoryOrigin
 from langchain_agentmem.language_models.model_calls import NOBODY, In, Run, Shown, Work, Writer, writer
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.branches import BranchAt, Standpoint, family
-from langchain_agentmem.rewinding.derivation import all_behind, resting
 from langchain_agentmem.rewinding.memory_rows import OnBranch, RowDraft, View
 from langchain_agentmem.search.search_index import Series
 from langchain_agentmem.storage import Steps, query
@@ -91,7 +89,6 @@ class Change:
         drafts: What is to be written.
         evicted: The keys that leave core memory to make room.
         writer: Where it comes from, as far as drafts do not say so themselves.
-        rests: What it rests on, with all that this rests on.
         thread: The thread whose memory it is, if it is one's.
     """
 
@@ -100,7 +97,6 @@ class Change:
     drafts: list[RowDraft] = field(default_factory=list)
     evicted: list[str] = field(default_factory=list)
     writer: Writer = NOBODY
-    rests: tuple[MemoryOrigin, ...] = ()
     thread: str | None = None
 
     def remove(self, kind: str, key: str) -> None:
@@ -108,11 +104,10 @@ class Change:
         self.drafts.append(RowDraft(kind, key, None, self.now))
 
     def signed(self, draft: RowDraft) -> RowDraft:
-        """A draft as it is written: with where it comes from, and what it rests on, which is that, too."""
-        source, actor, _ = self.writer
-        if draft.moved or source is None:
-            return draft if draft.moved else resting(draft, self.rests)
-        return resting(draft._replace(source=source, actor=actor), (*self.rests, MemoryOrigin(source, actor)))
+        """Return a draft with the writer's source and actor, unless it was only moved."""
+        if draft.moved or self.writer.source is None:
+            return draft
+        return draft._replace(source=self.writer.source, actor=self.writer.actor)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,7 +189,6 @@ def changing(
         inputs: What a trace shows of it, beside whose memory it is; a function is called for it if somebody looks.
     """
     now, told = ground.now(), writer()
-    told = told._replace(rests_on=told.origins())
     run = Run(
         name,
         lambda: changed(ground.point, make, now, ground.database.tail, told),
@@ -245,8 +239,6 @@ def changed(
     """
     view, place = yield from point.open(now)
     change = Change(view=view, now=now, writer=told, thread=point.thread)
-    if told.rests_on:
-        change.rests = yield from all_behind(view, point.path, told.rests_on)
     value = yield from make(change)
     drafts = [change.signed(each) for each in change.drafts]
     if isinstance(place, OnBranch):

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from langchain_agentmem.base.encoding import as_json, read_column
 from langchain_agentmem.base.namespaces import thread_around
-from langchain_agentmem.base.origins import MemoryOrigin, origins_of
+from langchain_agentmem.base.origins import rank_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import DatabaseUnreadable
 from langchain_agentmem.search import search_index
@@ -47,10 +47,8 @@ FINDABLE = ("event", "fact", "fact_text", "record", "thread_item", "thread_post"
 """The kinds that a search finds."""
 FEW = 20
 """How many times as many versions as are wanted are worth being read at once, where the line is long."""
-RESTS = "rests"
-"""Where a row, or an event of a fact, says what it rests on: kind, name and thread of each origin."""
-KEPT_FORMER = 8
-"""How many versions before one that rests on something are kept, to be had back where that is revoked."""
+OTHERS = "others"
+"""Where a correction of a fact names who told of it elsewhere: pairs of a message, if there is one, and its thread."""
 SAID = "said"
 """What an event does by which something is told of: it names the message that says so."""
 
@@ -204,6 +202,12 @@ class Kept(NamedTuple):
     def text(self) -> str:
         """What it says, as text."""
         return text_of(self.body)
+
+
+def moved(draft: RowDraft, *versions: Kept) -> RowDraft:
+    """Return a draft that repeats others' words, with the least trusted source of them."""
+    least = max(versions, key=lambda each: rank_of(each.source))
+    return draft._replace(source=least.source, actor=least.actor, moved=True)
 
 
 def body_of(text: str) -> bytes:
@@ -420,18 +424,19 @@ def sources_of(extra: Mapping[str, Any] | None) -> set[str]:
     """The names under which it is noted what something rests on: messages, and what these belong to."""
     names: set[str] = set()
     for event in (extra or {}).get("told", ()):
-        if event.get("do") == SAID and event.get("id") is not None:
-            names.add(message_source(event["id"]))
-            if event.get("in") is not None:
-                names |= {conversation_source(each) for each in (event["in"], thread_around(event["in"]))}
-    for origin in origins_in(extra or {}):
-        names.update(origin.names())
+        if event.get("do") == SAID:
+            names |= _names(event.get("id"), event.get("in"))
+        for message, conversation in event.get(OTHERS, ()):
+            names |= _names(message, conversation)
     return names
 
 
-def origins_in(extra: Mapping[str, Any]) -> list[MemoryOrigin]:
-    """What a row says that it rests on, beside the messages that tell of it, or what any event of it does."""
-    return [origin for told in (extra, *extra.get("told", ())) if RESTS in told for origin in origins_of(told[RESTS])]
+def _names(message: str | None, conversation: str | None) -> set[str]:
+    """The names under which a message, and the conversation and thread around it, are noted."""
+    names = set() if message is None else {message_source(message)}
+    if conversation is not None:
+        names |= {conversation_source(each) for each in (conversation, thread_around(conversation))}
+    return names
 
 
 def message_source(message_id: str) -> str:
@@ -468,11 +473,9 @@ def discard(rows: Sequence[Row]) -> Steps[None]:
         rows: With "id", "document_id", "hash", "body" and "extra".
     """
     if rows:
-        former = yield from _formers(rows)
         yield from _unindex(rows)
         yield query.delete_memory.many([{"id": row["id"]} for row in rows])
         yield from _collect(rows)
-        yield from release(former)
 
 
 def bury(rows: Sequence[Row], *, gone: bool = False) -> Steps[None]:
@@ -483,20 +486,10 @@ def bury(rows: Sequence[Row], *, gone: bool = False) -> Steps[None]:
         gone: Whether they hide nothing from others any more. Default: they do.
     """
     if rows:
-        former = yield from _formers(rows)
         yield from _unindex(rows)
         yield query.bury_memory.many([{"id": row["id"], "gone": int(gone)} for row in rows])
         yield query.delete_every_source.many([{"memory": row["id"]} for row in rows])
         yield from _collect(rows)
-        yield from release(former)
-
-
-def _formers(rows: Sequence[Row]) -> Steps[list[int]]:
-    """Versions that were kept only since those that are about to go could be revoked."""
-    ids = [row["id"] for row in rows if row["extra"] and f'"{RESTS}":' in row["extra"]]
-    if not ids:
-        return []
-    return [row["id"] for row in (yield query.kept_for(ids=as_json(ids)))]
 
 
 def close(path: str) -> Steps[None]:
@@ -538,12 +531,7 @@ def _supersede(place: OnBranch, drafts: Sequence[RowDraft], stamp: int | None) -
         rows = yield query.supersede(
             branch=place.branch, position=place.position, kind=draft.kind, key=draft.key, stamp=stamp, author=None
         )
-        some = [row["id"] for row in rows]
-        kept = KEPT_FORMER if draft.body is not None and RESTS in (draft.extra or {}) else 0
-        if kept or any(RESTS in extra_of(row) for row in rows):
-            former = yield query.former_versions(branch=place.branch, kind=draft.kind, key=draft.key)
-            some = [row["id"] for row in former][kept:]
-        ended += some
+        ended += [row["id"] for row in rows]
     if ended:
         yield from release(ended, past=place.shared)
 
@@ -667,7 +655,7 @@ def _wrong_sources(after: int, page: Sequence[Row]) -> Steps[list[str]]:
             told = sources_of(extra if isinstance(extra, Mapping) else {})
             if row["origin"] is not None:  # a copy is found by what it is a copy of
                 told = set()
-        except (AttributeError, KeyError, TypeError):
+        except (AttributeError, KeyError, TypeError, ValueError):
             found.append(f"what memory {row['id']} rests on cannot be read")
         else:
             if told != noted[row["id"]]:

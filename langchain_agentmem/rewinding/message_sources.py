@@ -13,13 +13,12 @@ from typing import Any
 
 from langchain_agentmem.base.encoding import as_json
 from langchain_agentmem.base.namespaces import thread_around
-from langchain_agentmem.base.origins import THREAD, MemoryOrigin, as_plain
 from langchain_agentmem.errors import DatabaseUnreadable
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.branches import view_of
 from langchain_agentmem.rewinding.memory_rows import (
     FOREVER,
-    RESTS,
+    OTHERS,
     SAID,
     View,
     bounds_of,
@@ -54,14 +53,12 @@ def forget(low: str, high: str, conversation: str, messages: Collection[str] | N
         How many versions nobody tells of any more; they are deleted.
     """
     if messages is None:
-        whole = MemoryOrigin(THREAD, conversation)
 
         def theirs(event: Mapping[str, Any]) -> bool:
             there = event.get("in") or ""
-            return conversation in (there, thread_around(there)) or whole in memory_rows.origins_in(event)
+            return conversation in (there, thread_around(there))
 
-        names = [conversation_source(conversation), *whole.names()]
-        return (yield from _forget(low, high, names, theirs, whole))
+        return (yield from _forget(low, high, [conversation_source(conversation)], theirs))
     ids, forgotten = list(messages), 0
     for begin in range(0, len(ids), BATCH):
         some = set(ids[begin : begin + BATCH])
@@ -73,29 +70,28 @@ def forget(low: str, high: str, conversation: str, messages: Collection[str] | N
     return forgotten
 
 
-def without(
-    extra: Mapping[str, Any], gone: Callable[[Mapping[str, Any]], bool], *, corrections: bool = False
-) -> dict[str, Any] | None:
-    """What is left of something when some of what told of it does not count any more.
+def without(extra: Mapping[str, Any], gone: Callable[[Mapping[str, Any]], bool]) -> dict[str, Any] | None:
+    """Return what is left of a fact without some of its statements; None if nobody states it any more.
 
     Args:
-        extra: What belongs to its row.
-        gone: Which of what was said does not count.
-        corrections: Whether that is asked of corrections, too. Default: of what was said alone.
-
-    Returns:
-        None if nobody tells of it now.
+        extra: The extra of its row.
+        gone: Whether a statement, or its message and conversation, no longer counts.
     """
     events = extra["told"]
-    may_go = (SAID, SET) if corrections else (SAID,)
-    lost = {event["n"] for event in events if event["do"] in may_go and gone(event)}
+    lost = {event["n"] for event in events if event["do"] == SAID and gone(event)}
     if lost and extra.get("rests_on_all"):
         return None
     left = [event for event in events if event["n"] not in lost and not (event["do"] == UNDO and event["of"] in lost)]
+    left = [_without_others(event, gone) if OTHERS in event else event for event in left]
     said = [event["n"] for event in left if event["do"] == SAID]
-    if not said:
-        return None
+    if not said:  # a correction of what others say lasts as long as one of them does
+        return {**extra, "told": left} if not lost and any(event.get(OTHERS) for event in left) else None
     return {**extra, **(_corrected(left, min(said)) if lost else {}), "told": left}
+
+
+def _without_others(event: Mapping[str, Any], gone: Callable[[Mapping[str, Any]], bool]) -> dict[str, Any]:
+    others = [[message, there] for message, there in event[OTHERS] if not gone({"id": message, "in": there})]
+    return {**event, OTHERS: others}
 
 
 def _corrected(events: Sequence[Mapping[str, Any]], first: int) -> dict[str, Any]:
@@ -111,24 +107,7 @@ def _corrected(events: Sequence[Mapping[str, Any]], first: int) -> dict[str, Any
     return found
 
 
-def unlinked(extra: Mapping[str, Any], whole: MemoryOrigin) -> dict[str, Any]:
-    """The same without a word of a conversation or thread among what it rests on."""
-
-    def cut(told: Mapping[str, Any]) -> dict[str, Any]:
-        rests = as_plain(
-            each for each in memory_rows.origins_in({RESTS: told[RESTS]}) if whole not in each.covered_by()
-        )
-        return {**told, RESTS: rests}
-
-    left = cut(extra) if RESTS in extra else dict(extra)
-    if "told" in left:
-        left["told"] = [cut(event) if RESTS in event else event for event in left["told"]]
-    return left
-
-
-def _forget(
-    low: str, high: str, names: list[str], gone: Callable[[Mapping[str, Any]], bool], whole: MemoryOrigin | None = None
-) -> Steps[int]:
+def _forget(low: str, high: str, names: list[str], gone: Callable[[Mapping[str, Any]], bool]) -> Steps[int]:
     found = yield from _resting_on(low, high, names)
     unfounded = []
     retold = set()
@@ -136,9 +115,7 @@ def _forget(
         try:
             extra = memory_rows.extra_of(row)
             left = without(extra, gone) if "told" in extra else dict(extra)
-            if left is not None and whole is not None:
-                left = unlinked(left, whole)
-        except (AttributeError, KeyError, TypeError, DatabaseUnreadable):  # and it is not to stay for that
+        except (AttributeError, KeyError, TypeError, ValueError, DatabaseUnreadable):  # and it is not to stay for that
             extra, left = {}, None
         if left is None:
             unfounded.append(row)

@@ -20,7 +20,7 @@ import orjson
 
 from langchain_agentmem.base.encoding import as_json
 from langchain_agentmem.base.namespaces import path_of
-from langchain_agentmem.base.origins import RANKING, UNKNOWN, in_words, is_trusted
+from langchain_agentmem.base.origins import UNKNOWN, describe_origin, rank_of
 from langchain_agentmem.messages.message import SOURCES
 from langchain_agentmem.search import analysis, ranking
 from langchain_agentmem.search.dates import TimeSpan, spans
@@ -163,7 +163,6 @@ class Recollection:
         thread_id: The thread that wrote it; None where none did.
         source: Where it comes from: "user", "model", "tool", "import", "person"; None where nobody said so.
         actor: Who that is, such as a tool's name.
-        rests_on: Of an item what it rests on, to any depth; of other things their `value` says it.
         also: Kind and id of what else says just this: a text is found once, however often and as whatever it is stored.
             In the order of time, of what nearly says this, too.
         replaced_by: Kind and id of what replaced it later; None where nothing is known to. Of facts, what ended them;
@@ -185,7 +184,6 @@ class Recollection:
     thread_id: str | None = field(default=None, compare=False)
     source: str | None = field(default=None, compare=False)
     actor: str | None = field(default=None, compare=False)
-    rests_on: tuple[str, ...] = field(default=(), compare=False, repr=False)
     row: tuple[str, int] | None = field(default=None, compare=False, repr=False)
 
     def more(self, **signals: float) -> Recollection:
@@ -195,31 +193,23 @@ class Recollection:
 
 
 def trusts(found: Any, trusted: frozenset[str] | None) -> bool:
-    """Whether all that something comes from is trusted; of a fact, all that anybody who tells of it comes from.
+    """Return whether the source of something is trusted; of a fact, any of its sources.
 
     Args:
         found: A `Recollection`, or an event, a record, a value of core memory or a fact.
-        trusted: Which sources are trusted; None for all.
+        trusted: The trusted sources; None for all.
     """
-    value, rests_on = _said(found)
-    if told := getattr(value, "told", ()):
-        return any(is_trusted(SOURCES.get(each.role), each.rests_on, trusted) for each in told)
-    return is_trusted(found.source, rests_on, trusted)
+    return trusted is None or any((source or UNKNOWN) in trusted for source, _ in _sources(found))
 
 
 def origin_of(found: Any) -> str:
-    """Where the same comes from, in words; of a fact, the most trusted who tells of it."""
-    value, rests_on = _said(found)
-    told = [in_words(SOURCES.get(each.role), None, each.rests_on) for each in getattr(value, "told", ())]
-    if told:
-        return min(told, key=lambda each: RANKING.index(each.partition(" ")[0] or UNKNOWN))
-    return in_words(found.source, found.actor, rests_on)
+    """Describe the source of the same; of a fact, the most trusted one."""
+    return describe_origin(*min(_sources(found), key=lambda each: rank_of(each[0])))
 
 
-def _said(found: Any) -> tuple[Any, tuple[str, ...]]:
-    """What something is to the user, and what it rests on."""
-    value, rests_on = (found.value, found.rests_on) if isinstance(found, Recollection) else (found, ())
-    return value, getattr(value, "rests_on", rests_on)
+def _sources(found: Any) -> list[tuple[str | None, str | None]]:
+    told = getattr(found.value if isinstance(found, Recollection) else found, "told", ())
+    return [(each.source or SOURCES.get(each.role), each.actor) for each in told] or [(found.source, found.actor)]
 
 
 class Hit(NamedTuple):
@@ -715,9 +705,8 @@ def once(found: Iterable[Recollection], *, in_time: bool = False) -> list[Recoll
 
 
 def _place_in_group(each: Recollection) -> tuple[float, ...]:
-    level: Any = origin_of(each).partition(" ")[0] or UNKNOWN
-    is_raw = getattr(each.value, "raw", False)
-    return _FIRST.index(each.kind), is_raw, RANKING.index(level), -each.created_at.timestamp()
+    is_raw, rank = getattr(each.value, "raw", False), min(rank_of(source) for source, _ in _sources(each))
+    return _FIRST.index(each.kind), is_raw, rank, -each.created_at.timestamp()
 
 
 def _different(found: Sequence[Recollection], limit: int, weight: float) -> list[Recollection]:

@@ -89,8 +89,6 @@ TABLES = (
     Table("channel_value", ("line_id", "channel", "version")),
     Table("pending_write", ("line_id", "checkpoint", "task", "place")),
     Table("item"),
-    Table("item_version"),
-    Table("item_source", ("version_id", "source")),
     Table("blob"),
     Table("search_scope"),
     Table("search_series"),

@@ -82,8 +82,6 @@ _WHERE: Mapping[str, str] = {
     "channel_value": _OF_LINES,
     "pending_write": _OF_LINES,
     "item": "namespace_id = any(%(whole)s)",
-    "item_version": f"item_id in ({_ITEMS})",
-    "item_source": f"version_id in (select id from item_version where item_id in ({_ITEMS}))",
     "blob": "namespace_id = any(%(whole)s)",
     "search_scope": "namespace_id = any(%(apart)s)",
     "search_total": _OF_SCOPES,

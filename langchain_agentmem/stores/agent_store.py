@@ -69,7 +69,7 @@ from langchain_agentmem.base.namespaces import Namespace, ThreadLike, path_of, r
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import DatabaseReadOnly, InvalidInput, StepIsOver
 from langchain_agentmem.language_models.model_calls import Do, In, Performer, Run, Shown, Work, both
-from langchain_agentmem.rewinding.thread_memory import ThreadPoint, standpoint_of, thread_point
+from langchain_agentmem.rewinding.thread_memory import ThreadPoint, thread_point
 from langchain_agentmem.search import static_embeddings
 from langchain_agentmem.search.embedding import embed_with, embedder_of
 from langchain_agentmem.search.memory_search import inquiry
@@ -221,7 +221,7 @@ class ItemStore(Performer, BaseStore):
             StorageError: The database failed. Nothing was written.
         """
         batch = Batch(ops, self.ttl_config or {}, self._fields, self._base(), self.database.limits)
-        opened = self._opened(batch)
+        opened = self._opened()
         now, tail = self.database.now(), self.database.tail
         embedder = embedder_of(self.database)
 
@@ -253,7 +253,7 @@ class ItemStore(Performer, BaseStore):
 
     batch, abatch = both(_batch_work)
 
-    def _opened(self, batch: Batch) -> Callable[[], Items]:
+    def _opened(self) -> Callable[[], Items]:
         """Makes the place where the items are, anew for each transaction. Whose it is, is decided now."""
         raise NotImplementedError
 
@@ -519,12 +519,8 @@ class AgentMemoryStore(Closing, ItemStore):
     def _below(self, path: str) -> Sequence[Database]:
         return self.database.below(path)
 
-    def _opened(self, batch: Batch) -> Callable[[], Items]:
-        point = None
-        if batch.rests:
-            with contextlib.suppress(InvalidInput):  # nobody's run: what items rest on is looked up where they are
-                point = standpoint_of(self.database, None)
-        return partial(SharedItems, point)
+    def _opened(self) -> Callable[[], Items]:
+        return SharedItems
 
     def _base(self) -> Namespace:
         return self.database.scopes.within or ()
@@ -579,8 +575,7 @@ class AgentMemoryThreadStore(ItemStore):
     def __repr__(self) -> str:
         return f"AgentMemoryThreadStore({safe_repr(self.database.engine.path)})"
 
-    def _opened(self, batch: Batch) -> Callable[[], Items]:
-        del batch
+    def _opened(self) -> Callable[[], Items]:
         if self._given is None:
             configurable = (running_config() or {}).get("configurable")
             if not isinstance(configurable, Mapping) or configurable.get("thread_id") is None:

@@ -9,14 +9,11 @@ from functools import partial
 from itertools import groupby
 from typing import Any, NamedTuple
 
-from langchain_agentmem.base.argument_checks import name_given
 from langchain_agentmem.base.clock import moment
-from langchain_agentmem.base.encoding import read_plain, write_plain
 from langchain_agentmem.base.namespaces import namespace_of, path_of, range_of
-from langchain_agentmem.base.origins import origin_given
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.rewinding.memory_rows import extra_of, kept_of, origins_in, words_of
+from langchain_agentmem.rewinding.memory_rows import extra_of, kept_of, words_of
 from langchain_agentmem.rewinding.outlook import Outlook, sighted
 from langchain_agentmem.search.memory_search import Hit, Recollection
 from langchain_agentmem.storage import Steps, query
@@ -26,10 +23,8 @@ from langchain_agentmem.stores import byte_store, item_rows, thread_items
 from langchain_agentmem.stores.item_rows import (
     ItemDraft,
     ItemPlace,
-    ItemVersion,
     damaged,
     key_of,
-    owner_of,
     passages,
     read,
 )
@@ -68,7 +63,8 @@ def recollections(hits: Sequence[Hit], now: int, outlook: object) -> Steps[Mappi
             value=read(bytes(row["value"]), row["path"], row["key"]),
             why=hit.why,
             row=(hit.kind, hit.owner),
-            **_origin(item_rows.extra_of(row) if row["extra"] else None),
+            source=row["source"],
+            actor=row["actor"],
         )
         for hit in hits
         if (row := found.get(hit.owner)) is not None
@@ -112,18 +108,12 @@ def rewound_recollections(hits: Sequence[Hit], now: int, outlook: Outlook | None
             value=thread_items.value_of(each),
             why=hit.why,
             row=(hit.kind, hit.owner),
-            **_origin({**each.extra, "source": each.source, "actor": each.actor}),
+            source=each.source,
+            actor=each.actor,
         )
         for hit in hits
         if (each := seen.get(hit.owner)) is not None
     }
-
-
-def _origin(extra: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Where an item comes from, as a hit tells it."""
-    extra = extra or {}
-    rests_on = tuple(map(str, origins_in(extra)))
-    return {"source": extra.get("source"), "actor": extra.get("actor"), "rests_on": rests_on}
 
 
 class ItemPage(NamedTuple):
@@ -145,9 +135,7 @@ def dump(after: ItemPlace, high: str) -> Steps[ItemPage]:
     """
     rows = yield query.items_within(path=after.path, key=after.key, high=high, limit=item_rows.PAGE)
     following = ItemPlace(rows[-1]["path"], rows[-1]["key"]) if len(rows) == item_rows.PAGE else None
-    resting = json.dumps([row["id"] for row in rows if row["rests"]])
-    versions = {number: list(each) for number, each in groupby((yield query.item_versions(ids=resting)), owner_of)}
-    return ItemPage([_told(row, versions.get(row["id"], ())) for row in rows], following)
+    return ItemPage([_told(row) for row in rows], following)
 
 
 def restore(path: str, records: Sequence[Record], *, now: int, tail: int) -> Steps[int]:
@@ -189,55 +177,22 @@ def add_new(drafts: Mapping[ItemPlace, ItemDraft], *, now: int, tail: int) -> St
     return len(new)
 
 
-def _told(row: Row, versions: Sequence[Row]) -> dict[str, Any]:
+def _told(row: Row) -> dict[str, Any]:
     if zlib.crc32(bytes(row["value"])) != row["checksum"]:
         raise damaged(row["path"], row["key"])
-    told = {"record": "item", "namespace": namespace_of(row["path"]), "key": row["key"], **item_rows.told_of(row)}
-    if versions:
-        extras = [item_rows.extra_of(each) for each in versions]
-        if None in extras:
-            raise damaged(row["path"], row["key"])
-        bodies = [read_plain(bytes(each["body"])) for each in versions[:-1]]
-        if not all(isinstance(body, dict) for body in bodies):
-            raise damaged(row["path"], row["key"])
-        former = [{**body, "extra": extra} for body, extra in zip(bodies, extras, strict=False)]
-        told |= {"extra": extras[-1], "former": former}
-    return told
+    return {"record": "item", "namespace": namespace_of(row["path"]), "key": row["key"], **item_rows.told_of(row)}
 
 
 def _read(path: str, record: Record) -> tuple[ItemPlace, ItemDraft]:
     try:
         at = ItemPlace(path, key_of(record["key"]))
-        extra, former = record.get("extra", {}), record.get("former", [])
-        versions = [ItemVersion(_extra(each["extra"]), _body(at, each)) for each in former]
-        draft = item_rows.with_extra(item_rows.draft_of(at, record), json.loads(_extra(extra)), versions)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError) as error:
         raise InvalidInput(f"A record of an item is damaged: {safe_repr(error)}.") from error
-    if versions and not draft.rests:
-        raise InvalidInput(f"The record of the item {safe_repr(at.key)} is damaged.")
-    return at, draft
-
-
-def _body(at: ItemPlace, told: Record) -> bytes:
-    """A former version of an item, as it is kept."""
-    body = {name: told[name] for name in item_rows.TOLD}
-    item_rows.draft_of(at, body)
-    return write_plain(body)
-
-
-def _extra(told: Record) -> str:
-    """What a version rests on, and who wrote it, as it is kept."""
-    draft = item_rows.with_extra(ItemDraft(b""), told)
-    for part in (draft.source, draft.actor):
-        if part is not None:
-            name_given(part, "the name of a source")
-    return draft._replace(rests=tuple(map(origin_given, draft.rests))).extra
+    return at, item_rows.draft_of(at, record)
 
 
 def _erase(erasure: Erasure) -> Steps[None]:
-    if erasure.name is not None:
-        yield from item_rows.unlink(erasure.low, erasure.high, erasure.name)
-    else:  # items and values of byte stores belong to no thread
+    if erasure.name is None:  # items and values of byte stores belong to no thread
         erasure.removed["blobs"] += yield from byte_store.erase(erasure.low, erasure.high)
         erasure.removed["items"] += yield from item_rows.erase(erasure.low, erasure.high)
 
@@ -278,7 +233,7 @@ PART = Part(
             Found(stored_as="thread_item", texts=rewound_texts, recollections=rewound_recollections),
         )
     },
-    tables={"items": ("item", "item_version", "item_source"), "blobs": ("blob",)},
+    tables={"items": ("item",), "blobs": ("blob",)},
     verify={
         "blobs": partial(byte_store.problems, *range_of(())),
         "items": partial(item_rows.problems, *range_of(())),

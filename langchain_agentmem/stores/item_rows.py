@@ -19,10 +19,10 @@ from uuid import UUID
 
 import orjson
 
+from langchain_agentmem.base.argument_checks import name_given
 from langchain_agentmem.base.clock import is_time
 from langchain_agentmem.base.encoding import (
     TAG,
-    as_json,
     decode,
     is_plain,
     read_column,
@@ -31,12 +31,8 @@ from langchain_agentmem.base.encoding import (
     write_plain,
 )
 from langchain_agentmem.base.namespaces import namespace_of
-from langchain_agentmem.base.origins import THREAD, MemoryOrigin, as_plain
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput
-from langchain_agentmem.rewinding import memory_rows
-from langchain_agentmem.rewinding.memory_rows import KEPT_FORMER, RESTS, sources_of
-from langchain_agentmem.rewinding.message_sources import unlinked
 from langchain_agentmem.search import search_index
 from langchain_agentmem.search.search_index import IndexedDocument
 from langchain_agentmem.storage import Steps, query
@@ -225,18 +221,6 @@ class Times(NamedTuple):
     expires_at: int | None
 
 
-class ItemVersion(NamedTuple):
-    """A version of an item before the one that it holds.
-
-    Attributes:
-        extra: What it rests on and who wrote it, as it is kept; nothing where it rests on nothing.
-        body: The item as it was, as an export tells it.
-    """
-
-    extra: str
-    body: bytes
-
-
 class ItemDraft(NamedTuple):
     """An item that is to be written.
 
@@ -246,11 +230,8 @@ class ItemDraft(NamedTuple):
         text: What it is found by; empty for nothing.
         named: The texts of the fields that were named for that; None where the whole value is meant.
         times: Those that it keeps; None where it is written now.
-        rests: What it rests on, with where it comes from.
         source: Where it comes from, see `Writer`.
         actor: Who that is.
-        former: The versions before it, the older first. Default: what it overwrites becomes one, where it rests on
-            something.
     """
 
     value: bytes
@@ -258,16 +239,8 @@ class ItemDraft(NamedTuple):
     text: str = ""
     named: tuple[str, ...] | None = None
     times: Times | None = None
-    rests: tuple[MemoryOrigin, ...] = ()
     source: str | None = None
     actor: str | None = None
-    former: tuple[ItemVersion, ...] | None = None
-
-    @property
-    def extra(self) -> str:
-        """What it rests on and who wrote it, as it is kept."""
-        who = {name: each for name, each in (("source", self.source), ("actor", self.actor)) if each is not None}
-        return as_json({**who, RESTS: as_plain(self.rests)} if self.rests else {})
 
 
 class StoredItem(NamedTuple):
@@ -384,7 +357,6 @@ def problems(low: str, high: str) -> Steps[list[str]]:
     path, key = low, ""
     while rows := (yield query.items_within(path=path, key=key, high=high, limit=PAGE)):
         found += [str(damaged(*_place(row))) for row in rows if zlib.crc32(bytes(row["value"])) != row["checksum"]]
-        found += yield from _wrong_versions({row["id"]: _place(row) for row in rows if row["rests"]})
         path, key = _place(rows[-1])
     rows = yield query.lost_items()
     found += [
@@ -392,29 +364,6 @@ def problems(low: str, high: str) -> Steps[list[str]]:
         for row in rows
     ]
     return found
-
-
-def _wrong_versions(items: Mapping[int, ItemPlace]) -> Steps[list[str]]:
-    """What is wrong with what some items rest on, and with what they were before."""
-    ids = json.dumps(list(items))
-    noted: dict[int, set[str]] = {}
-    for row in (yield query.item_sources(ids=ids)) if items else ():
-        noted.setdefault(row["version_id"], set()).add(row["source"])
-    wrong: dict[ItemPlace, None] = {}
-    for row in (yield query.item_versions(ids=ids)) if items else ():
-        at, extra = items[row["item_id"]], extra_of(row)
-        if extra is None or sources_of(extra) != noted.get(row["id"], set()) or not _readable(at, row["body"]):
-            wrong[at] = None
-    return [
-        f"what the item {safe_repr(at.key)} in {safe_repr(namespace_of(at.path))} rests on is damaged" for at in wrong
-    ]
-
-
-def _readable(at: ItemPlace, body: bytes | None) -> bool:
-    try:
-        return body is None or draft_of(at, read_plain(bytes(body))) is not None
-    except (InvalidInput, DatabaseUnreadable):
-        return False
 
 
 def stored(row: Row, path: str) -> StoredItem:
@@ -449,8 +398,6 @@ def _write(
                 leaving.append((number, old))
             elif old != draft.text or row["indexed"] != values["indexed"] or row["created_at"] != values["created_at"]:
                 other.append((number, old, row["id"], texts[key]))
-    resting = [(key, draft) for key, draft in drafts if draft.rests or _rests(known.get(key))]
-    were = yield from _were(resting, known, now)
     ids = {key: row["id"] for key, row in known.items()}
     ids |= yield from _insert(path, fresh)
     if changed:
@@ -460,68 +407,6 @@ def _write(
         yield from search_index.replace(number, old, owner, new, tail=tail)
     if placed is not None:
         yield from search_index.write(placed, [ids[key] for key in entering], tail=tail)
-    yield from _note([(ids[key], draft, _rests(known.get(key))) for key, draft in resting], were)
-
-
-def _rests(row: Row | None) -> bool:
-    """Whether an item that is there rests on something."""
-    return row is not None and bool(row["rests"])
-
-
-def _were(drafts: Sequence[tuple[str, ItemDraft]], known: Mapping[str, Row], now: int) -> Steps[dict[int, bytes]]:
-    """Items as they are before something overwrites them that rests on a source, by their rows."""
-    ids = [known[key]["id"] for key, draft in drafts if draft.rests and draft.former is None and key in known]
-    rows = (yield query.items_by_id(ids=json.dumps(ids), now=now)) if ids else ()
-    return {row["id"]: write_plain(told_of(row)) for row in rows if zlib.crc32(bytes(row["value"])) == row["checksum"]}
-
-
-def _note(drafts: Sequence[tuple[int, ItemDraft, bool]], were: Mapping[int, bytes]) -> Steps[None]:
-    """Keep what items rest on, and what they were before they did.
-
-    Args:
-        drafts: The rows with what was written there, and whether they rested on something before.
-        were: As they were.
-    """
-    if not drafts:
-        return
-    stay = [(number, rested) for number, _, rested in drafts if number in were]
-    if fresh := [{"item": number, "kept": 0} for number, _, rested in drafts if rested and number not in were]:
-        yield query.forget_item_versions.many(fresh)
-    if retired := [{"item": number, "was": were[number]} for number, rested in stay if rested]:
-        yield query.retire_item_version.many(retired)
-    rows = [{"item": number, "extra": "{}", "was": were[number]} for number, rested in stay if not rested]
-    for number, draft, _ in drafts:
-        if draft.rests:
-            rows += [{"item": number, "extra": each.extra, "was": each.body} for each in draft.former or ()]
-            rows.append({"item": number, "extra": draft.extra, "was": None})
-    if not rows:
-        return
-    yield query.add_item_version.many(rows)
-    if retired:
-        yield query.forget_item_versions.many([{"item": row["item"], "kept": KEPT_FORMER + 1} for row in retired])
-    new = yield query.unnoted_item_versions(ids=json.dumps([number for number, _, _ in drafts]))
-    yield from _note_sources({row["id"]: extra_of(row) or {} for row in new})
-
-
-def _note_sources(extras: Mapping[int, Mapping[str, Any]]) -> Steps[None]:
-    """Note what versions rest on, to be looked up."""
-    rows = [{"version": number, "source": name} for number, each in extras.items() for name in sorted(sources_of(each))]
-    if rows:
-        yield query.add_item_source.many(rows)
-
-
-def extra_of(row: Row) -> Mapping[str, Any] | None:
-    """What a version rests on and who wrote it; None where nobody can read it."""
-    try:
-        extra = memory_rows.extra_of(row)
-        sources_of(extra)
-    except (DatabaseUnreadable, AttributeError, TypeError, ValueError):
-        return None
-    return extra
-
-
-TOLD = ("value", "checksum", "created_at", "updated_at", "ttl", "expires_at", "found", "named")
-"""What an export tells of an item."""
 
 
 def told_of(row: Row) -> dict[str, Any]:
@@ -535,6 +420,8 @@ def told_of(row: Row) -> dict[str, Any]:
         "expires_at": row["expires_at"],
         "found": row["document_id"] is not None,
         "named": None if row["indexed"] is None else read_column(row["indexed"], list),
+        "source": row["source"],
+        "actor": row["actor"],
     }
 
 
@@ -555,66 +442,24 @@ def draft_of(at: ItemPlace, told: Mapping[str, Any]) -> ItemDraft:
         end = told["expires_at"]
         times = Times(_whole(told["created_at"]), _whole(told["updated_at"]), None if end is None else _whole(end))
         ttl, found, intact = ttl_of(told["ttl"]), told["found"], zlib.crc32(value) == told["checksum"]
+        source, actor = told.get("source"), told.get("actor")
         good = named is None or (isinstance(named, list) and all(isinstance(text, str) for text in named))
+        for name in (source, actor):
+            if name is not None:
+                name_given(name, "the source of an item")
     except (KeyError, TypeError, ValueError, DatabaseUnreadable) as error:
         raise InvalidInput(f"A record of an item is damaged: {safe_repr(error)}.") from error
     if not good or not intact:
         raise InvalidInput(f"The record of the item {safe_repr(at.key)} is damaged.")
     indexed = None if named is None else noted(tuple(named))
     text = found_by(value, indexed) if found else ""
-    return ItemDraft(value, ttl, text, None if named is None else tuple(named), times)
+    return ItemDraft(value, ttl, text, None if named is None else tuple(named), times, source, actor)
 
 
 def _whole(number: Any) -> int:
     if not is_time(number):
         raise TypeError(number)
     return int(number)
-
-
-def with_extra(draft: ItemDraft, extra: Mapping[str, Any], former: Iterable[ItemVersion] = ()) -> ItemDraft:
-    """A draft that rests on something, and has versions before it.
-
-    Args:
-        draft: The draft.
-        extra: What `ItemDraft.extra` said, read.
-        former: The versions before it, the older first.
-    """
-    source, actor = extra.get("source"), extra.get("actor")
-    rests = tuple(memory_rows.origins_in(extra))
-    return draft._replace(rests=rests, source=source, actor=actor, former=tuple(former))
-
-
-def owner_of(row: Row) -> int:
-    """The row of the item of a version."""
-    return int(row["item_id"])
-
-
-def unlink(low: str, high: str, thread: str) -> Steps[None]:
-    """Have no item tell any more that it rests on a conversation or thread.
-
-    Args:
-        low: The first path of the namespaces.
-        high: The path behind the last.
-        thread: Its id.
-    """
-    whole = MemoryOrigin(THREAD, thread)
-    rows = yield query.items_resting(keys=json.dumps(whole.names()), low=low, high=high)
-    if not rows:
-        return
-    left = {}
-    founded = set()
-    for row in (yield query.item_versions(ids=json.dumps([row["id"] for row in rows]))):
-        extra = extra_of(row) or {}
-        if (without := unlinked(extra, whole)) != extra or not extra:
-            left[row["id"]] = without
-        if row["body"] is None and memory_rows.origins_in(without):
-            founded.add(row["item_id"])
-    yield query.retell_item_version.many([{"id": number, "extra": as_json(each)} for number, each in left.items()])
-    yield query.delete_item_sources.many([{"version": number} for number in left])
-    yield from _note_sources(left)
-    # What rests on nothing any more has no versions.
-    if free := [{"item": row["id"], "kept": 0} for row in rows if row["id"] not in founded]:
-        yield query.forget_item_versions.many(free)
 
 
 def _places(path: str, documents: Sequence[IndexedDocument]) -> Steps[search_index.Placed | None]:
@@ -665,6 +510,8 @@ def _values(draft: ItemDraft, times: Times, number: int | None) -> dict[str, Any
         "document": number,
         "indexed": noted(draft.named) if number is not None else None,
         "value": draft.value,
+        "source": draft.source,
+        "actor": draft.actor,
     }
 
 

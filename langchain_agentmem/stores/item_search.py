@@ -25,18 +25,15 @@ from typing import Any, NamedTuple
 
 from langchain_agentmem.base.encoding import under, write_plain
 from langchain_agentmem.base.limits import MemoryLimits
-from langchain_agentmem.base.namespaces import Namespace, namespace_of, path_of
-from langchain_agentmem.base.origins import MemoryOrigin
+from langchain_agentmem.base.namespaces import Namespace, namespace_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.rewinding.branches import MAIN, BranchAt, Standpoint
-from langchain_agentmem.rewinding.derivation import behind_at
 from langchain_agentmem.search import memory_search as retrieval
 from langchain_agentmem.search.vectors import Near
 from langchain_agentmem.storage import Steps, query
 from langchain_agentmem.storage.steps import Row
 from langchain_agentmem.stores import item_rows
-from langchain_agentmem.stores.item_rows import KIND, ItemDraft, ItemPlace, Locked, StoredItem, read, stored
+from langchain_agentmem.stores.item_rows import KIND, StoredItem, read, stored
 
 Compare = Callable[[Any, Any], bool]
 
@@ -354,43 +351,13 @@ def _found(row: Row, score: float | None = None) -> FoundItem:
 
 
 class SharedItems:
-    """Items that belong to no thread, as a batch of operations sees them.
-
-    Args:
-        point: Who writes: what items rest on is looked up there. Default: on "main" of their namespaces.
-    """
-
-    def __init__(self, point: Standpoint | None = None) -> None:
-        self._point = point
+    """Items that belong to no thread, as a batch of operations sees them."""
 
     get = staticmethod(item_rows.get)
     find = staticmethod(find)
     namespaces = staticmethod(namespaces)
     lock = staticmethod(item_rows.lock)
-
-    def write(
-        self, changes: Mapping[ItemPlace, ItemDraft | None], locked: Locked | None = None, *, now: int, tail: int
-    ) -> Steps[None]:
-        """Write items, or delete them where there is no draft."""
-        known: dict[tuple[str, tuple[MemoryOrigin, ...]], tuple[MemoryOrigin, ...]] = {}
-        written = dict(changes)
-        for at, draft in changes.items():
-            if draft is not None and draft.rests:
-                asked = at.path, draft.rests
-                if asked not in known:
-                    known[asked] = yield from self._behind(*asked, now)
-                written[at] = draft._replace(rests=known[asked])
-        yield from item_rows.write(written, locked, now=now, tail=tail)
-
-    def _behind(self, path: str, rests: tuple[MemoryOrigin, ...], now: int) -> Steps[tuple[MemoryOrigin, ...]]:
-        """What something in a namespace rests on, with all that this rests on."""
-        points = [] if self._point is None else [self._point]
-        if self._point is None or self._point.thread is None:
-            labels = namespace_of(path)
-            points += [BranchAt(path_of(labels[:depth]), MAIN) for depth in range(len(labels) + 1)]
-        for point in points:
-            rests = yield from behind_at(point, rests, now)
-        return rests
+    write = staticmethod(item_rows.write)
 
     def touch(self, items: Iterable[StoredItem], *, now: int, tail: int) -> Steps[None]:
         """Put off the end of items that were read."""

@@ -194,7 +194,7 @@ class Batch:
         limits: MemoryLimits = USUAL_LIMITS,
     ) -> None:
         self._limits = limits
-        self._ttl, self._fields, self._base = ttl, fields, base
+        self._ttl, self._fields, self._base, self._writer = ttl, fields, base, writer()
         self._gets: dict[int, tuple[ItemPlace, bool]] = {}
         self._searches: dict[int, tuple[Look, bool]] = {}
         self._lists: dict[int, tuple[ListNamespacesOp, str, str]] = {}
@@ -211,11 +211,6 @@ class Batch:
     def writes(self) -> bool:
         """Whether anything is to be written."""
         return bool(self._changes)
-
-    @property
-    def rests(self) -> bool:
-        """Whether anything that is to be written rests on something."""
-        return any(draft is not None and draft.rests for draft in self._changes.values())
 
     @property
     def finds(self) -> bool:
@@ -380,17 +375,12 @@ class Batch:
     def _refresh(self, given: bool | None) -> bool:  # noqa: FBT001 - as LangGraph has it
         return self._ttl.get("refresh_on_read", True) if given is None else bool(given)
 
-    @cached_property
-    def _written_by(self) -> dict[str, Any]:
-        who = writer()
-        return {"rests": who.sources(), "source": who.source, "actor": who.actor}
-
     def _draft(self, op: PutOp) -> ItemDraft:
         if not op.namespace:
             raise InvalidNamespace("An item cannot be in the empty namespace (): give it a label, as in ('users',).")
         value = written(op.value)  # type: ignore[arg-type]  # a deletion has no draft
         ttl = ttl_of(self._ttl.get("default_ttl") if isinstance(op.ttl, NotProvided) else op.ttl)
-        draft = ItemDraft(value, ttl, **self._written_by)
+        draft = ItemDraft(value, ttl, source=self._writer.source, actor=self._writer.actor)
         if op.index is False:
             return draft
         fields = self._fields if op.index is None else checked_fields("index", op.index)

@@ -14,10 +14,8 @@ from typing import Any
 
 from langchain_agentmem.base.encoding import as_json
 from langchain_agentmem.base.namespaces import Namespace, namespace_of
-from langchain_agentmem.base.origins import as_plain
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.branches import families
-from langchain_agentmem.rewinding.derivation import THREAD_ITEM, all_behind
 from langchain_agentmem.rewinding.memory_rows import Kept, View, kept_of
 from langchain_agentmem.rewinding.thread_memory import ThreadPoint
 from langchain_agentmem.search import memory_search as retrieval
@@ -28,7 +26,7 @@ from langchain_agentmem.stores import item_search
 from langchain_agentmem.stores.item_rows import MINUTE, ItemDraft, ItemPlace, StoredItem, read
 from langchain_agentmem.stores.item_search import FIRST_PAGE, FoundItem, Look
 
-KIND = THREAD_ITEM
+KIND = "thread_item"
 READ_KIND = "thread_item_read"
 """The kind of a row that puts off the end of an item."""
 
@@ -127,8 +125,7 @@ class ThreadItems:
         for name, at in names.items():
             draft = changes[at]
             if draft is not None:
-                rests = (yield from all_behind(view, self._point.path, draft.rests)) if draft.rests else ()
-                drafts.append(_draft(name, at, draft._replace(rests=rests), begun.get(name, now), now))
+                drafts.append(_draft(name, at, draft, begun.get(name, now), now))
             elif name in there:
                 drafts.append(memory_rows.RowDraft(KIND, name, None, now))
         yield from self._write(place, drafts, now, tail)
@@ -230,8 +227,6 @@ def _draft(name: str, at: ItemPlace, draft: ItemDraft, begun: int, now: int) -> 
         extra["named"] = draft.named
     if draft.ttl is not None:
         extra |= {"ttl": draft.ttl, "ends": _end(draft.ttl, now)}
-    if draft.rests:
-        extra[memory_rows.RESTS] = as_plain(draft.rests)
     return memory_rows.RowDraft(
         KIND, name, draft.value, begun, label=at.path, extra=extra, findable=bool(draft.text), source=draft.source,
         actor=draft.actor,

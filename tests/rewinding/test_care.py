@@ -242,7 +242,7 @@ DAMAGE = {
     "another document": ("update memory set document_id = 7 where kind = 'record'", "is not in the index"),
     "extras that are none": ("update memory set extra = '{' where kind = 'record'", "cannot be read"),
     "sources that are none": (
-        "update memory set extra = '{\"rests\":[7]}' where kind = 'record'",
+        "update memory set extra = '{\"told\":[7]}' where kind = 'record'",
         "rests on cannot be read",
     ),
     "groups that are none": ("update finished_task set groups = '[true]'", "had written cannot be read"),

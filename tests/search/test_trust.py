@@ -87,6 +87,10 @@ class TestTrust:
         [found] = memory.search("passwords", namespace=ADA, kinds=["item"])
         assert (sources, found.source, found.actor) == ({None}, "tool", "web_search")
 
+    def test_what_a_node_writes_notes_no_messages(self, memory, raw):
+        run(memory, "t1", lambda config: memory.layers(config).core.set("city", "Rome"))
+        assert raw(memory, "select source from memory_source") == []
+
     def test_untrusted_results_take_nobodys_place(self, memory):
         layers = memory.layers(namespace=ADA)
         with memory.written_by("tool", "web_search"):

@@ -83,7 +83,7 @@ def tell_secrets(memory, count=150):
 def put_secrets(memory):
     """Items that rest on something, and were something else before."""
     for text in (WORDS["text"], WORDS["edited"]):
-        with memory.written_by("tool", WORDS["name"], rests_on=[f"message:{WORDS['id']}"]):
+        with memory.written_by("tool", WORDS["name"]):
             memory.store.put((WORDS["namespace"],), WORDS["id"], {"text": text})
 
 

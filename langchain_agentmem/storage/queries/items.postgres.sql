@@ -7,7 +7,7 @@ where n.path = :path and i.key = any (array(select value from json_array_element
 
 -- name: items_by_id
 select i.id, n.path, i.key, i.checksum, i.created_at, i.updated_at, i.ttl, i.expires_at, i.document_id, i.indexed, i.value,
-    (select v.extra from item_version v where v.item_id = i.id and v.body is null) as extra
+    i.source, i.actor
 from item i
 join namespace n on n.id = i.namespace_id
 where i.id = any (array(select cast(value as bigint) from json_array_elements_text(cast(:ids as json))))
@@ -16,8 +16,7 @@ where i.id = any (array(select cast(value as bigint) from json_array_elements_te
 -- name: items_to_write
 -- Locked in the order of their keys, so that two writers never wait for each other in a circle.
 select i.id, i.key, i.created_at, i.expires_at, i.document_id, i.indexed,
-    case when i.document_id is not null and i.indexed is null then i.value end as value,
-    exists (select 1 from item_version v where v.item_id = i.id) as rests
+    case when i.document_id is not null and i.indexed is null then i.value end as value
 from namespace n
 join item i on i.namespace_id = n.id
 where n.path = :path and i.key = any (array(select value from json_array_elements_text(cast(:keys as json))))
@@ -87,8 +86,8 @@ order by page.updated_at desc, page.key, page.path;
 -- fragment: new_item
 -- For Citus, what is looked up is not among the values, and stands apart.
 with given as materialized (select (select id from namespace where path = :path) as namespace_id)
-insert into item (namespace_id, key, checksum, created_at, updated_at, ttl, expires_at, document_id, indexed, value)
-select given.namespace_id, :key, :checksum, :created_at, :updated_at, :ttl, :expires_at, :document, :indexed, :value
+insert into item (namespace_id, key, checksum, created_at, updated_at, ttl, expires_at, document_id, indexed, value, source, actor)
+select given.namespace_id, :key, :checksum, :created_at, :updated_at, :ttl, :expires_at, :document, :indexed, :value, :source, :actor
 from given
 
 -- name: insert_item

@@ -15,7 +15,7 @@ where n.path = :path and i.key in (select value from json_each(:keys))
 
 -- name: items_by_id
 select i.id, n.path, i.key, i.checksum, i.created_at, i.updated_at, i.ttl, i.expires_at, i.document_id, i.indexed, i.value,
-    (select v.extra from item_version v where v.item_id = i.id and v.body is null) as extra
+    i.source, i.actor
 from item i
 join namespace n on n.id = i.namespace_id
 where i.id in (select value from json_each(:ids)) and (i.expires_at is null or i.expires_at > :now);
@@ -23,8 +23,7 @@ where i.id in (select value from json_each(:ids)) and (i.expires_at is null or i
 -- name: items_to_write
 -- What is stored under keys that will be written, expired or not; the value only where its text is in the index.
 select i.id, i.key, i.created_at, i.expires_at, i.document_id, i.indexed,
-    case when i.document_id is not null and i.indexed is null then i.value end as value,
-    exists (select 1 from item_version v where v.item_id = i.id) as rests
+    case when i.document_id is not null and i.indexed is null then i.value end as value
 from namespace n
 join item i on i.namespace_id = n.id
 where n.path = :path and i.key in (select value from json_each(:keys));
@@ -36,10 +35,10 @@ join item i on i.namespace_id = n.id
 where n.path = :path and i.key in (select value from json_each(:keys));
 
 -- fragment: new_item
-insert into item (namespace_id, key, checksum, created_at, updated_at, ttl, expires_at, document_id, indexed, value)
+insert into item (namespace_id, key, checksum, created_at, updated_at, ttl, expires_at, document_id, indexed, value, source, actor)
 values (
     (select id from namespace where path = :path),
-    :key, :checksum, :created_at, :updated_at, :ttl, :expires_at, :document, :indexed, :value
+    :key, :checksum, :created_at, :updated_at, :ttl, :expires_at, :document, :indexed, :value, :source, :actor
 )
 
 -- name: insert_item
@@ -53,7 +52,7 @@ returning id, key;
 -- name: update_item
 update item
 set checksum = :checksum, created_at = :created_at, updated_at = :updated_at, ttl = :ttl, expires_at = :expires_at,
-    document_id = :document, indexed = :indexed, value = :value
+    document_id = :document, indexed = :indexed, value = :value, source = :source, actor = :actor
 where id = :id;
 
 -- name: touch_item
@@ -146,7 +145,7 @@ limit 10;
 -- name: items_within
 -- A page of everything in a range of namespaces, by namespace and key, expired or not.
 select i.id, n.path, i.key, i.checksum, i.created_at, i.updated_at, i.ttl, i.expires_at, i.document_id, i.indexed, i.value,
-    exists (select 1 from item_version v where v.item_id = i.id) as rests
+    i.source, i.actor
 from namespace n
 join item i on i.namespace_id = n.id
 where n.path < :high and n.path >= :path and (n.path > :path or i.key > :key)
@@ -162,71 +161,3 @@ where (n.path < :low or n.path >= :high)
     and exists (select 1 from item i where i.namespace_id = n.id)
 order by n.path
 limit cast(:limit as bigint);
-
--- name: item_versions
--- The versions of items, the older first.
-select id, item_id, extra, body
-from item_version
-where item_id in (
--- include: ids
-    )
-order by item_id, id;
-
--- name: add_item_version
-insert into item_version (item_id, extra, body) values (:item, :extra, :was);
-
--- name: retire_item_version
--- What an item held is a former version.
-update item_version set body = :was where item_id = :item and body is null;
-
--- name: forget_item_versions
--- All of an item but the last ones.
-delete from item_version where item_id = :item and id not in (
-    select id from item_version where item_id = :item order by id desc limit cast(:kept as bigint)
-);
-
--- name: retell_item_version
-update item_version set extra = :extra where id = :id;
-
--- name: unnoted_item_versions
--- Of which it is not noted yet what they rest on.
-select v.id, v.extra
-from item_version v
-where v.item_id in (
--- include: ids
-    ) and not exists (select 1 from item_source s where s.version_id = v.id);
-
--- name: add_item_source
-insert into item_source (version_id, source) values (:version, :source);
-
--- name: delete_item_sources
-delete from item_source where version_id = :version;
-
--- name: item_sources
--- What it is noted that some versions rest on.
-select s.version_id, s.source
-from item_version v
-join item_source s on s.version_id = v.id
-where v.item_id in (
--- include: ids
-    );
-
--- name: items_resting
--- Items in a range of namespaces of which a version rests on one of some sources.
-select distinct i.id, n.path, i.key
-from item_source s
-join item_version v on v.id = s.version_id
-join item i on i.id = v.item_id
-join namespace n on n.id = i.namespace_id
-where n.path >= :low and n.path < :high and s.source in (
--- include: keys
-    );
-
--- name: items_of_keys
--- Items in a range of namespaces, and what they rest on.
-select i.id, n.path, i.key, (select v.extra from item_version v where v.item_id = i.id and v.body is null) as extra
-from namespace n
-join item i on i.namespace_id = n.id
-where n.path >= :low and n.path < :high and i.key in (
--- include: keys
-    );

@@ -478,26 +478,6 @@ set until = :position,
 where branch_id = :branch and kind = :kind and key = :key and until = 4611686018427387904
 returning id, extra;
 
--- name: kept_for
--- What was kept since some versions that follow it, and no others, rest on something that may be revoked.
-select distinct x.id from memory m
-join memory x on x.branch_id = m.branch_id and x.kind = m.kind and x.key = m.key and x.until <= m.position
-where m.id in (
--- include: ids
-    ) and not exists (
-        select 1 from memory y
-        where y.branch_id = x.branch_id and y.kind = x.kind and y.key = x.key and y.position >= x.until
-            and y.extra like '%"rests":%' and y.id not in (
--- include: ids
-            )
-    );
-
--- name: former_versions
--- A branch's own versions of a key that have ended, the newest first.
-select id from memory
-where branch_id = :branch and kind = :kind and key = :key and until < 4611686018427387904
-order by position desc, id desc;
-
 -- fragment: past
 -- Whether a checkpoint of the namespace shows the row m of "main", though that has ended since. With `+ 0` SQLite goes by the
 -- index of the expression.
@@ -519,8 +499,7 @@ where m.id in (
     ));
 
 -- name: superseded_memory
--- What ended on the branch "main" of a namespace and can be seen from nowhere any more. Versions stay that are kept since one
--- that follows them may be revoked.
+-- What ended on the branch "main" of a namespace and can be seen from nowhere any more.
 select m.id, m.document_id, c.hash, c.body, m.extra
 from branch b
 join memory m on m.branch_id = b.id and m.until < 4611686018427387904 and m.kind in (
@@ -531,10 +510,6 @@ where b.namespace_id = :scope and b.kind = 'layers' and b.name = 'main' and not 
 -- include: past
     ) and not exists (
 -- include: held
-    ) and not exists (
-        select 1 from memory y
-        where y.branch_id = m.branch_id and y.kind = m.kind and y.key = m.key and y.until > m.until
-            and y.position >= m.until and y.extra like '%"rests":%'
     )
 limit cast(:limit as bigint);
 

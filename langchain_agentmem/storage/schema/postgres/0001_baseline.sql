@@ -452,28 +452,12 @@ create table item (
     document_id bigint,
     indexed text,
     value bytea not null,
+    source text,
+    actor text,
     unique (namespace_id, key)
 );
 create index item_recent on item (namespace_id, updated_at desc, key, expires_at) include (id);
 create index item_expiry on item (expires_at) where expires_at is not null;
-
--- The versions of an item that has sources, ordered by id; other items have none. The last is the item's current
--- value and has no body. `extra` is JSON: the sources of the version and its author.
-create table item_version (
-    id bigint generated always as identity primary key,
-    item_id bigint not null references item (id) on delete cascade,
-    extra text not null,
-    body bytea
-);
-create index item_version_item on item_version (item_id);
-
--- The sources of an item's version, as in memory_source.
-create table item_source (
-    version_id bigint not null references item_version (id) on delete cascade,
-    source text collate "C" not null,
-    primary key (version_id, source)
-);
-create index item_source_source on item_source (source);
 
 -- The values of a byte store. Keys are UTF-8, as bytes, so that any text is valid and the order is that of code
 -- points. `head` is a key's first 2,000 bytes, `rest` the following ones, and `mark` the BLAKE2b-160 of the rest,
@@ -491,9 +475,8 @@ create table blob (
 );
 
 alter table item alter column key set statistics 0, alter column indexed set statistics 0,
+    alter column source set statistics 0, alter column actor set statistics 0,
     alter column value set statistics 0;
-alter table item_version alter column extra set statistics 0, alter column body set statistics 0;
-alter table item_source alter column source set statistics 0;
 alter table blob alter column head set statistics 0, alter column mark set statistics 0,
     alter column rest set statistics 0, alter column value set statistics 0;
 

@@ -419,28 +419,12 @@ create table item (
     document_id integer,
     indexed text,
     value blob not null,
+    source text,
+    actor text,
     unique (namespace_id, key)
 );
 create index item_recent on item (namespace_id, updated_at desc, key, expires_at);
 create index item_expiry on item (expires_at) where expires_at is not null;
-
--- The versions of an item that has sources, ordered by id; other items have none. The last is the item's current
--- value and has no body. `extra` is JSON: the sources of the version and its author.
-create table item_version (
-    id integer primary key,
-    item_id integer not null references item (id) on delete cascade,
-    extra text not null,
-    body blob
-);
-create index item_version_item on item_version (item_id);
-
--- The sources of an item's version, as in memory_source.
-create table item_source (
-    version_id integer not null references item_version (id) on delete cascade,
-    source text not null,
-    primary key (version_id, source)
-) without rowid;
-create index item_source_source on item_source (source);
 
 -- The values of a byte store. Keys are UTF-8, as bytes, so that any text is valid and the order is that of code
 -- points. `head` is a key's first 2,000 bytes, `rest` the following ones, and `mark` the BLAKE2b-160 of the rest,
