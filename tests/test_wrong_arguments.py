@@ -330,7 +330,6 @@ PARTS = {
         calls={
             "write": {"core": {"goal": "Ship it."}, "recall": ["It rains."], "archival": ["A record."]},
             "read": {"scope": "all"},
-            "merge": {"child": "child", "keys": None, "prefer": "parent"},
             "fork": {"name": "f"},
             "at": {"name": "f"},
             "diff": {"other": "child"},
