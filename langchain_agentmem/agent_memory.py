@@ -121,11 +121,6 @@ class AgentMemory(Maintenance, Closing):
             a restart or failover. Default: 60.
         schema: PostgreSQL's schema in which everything is. Default: "agentmem".
         pool_size: Most connections to PostgreSQL at once. Default: 10.
-        shards: Over how many schemas of PostgreSQL tenants are spread, as it is decided when the memory is made: up to
-            64, and what is one tenant's is in one schema; or 0 for as many as it has, if any. Default: everything
-            is in one.
-        tenant_depth: How many labels of a namespace name a tenant, where there is no template that says so. In the
-            root, each thread or conversation is one. Default: 1.
         read_only: Whether nothing may be written; the database may be a replica then. Default: no.
         migrate: Whether the tables are made, or brought up to date, on opening. Default: yes; if not, a role that may
             do so runs `agentmem migrate` first.
@@ -164,8 +159,6 @@ class AgentMemory(Maintenance, Closing):
         timeout: float = 60.0,
         schema: str = "agentmem",
         pool_size: int = 10,
-        shards: int | None = None,
-        tenant_depth: int = 1,
         read_only: bool = False,
         migrate: bool = True,
         limits: MemoryLimits = USUAL_LIMITS,
@@ -181,7 +174,6 @@ class AgentMemory(Maintenance, Closing):
         self.record = channels_given(record)
         self.weights = checked_weights(weights)
         scopes = scopes_given(namespace, bare_threads=bare_threads, on_thread_delete=on_thread_delete)
-        depth = tenant_depth if scopes.template is None else len(scopes.template)
         if index is not None:
             from langchain_agentmem.stores.agent_store import index_given  # noqa: PLC0415 - it loads LangGraph
 
@@ -199,8 +191,6 @@ class AgentMemory(Maintenance, Closing):
                 pool_size,
                 read_only,
                 migrate,
-                shards,
-                depth,
                 limits,
                 key,
             ),

@@ -26,7 +26,6 @@ from langchain_agentmem.storage.queries import for_psycopg
 
 from .emptying import PostgresDatabases, SqliteDatabases, direct, quick_in_memory, started
 from .forking import Forks
-from .sharding import ShardedDatabases, with_shards
 
 ENGINES = ("sqlite", "postgres")
 IN_MEMORY = Path("/dev/shm")
@@ -69,9 +68,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--every-engine", action="store_true", help="run on PostgreSQL, too, what is marked as `sqlite_suffices`"
     )
     parser.addoption(
-        "--shards", action="store_true", help="run what runs on both engines on a memory with shards alone"
-    )
-    parser.addoption(
         "--encrypted", action="store_true", help="run what runs on both engines on an encrypted SQLite file alone"
     )
 
@@ -82,8 +78,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     test, asked = metafunc.definition, metafunc.config.getoption
     if "url" not in metafunc.fixturenames or any("url" in mark.args[0] for mark in test.iter_markers("parametrize")):
         return
-    if asked("shards") or asked("encrypted"):
-        kinds = ["shards" if asked("shards") else "encrypted"]
+    if asked("encrypted"):
+        kinds = ["encrypted"]
     else:
         one = test.get_closest_marker("sqlite_suffices") is not None and not asked("every_engine")
         kinds = ["sqlite"] if one else [*ENGINES]
@@ -98,7 +94,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Who names files, words, marks or another storage wants all of what they are."""
     option = config.option
     named = config.args_source is pytest.Config.ArgsSource.ARGS or option.markexpr != "not deep"
-    others = ("keyword", "every_engine", "shards", "encrypted", "lf", "failedfirst", "stepwise")
+    others = ("keyword", "every_engine", "encrypted", "lf", "failedfirst", "stepwise")
     option.full |= named or any(getattr(option, each, False) for each in others)
 
 
@@ -172,13 +168,6 @@ def postgres_databases(postgres_server: str) -> Iterator[PostgresDatabases]:
 
 
 @pytest.fixture(scope="session")
-def sharded_databases(postgres_server: str) -> Iterator[ShardedDatabases]:
-    databases = ShardedDatabases(postgres_server)
-    yield databases
-    databases.drop()
-
-
-@pytest.fixture(scope="session")
 def sqlite_databases(tmp_path_factory: pytest.TempPathFactory) -> SqliteDatabases:
     return SqliteDatabases(tmp_path_factory.mktemp("sqlite"))
 
@@ -191,7 +180,7 @@ def _quick_in_memory() -> Iterator[None]:
 
 @pytest.fixture
 def new_database(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str], str]:
-    """Makes an empty database of a kind, "sqlite", "encrypted", "postgres" or "shards", and gives its path or URL.
+    """Makes an empty database of a kind, "sqlite", "encrypted" or "postgres", and gives its path or URL.
 
     It is migrated already, as a first opening leaves it; for tests that are marked as `bare`, it was never opened.
     """
@@ -201,9 +190,6 @@ def new_database(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[st
 
     def make(kind: str) -> str:
         number = next(numbers)
-        if kind == "shards":
-            url = request.getfixturevalue("sharded_databases").made(number)
-            return with_shards(request.getfixturevalue("monkeypatch"), url)
         if kind == "postgres":
             databases: PostgresDatabases = request.getfixturevalue("postgres_databases")
             return databases.bare(number) if bare else databases.migrated(number, keeping=keeping)
@@ -235,11 +221,6 @@ def forks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks]:
     modules = ("langgraph.graph", "langchain.agents", *(f"langchain_agentmem.{name}" for name in ours))
     with Forks(tmp_path_factory.mktemp("forks"), *modules) as forks:
         yield forks
-
-
-def spread(request: pytest.FixtureRequest) -> bool:
-    """Whether a test runs on a memory with shards."""
-    return "callspec" in vars(request.node) and request.node.callspec.params.get("url") == "shards"
 
 
 @pytest.fixture
@@ -280,10 +261,6 @@ def fill_once(
 
     def fill(url: str, function: Callable[[AgentMemory], object]) -> None:
         kind = "postgres" if url.startswith("postgresql://") else "sqlite"
-        if spread(request):
-            with AgentMemory(url, clock=clock, new_id=new_id) as memory:
-                function(memory)
-            return
         databases = request.getfixturevalue(f"{kind}_databases")
         if (kind, function) in _fillings:
             kept, clock.now, new_id.count = _fillings[kind, function]
@@ -303,7 +280,7 @@ def memory(
 ) -> Iterator[AgentMemory]:
     """An open memory on an empty database, on both engines, with a counting clock and counting ids."""
     opened = partial(AgentMemory, url, clock=clock, new_id=new_id)
-    if not url.startswith("postgresql://") or spread(request):
+    if not url.startswith("postgresql://"):
         with opened() as memory:
             yield memory
     else:
@@ -315,8 +292,6 @@ def memory(
 def run_raw(memory: AgentMemory, sql: str, **parameters: object) -> list[dict[str, object]]:
     """Run SQL on an open memory behind its back, as an accident or another program would; parameters as `:name`."""
     engine = memory.database.engine
-    if memory.database.has_shards:
-        pytest.skip("it looks into a schema, of which there are several")
     if engine.dialect == "sqlite":
         with engine._writing:
             return [dict(row) for row in engine._writer.execute(sql, parameters)]

@@ -42,7 +42,6 @@ REFUSED = {
     'AgentMemory("sqlite:///agent.db")': "named by its path, such as 'agent.db'",
     'AgentMemory("mysql://host/database")': "give a path or 'postgresql://user@host/database'",
     'AgentMemory("postgresql+psycopg://host/database")': "give a path or 'postgresql://user@host/database'",
-    'AgentMemory("agent.db", shards=4)': "on SQLite, leave shards out",
     'AgentMemory("agent.db", schema="mine")': "PostgreSQL's: SQLite has a file of its own",
     'AgentMemory("agent.db", synchronous="OFF")': "'NORMAL' or 'FULL', not 'OFF'",
     'AgentMemory("agent.db", timeout="60")': "a number of seconds, not '60'",

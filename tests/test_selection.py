@@ -47,7 +47,7 @@ def test_all_of_it_is_run_in_full(selected):
     ("asked", "full"),
     [
         ({}, False),
-        *(({name: True}, True) for name in ("full", "every_engine", "shards", "encrypted", "lf")),
+        *(({name: True}, True) for name in ("full", "every_engine", "encrypted", "lf")),
         ({"keyword": "x"}, True),
         ({"markexpr": "slow"}, True),
     ],
@@ -66,7 +66,7 @@ def test_workers_of_xdist_select_alike(tmp_path, request, asked, passed):
     """Each collects for itself, and hears of the options only as they were written."""
     hooks = next(each for each in request.config.pluginmanager.get_plugins() if hasattr(each, "SteppingClock"))
     selecting = map(inspect.getsource, (hooks.pytest_configure, hooks.pytest_collection_modifyitems))
-    options = "def pytest_addoption(parser):\n    for name in ('full', 'shards'):\n"
+    options = "def pytest_addoption(parser):\n    for name in ('full', 'encrypted'):\n"
     options += "        parser.addoption(f'--{name}', action='store_true')\n\n"
     (tmp_path / "conftest.py").write_text("import pytest\n\n" + options + "\n\n".join(selecting))
     (tmp_path / "pytest.ini").write_text(

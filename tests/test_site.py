@@ -29,7 +29,7 @@ NOT_RUN = {
     r"python3 -m venv ": "It makes an environment; .ci/run makes one, and runs the second command of README in it.",
     r"python -m langchain_agentmem demo --studio": "It serves: `tests/cli/test_demo.py`.",
     r"agentmem import-from \S+ postgresql://": "A server of theirs: `importers/test_langgraph_sources.py` has one.",
-    r"create role ada_user": "Roles are of the whole server: `tests/storage/test_shards.py` makes these.",
+    r"create role ada_user": "Roles are of the whole server: `tests/storage/test_options.py` makes these.",
     r"create role memory_owner": "The same: `tests/storage/test_options.py`.",
     r"select citus_schema_distribute": "It takes Citus: `tests/distributed/on_citus.py`.",
     r'agentmem verify "\$': "The same: `tests/distributed/test_backups.py` verifies what was restored.",

@@ -182,7 +182,7 @@ class AuditTrail(Performer):
     ) -> None:
         if namespace is not None:
             path_of(namespace)
-        self._root = database_of(memory)
+        self._database: Database = database_of(memory)
         self._namespace = namespace
         self.rules = RULES if rules is None else rules
 
@@ -280,7 +280,7 @@ class AuditTrail(Performer):
         """
         from langchain_agentmem.audit.model_call_capture import AuditHandler  # noqa: PLC0415 - it loads LangChain
 
-        database = self._root
+        database = self._database
         nested = partial(conversation_of_run, database)
         make = partial(
             AuditHandler, self._record, database.new_id, database.clock, scopes=database.scopes, nested=nested
@@ -367,9 +367,9 @@ class AuditTrail(Performer):
         walls = Walls(*self._here(), kinds=(audit_store.KIND,), conversations=conversations)
         check_whole("limit", limit)
         text = text_given(query, "A query")
-        self._root.limits.check("query_chars", len(text), "The query")
+        self._database.limits.check("query_chars", len(text), "The query")
         found: list[Recollection] = yield Search(
-            inquiry(text, self._root.now()),
+            inquiry(text, self._database.now()),
             walls,
             min(limit, _MOST),
             name="audit.search",
@@ -433,17 +433,14 @@ class AuditTrail(Performer):
         Returns:
             How many were compressed.
         """
-        at = self._root.now() - _ARCHIVE_AFTER if before is None else time_given(before, "before")
+        at = self._database.now() - _ARCHIVE_AFTER if before is None else time_given(before, "before")
         work = self._page_work("audit.rewrite", partial(audit_store.archive, *self._here(), at))
         return self._shown("archive", work, lambda count: {"archived": count}, before=moment(at))
 
     archive, aarchive = both(_archive_work)
 
     def _head_work(self) -> Work[Head]:
-        """The end of the chain of the whole database. Who keeps it elsewhere can prove later what was before it.
-
-        Each shard has a chain of its own: this is that of the namespace of this trail, `AuditTrail(memory, namespace)`.
-        """
+        """The end of the chain of the whole database. Who keeps it elsewhere can prove later what was before it."""
         end: Head = yield Run(
             "audit.head", audit_store.head, outputs=lambda end: {"entries": end.sequence, "head": str(end)}
         )
@@ -453,8 +450,6 @@ class AuditTrail(Performer):
 
     def _verify_work(self, since: Head | str | None = None) -> Work[ChainReport]:
         """Walk along the chain of the whole database, and see that nothing was changed or taken away.
-
-        Of a memory with shards it is the chain whose head `head` gives; `memory.verify()` looks at all of them.
 
         Args:
             since: A head that was kept elsewhere, or its text: nothing up to there may have changed, even by somebody
@@ -474,11 +469,8 @@ class AuditTrail(Performer):
         """How the trail fares, here and below: its size and growth, what runs away, todos, what to archive, its junk.
 
         `print(memory.audit.report())` prints a page of text.
-
-        Raises:
-            InvalidInput: The memory has shards, and this is the trail of several tenants.
         """
-        where, now, rules = self._here_and_below(), self._root.clock(), self._rules
+        where, now, rules = self._here_and_below(), self._database.clock(), self._rules
 
         def make() -> Steps[Health]:
             from langchain_agentmem.audit.audit_report import examine  # noqa: PLC0415 - who needs it pays
@@ -523,7 +515,7 @@ class AuditTrail(Performer):
         Returns:
             How many there are.
         """
-        with self._root.tracing.step("memory.audit.export_document", inputs=self._where()) as step:
+        with self._database.tracing.step("memory.audit.export_document", inputs=self._where()) as step:
             pages = self._pages()
             count = write_document(path, self._walk(pages, shown=False))
             step.finish(lambda: {"entries": count})
@@ -579,18 +571,8 @@ class AuditTrail(Performer):
         return low, low + _AND_NOT_BELOW
 
     def _here_and_below(self) -> tuple[str, str]:
-        """The range of paths of the namespace and those below.
-
-        Raises:
-            InvalidInput: They are spread over several schemas.
-        """
-        where = self._root.scopes.resolve(self._namespace)
-        if len(self._root.below(path_of(where))) > 1:
-            raise InvalidInput(
-                f"The entries below {safe_repr(where)} are several tenants', which are spread over schemas: ask for "
-                "the report of each, AuditTrail(memory, namespace).report()."
-            )
-        return range_of(where)
+        """The range of paths of the namespace and those below."""
+        return range_of(self._database.scopes.resolve(self._namespace))
 
     def _shown(self, verb: str, work: Work[T], told: Callable[[T], dict[str, Any]], **asked: Any) -> Work[T]:
         """Do work as one step of a trace."""
@@ -601,28 +583,28 @@ class AuditTrail(Performer):
         loaded: Loaded = yield Do(partial(read_document, source))
         kept: Path | None = None
         if loaded.damaged:
-            kept = yield Do(partial(put_aside, source, self._root.clock()))
-        namespace = self._root.scopes.resolve(self._namespace)
+            kept = yield Do(partial(put_aside, source, self._database.clock()))
+        namespace = self._database.scopes.resolve(self._namespace)
         drafts: list[EntryDraft] = yield Do(
-            partial(drafts_of, loaded.entries, namespace, self._root.clock(), self._judged)
+            partial(drafts_of, loaded.entries, namespace, self._database.clock(), self._judged)
         )
         make = partial(audit_store.add_new, path_of(namespace), drafts)
         added = yield Run("audit.bring", make, write=True, shown=False)
         return Imported(added, len(drafts) - added, tuple(loaded.lost), kept, tuple(loaded.notes))
 
     def _path(self) -> str:
-        return path_of(self._root.scopes.resolve(self._namespace))
+        return path_of(self._database.scopes.resolve(self._namespace))
 
     def _drafted(
         self, kind: Kind, prompt: Any, reply: Any, conversation_id: Any, *, mark: str | None = None, **fields: Any
     ) -> tuple[str, EntryDraft]:
-        namespace = self._root.scopes.resolve(self._namespace)
+        namespace = self._database.scopes.resolve(self._namespace)
         entry = AuditEntry(
-            id=self._root.new_id(),
+            id=self._database.new_id(),
             kind=kind,
             prompt=text_given(prompt, "A prompt"),
             reply=text_given(reply, "A reply"),
-            created_at=self._root.clock(),
+            created_at=self._database.clock(),
             conversation_id=None if conversation_id is None else id_of(conversation_id, "conversation"),
             namespace=namespace,
             **fields,
@@ -635,16 +617,16 @@ class AuditTrail(Performer):
 
     def _record(self, entry: AuditEntry) -> None:
         """Add a model call. Its namespace is that of its run, unless the trail has one."""
-        if self._namespace is not None or self._root.scopes.within is not None:
-            entry = replace(entry, namespace=self._root.scopes.resolve(self._namespace))
+        if self._namespace is not None or self._database.scopes.within is not None:
+            entry = replace(entry, namespace=self._database.scopes.resolve(self._namespace))
         draft = EntryDraft(self._judged(entry))
         path = path_of(entry.namespace)
-        self._root.at(path).write("audit.add", partial(audit_store.add, path, [draft]), *_told(draft))
+        self._database.write("audit.add", partial(audit_store.add, path, [draft]), *_told(draft))
 
     def _where(self, **given: Any) -> Thunk:
         """What a trace shows of a step on this trail: whose it is, and what was given."""
         return lambda: {
-            "namespace": self._root.scopes.resolve(self._namespace),
+            "namespace": self._database.scopes.resolve(self._namespace),
             **{name: value for name, value in given.items() if value is not None},
         }
 
@@ -684,11 +666,6 @@ class AuditTrail(Performer):
         told, outputs = _told(draft)
         yield Run("audit.add", partial(audit_store.add, path, [draft]), write=True, inputs=told, outputs=outputs)
         return draft.entry
-
-    @property
-    def _database(self) -> Database:  # type: ignore[override]  # it is read only
-        """The database of the tenant whose trail this is now."""
-        return self._root.at(self._path())
 
 
 def text_given(given: Any, what: str) -> str:

@@ -201,7 +201,6 @@ class Scopes(NamedTuple):
         bare_threads: Whether a config that lacks the keys means the only thread of its id. Default: no.
         keeps: Whether a scope keeps what a thread taught it when the thread is deleted. Default: yes.
         within: The namespace out of which nothing leads. Default: none.
-        tenant_depth: How many labels name a tenant. Default: 1.
         home: Gives the namespace of the thread that a run loaded, whose config lacks the keys. Default: the root.
     """
 
@@ -209,29 +208,7 @@ class Scopes(NamedTuple):
     bare_threads: bool = False
     keeps: bool = True
     within: Namespace | None = None
-    tenant_depth: int = 1
     home: Callable[[Mapping[str, Any]], Namespace] = lambda _: ()
-
-    def tenant_of(self, path: str, name: str | None = None) -> str:
-        """Whose something is: everything of one tenant is in one schema of a memory with shards.
-
-        Args:
-            path: The path of its namespace. Its first labels name the tenant; one that has fewer is one by itself.
-            name: In the root, the id of the thread or conversation, which is a tenant by itself. Default: what has no
-                such id belongs to the root.
-        """
-        if path:
-            return "".join(label + _END for label in namespace_of(path)[: self.tenant_depth])
-        # No label is empty, so no path begins as this does.
-        return "" if name is None or not self.tenant_depth else _END + thread_around(name)
-
-    def one_tenant(self, path: str) -> bool:
-        """Whether a namespace and everything below it belongs to one tenant.
-
-        Args:
-            path: The path of the namespace.
-        """
-        return path.count(_END) >= self.tenant_depth
 
     def shared(self, path: str) -> bool:
         """Whether the threads of a namespace see each other: not in the root, unless the template says so."""

@@ -16,13 +16,13 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from langchain_agentmem.base.argument_checks import check_whole
 from langchain_agentmem.checkpoints.checkpoint_codec import Coding, address, readable, text_of
-from langchain_agentmem.language_models.model_calls import Do, In, Run, Work
+from langchain_agentmem.language_models.model_calls import Do, Run, Work
 from langchain_agentmem.storage import Operation, Steps, query
 from langchain_agentmem.storage.database import Database
 from langchain_agentmem.threads import checkpoint_log
 from langchain_agentmem.threads import value_store as shelves
 from langchain_agentmem.threads.checkpoint_log import Saved
-from langchain_agentmem.threads.thread_lines import ThreadAt, find, home_of
+from langchain_agentmem.threads.thread_lines import ThreadAt, find
 from langchain_agentmem.threads.value_codec import ELEMENTS, MESSAGE
 from langchain_agentmem.threads.value_recipe import LIST, PART, Range, Recipe, read_ranges, without, written_ranges
 
@@ -85,9 +85,8 @@ class Reading(NamedTuple):
         configurable = config["configurable"]
         told = {key: configurable[key] for key in ("thread_id", "checkpoint_id") if configurable.get(key)}
         run = Run(name, make, inputs=lambda: told, outputs=lambda found: {"found": found is not None})
-        home = yield Do(partial(home_of, self.database, at))
         with readable(at, configurable.get("checkpoint_id")):
-            return (yield In(home, run))
+            return (yield run)
 
     def tuple(self, config: RunnableConfig, saved: Saved, at: ThreadAt, ns: str) -> CheckpointTuple:
         """The checkpoint that was found."""

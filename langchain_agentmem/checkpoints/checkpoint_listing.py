@@ -5,13 +5,11 @@
 
 from __future__ import annotations
 
-import heapq
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from itertools import groupby, islice
+from itertools import chain, islice
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
@@ -26,13 +24,13 @@ from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.checkpoints.checkpoint_codec import Coding, address, readable, text_of, value_of
 from langchain_agentmem.checkpoints.rewind_follower import CheckpointStep
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.language_models.model_calls import Do, In, Run, Work
-from langchain_agentmem.storage import Steps, query
+from langchain_agentmem.language_models.model_calls import Run, Work
+from langchain_agentmem.storage import Engine, Steps, query
 from langchain_agentmem.storage.database import Database
 from langchain_agentmem.storage.steps import Row
 from langchain_agentmem.threads import checkpoint_log
 from langchain_agentmem.threads.checkpoint_log import Key, Saved
-from langchain_agentmem.threads.thread_lines import ThreadAt, find, home_of
+from langchain_agentmem.threads.thread_lines import ThreadAt, find
 from langchain_agentmem.tracing import Thunk
 
 FIRST_KEYS, MOST_KEYS = 500, 8_000
@@ -49,7 +47,7 @@ class Listing:
     """One call of `list`. Nothing is locked between its pages; they are small at first, for those who want few.
 
     Args:
-        databases: Gives the databases in which a thread is, or where there is none, a namespace and all below it.
+        engine: Reads the database.
         scopes: How the config is led to its namespace.
         coding: Makes what LangGraph is given of what was found.
         serde: The serializer.
@@ -66,7 +64,7 @@ class Listing:
             no number.
     """
 
-    databases: Callable[[ThreadAt | None, str], Sequence[Database]]
+    engine: Engine
     scopes: Scopes
     coding: Coding
     serde: SerializerProtocol
@@ -102,21 +100,13 @@ class Listing:
         Raises:
             CheckpointUnreadable: One is damaged, or was written with another serializer.
         """
-        databases = self.databases(self._at, self._low)
-        each_in_order = map(self._found, databases)
-        merged = heapq.merge(*each_in_order, key=lambda found: (found[0].name, found[0].line), reverse=True)
-        most = None if self.limit is None else min(self.limit, sys.maxsize)
-        found, size = islice(merged, most), 1
-        while page := list(islice(found, size)):
-            for database, keys in groupby(page, key=lambda each: each[1]):
-                yield self._load(database, [key for key, _ in keys])
+        keys, size = chain.from_iterable(self._keys()), 1
+        while page := list(islice(keys, size)):
+            yield self._load(page)
             size = min(size * 4, LARGEST_PAGE)
 
-    def _found(self, database: Database) -> Iterator[tuple[Key, Database]]:
-        return ((key, database) for keys in self._keys(database) for key in keys)
-
-    def _keys(self, database: Database) -> Iterator[Sequence[Key]]:
-        """The places of all that fits in a database, many at a time."""
+    def _keys(self) -> Iterator[Sequence[Key]]:
+        """The places of all that fits, many at a time."""
         left, many = self.limit, FIRST_KEYS
         after: Key | None = None
         while left is None or left > 0:
@@ -126,7 +116,7 @@ class Listing:
                 before=self._before, after=after, limit=most,
             )  # fmt: skip
             with readable(self._at or ThreadAt(self._low, ""), self._name):
-                found = database.engine.read(find)
+                found = self.engine.read(find)
             if not found:
                 return
             after, many = found[-1], min(many * 4, MOST_KEYS)
@@ -147,14 +137,14 @@ class Listing:
         asked = {"before_id": self._before, "limit": self.limit, "filter": self.wanted or None}
         return {name: value for name, value in asked.items() if value is not None}
 
-    def _load(self, database: Database, page: Sequence[Key]) -> Sequence[CheckpointTuple]:
+    def _load(self, page: Sequence[Key]) -> Sequence[CheckpointTuple]:
         def steps() -> Steps[Sequence[tuple[Key, Saved]]]:
             found = yield from checkpoint_log.load_keys(page, self.coding.prototypes.take)
             yield from self.follow([saved.name for _, saved in found])
             return found
 
         with readable(ThreadAt(page[0].path, page[0].thread), page[0].name), self.step(self._asked) as step:
-            found = database.engine.read(steps)
+            found = self.engine.read(steps)
             step.finish(lambda: {"count": len(found), "checkpoint_ids": [saved.name for _, saved in found]})
         return [
             self.coding.tuple(
@@ -254,7 +244,7 @@ def history_work(
         inputs=lambda: {"thread_id": at.name} | ({} if limit is None else {"limit": limit}),
         outputs=lambda found: {"count": len(found[0]), "total": found[1]},
     )
-    rows, total, newer, subgraphs = yield In((yield Do(partial(home_of, database, at))), run)
+    rows, total, newer, subgraphs = yield run
     found = tuple(_summary(row, at, serde) for row in rows)
     return CheckpointHistory(checkpoints=found, total=total, newer=newer, subgraphs=tuple(subgraphs))
 

@@ -562,7 +562,7 @@ class AgentMemorySaver(Performer, Closing, BaseCheckpointSaver[str]):
             return new
 
         with readable(adoption.at, adoption.name):
-            new = self._home(adoption.at).engine.write(steps)
+            new = self.database.engine.write(steps)
         for done in remember:
             done()
         return new
@@ -611,11 +611,7 @@ class AgentMemorySaver(Performer, Closing, BaseCheckpointSaver[str]):
         """
         name, (low, high) = id_of(thread_id, "thread"), range_of(self._namespace())
         with self._steps.step("delete", None, lambda: {"thread_id": name}) as step:
-            deleted = [
-                each
-                for database, delete in self._deleting(low, high, name)
-                for each in self._change(database, delete, "delete_thread", thread_id=thread_id)
-            ]
+            deleted = self._change(self._deleting(low, high, name), "delete_thread", thread_id=thread_id)
             step.finish(lambda: {"threads": len(deleted)})
         self._forget(deleted)
 
@@ -634,8 +630,7 @@ class AgentMemorySaver(Performer, Closing, BaseCheckpointSaver[str]):
         low, high = range_of(self._namespace())
         with self._steps.step("delete", None, lambda: {"run_ids": runs}) as step:
             delete = partial(memories.delete_for_runs, runs, low, high, now=self.database.now())
-            with self.database.still(low) as databases:
-                removed = sum(self._change(each, delete, "delete_for_runs", run_ids=runs) for each in databases)
+            removed = self._change(delete, "delete_for_runs", run_ids=runs)
             step.finish(lambda: {"checkpoints": removed})
 
     adelete_for_runs = _in_thread(delete_for_runs, write=True)
@@ -653,9 +648,7 @@ class AgentMemorySaver(Performer, Closing, BaseCheckpointSaver[str]):
         told = {"source_thread_id": source.name, "target_thread_id": target}
         with self._steps.step("copy", None, lambda: told) as step:
             work = partial(memories.copy, source, target, now=now, tail=self.database.tail)
-            self.database.keep_together(source.path, target, source.name)
-            copied = self._change(self._home(source), work, "copy_thread", **told)
-            self.database.keep_together(source.path, target, source.name)  # the source may have moved in between
+            copied = self._change(work, "copy_thread", **told)
             step.finish(lambda: {"checkpoints": copied})
 
     acopy_thread = _in_thread(copy_thread, write=True)
@@ -704,31 +697,22 @@ class AgentMemorySaver(Performer, Closing, BaseCheckpointSaver[str]):
         jobs: Jobs = []
         for name in [id_of(thread_id, "thread") for thread_id in listed(thread_ids, "thread")]:
             if strategy == "delete":
-                changes: Sequence[tuple[Database, Operation[Any]]] = self._deleting(low, high, name)
+                changes: Sequence[Operation[Any]] = [self._deleting(low, high, name)]
             else:
-                found = thread_lines.homes_of(self.database, low, high, name)
+                found = self.database.engine.read(partial(thread_lines.named, low, high, name))
                 if not low:
                     self.database.scopes.check_one([at.path for at in found], name, memories.WITHIN)
                 prune = partial(memories.prune, keep=1, now=self.database.now())
-                changes = [(database, partial(prune, at)) for at, database in found.items()]
-            jobs += [partial(self._prune, *change, name, strategy, removed) for change in changes]
+                changes = [partial(prune, at) for at in found]
+            jobs += [partial(self._prune, change, name, strategy, removed) for change in changes]
         return jobs
 
-    def _deleting(
-        self, low: str, high: str, name: str
-    ) -> Sequence[tuple[Database, Operation[Sequence[thread_lines.Deleted]]]]:
-        """How the threads of an id are deleted: in one transaction; where there are shards, in one for each tenant."""
-        now, scopes = self.database.now(), self.database.scopes
-        databases = self.database.below(low)
-        if len(databases) == 1:
-            return [(databases[0], partial(memories.delete, low, high, name, now=now, scopes=scopes))]
-        found = thread_lines.homes_of(self.database, low, high, name)
-        scopes.check_one([at.path for at in found], name, memories.WITHIN)
-        delete = partial(memories.delete, name=name, now=now, scopes=scopes)
-        return [(database, partial(delete, at.path, f"{at.path}\x01")) for at, database in found.items()]
+    def _deleting(self, low: str, high: str, name: str) -> Operation[Sequence[thread_lines.Deleted]]:
+        """How the threads of an id are deleted."""
+        return partial(memories.delete, low, high, name, now=self.database.now(), scopes=self.database.scopes)
 
-    def _prune(self, database: Database, make: Operation[Any], name: str, strategy: str, removed: Removed) -> bool:
-        done = self._change(database, make, "prune", thread_id=name, strategy=strategy)
+    def _prune(self, make: Operation[Any], name: str, strategy: str, removed: Removed) -> bool:
+        done = self._change(make, "prune", thread_id=name, strategy=strategy)
         removed.append(done if strategy == "keep_latest" else len(done))
         if strategy == "keep_latest":
             return bool(done >= thread_lines.BATCH)
@@ -895,10 +879,7 @@ class AgentMemorySaver(Performer, Closing, BaseCheckpointSaver[str]):
 
     def _read(self, make: Operation[T], at: ThreadAt, name: str | None) -> T:
         with readable(at, name):
-            return self._home(at).engine.read(make)
-
-    def _home(self, at: ThreadAt) -> Database:
-        return thread_lines.home_of(self.database, at)
+            return self.database.engine.read(make)
 
     def _write(
         self, make: Operation[tuple[Thread, checkpoint_log.Planned, Shelved]], at: ThreadAt, ns: str
@@ -913,24 +894,21 @@ class AgentMemorySaver(Performer, Closing, BaseCheckpointSaver[str]):
             return (yield from make())
 
         with readable(at, None), self._coding.turn(at):
-            engine = self._home(at).engine
+            engine = self.database.engine
             thread, used, shelved = engine.write(steps)
         self._coding.stored(at, ns, thread, used, shelved)
         if self.retention is not None and not self.retention.off:
             engine.release()
         return thread, lambda: sum(len(part.body) for part in used.draft.parts) + sum(map(len, shelved.recipes))
 
-    def _databases(self, at: ThreadAt | None, low: str) -> Sequence[Database]:
-        return self.database.below(low) if at is None else (self._home(at),)
-
-    def _change(self, database: Database, make: Operation[T], method: str, **arguments: Any) -> T:
+    def _change(self, make: Operation[T], method: str, **arguments: Any) -> T:
         def steps() -> Steps[T]:
             value = yield from make()
             yield from self._follow(method, None, **arguments)
             return value
 
-        value = database.engine.write(steps)
-        database.engine.release()
+        value = self.database.engine.write(steps)
+        self.database.engine.release()
         return value
 
     def _follow(self, method: str, config: RunnableConfig | None, **arguments: Any) -> Steps[None]:
@@ -951,7 +929,7 @@ class AgentMemorySaver(Performer, Closing, BaseCheckpointSaver[str]):
             return self._follow("list", config, checkpoint_ids=checkpoint_ids)
 
         listing = Listing(
-            databases=self._databases,
+            engine=self.database.engine,
             scopes=self.database.scopes,
             coding=self._coding,
             serde=self.serde,

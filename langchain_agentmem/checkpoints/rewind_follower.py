@@ -43,7 +43,7 @@ from langchain_agentmem.storage.database import Database
 from langchain_agentmem.storage.part import Said
 from langchain_agentmem.threads.checkpoint_head import read as versions_read
 from langchain_agentmem.threads.checkpoint_head import unfold
-from langchain_agentmem.threads.thread_lines import Thread, ThreadAt, ThreadDeleted, home_of
+from langchain_agentmem.threads.thread_lines import Thread, ThreadAt, ThreadDeleted
 from langchain_agentmem.tracing import Step, Thunk, Tracing
 
 
@@ -180,7 +180,7 @@ class Rewinding:
         if begun is not None:
             run, loop, task = begun
             carry = partial(sealing.carry, runs_of(self._database), run, loop, task)
-            self._database.at(*home).engine.read(carry)
+            self._database.engine.read(carry)
         if not ns and found is not None and not addressed:  # LangGraph looks whether it was told to begin earlier
             earlier = runs_of(self._database).went_back(config["configurable"], at)
             if earlier is not None:
@@ -337,7 +337,7 @@ class Rewinding:
         if not tracing.heard(config):
             return
         with tracing.unharmed("to see what a rewind hides"):
-            hidden = home_of(self._database, at).engine.read(lambda: sealing.hidden(at, checkpoint, newest))
+            hidden = self._database.engine.read(lambda: sealing.hidden(at, checkpoint, newest))
             if hidden is None:
                 return
             where = {"namespace": "/".join(namespace_of(at.path)), "thread_id": at.name, "checkpoint_id": earlier}

@@ -31,7 +31,7 @@ from langchain_agentmem.errors import InvalidInput, MissingExtra
 from langchain_agentmem.storage import Steps, is_postgres, name_of, query
 from langchain_agentmem.storage.database import Database
 from langchain_agentmem.storage.foreign_tables import read_only
-from langchain_agentmem.threads.thread_lines import ThreadAt, find, home_of
+from langchain_agentmem.threads.thread_lines import ThreadAt, find
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +85,7 @@ class ThreadToCopy:
             None where the source only went on from what is here, or has nothing new.
         """
         at, _, _ = address(self.config, database.scopes.foreign)
-        return home_of(database, at).engine.read(partial(self._refusal, at))
+        return database.engine.read(partial(self._refusal, at))
 
     def _refusal(self, at: ThreadAt) -> Steps[str | None]:
         thread = yield from find(at, exact=True)

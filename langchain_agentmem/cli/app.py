@@ -46,7 +46,6 @@ from langchain_agentmem.cli.database_commands import (
     import_from,
     key,
     migrate,
-    move_tenant,
     namespaces,
     prune,
     restore,
@@ -282,7 +281,6 @@ for caring in (stats, namespaces, verify, doctor, backup, restore, export):
 app.command("import")(import_)
 for moving in (migrate, copy, erase, prune, key):
     app.command()(moving)
-app.command("move-tenant")(move_tenant)
 app.command("import-from")(import_from)
 
 

@@ -19,7 +19,6 @@ from datetime import UTC, datetime, timedelta
 from difflib import get_close_matches
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
-from urllib.parse import unquote
 
 import typer
 from rich import box
@@ -35,13 +34,13 @@ from langchain_agentmem.agent_memory import AgentMemory
 from langchain_agentmem.base.clock import time_written
 from langchain_agentmem.base.events import Progress as HowFar
 from langchain_agentmem.base.files import file_of, is_database
-from langchain_agentmem.base.namespaces import CONFIG_KEY, id_of, named, namespace_named, namespace_of, path_of
+from langchain_agentmem.base.namespaces import CONFIG_KEY, named, namespace_named, namespace_of
 from langchain_agentmem.base.safe_repr import counted, one_line, printable, safe_repr
 from langchain_agentmem.errors import DatabaseReadOnly, InvalidInput, NothingStored
 from langchain_agentmem.search import search_index
 from langchain_agentmem.search.memory_search import MemoryKind, Recollection, Why
 from langchain_agentmem.storage import is_postgres, name_of
-from langchain_agentmem.storage.engine import AS_MADE, SCHEMA
+from langchain_agentmem.storage.engine import SCHEMA
 from langchain_agentmem.storage.part import all_parts
 from langchain_agentmem.upkeep.database_report import ThreadSummary
 
@@ -230,7 +229,7 @@ def made(database: str, **options: Any) -> AgentMemory:
         database: A path, or the URL of a server.
         **options: As `AgentMemory` takes them.
     """
-    return AgentMemory(database, **{"shards": AS_MADE, "schema": schema_given(), **options})
+    return AgentMemory(database, **{"schema": schema_given(), **options})
 
 
 def schema_given() -> str:
@@ -244,13 +243,6 @@ def _other_schemas(url: str) -> str:
 
     found = memory_schemas(url)
     return f" There is a memory in another schema: {some([f'--schema {each}' for each in found])}." if found else ""
-
-
-def tenant_named(written: str) -> str:
-    """The tenant that is written as a namespace, or as "/ID" for a thread of the root; see `Scopes.tenant_of`."""
-    if written.startswith("/") and written != "/":
-        return "\x1f" + id_of(unquote(written[1:]), "thread")
-    return path_of(namespace_named(written))
 
 
 def time_named(text: str) -> datetime:
@@ -278,16 +270,15 @@ def elsewhere(
     """
     memory.search("", kinds=kinds, everything=True)  # what waits for the index enters it
     stored_as, places = all_parts().stored_as(kinds), dict[str, None]()
-    for each in memory.database.everywhere:
-        for row in each.engine.read(partial(search_index.held, stored_as)):
-            where, options = namespace_of(row["path"]), []
-            if where == here and whose in (None, row["name"]):
-                continue
-            if whose is not None and (row["of_thread"] or row["name"] != MAIN):
-                options += ["--thread" if row["of_thread"] else "--branch", row["name"]]
-            if where != here:
-                options += ["--namespace", named(where)]
-            places[shlex.join(options)] = None
+    for row in memory.database.engine.read(partial(search_index.held, stored_as)):
+        where, options = namespace_of(row["path"]), []
+        if where == here and whose in (None, row["name"]):
+            continue
+        if whose is not None and (row["of_thread"] or row["name"] != MAIN):
+            options += ["--thread" if row["of_thread"] else "--branch", row["name"]]
+        if where != here:
+            options += ["--namespace", named(where)]
+        places[shlex.join(options)] = None
     return f" Elsewhere there is something: {some([*places])}." if places else ""
 
 

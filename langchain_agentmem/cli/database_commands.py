@@ -41,15 +41,13 @@ from langchain_agentmem.cli.console import (
     schema_given,
     some,
     tell,
-    tenant_named,
     time_named,
 )
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.importers import SourceKind
 from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.storage import is_postgres, name_of
-from langchain_agentmem.storage.engine import AS_MADE, Opening, newest_migration
-from langchain_agentmem.upkeep import tenant_placing
+from langchain_agentmem.storage.engine import newest_migration
 from langchain_agentmem.upkeep.database_report import Finding, Stats, diagnose
 from langchain_agentmem.upkeep.integrity import EraseReport
 
@@ -184,67 +182,19 @@ def key(
 def migrate(
     *,
     database: Made,
-    shards: Annotated[
-        int | None,
-        typer.Option("--shards", help="Over how many schemas tenants are spread. Default: one."),
-    ] = None,
-    tenant_depth: Annotated[
-        int, typer.Option("--tenant-depth", help="With shards, how many labels of a namespace name a tenant.")
-    ] = 1,
     as_json: AsJson = False,
 ) -> None:
     """Make the tables, or bring them up to date.
 
     Programs that open the database with migrate=False need it.
     """
-    options: dict[str, Any] = {"shards": AS_MADE if shards is None else shards, "tenant_depth": tenant_depth}
     with (
         interruptible("Nothing was changed."),
         progress_bar("bringing up to date"),
-        made(database, **options) as memory,
+        made(database) as memory,
     ):
         path, newest = memory.database.engine.path, newest_migration(memory.database.engine.dialect)
     tell(f"{path} is up to date ({newest}).", {"path": path, "newest": newest}, as_json=as_json)
-
-
-def move_tenant(
-    *,
-    database: Existing,
-    tenant: Annotated[
-        str,
-        typer.Argument(
-            metavar="TENANT", help="Its namespace, as users/ada; /ID is a thread of the root, / what else is there."
-        ),
-    ],
-    to: Annotated[
-        str | None, typer.Option("--to", metavar="SCHEMA", help="Where to. Default: where it was at first.")
-    ] = None,
-    own_schema: Annotated[
-        str | None, typer.Option("--own-schema", metavar="NAME", help="A schema for it alone; made if need be.")
-    ] = None,
-    dry_run: DryRun = False,
-    as_json: AsJson = False,
-) -> None:
-    """Move a tenant to another schema, while others go on.
-
-    All that is the tenant's moves, in a memory with shards.
-    """
-    with interruptible("Nothing was moved."), progress_bar("waiting") as bar:
-        moved = tenant_placing.move_tenant(
-            database,
-            tenant_named(tenant),
-            to,
-            own_schema=own_schema,
-            dry_run=dry_run,
-            progress=bar.watch,
-            opening=Opening(schema=schema_given()),
-        )
-    rows, does = counted(sum(moved.rows.values()), "rows"), "would move" if dry_run else "moved"
-    if moved.source == moved.target:
-        said = f"{printable(tenant)} is in {moved.source} already."
-    else:
-        said = f"{rows} of {printable(tenant)} {does} from {moved.source} to {moved.target}."
-    tell(said, moved._asdict(), as_json=as_json)
 
 
 def copy(

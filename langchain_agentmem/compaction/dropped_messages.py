@@ -39,7 +39,7 @@ from langchain_agentmem.conversations.compaction_records import CompactionRecord
 from langchain_agentmem.conversations.log_entries import MOST_TRACED
 from langchain_agentmem.conversations.message_log import Address
 from langchain_agentmem.errors import AgentMemoryError, faults
-from langchain_agentmem.language_models.model_calls import In, Run, Shown, Work, aperform, perform
+from langchain_agentmem.language_models.model_calls import Run, Shown, Work, aperform, perform
 from langchain_agentmem.language_models.summarization import Turn, parts_of, turn_of
 from langchain_agentmem.language_models.tokens import TokenCounter, clipped
 from langchain_agentmem.language_models.tool_arguments import Arguments
@@ -128,7 +128,7 @@ def _behind_work(
     at = Address(path_of(database.scopes.resolve(namespace)), id_of(conversation_id, "conversation"))
     name = id_of(summary.id if isinstance(summary, BaseMessage) else summary, "summary")
     end = None if limit is None else offset + limit
-    found = yield In(database.at(*at), _expanding(at, name, lambda: behind(at, name, offset, end)))
+    found = yield _expanding(at, name, lambda: behind(at, name, offset, end))
     return [each.message for each in found or ()]
 
 
@@ -334,7 +334,7 @@ class _Reader:
 
     def expand(self, at: Address, id: str, page: int = 1) -> Work[str]:  # noqa: A002 - what a model calls it
         """Show what stands behind an id."""
-        found = yield In(self._database.at(*at), _expanding(at, id, lambda: _found(at, id), page=page))
+        found = yield _expanding(at, id, lambda: _found(at, id), page=page)
         return self._page(id, found, page)
 
     def _passage(self, hit: Recollection) -> str:

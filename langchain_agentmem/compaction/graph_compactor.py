@@ -56,7 +56,7 @@ from langchain_agentmem.conversations.compaction_records import STATE, Compactio
 from langchain_agentmem.conversations.log_entries import MOST_TRACED, entry_of
 from langchain_agentmem.conversations.prompt_notes import PromptReuse
 from langchain_agentmem.errors import StorageError
-from langchain_agentmem.language_models.model_calls import Ahead, In, Run, Shown, Work
+from langchain_agentmem.language_models.model_calls import Ahead, Run, Shown, Work
 from langchain_agentmem.language_models.tokens import TokenCounter
 from langchain_agentmem.messages.history_repair import repaired, sound_until
 from langchain_agentmem.messages.history_shape import count_rounds, droppable, role_of, shape_of
@@ -161,7 +161,7 @@ class Compactor:
         report = self._report(at)
         work = self._viewing(messages, at, overhead, report)
         step = report.step(COMPACT, work, at, "turn", messages=len(messages), **self._bounds())
-        view: ContextView = yield In(self._home(at), step)
+        view: ContextView = yield step
         yield from self._left(messages, view, at)
         if len(view.messages) < len(messages):  # what is not compacted grows at its end alone
             self._reuse.note(at, view.messages)
@@ -227,7 +227,7 @@ class Compactor:
         step = report.step(
             RECOVER, working(), at, "refused", provider=provider or None, attempt=attempt, messages=len(messages)
         )
-        view: ContextView | None = yield In(self._home(at), step)
+        view: ContextView | None = yield step
         if view is not None:
             yield from self._left(messages, view, at)
         return view
@@ -267,11 +267,7 @@ class Compactor:
         if at is None or limit is None or context.tokens + overhead < limit / 2:
             return 0
         asked = [message.id for message in context.messages if message.type == "human" and message.id]
-        return (yield from prompt_notes.counting(self.database, at, asked))
-
-    def _home(self, at: message_log.Address | None) -> Database:
-        """Where a history is recorded, if it is."""
-        return self.database if at is None else self.database.at(*at)
+        return (yield from prompt_notes.counting(at, asked))
 
     def _report(self, at: message_log.Address | None) -> CompactionReport:
         return CompactionReport(self.database, at.name if at else "", agent_name=self._agent_name)
@@ -373,7 +369,7 @@ class Compactor:
             work = self._making_ahead(history, at, context, overhead, report)
             yield report.step(COMPACT, work, at, "ahead of need", messages=len(history.messages), **self._bounds())
 
-        self.ahead.begin(self._home(at), at, STATE, make)
+        self.ahead.begin(self.database, at, STATE, make)
 
     def _making_ahead(
         self, history: History, at: message_log.Address, context: Context, overhead: int, report: CompactionReport

@@ -163,7 +163,7 @@ class ContextCompactor:
             seen = self._database.engine.read(self._seeing())
             if not seen.due(self.config):
                 return Looked()
-            return Looked(self._database.attempt(self._wanted, self._summarize) or 0.0)
+            return Looked(self._database.worker.attempt(self._wanted, self._summarize) or 0.0)
         except MemoryClosed:
             return self._over()
         except Exception:  # the rounds are as they were

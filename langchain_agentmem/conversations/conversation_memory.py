@@ -126,7 +126,6 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
             conversation_id = f"conv-{self._database.new_id()}"
         self.conversation_id = id_of(conversation_id, "conversation")
         self._at = message_log.Address(path_of(self._database.scopes.resolve(namespace)), self.conversation_id)
-        self._database = self._database.at(*self._at)
         self._retention = checked_retention(retention)
         self._description = self._own_description = None if description is None else self._described(description)
         super().__init__()

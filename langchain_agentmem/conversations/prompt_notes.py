@@ -32,7 +32,7 @@ from langchain_agentmem.base.events import FirstFailures
 from langchain_agentmem.base.namespaces import Scopes, id_of, path_of, thread_around
 from langchain_agentmem.conversations.message_log import Address
 from langchain_agentmem.errors import AgentMemoryError, DatabaseBusy, DatabaseReadOnly, DatabaseTimeout, InvalidInput
-from langchain_agentmem.language_models.model_calls import Do, In, Run, Work
+from langchain_agentmem.language_models.model_calls import Do, Run, Work
 from langchain_agentmem.messages.history_shape import is_said_by_user, role_of
 from langchain_agentmem.messages.message_marks import summary_in
 from langchain_agentmem.storage import Steps, queries, query
@@ -256,16 +256,15 @@ def opening(
     return NoteBook(None, reader, messages) if notes is None else NoteBook(at, reader, messages, notes)
 
 
-def counting(database: Database, at: Address, keys: Sequence[str]) -> Work[int]:
+def counting(at: Address, keys: Sequence[str]) -> Work[int]:
     """How many tokens stand before some messages of a thread in its prompts.
 
     Args:
-        database: Where.
         at: The thread, or the conversation of a graph nested in it.
         keys: The ids of the messages.
     """
     at = _thread_around(at)
-    return (yield from _aside(database, at, Run("prompt.tokens", partial(_tokens, at, keys), shown=False))) or 0
+    return (yield from _aside(Run("prompt.tokens", partial(_tokens, at, keys), shown=False))) or 0
 
 
 def leaving(database: Database, at: Address, keys: Sequence[str]) -> Work[None]:
@@ -323,7 +322,7 @@ def _known(
 ) -> Work[list[PromptNote] | None]:
     """What was put before some messages of a thread, by one reader or by all; None where it cannot be read."""
     run = Run("prompt.notes", partial(_notes, at, keys, reader), shown=False)
-    if (notes := (yield from _aside(database, at, run))) is None:
+    if (notes := (yield from _aside(run))) is None:
         return None
     put_off = _put_off(database).of(at)
     return _newest([*notes, *(each for each in put_off if each.message_id in keys and reader in (None, each.reader))])
@@ -336,16 +335,16 @@ def _keeping(database: Database, at: Address, notes: Sequence[PromptNote]) -> Wo
     every = _newest([*put_off.of(at), *made])
     if every:
         make = partial(_keep, at, every, now=now)
-        write = Do(lambda: database.at(*at).engine.write_at_once(make, PATIENCE))
-        written = yield from _aside(database, at, write)
+        write = Do(lambda: database.engine.write_at_once(make, PATIENCE))
+        written = yield from _aside(write)
         others = [each for each in put_off.of(at) if each not in every]  # of a prompt that is made at the same time
         put_off.put(at, others if written else [*every, *others])
 
 
-def _aside(database: Database, at: Address, wish: Run | Do) -> Work[Any]:
+def _aside(wish: Run | Do) -> Work[Any]:
     """The answer; None where it fails, which is logged: what is noted on the side never fails a prompt."""
     try:
-        return (yield In(database.at(*at), wish))
+        return (yield wish)
     except (DatabaseBusy, DatabaseReadOnly, DatabaseTimeout):
         return None
     except AgentMemoryError as error:

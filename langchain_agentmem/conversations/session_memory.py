@@ -109,7 +109,6 @@ class SessionMemory(LogMemory):
                 session_id = f"conv-{self._database.new_id()}"
             path = path_of(self._database.scopes.resolve(namespace))
             self._at = message_log.Address(path, id_of(session_id, "session"))
-        self._database = self._database.at(*self._at)
         self.session_id = self._at.name
         self._watchers: dict[object, Callable[[], None]] = {}
 

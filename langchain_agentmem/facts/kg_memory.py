@@ -644,7 +644,7 @@ class KGMemory(EventSource):
         while True:
             learned.lost = False
             learn = partial(self._learn, learned, patient=False)
-            pause = yield Do(partial(self._database.attempt, self._wanted, learn))
+            pause = yield Do(partial(self._database.worker.attempt, self._wanted, learn))
             if pause is None and not learned.lost:
                 return learned
             yield Do(partial(time.sleep, pause or 0.0))
@@ -657,7 +657,7 @@ class KGMemory(EventSource):
             if self._asking:
                 return Looked()
             if due_in == 0:
-                pause = self._database.attempt(self._wanted, partial(self._learn, learned, patient=True))
+                pause = self._database.worker.attempt(self._wanted, partial(self._learn, learned, patient=True))
                 due_in = self._database.engine.read(self._due_in)
         except MemoryClosed:
             return Looked(over=True)

@@ -26,7 +26,7 @@ from langchain_agentmem.base.safe_repr import printable, safe_repr
 from langchain_agentmem.conversations import conversation_part
 from langchain_agentmem.conversations.message_log import Address, LogEntry
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.language_models.model_calls import Do, In, Run, Work, Writer
+from langchain_agentmem.language_models.model_calls import Do, Run, Work, Writer
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.branches import MAIN, BranchAt
 from langchain_agentmem.rewinding.memory_access import Change, changed
@@ -250,13 +250,13 @@ class WrittenParcel(Parcel):
 
     def stored(self, memory: AgentMemory, *, dry_run: bool) -> Work[ParcelCount]:
         """See `Parcel.stored`."""
-        database = memory.database.at(self.path, self.name)
+        database = memory.database
         make = partial(self.make, database.now(), database.tail)
         if dry_run:
             rehearse = partial(database.engine.rehearse, make)
             new = yield Do(rehearse, partial(database.engine.in_thread, rehearse, write=True))
         else:
-            new = yield In(database, Run("care.bring", make, write=True, shown=False))
+            new = yield Run("care.bring", make, write=True, shown=False)
             if self.name is not None and new:
                 event = partial(MessagesStored, namespace=namespace_of(self.path), conversation_id=self.name)
                 database.emit(partial(event, message_ids=tuple(new)))

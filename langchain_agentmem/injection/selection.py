@@ -19,7 +19,7 @@ from langchain_agentmem.conversations.prompt_notes import CHANGES, NoteBook, Not
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.facts import fact_queries
 from langchain_agentmem.facts.fact import Fact
-from langchain_agentmem.language_models.model_calls import In, Run, Shown, Work
+from langchain_agentmem.language_models.model_calls import Run, Shown, Work
 from langchain_agentmem.language_models.tokens import (
     ARCHIVAL,
     CORE,
@@ -281,11 +281,10 @@ class Bringing:
         if rows := [each.row for each in items if each.row is not None]:
             run = None if isinstance(self.branch_or_config, LayeredMemory) else config
             walls, outlook = reach_of(self.database, self._named, run)
-            for database, seen in outlook.homes(self.database, walls):
-                make = partial(again, rows, now=self.database.now(), outlook=seen)
-                for hit in (yield In(database, Run("injection.again", make, shown=False))):
-                    if walls.hold(hit) and self._trusts(hit):  # the row of what is gone may be another's by now
-                        there[hit.kind, hit.id] = _hit(hit)
+            make = partial(again, rows, now=self.database.now(), outlook=outlook)
+            for hit in (yield Run("injection.again", make, shown=False)):
+                if walls.hold(hit) and self._trusts(hit):  # the row of what is gone may be another's by now
+                    there[hit.kind, hit.id] = _hit(hit)
         return there
 
     def _trusts(self, found: Any) -> bool:

@@ -21,7 +21,7 @@ import inspect
 import logging
 import threading
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from functools import partial, update_wrapper
@@ -131,18 +131,6 @@ class Shown(NamedTuple):
     config: RunnableConfig | None = None
 
 
-class In(NamedTuple):
-    """A wish that another database answers than the one around it: that of a tenant, see `Database.at`.
-
-    Attributes:
-        database: The database.
-        wish: The wish.
-    """
-
-    database: Database
-    wish: Wish
-
-
 class Do(NamedTuple):
     """Anything else that has to be waited for; the answer is what it returns.
 
@@ -167,23 +155,10 @@ class Answering(Protocol):
         ...
 
 
-Wish: TypeAlias = Ask | Run | Shown | In | Do | Answering
+Wish: TypeAlias = Ask | Run | Shown | Do | Answering
 
 Work: TypeAlias = Generator[Wish, Any, T]
 """Yields what it wants to know, is sent the answers, returns a `T`."""
-
-
-def across(databases: Iterable[Database], wish: Wish) -> Work[list[Any]]:
-    """What several databases answer to one wish, one after the other.
-
-    Args:
-        databases: Such as `Database.below` gives.
-        wish: The wish.
-    """
-    answers = []
-    for each in databases:
-        answers.append((yield In(each, wish)))  # noqa: PERF401 - a comprehension yields for nobody
-    return answers
 
 
 class Writer(NamedTuple):
@@ -342,8 +317,6 @@ def usable_model(given: ModelLike | None) -> Any:
 
 
 def _answer(wish: Wish, database: Database | None) -> Any:
-    if isinstance(wish, In):
-        return _answer(wish.wish, wish.database)
     if isinstance(wish, Do):
         return wish.do()
     if isinstance(wish, Run):
@@ -364,8 +337,6 @@ def _answer(wish: Wish, database: Database | None) -> Any:
 
 
 async def _aanswer(wish: Wish, database: Database | None) -> Any:
-    if isinstance(wish, In):
-        return await _aanswer(wish.wish, wish.database)
     if isinstance(wish, Do):
         return await (run_in_executor(None, wish.do) if wish.ado is None else wish.ado())
     if isinstance(wish, Run):
@@ -559,7 +530,7 @@ class Ahead:
                     return
                 database, at, lane, make = self._waiting.popleft()
             try:
-                database.attempt(compaction_job(at, lane), partial(_made, database, make))
+                database.worker.attempt(compaction_job(at, lane), partial(_made, database, make))
             except MemoryClosed:
                 pass
             except Exception:  # the turn that needs it will compact itself

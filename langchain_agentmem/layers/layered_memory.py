@@ -539,11 +539,6 @@ class LayeredMemory(Layer):
             point = theirs.point
         else:
             point = BranchAt(mine.point.path, id_of(other, "branch"), mine.database.scopes)
-        if not mine.database.holds(point.path, point.thread):
-            raise InvalidInput(
-                "In a memory with shards a thread of the root is a tenant by itself, and only what is one tenant's can "
-                "be compared: give its run a namespace."
-            )
         return point
 
     def _on(self, point: Standpoint) -> Self:

@@ -19,7 +19,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from itertools import chain
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 from langchain_agentmem.base.argument_checks import check_flag, limit_given, name_given
@@ -32,7 +31,7 @@ from langchain_agentmem.conversations.log_entries import edited, new_version
 from langchain_agentmem.errors import InvalidInput, MessageError, Outdated
 from langchain_agentmem.facts import fact_commands, fact_events
 from langchain_agentmem.facts.fact_extraction import FactsGround
-from langchain_agentmem.language_models.model_calls import In, Performer, Run, Shown, Work, Writer, across, both
+from langchain_agentmem.language_models.model_calls import Performer, Run, Shown, Work, Writer, both
 from langchain_agentmem.layers import correction_part
 from langchain_agentmem.layers.archival_memory import next_version
 from langchain_agentmem.layers.core_memory import USUAL
@@ -420,7 +419,7 @@ class Corrections(Performer):
             at = self._address(branch, namespace)
             name = id_of(key, "message", MessageError)
             run = Run("corrections.present", partial(message_log.get, at, name), inputs=lambda: {"message_id": name})
-            stored = yield In(self._database.at(*at), run)
+            stored = yield run
             if stored is None or stored.kind == message_log.ROUND:
                 return PresentValue(None, _version_of(None))
             value = kept_fields(decode_body(stored.body, name), copied=True)
@@ -475,16 +474,10 @@ class Corrections(Performer):
         where = self._database.scopes.resolve(namespace, bare=kind is None)
         low, high = range_of(where)
         find: Callable[..., Steps[list[KeptCorrection]]] = partial(correction_part.within, low, high)
-        databases: Sequence[Database] = self._database.below(low)
         if kind is not None and key is not None:
             name = id_of(branch, "branch") if thread_id is None else of_thread(id_of(thread_id, "thread"))
             find = partial(correction_part.of_one, low, _kind_given(kind), name, name_given(key, _KEY))
-            databases = [self._database.at(low, name if kind == MESSAGE else thread_id)]
-        one = len(databases) == 1
-        end, start = (most, first) if one else (limit_given(most + first), 0)
-        found = yield from across(databases, _listing(partial(find, limit=end, offset=start)))
-        newest = sorted(chain.from_iterable(found), key=lambda each: each.at, reverse=True)
-        return newest if one else newest[first : first + most]
+        return (yield _listing(partial(find, limit=most, offset=first)))  # type: ignore[no-any-return]
 
     history, ahistory = both(_history_work)
 
@@ -502,10 +495,10 @@ class Corrections(Performer):
 
     def _found(self, path: str, correction_id: str) -> Work[KeptCorrection]:
         run = Run("corrections.find", partial(correction_part.find, path, correction_id), shown=False)
-        found = [each for each in (yield from across(self._database.below(path), run)) if each is not None]
-        if not found:
+        found = yield run
+        if found is None:
             raise InvalidInput(f"There is no correction {safe_repr(correction_id)} in {safe_repr(namespace_of(path))}.")
-        return found[0]  # type: ignore[no-any-return]  # an answer may be anything
+        return found  # type: ignore[no-any-return]  # an answer may be anything
 
     def _correcting(
         self,
@@ -595,7 +588,7 @@ class Corrections(Performer):
         work = self._conversation(at.name, namespace_of(at.path))._correct_work(key, make, lambda: _keep(made[0]))
         inputs = partial(dict[str, Any], kind=MESSAGE, key=key, by=who)
         step = Shown(_step(undone), work, inputs, lambda _: _made_shown(made[0]))
-        yield In(self._database.at(*at), step)
+        yield step
         return _correction(made[0], *told)
 
     def _rewording_back(
@@ -603,7 +596,7 @@ class Corrections(Performer):
     ) -> Work[Correction]:
         """Write what a message said before a correction."""
         find = partial(correction_part.version_of_message, at.path, at.name, undone.key, undone.before)
-        body = yield In(self._database.at(*at), Run("corrections.find", find, shown=False))
+        body = yield Run("corrections.find", find, shown=False)
         if body is None:
             raise MessageError(f"What the message {safe_repr(undone.key)} said before is not kept any more.")
         message = decode_body(body, undone.key)

@@ -12,7 +12,7 @@ from typing import Any
 
 from langchain_agentmem.base.clock import moment
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.language_models.model_calls import In, Run, Work
+from langchain_agentmem.language_models.model_calls import Run, Work
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.branches import BranchAt, Standpoint, fork, names_of
 from langchain_agentmem.rewinding.memory_access import LISTED, Footing, looking, whose
@@ -110,7 +110,7 @@ def forking(ground: Footing, name: str) -> Work[BranchAt]:
         inputs=lambda: whose(ground, into=name),
         outputs=lambda new: {"branch": new.name, "from_branch": point.name},
     )
-    made: BranchAt = yield In(ground.database, run)
+    made: BranchAt = yield run
     return made
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
 from langchain_agentmem.base.namespaces import namespace_of
-from langchain_agentmem.language_models.model_calls import NOBODY, In, Run, Shown, Work, Writer, writer
+from langchain_agentmem.language_models.model_calls import NOBODY, Run, Shown, Work, Writer, writer
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.branches import BranchAt, Standpoint, family
 from langchain_agentmem.rewinding.memory_rows import OnBranch, RowDraft, View
@@ -115,15 +115,12 @@ class Footing:
     """Where a memory is.
 
     Attributes:
-        database: Where it is kept: given any, it is the one of the tenant whose memory it is.
+        database: Where it is kept.
         point: Whose memory it is.
     """
 
     database: Database
     point: Standpoint
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "database", self.database.at(self.point.path, self.point.thread))
 
     def now(self) -> int:
         """The time, in microseconds since 1970."""
@@ -165,7 +162,7 @@ def looking(
         return (yield from look(view))
 
     run = Run(name, steps, inputs=lambda: whose(ground, **inputs), outputs=outputs, shown=shown)
-    value: T = yield In(ground.database, run)
+    value: T = yield run
     return value
 
 
@@ -197,7 +194,7 @@ def changing(
         outputs=outputs,
         shown=shown,
     )
-    value: T = yield In(ground.database, run)
+    value: T = yield run
     return value
 
 
@@ -221,7 +218,7 @@ def as_step(
             "chain".
         inputs: What a trace shows of it, beside whose memory it is; a function is called for it if somebody looks.
     """
-    value: T = yield In(ground.database, Shown(name, work, lambda: whose(ground, **inputs), outputs, run_type))
+    value: T = yield Shown(name, work, lambda: whose(ground, **inputs), outputs, run_type)
     return value
 
 

@@ -84,22 +84,6 @@ class Outlook(NamedTuple):
             return walls._replace(conversations=names)
         return walls
 
-    def homes(self, database: Database, walls: Walls) -> Sequence[tuple[Database, Outlook]]:
-        """The databases to look in, each with from where that is done.
-
-        Args:
-            database: Any of them.
-            walls: Where to look.
-        """
-        if self.point is None:
-            return [(each, self) for each in walls.homes(database)]
-        own = database.at(self.point.path, self.point.thread)
-        if self.alone or not self.point.path:
-            return [(own, self)]
-        outside = self._replace(point=None)  # nobody is seen from where his memory is not
-        homes, mine = walls.homes(database), database.home_of(self.point.path, self.point.thread)
-        return [(each, self if each.engine.home is mine else outside) for each in homes]
-
     def looked(self, now: int) -> Steps[Outlook]:
         """The same with its view, which must be known before anything is read.
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
-from itertools import chain, product
 from typing import Any, NamedTuple
 
 from langchain_agentmem.errors import DatabaseReadOnly
 from langchain_agentmem.search.embedding import Embedder
-from langchain_agentmem.search.memory_search import Inquiry, Recollection, Viewpoint, Walls, once, recollect
+from langchain_agentmem.search.memory_search import Inquiry, Recollection, Viewpoint, Walls, recollect
 from langchain_agentmem.search.ranking import Weights
-from langchain_agentmem.search.timeline import Order, best
+from langchain_agentmem.search.timeline import Order
 from langchain_agentmem.search.vectors import Near
 from langchain_agentmem.storage.database import Database
 from langchain_agentmem.storage.part import Part, all_parts
@@ -46,26 +44,21 @@ class Search(NamedTuple):
 
     def find(self, database: Database) -> list[Recollection]:
         """What answers the query best, the best first."""
-        homes = self._homes(database)
-        for each, part in product((each for each, _ in homes), self._unsettled()):
-            if each.engine.read(part.unsettled):
-                _settle(each, part)
-        dense = self._near(database, homes)
-        return self._best([each.engine.read(partial(self._found, dense, seen)) for each, seen in homes])
+        engine = database.engine
+        for part in self._unsettled():
+            if engine.read(part.unsettled):
+                _settle(database, part)
+        return engine.read(partial(self._found, self._near(database)))
 
     async def afind(self, database: Database) -> list[Recollection]:
         """`find`, awaited."""
-        if database.has_shards:  # the map may have to be asked
-            homes = await database.engine.in_thread(self._homes, database, write=False)
-        else:
-            homes = self._homes(database)
-        for each, part in product((each for each, _ in homes), self._unsettled()):
-            if await each.engine.aread(part.unsettled):
-                await each.engine.in_thread(_settle, each, part, write=True)
+        engine = database.engine
+        for part in self._unsettled():
+            if await engine.aread(part.unsettled):
+                await engine.in_thread(_settle, database, part, write=True)
         embedder = database.attachment(Embedder) if self.limit else None
-        dense = None if embedder is None else await embedder.in_thread(self._near, database, homes)
-        found = [await each.engine.aread(partial(self._found, dense, seen)) for each, seen in homes]
-        return self._best(found)
+        dense = None if embedder is None else await embedder.in_thread(self._near, database)
+        return await engine.aread(partial(self._found, dense))
 
     def answer(self, database: Database) -> list[Recollection]:
         """`find`, as a step."""
@@ -81,38 +74,20 @@ class Search(NamedTuple):
             step.finish(lambda: documents(found))
         return found
 
-    def _homes(self, database: Database) -> Sequence[tuple[Database, Viewpoint | None]]:
-        """The databases to look in, each with from where that is done."""
-        if self.outlook is not None:
-            return self.outlook.homes(database, self.walls)
-        return [(each, None) for each in self.walls.homes(database)]
-
-    def _near(self, database: Database, homes: Sequence[tuple[Database, Any]]) -> Near | None:
+    def _near(self, database: Database) -> Near | None:
         embedder = database.attachment(Embedder)
-        if embedder is None or not self.limit:
-            return None
-        return embedder.near(self.asked, self.walls, [each for each, _ in homes])
+        return None if embedder is None or not self.limit else embedder.near(self.asked, self.walls)
 
-    def _found(self, dense: Near | None, outlook: Viewpoint | None) -> Any:
+    def _found(self, dense: Near | None) -> Any:
         return recollect(
             self.asked,
             self.walls,
             limit=self.limit,
             weights=self.weights,
             dense=dense,
-            outlook=outlook,
+            outlook=self.outlook,
             order=self.order,
         )
-
-    def _best(self, found: Sequence[list[Recollection]]) -> list[Recollection]:
-        """The best of what was found in several databases."""
-        if len(found) == 1:
-            return found[0]
-        every = sorted(chain.from_iterable(found), key=lambda each: (-each.score, each.id))
-        ranked = once(every, in_time=self.order == "time")
-        if self.order == "time":
-            return sorted(best(ranked, self.limit), key=lambda each: each.created_at)
-        return ranked[: self.limit]
 
     def _unsettled(self) -> list[Any]:
         kinds = self.walls.kinds or ()

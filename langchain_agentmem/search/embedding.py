@@ -16,7 +16,6 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from itertools import chain
 from typing import Any, TypeVar
 
 from langchain_agentmem.base import concurrency
@@ -63,7 +62,7 @@ def embed_with(database: Database, embeddings: Any, dimensions: int) -> None:
     embedder = embedder_of(database)
     if embedder is None or embedder.dimensions != dimensions:
         embedder = Embedder(database, embeddings, dimensions, all_parts().texts)
-        database.serve(embedder.serve)
+        embedder.serve()
         weakref.finalize(database, embedder.close).atexit = False
         database.attach(embedder)
         database.remembering.add(embedder)
@@ -99,25 +98,21 @@ class Embedder:
         self._closed = False
         self.renew()
         concurrency.renewed(self)
-        self._lanes: list[tuple[Engine, Worker]] = []  # it keeps no database open
+        self._engine, self._worker = database.engine, database.worker  # it keeps no database open
 
     def renew(self) -> None:
         """Begin without threads."""
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="agentmem-near")
 
-    def serve(self, engine: Engine, worker: Worker) -> None:
-        """Give what is in a schema of the database its vectors, from now on.
-
-        Args:
-            engine: The engine of the schema.
-            worker: Its worker.
+    def serve(self) -> None:
+        """Give what is in the database its vectors, from now on.
 
         Raises:
             InvalidInput: It has vectors of another size.
         """
+        engine, worker = self._engine, self._worker
         if engine.read(vectors.wanted) != self.dimensions:
             engine.write(lambda: vectors.want(self.dimensions))
-        self._lanes.append((engine, worker))
         worker.register(KIND, partial(self._embed_waiting, engine, worker), find=_wanted)
         worker.wake(KIND)
         if engine.dialect == "postgres":
@@ -132,9 +127,8 @@ class Embedder:
     def close(self) -> None:
         """Go to work no more. What still waits is kept for the next time."""
         self._closed = True
-        for _, worker in self._lanes:
-            worker.stop(KIND)
-            worker.stop(INDEXING)
+        self._worker.stop(KIND)
+        self._worker.stop(INDEXING)
         self._threads.shutdown(wait=False)
         self._asking.close()
 
@@ -150,16 +144,14 @@ class Embedder:
         Raises:
             Exception: Whatever the embeddings raise.
         """
-        for _, worker in self._lanes:
-            worker.settle([KIND])
+        self._worker.settle([KIND])
 
-    def near(self, asked: Inquiry, walls: Walls, databases: Sequence[Database], *, needed: bool = False) -> Near | None:
+    def near(self, asked: Inquiry, walls: Walls, *, needed: bool = False) -> Near | None:
         """What a search needs to find what lies near a question; None for no words, or when the embeddings fail.
 
         Args:
             asked: The question.
             walls: Where it looks.
-            databases: The databases in which it does.
             needed: Whether the search can do nothing without. Default: it goes by words then.
 
         Raises:
@@ -167,12 +159,10 @@ class Embedder:
         """
         if not asked.question.text.strip():
             return None
-        found = [each.engine.read(lambda: named(asked, walls)) for each in databases]
-        names = sorted(set(chain.from_iterable(found)))
+        names = sorted(set(self._engine.read(lambda: named(asked, walls))))
         text = as_spoken(asked.question.text, names) if len(names) == 1 else asked.question.text
-        for each in databases:
-            if each.engine.read(lambda: vectors.waiting(1)):
-                each.worker.hurry(KIND, PATIENCE)
+        if self._engine.read(lambda: vectors.waiting(1)):
+            self._worker.hurry(KIND, PATIENCE)
         try:
             vector = self._asking.ask("embed_query", text)
             return Near(vectors.unit(vector, self.dimensions), self._shelf)
@@ -184,9 +174,8 @@ class Embedder:
 
     async def in_thread(self, function: Callable[..., T], *arguments: Any) -> T:
         """Run what asks the embeddings, and may take long, in a thread that nobody needs for reading or writing."""
-        engine, _ = self._lanes[0]
-        if not engine.usable:
-            engine.read(vectors.wanted)  # says why
+        if not self._engine.usable:
+            self._engine.read(vectors.wanted)  # says why
         run = contextvars.copy_context().run  # so that a step within is the caller's
         try:
             return await asyncio.get_running_loop().run_in_executor(self._threads, run, partial(function, *arguments))

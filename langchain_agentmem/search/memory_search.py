@@ -29,7 +29,6 @@ from langchain_agentmem.search.search_index import PLACE_BITS, SERIES_BITS
 from langchain_agentmem.search.timeline import MOST_COMPARED, Order, in_time
 from langchain_agentmem.search.vectors import Near
 from langchain_agentmem.storage import Steps, query
-from langchain_agentmem.storage.database import Database
 from langchain_agentmem.storage.part import all_parts
 from langchain_agentmem.storage.steps import Statement
 
@@ -85,20 +84,6 @@ class Walls(NamedTuple):
     after: int | None = None
     trusted: frozenset[str] | None = None
     ignored: frozenset[int] | None = None
-
-    def homes(self, database: Database) -> Sequence[Database]:
-        """The databases in which all of it lies.
-
-        Args:
-            database: Any of them.
-        """
-        if self.high > self.low + "\x1f":  # namespaces below count, too
-            return database.below(self.low)
-        if self.low or self.conversations is None:
-            return (database.at(self.low),) if self.low else database.everywhere
-        names = (None, *self.conversations)
-        there = {database.home_of(self.low, name): database.at(self.low, name) for name in names}
-        return tuple(there.values())
 
     def hold(self, found: Recollection) -> bool:
         """Whether something lies in these namespaces and conversations."""
@@ -566,15 +551,6 @@ class Viewpoint(Protocol):
 
     def within(self, walls: Walls, now: int) -> Steps[Walls]:
         """The walls within which something can be seen from there."""
-        ...
-
-    def homes(self, database: Database, walls: Walls) -> Sequence[tuple[Database, Any]]:
-        """The databases to look in, each with from where that is done.
-
-        Args:
-            database: Any of them.
-            walls: Where to look.
-        """
         ...
 
 

@@ -22,12 +22,9 @@ only after the statements that follow. To store a checkpoint on a known thread w
 
 `storage/schema/<dialect>/` is the truth; `tests/storage/schema.*.txt` shows it whole.
 
-One memory may be several schemas of a database, over which tenants are spread (`shards.py`, `tenant_move.py`).
-
 - `namespace`: a tuple of labels as a path, so that a prefix is a range.
 - `search_total`: what a search would else count in a scope: documents and words. On PostgreSQL a scope has several, one
   for each of those that write at once.
-- `shard`, `pin`, `moved_tenant`: on PostgreSQL, where tenants are (`shards.py`).
 - `receipt`: on PostgreSQL, how many transactions each session has written (`postgres.py`).
 - `branch`: a line of memory with its `head` and the number of its messages; a conversation is a branch of kind
   "conversation". `parent_id` and `parent_position` make a fork one row.
@@ -163,8 +160,6 @@ def open_engine(url: Any, opening: Opening = Opening()) -> Engine:  # noqa: B008
         from langchain_agentmem.storage.postgres import PostgresEngine  # noqa: PLC0415 - an extra
 
         return PostgresEngine(name, opening)
-    if (opening.schema, opening.pool_size, opening.shards) != (SCHEMA, POOL_SIZE, None):
-        raise InvalidInput(
-            "schema, pool_size and shards are PostgreSQL's: SQLite has a file of its own and one connection."
-        )
+    if (opening.schema, opening.pool_size) != (SCHEMA, POOL_SIZE):
+        raise InvalidInput("schema and pool_size are PostgreSQL's: SQLite has a file of its own and one connection.")
     return SqliteEngine(name, opening)

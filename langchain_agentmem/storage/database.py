@@ -12,7 +12,6 @@ where the database is busy, full, read only or gone, it is the measures that are
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import logging
 import os
@@ -20,13 +19,13 @@ import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, Protocol, TypeAlias, TypeVar, cast
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar, cast
 
 from langchain_agentmem.base import concurrency
 from langchain_agentmem.base.clock import Clock, NewId, micros, new_uuid, utc_now
 from langchain_agentmem.base.events import Hook, Hooks, MemoryEvent
 from langchain_agentmem.base.limits import MemoryLimits
-from langchain_agentmem.base.namespaces import Namespace, Scopes, path_of
+from langchain_agentmem.base.namespaces import Namespace, Scopes
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput, StorageError
 from langchain_agentmem.storage import (
@@ -34,20 +33,15 @@ from langchain_agentmem.storage import (
     Opening,
     Operation,
     Steps,
-    is_pool,
     is_postgres,
     name_of,
     open_engine,
     query,
 )
-from langchain_agentmem.storage.engine import AS_MADE
-from langchain_agentmem.storage.jobs import Handler, WantedJob, Worker
+from langchain_agentmem.storage.jobs import Worker
 from langchain_agentmem.storage.part import bring_up_to_date
 from langchain_agentmem.tracing import Content, Step, Thunk, Tracing
 from langchain_agentmem.tracing.measures import CacheTally, Measured, Measures, OperationTally
-
-if TYPE_CHECKING:
-    from langchain_agentmem.storage.shards import Shards
 
 logger = logging.getLogger(__name__)
 
@@ -107,24 +101,17 @@ class Keeper:
     """Writes what was measured of one database. It may be called from any thread, and raises nothing of its own.
 
     Args:
+        engine: The engine of the database.
         measures: What was measured.
     """
 
-    def __init__(self, measures: Measures) -> None:
-        self._engines: list[Engine] = []
+    def __init__(self, engine: Engine, measures: Measures) -> None:
+        self._engine = engine
         self._measures = measures
         self._next = time.monotonic() + EVERY
         self._writing = concurrency.lock()
         concurrency.renewed(self)
-
-    def watch(self, engine: Engine) -> None:
-        """Have a schema of the database call `now_and_then` after everything that it writes, until `close`.
-
-        Args:
-            engine: Its engine. What was measured is written into the first.
-        """
         engine.afterwards = self.now_and_then
-        self._engines.append(engine)
 
     def renew(self) -> None:
         """Begin with nothing: what was measured so far, the parent writes."""
@@ -137,8 +124,8 @@ class Keeper:
 
     def keep(self) -> None:
         """Write what was measured, if anything else was written, and if it can be done without waiting."""
-        engine = self._engines[0]
-        wrote = engine.lasting and engine.usable and any(each.wrote for each in self._engines)
+        engine = self._engine
+        wrote = engine.lasting and engine.usable and engine.wrote
         if not wrote or not self._writing.acquire(blocking=False):
             return
         try:
@@ -156,8 +143,7 @@ class Keeper:
 
     def close(self) -> None:
         """Write what was measured; the engine is about to close."""
-        for engine in self._engines:
-            engine.afterwards = None
+        self._engine.afterwards = None
         self.keep()
 
 
@@ -212,32 +198,6 @@ class InUse(Generic[T]):
             return iter(list(self._parts))
 
 
-class Whole:
-    """The engine of a sharded database as a whole, which runs nothing: an operation is that of a tenant.
-
-    Args:
-        shards: The schemas.
-    """
-
-    def __init__(self, shards: Shards) -> None:
-        self.shards = shards
-        home = shards.home
-        self.dialect, self.path, self.opening, self.lasting = home.dialect, home.path, home.opening, home.lasting
-        self.index_tail, self.in_thread, self.encrypted = home.index_tail, home.in_thread, home.encrypted
-
-    @property
-    def usable(self) -> bool:
-        """Whether it is open, in this process."""
-        return self.shards.home.usable
-
-    def close(self) -> None:
-        """Close every schema."""
-        self.shards.close()
-
-    def __getattr__(self, name: str) -> NoReturn:
-        raise AssertionError(f"{name} is asked of no tenant: use Database.at(...), or each of Database.everywhere.")
-
-
 class HasDatabase(Protocol):
     """What a part can be built from: an `AgentMemory`, or another part."""
 
@@ -272,8 +232,8 @@ class Database:
     """An open database.
 
     Attributes:
-        engine: The engine that runs its operations; where the database has shards, one of a tenant or a shard.
-        tenant: Whose memory its operations are on, where the database has shards; None where that is not decided.
+        engine: The engine that runs its operations.
+        worker: Does the jobs of its queue, see `jobs.py`.
         measures: What was measured and is not written yet.
         remembering: Whoever holds something that was read here, and has to `forget` it when something is erased.
         on_write: Functions that are called when something was written, with where.
@@ -319,18 +279,10 @@ class Database:
         self.clock = clock
         self.new_id = new_id
         self.tracing = Tracing(self.hooks, measures=self.measures, content=trace_content, checkpoints=trace_checkpoints)
-        self.engine: Engine
-        self._shards, opening = _sharded(url, opening)
-        if self._shards is None:
-            self.engine = open_engine(url, opening)
-            engines: Sequence[Engine] = (self.engine,)
-        else:
-            self.engine = cast("Engine", Whole(self._shards))  # none on purpose
-            engines, scopes = self._shards.engines, scopes._replace(tenant_depth=self._shards.tenant_depth)
-        self._workers: dict[Engine, Worker] = {}
-        self._serving: Callable[[Engine, Worker], object] | None = None
-        self._keeper = Keeper(self.measures)
-        self._meet_all(engines)
+        self.engine = open_engine(url, opening)
+        self.worker = Worker(self.engine)
+        self._bring_up_to_date()
+        keeper = Keeper(self.engine, self.measures)
         self.tracing.metadata["agentmem_database"] = self.engine.dialect
         self.remembering: InUse[Remembering] = InUse()
         self.writing: InUse[Writing] = InUse()
@@ -338,34 +290,10 @@ class Database:
         self.on_write: list[Callable[[Database], object]] = []
         self.homes: list[Callable[[Mapping[str, Any]], Namespace]] = []
         self.scopes = scopes._replace(home=self._home)
-        self.tenant: str | None = None
-        self.whole: Database | None = None  # kept open by whoever sees a part of it
+        self.whole: Database | None = None  # kept open by whoever looks at it in another way
         self._attached: dict[type, object] = {}
         self._attaching = concurrency.rlock()
-        self._closes_itself = weakref.finalize(self, _close, self._workers, self._keeper, self.engine)
-
-    @property
-    def worker(self) -> Worker:
-        """Does the jobs of its queue, see `jobs.py`."""
-        return self._workers[self.engine.home]
-
-    def attempt(self, wanted: WantedJob, handler: Handler) -> float | None:
-        """Do one job in this thread, wherever its tenant is; see `Worker.attempt`."""
-        return self.worker.attempt(wanted, handler, self.engine)
-
-    def serve(self, serving: Callable[[Engine, Worker], object]) -> None:
-        """Have something do jobs in each schema, those included that are made later; it takes the place of another.
-
-        Args:
-            serving: Is called with the engine of each, and its worker.
-        """
-        before, self._serving = self._serving, serving
-        try:
-            for engine, worker in list(self._workers.items()):
-                serving(engine, worker)
-        except BaseException:
-            self._serving = before
-            raise
+        self._closes_itself = weakref.finalize(self, _close, self.worker, keeper, self.engine)
 
     @property
     def limits(self) -> MemoryLimits:
@@ -414,98 +342,13 @@ class Database:
         Args:
             scopes: How.
         """
-        view = self._view()
-        view.scopes = scopes
+        view = copy.copy(self)
+        view.whole, view.scopes = self.whole or self, scopes
         return view
-
-    @property
-    def has_shards(self) -> bool:
-        """Whether its tenants are spread over several schemas."""
-        return self._shards is not None
-
-    def at(self, path: str, name: str | None = None) -> Database:
-        """The database where a tenant's memory is; it is this one where the database has no shards.
-
-        Args:
-            path: The path of the namespace whose memory it is.
-            name: In the root, the id of the thread or conversation. Default: what has no such id.
-        """
-        if self._shards is None:
-            return self
-        tenant = self.scopes.tenant_of(path, name)
-        return self._running(self._shards.of(tenant), tenant)
 
     def is_beside(self, other: Database) -> bool:
         """Whether both see one database."""
         return (self.whole or self) is (other.whole or other)
-
-    def holds(self, path: str, name: str | None = None) -> bool:
-        """Whether an operation here may look at something, too, since it is the same tenant's.
-
-        Args:
-            path: The path of its namespace.
-            name: In the root, the id of the thread or conversation.
-        """
-        return self.tenant is None or self.tenant == self.scopes.tenant_of(path, name)
-
-    def below(self, path: str) -> tuple[Database, ...]:
-        """The databases where everything is that a namespace and those below it remember: one, if that is one tenant.
-
-        Args:
-            path: The path of the namespace.
-        """
-        if self._shards is None:
-            return (self,)
-        if self.scopes.one_tenant(path):
-            return (self.at(path),)
-        return tuple(map(self._running, self._shards.engines))
-
-    @property
-    def everywhere(self) -> tuple[Database, ...]:
-        """The databases in which everything is that this one leads to: one for each shard."""
-        return self.below(path_of(self.scopes.within or ()))
-
-    def look_around(self) -> None:
-        """Know the schemas that other processes made since this one opened the memory. It reads."""
-        if self._shards is not None:
-            self._shards.look_around()
-
-    @contextlib.contextmanager
-    def still(self, path: str) -> Iterator[tuple[Database, ...]]:
-        """The databases below a path, to write in; where these are several, no tenant moves until the block ends.
-
-        Args:
-            path: The path of the namespace.
-
-        Raises:
-            DatabaseBusy: A tenant is being moved, and that takes too long.
-        """
-        moving = self._shards is not None and not self.scopes.one_tenant(path)
-        with self._shards.still() if self._shards is not None and moving else contextlib.nullcontext():
-            yield self.below(path)
-
-    def keep_together(self, path: str, name: str, like: str) -> None:
-        """Have a thread be where another one is whose content it is to share; it is moved there, if need be.
-
-        Args:
-            path: The path of the namespace of both.
-            name: Its id.
-            like: That of the other.
-        """
-        tenant, other = self.scopes.tenant_of(path, name), self.scopes.tenant_of(path, like)
-        if self._shards is not None and tenant != other:
-            self._shards.keep_together(tenant, other)
-
-    def home_of(self, path: str, name: str | None = None) -> Engine:
-        """The engine of the schema in which a tenant is now, whoever moved it.
-
-        Args:
-            path: The path of the namespace whose memory it is.
-            name: In the root, the id of the thread or conversation.
-        """
-        if self._shards is None:
-            return self.engine
-        return self._shards.look_again(self.scopes.tenant_of(path, name))
 
     def emit(self, event: Callable[[], MemoryEvent]) -> None:
         """Tell the hooks what happened, if there are any."""
@@ -596,38 +439,16 @@ class Database:
             step.finish(lambda: _outcome(value))
         return value
 
-    def _meet_all(self, engines: Iterable[Engine]) -> None:
-        """Bring what was opened up to date, and begin with it; a database in which that fails is closed again."""
+    def _bring_up_to_date(self) -> None:
+        """Bring what was opened up to date; a database in which that fails is closed again."""
         try:
-            for each in engines:
-                self._meet(each)
+            bring_up_to_date(self.engine, self.worker)
         except Exception as error:
             self.engine.close()
             if isinstance(error, StorageError):
                 raise
             problem = f"{DatabaseUnreadable()} ({safe_repr(self.engine.path)}: {safe_repr(error)})"
             raise DatabaseUnreadable(problem) from error
-        if self._shards is not None:
-            met = weakref.WeakMethod(self._meet)  # shards keep no database open
-            self._shards.met = lambda engine: (meet := met()) and meet(engine)
-
-    def _meet(self, engine: Engine) -> None:
-        worker = Worker(engine)
-        bring_up_to_date(engine, worker)
-        if self._serving is not None:
-            self._serving(engine, worker)
-        self._workers[engine] = worker
-        self._keeper.watch(engine)
-
-    def _view(self) -> Database:
-        view = copy.copy(self)
-        view.whole = self.whole or self
-        return view
-
-    def _running(self, engine: Engine, tenant: str | None = None) -> Database:
-        view = self._view()
-        view.engine, view.tenant = engine, tenant
-        return view
 
     def _home(self, configurable: Mapping[str, Any]) -> Namespace:
         return next((found for home in self.homes if (found := home(configurable))), ())
@@ -699,25 +520,8 @@ def database_of(memory: MemoryLike) -> Database:
     return database
 
 
-def _sharded(url: Any, opening: Opening) -> tuple[Shards | None, Opening]:
-    """The schemas of a memory that has several, and how it is opened where it has not."""
-    if opening.shards is None:
-        return None, opening
-    one = opening._replace(shards=None)
-    if not (is_pool(url) or is_postgres(name_of(url))):
-        if opening.shards == AS_MADE:
-            return None, one
-        raise InvalidInput("shards are schemas of PostgreSQL: on SQLite, leave shards out.")
-    from langchain_agentmem.storage.shards import Shards, is_sharded  # noqa: PLC0415 - an extra
-
-    if opening.shards == AS_MADE:
-        return (Shards(url, one) if is_sharded(url, one) else None), one
-    return Shards(url, opening), opening
-
-
-def _close(workers: Mapping[Engine, Worker], keeper: Keeper, engine: Engine) -> None:
-    for worker in list(workers.values()):
-        worker.close()
+def _close(worker: Worker, keeper: Keeper, engine: Engine) -> None:
+    worker.close()
     keeper.close()
     engine.close()
 

@@ -65,11 +65,6 @@ FORKED = (
 SCHEMA = "agentmem"
 POOL_SIZE = 10
 _SCHEMA = re.compile(r"(?!pg_)[a-z_][a-z0-9_]{0,62}")
-AS_MADE = 0
-"""In place of a number of shards: as many as a memory was made with, if any."""
-MOST_SHARDS = 64
-"""Schemas that one memory can have, those of tenants with one of their own included."""
-_LONGEST_SHARDED = 60  # each schema's name ends with its number
 
 
 class OpeningOptions(TypedDict, total=False):
@@ -82,8 +77,6 @@ class OpeningOptions(TypedDict, total=False):
     pool_size: int
     read_only: bool
     migrate: bool
-    shards: int | None
-    tenant_depth: int
     limits: MemoryLimits
     key: KeyLike | None
 
@@ -100,9 +93,6 @@ class Opening(NamedTuple):
         pool_size: Most connections to PostgreSQL at once.
         read_only: Whether nothing is written.
         migrate: Whether a database of an older version is brought up to date; if not, it is refused.
-        shards: Over how many schemas of PostgreSQL tenants are spread; or `AS_MADE`, as many as it was made with.
-            Default: everything is in one.
-        tenant_depth: How many labels of a namespace name a tenant.
         limits: How much callers may give at most.
         key: What encrypts a SQLite file. Default: the key in the environment, if any.
     """
@@ -114,8 +104,6 @@ class Opening(NamedTuple):
     pool_size: int = POOL_SIZE
     read_only: bool = False
     migrate: bool = True
-    shards: int | None = None
-    tenant_depth: int = 1
     limits: MemoryLimits = USUAL_LIMITS
     key: EncryptionKey | None = None
 
@@ -146,20 +134,9 @@ class Opening(NamedTuple):
             check_flag(name, getattr(self, name))
         if not isinstance(self.limits, MemoryLimits):
             raise InvalidInput(f"limits must be MemoryLimits(...), not {safe_repr(self.limits)}.")
-        self._check_shards()
         if self.key is not None:
             self.key.check()
         return self
-
-    def _check_shards(self) -> None:
-        if self.shards is not None:
-            if type(self.shards) is not int or not 1 <= self.shards <= MOST_SHARDS:
-                raise InvalidInput(
-                    f"shards must be a number of schemas, 1 to {MOST_SHARDS}, not {safe_repr(self.shards)}."
-                )
-            if len(self.schema) > _LONGEST_SHARDED:
-                raise InvalidInput(f"With shards, the name of a schema has {_LONGEST_SHARDED} characters at most.")
-        check_whole("tenant_depth", self.tenant_depth)
 
 
 class Sizes(NamedTuple):
@@ -417,11 +394,6 @@ class Engine(ABC):
             self._close()
         finally:
             self._leave()
-
-    @property
-    def home(self) -> Engine:
-        """The engine of the schema in which its operations run."""
-        return self
 
     @property
     def usable(self) -> bool:

@@ -376,13 +376,12 @@ class Worker:
         if (lane := self._lanes.get(kind)) is not None and not self._engine.opening.read_only:
             lane.hurry(patience)
 
-    def attempt(self, wanted: WantedJob, handler: Handler, engine: Engine | None = None) -> float | None:
+    def attempt(self, wanted: WantedJob, handler: Handler) -> float | None:
         """Do one job in this thread, unless it failed a moment ago or somebody else is at it.
 
         Args:
             wanted: The job. It is asked for, if it is not yet.
             handler: Does it.
-            engine: That of the tenant whose job it is, who may be moved meanwhile. Default: that of the database.
 
         Returns:
             None when it is done; else the seconds after which another attempt makes sense.
@@ -390,7 +389,7 @@ class Worker:
         Raises:
             BaseException: What the handler raised. The job waits to be tried again.
         """
-        now, engine = self._now(), engine or self._engine
+        now, engine = self._now(), self._engine
         there = engine.read(lambda: find(wanted.path, wanted.kind, wanted.key))
         if there is not None and there.owner is not None and (there.lease_until or 0) > now:
             return _LATER

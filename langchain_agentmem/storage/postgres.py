@@ -178,19 +178,6 @@ class _Patience:
         return True
 
 
-class _Shared:
-    """What the engines of one database have in common.
-
-    Attributes:
-        pool: Lends their sessions.
-        pooled: Whether a pooler is behind them that passes for the server.
-        wrote: Whether any operation that may write was committed.
-    """
-
-    pool: Pool | GivenPool
-    pooled = wrote = False
-
-
 class PostgresEngine(Engine):
     """One PostgreSQL database.
 
@@ -198,7 +185,6 @@ class PostgresEngine(Engine):
         url: A `postgresql://` URL, a connection string such as "host=localhost dbname=app", or a psycopg pool, which is
             used and never closed.
         opening: How it is opened. What is said of SQLite does not matter.
-        first: An engine of the same database, whose connections and threads serve this one, too.
 
     Raises:
         ForeignDatabase: The schema `agentmem` exists and is not ours.
@@ -208,17 +194,15 @@ class PostgresEngine(Engine):
 
     dialect = "postgres"
     index_tail = 0
+    _pool: Pool | GivenPool
 
     def __init__(
         self,
         url: Any,
         opening: Opening = Opening(),  # noqa: B008 - a value
-        *,
-        first: PostgresEngine | None = None,
     ) -> None:
         super().__init__(opening, writer_threads=opening.pool_size)
-        self._first = first
-        self.shared: _Shared = _Shared() if first is None else first.shared
+        self._pooled = self._wrote = False
         self.schema = opening.schema
         self._given = None if isinstance(url, str) else url
         self._url = url if self._given is None else str(self._given.conninfo)
@@ -227,8 +211,7 @@ class PostgresEngine(Engine):
         self._busy_timeout = opening.busy_timeout
         self._timeout = opening.timeout
         self._hosts = 1 + str(psycopg.conninfo.conninfo_to_dict(self._url).get("host", "")).count(",")
-        if first is None:
-            self._renew()
+        self._renew()
         with self._in_use(), self._translated():
             try:
                 self._open()
@@ -272,7 +255,7 @@ class PostgresEngine(Engine):
     @property
     def wrote(self) -> bool:
         """Whether any operation that may write was committed since the engine was opened."""
-        return self.shared.wrote
+        return self._wrote
 
     def _transaction(self, session: Session, make: Operation[T], *, write: bool) -> T:
         decided = wrote = False
@@ -298,7 +281,7 @@ class PostgresEngine(Engine):
                 raise _LostError(str(error)) from error
         else:
             self._pool.give_back(session)
-        self.shared.wrote = self.shared.wrote or write
+        self._wrote = self._wrote or write
         return value
 
     def _was_committed(self, lost: Session) -> bool:
@@ -346,7 +329,7 @@ class PostgresEngine(Engine):
         """Take back what a transaction did that failed; whether the connection is still there."""
         if isinstance(error, _FORGOTTEN):
             session.direct = False  # every other session finds it out for itself
-            self.shared.pooled = True
+            self._pooled = True
         if isinstance(error, Exception) and not isinstance(error, NoAnswerError) and not session.broken:
             with contextlib.suppress(psycopg.Error):
                 session.roll_back()
@@ -427,7 +410,7 @@ class PostgresEngine(Engine):
 
     def _session_on(self, connection: psycopg.Connection[Any]) -> Session:
         session = Session(connection)
-        if not self.shared.pooled:
+        if not self._pooled:
             session.get_acquainted(self._timeout)
         return session
 
@@ -515,34 +498,19 @@ class PostgresEngine(Engine):
                 f"The schema {safe_repr(self.schema)} in {safe_repr(self.path)} holds another program's tables "
                 f"({', '.join(sorted(tables)[:3])}). Give langchain-agentmem a database of its own."
             )
-        if self.opening.shards is None and "shard" in tables and ask(f"select name from {self.schema}.shard limit 1"):  # noqa: S608 - checked
-            raise InvalidInput(
-                f"The memory in {safe_repr(self.path)} is spread over several schemas: open it with shards=0, "
-                "which means as many as there are."
-            )
         return {row["name"] for row in ask(f"select name from {self.schema}.agentmem_migration")}  # noqa: S608 - checked
 
     def _close(self) -> None:
-        if self._first is None:
-            self._pool.close()
+        self._pool.close()
 
     def _rest(self) -> None:
         """Sessions stay: a child has no more than their descriptors, and libpq ends none from there."""
 
     def _renew(self) -> None:
         if self._given is None:
-            self.shared.pool = Pool(self._session, size=self.opening.pool_size, timeout=self._busy_timeout)
-        elif not hasattr(self.shared, "pool"):  # a child must not use what its parent was given
-            self.shared.pool = GivenPool(self._given, self._session_on, timeout=self._busy_timeout)
-
-    @property
-    def _pool(self) -> Pool | GivenPool:
-        return self.shared.pool
-
-    async def in_thread(self, function: Any, *arguments: Any, write: bool) -> Any:
-        """Run a blocking function in a thread, which may be that of the first engine of the database."""
-        run = super().in_thread if self._first is None else self._first.in_thread
-        return await run(function, *arguments, write=write)
+            self._pool = Pool(self._session, size=self.opening.pool_size, timeout=self._busy_timeout)
+        elif not hasattr(self, "_pool"):  # a child must not use what its parent was given
+            self._pool = GivenPool(self._given, self._session_on, timeout=self._busy_timeout)
 
     # -- care --------------------------------------------------------------------------------------------------
 

@@ -74,7 +74,7 @@ def server(url: str, schema: str = SCHEMA) -> Iterator[Finding]:
 
 
 def memory_schemas(url: str) -> list[str]:
-    """The schemas of a database that hold a memory, or a part of one that has shards.
+    """The schemas of a database that hold a memory.
 
     Args:
         url: A `postgresql://` URL, or a connection string.

@@ -65,10 +65,10 @@ from langgraph.store.base import BaseStore, IndexConfig, Op, Result, TTLConfig, 
 
 from langchain_agentmem.base.argument_checks import check_timeout
 from langchain_agentmem.base.lifetime import AwaitableNumber, Closing, Ready, Sweeper, SweepingEnd
-from langchain_agentmem.base.namespaces import Namespace, ThreadLike, path_of, running_config
+from langchain_agentmem.base.namespaces import Namespace, ThreadLike, running_config
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import DatabaseReadOnly, InvalidInput, StepIsOver
-from langchain_agentmem.language_models.model_calls import Do, In, Performer, Run, Shown, Work, both
+from langchain_agentmem.language_models.model_calls import Do, Performer, Run, Shown, Work, both
 from langchain_agentmem.rewinding.thread_memory import ThreadPoint, thread_point
 from langchain_agentmem.search import static_embeddings
 from langchain_agentmem.search.embedding import embed_with, embedder_of
@@ -208,7 +208,7 @@ class ItemStore(Performer, BaseStore):
     list_namespaces, alist_namespaces = _checked(_check_listing, BaseStore.list_namespaces, BaseStore.alist_namespaces)
 
     def _batch_work(self, ops: Iterable[Op]) -> Work[list[Result]]:
-        """Run operations in one transaction; in a memory with shards in one for each tenant, which fails by itself.
+        """Run operations in one transaction.
 
         Args:
             ops: `GetOp`, `SearchOp`, `PutOp` and `ListNamespacesOp`, in any mixture.
@@ -225,30 +225,28 @@ class ItemStore(Performer, BaseStore):
         now, tail = self.database.now(), self.database.tail
         embedder = embedder_of(self.database)
 
-        def done(part: Batch) -> Steps[Read]:
-            return part.run(opened(), now, tail=tail) if part.writes else part.read(opened(), now)
+        engine = self.database.engine
+
+        def done() -> Steps[Read]:
+            return batch.run(opened(), now, tail=tail) if batch.writes else batch.read(opened(), now)
 
         def run() -> Work[Read]:
             if embedder is not None and batch.asks:
                 embed = partial(self._embed, batch, opened(), now)
                 yield Do(embed, partial(embedder.in_thread, embed))
-            found: list[Read] = []
-            for database, part in self._parts(batch):
-                engine, steps = database.engine, partial(done, part)
-                if part.writes:
-                    found.append((yield Do(partial(engine.write, steps), partial(engine.awrite, steps))))
-                    if embedder is not None:
-                        embedder.wake(database)
-                else:
-                    found.append((yield Do(partial(engine.read, steps), partial(engine.aread, steps))))
-            return batch.joined(found)
+            if not batch.writes:
+                return (yield Do(partial(engine.read, done), partial(engine.aread, done)))  # type: ignore[no-any-return]
+            found: Read = yield Do(partial(engine.write, done), partial(engine.awrite, done))
+            if embedder is not None:
+                embedder.wake(self.database)
+            return found
 
         run_type: RunType = "retriever" if batch.verb == SEARCH else "chain"
         found: Read = yield Shown(f"{self._part}.{batch.verb}", run(), batch.asked, batch.told, run_type)
-        for database, touched in self._homes(found.touched):
-            touch = partial(self._touching, opened, touched, now, tail)
+        if found.touched:
+            touch = partial(self._touching, opened, found.touched, now, tail)
             with contextlib.suppress(DatabaseReadOnly, StepIsOver):  # who may only read still reads
-                yield Do(partial(database.engine.write, touch), partial(database.engine.awrite, touch))
+                yield Do(partial(engine.write, touch), partial(engine.awrite, touch))
         return batch.answers(found)
 
     batch, abatch = both(_batch_work)
@@ -261,18 +259,6 @@ class ItemStore(Performer, BaseStore):
         """Where the namespaces of operations begin."""
         return ()
 
-    def _parts(self, batch: Batch) -> Sequence[tuple[Database, Batch]]:
-        """The parts of a batch, each with the database that runs it."""
-        raise NotImplementedError
-
-    def _homes(self, items: Sequence[StoredItem]) -> Iterable[tuple[Database, Sequence[StoredItem]]]:
-        """Items, by the databases that they are in."""
-        raise NotImplementedError
-
-    def _below(self, path: str) -> Sequence[Database]:
-        """The databases in which the items of a namespace and of all below it are."""
-        raise NotImplementedError
-
     @staticmethod
     def _touching(opened: Callable[[], Items], items: Sequence[StoredItem], now: int, tail: int) -> Steps[None]:
         return opened().touch(items, now=now, tail=tail)
@@ -282,8 +268,7 @@ class ItemStore(Performer, BaseStore):
         if embedder is not None:
 
             def near(look: Look) -> Near | None:
-                databases = self._below(look.low)
-                return embedder.near(inquiry(look.question, now), items.walls(look), databases, needed=self._cosine)
+                return embedder.near(inquiry(look.question, now), items.walls(look), needed=self._cosine)
 
             batch.embed(near, cosine=self._cosine)
 
@@ -497,27 +482,11 @@ class AgentMemoryStore(Closing, ItemStore):
     def _sweep_work(self) -> Work[int]:
         sweep, swept = partial(item_rows.sweep, now=self.database.now()), 0
         run = Run("store.sweep", sweep, write=True, outputs=lambda count: {"deleted": count})
-        with contextlib.ExitStack() as held:
-            still = self.database.still(path_of(self.database.scopes.within or ()))
-            for each in (yield Do(partial(held.enter_context, still))):
-                count = PAGE
-                while count == PAGE:
-                    count = yield In(each, run)
-                    swept += count
+        count = PAGE
+        while count == PAGE:
+            count = yield run
+            swept += count
         return swept
-
-    def _parts(self, batch: Batch) -> Sequence[tuple[Database, Batch]]:
-        return batch.parts(self.database)
-
-    def _homes(self, items: Sequence[StoredItem]) -> Iterable[tuple[Database, Sequence[StoredItem]]]:
-        homes: dict[str | None, tuple[Database, list[StoredItem]]] = {}
-        for each in items:
-            database = self.database.at(each.at.path)
-            homes.setdefault(database.tenant, (database, []))[1].append(each)
-        return homes.values()
-
-    def _below(self, path: str) -> Sequence[Database]:
-        return self.database.below(path)
 
     def _opened(self) -> Callable[[], Items]:
         return SharedItems
@@ -588,14 +557,3 @@ class AgentMemoryThreadStore(ItemStore):
 
     def _point(self) -> ThreadPoint:
         return thread_point(self.database, self._given)
-
-    def _below(self, path: str) -> Sequence[Database]:
-        del path  # all of it is the thread's
-        point = self._point()
-        return (self.database.at(point.path, point.thread),)
-
-    def _parts(self, batch: Batch) -> Sequence[tuple[Database, Batch]]:
-        return [(each, batch) for each in self._below("")]
-
-    def _homes(self, items: Sequence[StoredItem]) -> Iterable[tuple[Database, Sequence[StoredItem]]]:
-        return [(each, items) for each in self._below("") if items]

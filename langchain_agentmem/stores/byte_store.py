@@ -316,7 +316,7 @@ class AgentMemoryByteStore(Performer, BaseStore[str, bytes]):
             path_of(namespace)  # a wrong one makes no database
         database = database_of(memory)
         self._path = path_of(database.scopes.resolve(namespace))
-        self._database: Database = database.at(self._path)
+        self._database: Database = database
 
     @property
     def namespace(self) -> Namespace:

@@ -6,7 +6,6 @@ holds several kinds; searches alone show as a retriever, with what they found as
 
 from __future__ import annotations
 
-import copy
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache
@@ -38,7 +37,6 @@ from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.language_models.model_calls import writer
 from langchain_agentmem.search.vectors import Near
 from langchain_agentmem.storage import Steps
-from langchain_agentmem.storage.database import Database
 from langchain_agentmem.stores.item_rows import (
     ItemDraft,
     ItemPlace,
@@ -200,7 +198,6 @@ class Batch:
         self._lists: dict[int, tuple[ListNamespacesOp, str, str]] = {}
         self._changes: dict[ItemPlace, ItemDraft | None] = {}
         self._ops: list[Op] = []
-        self._spread: set[int] = set()
         if not isinstance(ops, Iterable):
             raise InvalidInput(f"Give a list of operations, not {safe_repr(ops)}.")
         for number, op in enumerate(ops):
@@ -211,11 +208,6 @@ class Batch:
     def writes(self) -> bool:
         """Whether anything is to be written."""
         return bool(self._changes)
-
-    @property
-    def finds(self) -> bool:
-        """Whether it only searches, and lists namespaces."""
-        return not self.writes and not self._gets
 
     @cached_property
     def verb(self) -> str:
@@ -288,60 +280,6 @@ class Batch:
         yield from items.touch(found.touched, now=now, tail=tail)
         yield from items.write(self._changes, locked, now=now, tail=tail)
         return found._replace(touched=[])
-
-    def parts(self, database: Database) -> Sequence[tuple[Database, Batch]]:
-        """What each tenant's database is to run, in this order; what looks above the tenants is run in every one first.
-
-        Args:
-            database: Any of them.
-        """
-        if not database.has_shards:
-            return [(database, self)]
-        parts: dict[Any, tuple[Database, Batch]] = {}
-        for number, (look, refresh) in self._searches.items():
-            wanted = look, refresh
-            if not database.scopes.one_tenant(look.low):
-                self._spread.add(number)
-                wanted = look._replace(limit=look.offset + look.limit, offset=0), False
-            self._share(parts, database.below(look.low), "_searches", number, wanted)
-        for number, (op, low, high) in self._lists.items():
-            if not database.scopes.one_tenant(low):
-                self._spread.add(number)
-                op = op._replace(limit=op.offset + op.limit, offset=0)  # noqa: PLW2901
-            self._share(parts, database.below(low), "_lists", number, (op, low, high))
-        for number, get in self._gets.items():
-            self._share(parts, (database.at(get[0].path),), "_gets", number, get)
-        for place, draft in self._changes.items():
-            self._share(parts, (database.at(place.path),), "_changes", place, draft)
-        return sorted(parts.values(), key=lambda part: part[0].tenant is not None)
-
-    def _share(
-        self, parts: dict[Any, tuple[Database, Batch]], databases: Iterable[Database], kind: str, key: Any, asked: Any
-    ) -> None:
-        for each in databases:
-            whose = each.engine if each.tenant is None else each.tenant
-            if whose not in parts:
-                parts[whose] = each, copy.copy(self)
-                vars(parts[whose][1]).update(_gets={}, _searches={}, _lists={}, _changes={})
-            vars(parts[whose][1])[kind][key] = asked
-
-    def joined(self, parts: Sequence[Read]) -> Read:
-        """What was read in all, of what each of `parts` read."""
-        results: dict[int, Any] = {}
-        for part in parts:
-            for number, found in part.results.items():
-                results[number] = [*results.get(number, ()), *found] if number in self._spread else found
-        touched = [each for part in parts for each in part.touched]
-        for number in self._spread:
-            if number in self._lists:
-                op, _, _ = self._lists[number]
-                results[number] = sorted(set(results[number]))[op.offset : op.offset + op.limit]
-                continue
-            look, refresh = self._searches[number]
-            found = sorted(results[number], key=_best if look.question else _newest)
-            found = results[number] = found[look.offset : look.offset + look.limit]
-            touched += [each.item for each in found if refresh and each.item.ttl is not None]
-        return Read(results, touched)
 
     def answers(self, found: Read) -> list[Result]:
         """The result of each operation, in their order. Every value is made anew for the caller."""

@@ -45,7 +45,6 @@ NAVIGATION = (
     ("/facts", "Facts"),
     ("/experiences", "Experiences"),
     ("/audit", "Audit"),
-    ("/tenants", "Tenants"),
     ("/corrections", "Corrections"),
 )
 TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}

@@ -10,15 +10,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
-from langchain_agentmem.base.namespaces import namespace_of, range_of
+from langchain_agentmem.base.namespaces import namespace_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import BranchMoved, InvalidInput
 from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.storage import Steps, query
-from langchain_agentmem.storage.database import Database
 from langchain_agentmem.storage.steps import Row
 from langchain_agentmem.threads import value_store as shelves
 from langchain_agentmem.threads.value_recipe import unpack
@@ -166,38 +164,6 @@ def _in_several(name: str, paths: Sequence[str]) -> InvalidInput:
         f"There is a thread {safe_repr(name)} in several namespaces ({homes}, …): say which, with "
         'config["configurable"]["agentmem_namespace"].'
     )
-
-
-def home_of(database: Database, at: ThreadAt) -> Database:
-    """The database that a thread is in, or will be. It is looked for where a config may name the thread alone.
-
-    Args:
-        database: Any of them.
-        at: The thread. Under the empty path: the root's own, else the only one of this name, as `find` has it.
-
-    Raises:
-        InvalidInput: No namespace was given, and several have a thread of this name.
-    """
-    own = database.at(*at)
-    if own is database or at.path or own.engine.read(partial(find, at, exact=True)) is not None:
-        return own
-    found = homes_of(database, *range_of(()), at.name)
-    if len(found) > 1:
-        raise _in_several(at.name, sorted(each.path for each in found))
-    return next(iter(found.values()), own)
-
-
-def homes_of(database: Database, low: str, high: str, name: str) -> dict[ThreadAt, Database]:
-    """The threads of one id in a namespace and below it, each with the database that it is in.
-
-    Args:
-        database: Any of them.
-        low: The path of the namespace.
-        high: The path behind the last.
-        name: The id.
-    """
-    found = [at for each in database.below(low) for at in each.engine.read(partial(named, low, high, name))]
-    return {at: database.at(*at) for at in found}
 
 
 def named(low: str, high: str, name: str) -> Steps[list[ThreadAt]]:

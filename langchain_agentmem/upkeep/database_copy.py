@@ -28,7 +28,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -40,7 +39,7 @@ from langchain_agentmem.base.namespaces import Namespace, range_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations import message_log, prompt_notes
 from langchain_agentmem.errors import DatabaseBusy, DatabaseReadOnly, DatabaseUnreadable, InvalidInput, StorageError
-from langchain_agentmem.language_models.model_calls import Do, Run, Work, across
+from langchain_agentmem.language_models.model_calls import Do, Run, Work
 from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.search import search_index
 from langchain_agentmem.storage import Engine, Opening, Operation, Steps, is_postgres, name_of, open_engine, query
@@ -448,7 +447,7 @@ def _checked_database(
         if kind == "export":
             into = Import(now=database.now(), tail=database.tail, limits=MEASURED_BEFORE)
             database.write("care.import", partial(export.load, file, into, progress=progress, key=key), shown=False)
-        report = database.run("care.check", partial(integrity.verify, [database.engine], progress), shown=False)
+        report = database.run("care.check", partial(integrity.verify, database.engine, progress), shown=False)
     if not report.ok:
         more = f" and {len(report.problems) - 1} more" if len(report.problems) > 1 else ""
         raise DatabaseUnreadable(
@@ -552,41 +551,32 @@ def prune_work(
     """
     _check_prune(keep_checkpoints, retention, archive_before)
     low, high = range_of(namespace)
-    yield Do(database.look_around)
-    databases = database.below(low)
+    engine = database.engine
     threads: list[ThreadAt] = []
     talks: list[message_log.Address] = []
     if keep_checkpoints is not None:
-        found = yield from across(databases, Run("care.threads", lambda: _threads(low, high), shown=False))
-        threads = list(chain.from_iterable(found))
+        threads = yield Run("care.threads", lambda: _threads(low, high), shown=False)
     if retention is not None and not retention.off:
-        found = yield from across(databases, Run("care.conversations", lambda: _conversations(low, high), shown=False))
-        talks = list(chain.from_iterable(found))
+        talks = yield Run("care.conversations", lambda: _conversations(low, high), shown=False)
     keep, kept = keep_checkpoints or 1, retention or Retention()
-    do = partial(_done, rehearsed=dry_run)
+    do = partial(_done, engine, rehearsed=dry_run)
     removed, dropped = [], []
     for number, at in enumerate(threads):
-        engine = database.at(*at).engine
         more, count = True, 0
         while more:
-            some, more = yield from do(engine, partial(_pruned, at, keep=keep, now=now, at_once=dry_run))
+            some, more = yield from do(partial(_pruned, at, keep=keep, now=now, at_once=dry_run))
             count += some
         removed.append(count)
         _tell(progress, number + 1, len(threads) + len(talks))
     for number, address in enumerate(talks):
-        engine = database.at(*address).engine
-        dropped.append((yield from do(engine, partial(message_log.shorten, address, kept, now=now))))
+        dropped.append((yield from do(partial(message_log.shorten, address, kept, now=now))))
         _tell(progress, len(threads) + number + 1, len(threads) + len(talks))
     archived = saved = 0
     if archive_before is not None:
-        with contextlib.ExitStack() as held:
-            for each in (yield Do(partial(held.enter_context, database.still(low)))):
-                some, freed = yield from _archived(partial(do, each.engine), low, high, archive_before)
-                archived, saved = archived + some, saved + freed
+        archived, saved = yield from _archived(do, low, high, archive_before)
     if not dry_run:
-        yield from across(databases, Run("care.notes", partial(prompt_notes.sweep, now=now), write=True, shown=False))
-        for each in databases:
-            yield Do(each.engine.release)
+        yield Run("care.notes", partial(prompt_notes.sweep, now=now), write=True, shown=False)
+        yield Do(engine.release)
     return PruneReport(
         threads=sum(map(bool, removed)),
         checkpoints=sum(removed),

@@ -12,14 +12,12 @@ from __future__ import annotations
 
 import json
 import platform
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime
 from importlib import metadata
 from importlib.util import find_spec
-from itertools import chain
 from typing import Any, TypedDict, cast
 
 from langchain_agentmem.base.argument_checks import check_flag, text_given
@@ -35,7 +33,7 @@ from langchain_agentmem.messages.message import decode_body, plain
 from langchain_agentmem.search.analysis import question
 from langchain_agentmem.storage import Opening, PoolStats, Sizes, Steps, database, is_postgres, name_of, query
 from langchain_agentmem.storage.database import Database
-from langchain_agentmem.storage.engine import AS_MADE, SCHEMA
+from langchain_agentmem.storage.engine import SCHEMA
 from langchain_agentmem.storage.part import all_parts
 from langchain_agentmem.storage.storage_health import Finding, interrupted, sqlite_file, sqlite_itself
 from langchain_agentmem.tracing.measures import Measured
@@ -52,9 +50,6 @@ _TABLES: Mapping[str, tuple[str, ...]] = {
         "measure",
         "spent_branch",
         "receipt",
-        "shard",
-        "pin",
-        "moved_tenant",
         "agentmem_migration",
         "sqlite_schema",
         "sqlite_sequence",
@@ -213,38 +208,6 @@ def counting_within(namespace: Namespace) -> Steps[Stats]:
     low, high = range_of(namespace)
     [row] = yield query.statistics_within(low=low, high=high)
     return cast("Stats", {name: int(row[name]) for name in row.keys()})  # noqa: SIM118 - a database row, not a dict
-
-
-def added_within(parts: Sequence[Stats]) -> Stats:
-    """The sums of what several schemas hold of a namespace."""
-    sums: Counter[str] = Counter()
-    for each in parts:
-        sums.update(cast("dict[str, int]", each))
-    return cast("Stats", dict(sums))
-
-
-def added(parts: Sequence[StatsRead]) -> StatsRead:
-    """The sums of what several schemas hold."""
-    counts: Counter[str] = Counter()
-    measured = Measured()
-    for each in parts:
-        counts.update(each["counts"])
-        measured.add(each["measured"])
-    return {"counts": dict(counts), "facts": sum(each["facts"] for each in parts), "measured": measured}
-
-
-def added_sizes(parts: Sequence[Sizes]) -> Sizes:
-    """How many bytes several schemas take."""
-    tables: Counter[str] = Counter()
-    for each in parts:
-        tables.update(each.tables)
-    return Sizes(
-        total=sum(each.total for each in parts),
-        free=sum(each.free for each in parts),
-        log=sum(each.log for each in parts),
-        tables=dict(tables),
-        estimated=any(each.estimated for each in parts),
-    )
 
 
 def told(counted: StatsRead, sizes: Sizes, here: Measured, pool: PoolStats | None) -> Stats:
@@ -440,15 +403,6 @@ def _title(body: bytes, thread_id: str) -> str:
     return one_line(decode_body(body, thread_id).text[: 10 * LONGEST_TITLE], LONGEST_TITLE)
 
 
-def merged_threads(parts: Sequence[ThreadList], *, limit: int | None, offset: int) -> ThreadList:
-    """What several schemas have listed from the first on, as one."""
-    threads = sorted(
-        chain.from_iterable(each.threads for each in parts), key=lambda each: each.changed_at, reverse=True
-    )
-    end = None if limit is None else offset + limit
-    return ThreadList(threads=tuple(threads[offset:end]), total=sum(each.total for each in parts))
-
-
 def list_branches(namespace: Sequence[str]) -> Steps[list[BranchSummary]]:
     """The named branches of a namespace and of all below it, parents before their forks.
 
@@ -614,9 +568,9 @@ def _place(url: str, schema: str, key: EncryptionKey | None) -> Iterator[Finding
 
 def _verified(url: str, opening: Opening, progress: Watch | None) -> Iterator[Finding]:
     try:
-        with closing(Database(url, opening=opening._replace(shards=AS_MADE))) as database:
-            problems = integrity.verify([each.engine for each in database.everywhere], progress).problems
-            counts = added([each.engine.read(counting) for each in database.everywhere])["counts"]
+        with closing(Database(url, opening=opening)) as database:
+            problems = integrity.verify(database.engine, progress).problems
+            counts = database.engine.read(counting)["counts"]
         if counts["failed_facts"]:
             yield Finding(
                 "facts",

@@ -10,20 +10,17 @@ Each feature writes records that hold others, such as a conversation and its ent
 
 from __future__ import annotations
 
-import heapq
 import json
 import os
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
-from tempfile import TemporaryFile
-from typing import Any, TextIO, TypeAlias
+from typing import Any, TextIO
 
-from langchain_agentmem.base.encrypted_file import LineSeal, decrypted_text, is_encrypted
+from langchain_agentmem.base.encrypted_file import decrypted_text, is_encrypted
 from langchain_agentmem.base.encryption_key import EncryptionKey
 from langchain_agentmem.base.events import Progress, Watch
 from langchain_agentmem.base.files import is_database, path_of_file, whole_file
@@ -31,9 +28,7 @@ from langchain_agentmem.base.limits import MemoryLimits
 from langchain_agentmem.base.namespaces import Namespace, path_of, range_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.language_models.model_calls import Do, In, Run, Work
-from langchain_agentmem.storage import Engine, Steps, query
-from langchain_agentmem.storage.database import Database
+from langchain_agentmem.storage import Steps, query
 from langchain_agentmem.storage.part import Import, Part, Record, all_parts
 
 FORMAT = "langchain-agentmem/export"
@@ -87,11 +82,11 @@ class _Counting:
         self.progress, self._within, self._done, self._total = progress, within, 0, 0
 
     def expect(self) -> Steps[None]:
-        """Learn how many there may be in one more database."""
+        """Learn how many there may be."""
         if self.progress is not None:
             low, high = range_of(self._within)
             [row] = yield query.statistics_within(low=low, high=high)
-            self._total += sum(row[name] for name in _COUNTED)
+            self._total = sum(row[name] for name in _COUNTED)
 
     def one(self) -> None:
         """One more was written."""
@@ -151,190 +146,10 @@ def export(
     return TransferReport(**written)
 
 
-def exporting(
-    databases: Iterable[Database],
-    path: str | os.PathLike[str],
-    within: Namespace = (),
-    progress: Watch | None = None,
-    key: EncryptionKey | None = None,
-) -> Work[TransferReport]:
-    """Write what several databases hold to one file, each as of a moment of its own; see `export`.
-
-    Args:
-        databases: Such as `Database.below` gives.
-        path: Where to.
-        within: Only this namespace and all below it. Default: all.
-        progress: Is told how many of the records were written, of those of the databases so far.
-        key: What encrypts the file. Default: nothing does.
-    """
-    written: Counter[str] = Counter()
-    counting = _Counting(progress, within)
-    with ExitStack() as stack:
-        # An import takes all that is of one form together.
-        heads = dict.fromkeys(name for part in all_parts().all for name in part.records)
-        sealed = None if key is None else LineSeal()
-        files = {name: _Spool(stack.enter_context(TemporaryFile("w+", encoding="utf-8")), sealed) for name in heads}
-        begins: dict[str, list[int]] = {name: [0] for name in files}
-        for each in databases:
-            begun = {name: places[-1] for name, places in begins.items()}
-            written.update(
-                (yield In(each, Run("care.export", partial(_sorted, files, begun, within, counting), shown=False)))
-            )
-            for name, file in files.items():
-                begins[name].append(file.tell())
-        yield Do(partial(_joined, path, key, [(file, begins[name]) for name, file in files.items()]))
-    return TransferReport(**written)
-
-
-class _Spool:
-    """Lines that wait in a file without a name until an export is put together.
-
-    Args:
-        file: The file.
-        seal: What seals each line, where the export is encrypted. Default: nothing does.
-    """
-
-    def __init__(self, file: TextIO, seal: LineSeal | None) -> None:
-        self._file, self._seal = file, seal
-        self.seek, self.tell, self.truncate = file.seek, file.tell, file.truncate
-
-    def write(self, line: str) -> None:
-        """Write a line at the end."""
-        self._file.write(line if self._seal is None else self._seal.close(line))
-
-    def readline(self) -> str:
-        """The next line; empty behind the last."""
-        line = self._file.readline()
-        return line if self._seal is None or not line else self._seal.open(line)
-
-
-def _sorted(
-    files: Mapping[str, _Spool], begun: Mapping[str, int], within: Namespace, counting: _Counting
-) -> Steps[Counter[str]]:
-    yield from counting.expect()
-    for name, each in files.items():
-        each.seek(begun[name])
-        each.truncate()
-    written: Counter[str] = Counter()
-    file: _Spool | None = None
-
-    def write(record: Mapping[str, Any]) -> None:
-        nonlocal file
-        file = files.get(record["record"], file)
-        assert file is not None  # noqa: S101 - records come behind the one that holds them
-        _write_line(file, record)
-        counting.one()
-
-    for part in all_parts().all:
-        if part.dump is not None:
-            written.update((yield from part.dump(write, *range_of(within))))
-    return written
-
-
-def _joined(
-    path: str | os.PathLike[str], key: EncryptionKey | None, files: Iterable[tuple[_Spool, Sequence[int]]]
-) -> None:
-    with whole_file(path, key) as whole:
-        _write_line(whole, {"format": FORMAT, "version": VERSION})
-        for file, begins in files:
-            file.seek(0)
-            first = file.readline()
-            if not first or "namespace" in json.loads(first):
-                file.seek(0)
-                whole.writelines(iter(file.readline, ""))
-                continue
-            # What no namespace holds comes in the order of its numbers, which schemas give by turns.
-            parts = [_numbered(file, first, begin, end) for begin, end in pairwise(begins)]
-            for count, (_, line) in enumerate(heapq.merge(*parts)):
-                if count % TOGETHER == 0:
-                    whole.write(first)
-                whole.write(line)
-        _write_line(whole, {"record": END})
-
-
-def _numbered(file: _Spool, head: str, begin: int, end: int) -> Iterator[tuple[int, str]]:
-    """The records in a part of a file, with their numbers, without the head that holds them."""
-    while begin < end:
-        file.seek(begin)
-        line, begin = file.readline(), file.tell()
-        if line != head:
-            yield json.loads(line)["number"], line
-
-
-Whose: TypeAlias = tuple[str, str | None]
-"""A path, and in the root the id of the thread or conversation."""
-
-
-class Sorting:
-    """Which records of an export belong to whom.
-
-    Args:
-        path: A file that `export` wrote.
-        key: What it is encrypted with, if it is. Default: the environment's.
-
-    Attributes:
-        together: Threads and those whose content they share.
-
-    Raises:
-        InvalidInput: The file is missing, damaged or of another kind.
-    """
-
-    def __init__(self, path: str | os.PathLike[str], limits: MemoryLimits, key: EncryptionKey | None = None) -> None:
-        self._branches: dict[Any, Whose] = {}
-        self._groups: dict[Any, Whose] = {}
-        self._homes: dict[str, Engine] = {}  # of tenants
-        self.together: list[tuple[str, str, str]] = []
-        places: list[tuple[Whose, Any]] = []
-        for head, records in _groups(path, _holds(_readers()), limits, key=key):
-            for record in records:
-                kind = record["record"]
-                if kind == "branch":
-                    self._branches[record.get("number")] = _whose(record)
-                elif kind == "group":
-                    self._groups[record.get("id")] = _whose(head)
-                elif kind == "place":
-                    places.append((_whose(head), record.get("branch")))
-        for (at, name), branch in places:
-            _, other = self._branches.get(branch, (at, name))
-            if name is not None and other is not None and name != other:
-                self.together.append((at, name, other))
-
-    def of(self, database: Database, head: Record, records: Sequence[Record]) -> Sequence[Record] | None:
-        """Those of some records that are of tenants of a database; None where what holds them is none's there.
-
-        Args:
-            database: The database.
-            head: What holds them.
-            records: They.
-        """
-        if "namespace" in head:
-            return records if self._is_in(database, _whose(head)) else None
-        return [each for each in records if self._is_in(database, self._owner(each))]
-
-    def _is_in(self, database: Database, whose: Whose) -> bool:
-        tenant = database.scopes.tenant_of(*whose)
-        if tenant not in self._homes:
-            self._homes[tenant] = database.home_of(*whose)
-        return self._homes[tenant] is database.engine
-
-    def _owner(self, record: Record) -> Whose:
-        if "namespace" in record:
-            return _whose(record)
-        branch = record.get("branch")
-        known = self._groups if branch is None else self._branches
-        return known.get(record.get("group") if branch is None else branch, ("", None))
-
-
-def _whose(record: Record) -> Whose:
-    path, name = path_of(record.get("namespace")), record.get("id", record.get("thread"))
-    return path, name if isinstance(name, str) else None
-
-
 def load(
     path: str | os.PathLike[str],
     into: Import,
     within: Namespace = (),
-    choose: Callable[[Record, Sequence[Record]], Sequence[Record] | None] = lambda _, records: records,
     progress: Watch | None = None,
     key: EncryptionKey | None = None,
 ) -> Steps[TransferReport]:
@@ -344,8 +159,6 @@ def load(
         path: A file that `export` wrote.
         into: The import; afterwards it knows what was written.
         within: The namespace in which all of it must lie, or below it. Default: anywhere.
-        choose: Gives those records that are taken, of what holds them and all; None for none, not even what holds them.
-            Default: all.
         progress: Is told how many bytes of the file were read.
         key: What the file is encrypted with, if it is. Default: the environment's.
 
@@ -357,33 +170,21 @@ def load(
             Nothing was imported.
         MessageError: A conversation holds other content under one of the ids. Nothing was imported.
     """
-    readers = _readers()
-    for head, held in _groups(path, _holds(readers), into.limits, progress, key):
+    readers: dict[str, list[Part]] = {}  # the features that take records, by the names of those that hold others
+    for part in all_parts().all:
+        for name in part.records:
+            readers.setdefault(name, []).append(part)
+    holds = {name: {each for part in several for each in part.records[name]} for name, several in readers.items()}
+    for head, held in _groups(path, holds, into.limits, progress, key):
         if within:
             _check_within((head, *held), within)
-        records = choose(head, held)
-        if records is None:
-            continue
         for part in readers[head["record"]]:
             if part.load is not None:
-                yield from part.load(into, head, records)
+                yield from part.load(into, head, held)
     for part in all_parts().all:
         if part.finish is not None:
             yield from part.finish(into)
     return TransferReport(**into.added)
-
-
-def _readers() -> dict[str, list[Part]]:
-    """The features that take the records of an export, by the names of those that hold others."""
-    readers: dict[str, list[Part]] = {}
-    for part in all_parts().all:
-        for name in part.records:
-            readers.setdefault(name, []).append(part)
-    return readers
-
-
-def _holds(readers: Mapping[str, Sequence[Part]]) -> dict[str, Collection[str]]:
-    return {name: {each for part in several for each in part.records[name]} for name, several in readers.items()}
 
 
 def _check_within(records: Iterable[Mapping[str, Any]], within: Namespace) -> None:
@@ -397,7 +198,7 @@ def _check_within(records: Iterable[Mapping[str, Any]], within: Namespace) -> No
                 )
 
 
-def _write_line(file: TextIO | _Spool, record: Mapping[str, Any]) -> None:
+def _write_line(file: TextIO, record: Mapping[str, Any]) -> None:
     file.write(json.dumps(record) + "\n")
 
 

@@ -7,9 +7,8 @@ with AgentMemory("agent.db") as memory:
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any
@@ -106,13 +105,13 @@ def checks() -> dict[str, Operation[list[str]]]:
     return found
 
 
-def verify(engines: Iterable[Engine], progress: Watch | None = None) -> VerifyReport:
+def verify(engine: Engine, progress: Watch | None = None) -> VerifyReport:
     """Check the pages of a database, and what it cannot check itself: digests, heads, versions, the index, and values.
 
     Each kind is checked by itself, as of one moment. What is so damaged that a check fails is a problem like others.
 
     Args:
-        engines: The schemas of the database.
+        engine: The engine of the database.
         progress: Is told what is looked at next: the pages, and then each of `checks`.
 
     Raises:
@@ -122,21 +121,18 @@ def verify(engines: Iterable[Engine], progress: Watch | None = None) -> VerifyRe
     problems: list[str] = []
     checked: Counter[str] = Counter()
 
-    def totals(engine: Engine) -> list[str]:
+    def totals() -> list[str]:
         counted = engine.read(statistics)
         checked.update({name: counted[name] for name in _COUNTED})
         return []
 
-    places = list(engines)
-    done, total = itertools.count(1), len(places) * (len(checks()) + 1)
-    for engine in places:
-        looks: dict[str, Callable[[], list[str]]] = {"pages": engine.problems}
-        looks |= {name: partial(engine.read, look) for name, look in checks().items()}
-        for name, look in looks.items():
-            if progress is not None:
-                progress(Progress(f"checking {name}", next(done), total))
-            problems += _found(name, look)
-        problems += _found("totals", partial(totals, engine))
+    looks: dict[str, Callable[[], list[str]]] = {"pages": engine.problems}
+    looks |= {name: partial(engine.read, look) for name, look in checks().items()}
+    for number, (name, look) in enumerate(looks.items(), 1):
+        if progress is not None:
+            progress(Progress(f"checking {name}", number, len(looks)))
+        problems += _found(name, look)
+    problems += _found("totals", totals)
     return VerifyReport(problems=tuple(problems), checked=dict(checked))
 
 

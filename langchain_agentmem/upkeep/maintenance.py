@@ -12,14 +12,11 @@ it becomes steps of a trace.
 
 from __future__ import annotations
 
-import contextlib
 import os
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from datetime import datetime
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -38,14 +35,13 @@ from langchain_agentmem.base.events import (
 )
 from langchain_agentmem.base.files import check_free, path_of_file
 from langchain_agentmem.base.namespaces import Namespace, id_of, namespace_of, path_of, range_of
-from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations import message_log, prompt_notes
 from langchain_agentmem.conversations.message_log import ListedConversation
 from langchain_agentmem.conversations.persistence import checked_retention
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.language_models.model_calls import Do, In, Performer, Run, Shown, Work, across, both
+from langchain_agentmem.language_models.model_calls import Do, Performer, Run, Shown, Work, both
 from langchain_agentmem.messages.role_rounds import Retention
-from langchain_agentmem.storage import Operation, Steps, is_pool, name_of
+from langchain_agentmem.storage import Steps, is_pool, name_of
 from langchain_agentmem.storage.database import Database
 from langchain_agentmem.storage.part import Import
 from langchain_agentmem.tracing import given_only
@@ -91,23 +87,13 @@ class Maintenance(Performer):
         """
         asked = {"namespace": namespace, "limit": limit, "offset": offset}
         where = self.database.scopes.resolve(namespace, bare=True)
-        make = partial(message_log.conversations, where)
         run = Run(
             "conversation.list",
-            partial(make, limit, offset),
+            partial(message_log.conversations, where, limit, offset),
             inputs=partial(given_only, asked),
             outputs=message_log.conversations_shown,
         )
-
-        def merged(found: Sequence[list[ListedConversation]]) -> list[ListedConversation]:
-            newest = sorted(chain.from_iterable(found), key=lambda each: each.last_at, reverse=True)
-            return newest[offset : offset + limit]
-
-        def first() -> Steps[list[ListedConversation]]:
-            end = message_log.count_given("limit", limit) + message_log.count_given("offset", offset)
-            return make(end, 0)
-
-        return (yield from self._gathered(where, run, merged, first))
+        return (yield run)  # type: ignore[no-any-return]  # an answer may be anything
 
     conversations, aconversations = both(_conversations_work)
 
@@ -148,17 +134,11 @@ class Maintenance(Performer):
         """
         where = self.database.scopes.resolve(namespace, bare=True)
         asked: dict[str, Any] = {"thread_id": thread_id, "role": role, "since": since, "until": until}
-        make = partial(database_report.list_threads, where, said=query, sizes=sizes, **asked)
+        make = partial(
+            database_report.list_threads, where, said=query, sizes=sizes, limit=limit, offset=offset, **asked
+        )
         shown = partial(given_only, {"namespace": where, "query": query, **asked, "limit": limit, "offset": offset})
-        one = partial(make, limit=limit, offset=offset)
-        run = Run("care.threads", one, inputs=shown, outputs=_threads_shown)
-
-        def first() -> Steps[ThreadList]:
-            left_out = message_log.count_given("offset", offset)
-            return make(limit=None if limit is None else message_log.count_given("limit", limit) + left_out)
-
-        merged = partial(database_report.merged_threads, limit=limit, offset=offset)
-        done: ThreadList = yield from self._gathered(where, run, merged, first)
+        done: ThreadList = yield Run("care.threads", make, inputs=shown, outputs=_threads_shown)
         return done
 
     threads, athreads = both(_threads_work)
@@ -214,7 +194,7 @@ class Maintenance(Performer):
             raise InvalidInput(f"days must be {_MOST_DAYS:,} at most, not {days:,}.")
         make = partial(namespace_sizes.count_days, where, days, self.database.clock())
         run = Run("care.growth", make, inputs=lambda: {"namespace": where, "days": days})
-        done: list[DayCounts] = yield from self._gathered(where, run, namespace_sizes.added_days)
+        done: list[DayCounts] = yield run
         return done
 
     growth, agrowth = both(_growth_work)
@@ -240,16 +220,11 @@ class Maintenance(Performer):
         measures, within = self.database.measures, self._below(None)
         if within or self.database.scopes.within is not None:
             look = partial(database_report.counting_within, within)
-            run = Run("care.stats", look, outputs=dict)
-            return (yield from self._gathered(within, run, database_report.added_within))
-        run = Run("care.stats", database_report.counting, outputs=_counts)
-        counted = yield from self._gathered((), run, database_report.added)
-        engines, sizes = [each.engine for each in (yield from self._all_below())], []
-        for engine in engines:
-            taken = yield Do(engine.sizes, partial(engine.in_thread, engine.sizes, write=False))
-            sizes.append(taken)
-        pool = engines[0].pool_stats()  # which all schemas share
-        return database_report.told(counted, database_report.added_sizes(sizes), measures.so_far(), pool)
+            return (yield Run("care.stats", look, outputs=dict))  # type: ignore[no-any-return]
+        counted = yield Run("care.stats", database_report.counting, outputs=_counts)
+        engine = self.database.engine
+        sizes = yield Do(engine.sizes, partial(engine.in_thread, engine.sizes, write=False))
+        return database_report.told(counted, sizes, measures.so_far(), engine.pool_stats())
 
     stats, astats = both(_stats_work)
 
@@ -260,8 +235,7 @@ class Maintenance(Performer):
             progress: Is told what is looked at next: the pages, then each of the checks.
         """
         self._check_whole("verify")
-        engines = [each.engine for each in (yield from self._all_below())]
-        check = partial(integrity.verify, engines, listener_given(progress, "progress"))
+        check = partial(integrity.verify, self.database.engine, listener_given(progress, "progress"))
         done: VerifyReport = yield Shown("care.verify", self._blocking("care.check", check), None, _verified)
         return done
 
@@ -313,12 +287,11 @@ class Maintenance(Performer):
             The path.
 
         Raises:
-            InvalidInput: The file is there or cannot be written, the memory has shards, or there is a key and the
-                SQLite database is not encrypted: `copy` encrypts it.
+            InvalidInput: The file is there or cannot be written, or there is a key and the SQLite database is not
+                encrypted: `copy` encrypts it.
         """
         key = EncryptionKey.of(key)
         self._check_whole("backup")
-        self._check_one_schema("backup")
         target, told = path_of_file(path), listener_given(progress, "progress")
         check_flag("force", force)
         yield Do(partial(check_free, target, force=force))
@@ -361,13 +334,11 @@ class Maintenance(Performer):
             key: What encrypts a copy in a SQLite file. Default: the key of this database, or of the environment.
 
         Raises:
-            InvalidInput: Something else than the whole copy is stored there, the other engine cannot store a value, or
-                the memory has shards.
+            InvalidInput: Something else than the whole copy is stored there, or the other engine cannot store a value.
             StorageError: A database failed. What was copied is kept for the next call.
         """
         key = EncryptionKey.of(key)
         self._check_whole("copy")
-        self._check_one_schema("copy")
         place = name_of(target)
         told = listener_given(progress, "progress")
         copying = partial(copy, self.database.engine, place, force=force, progress=told, key=key)
@@ -381,8 +352,6 @@ class Maintenance(Performer):
         self, path: str | os.PathLike[str], *, progress: Watch | None = None, key: KeyLike | None = None
     ) -> Work[TransferReport]:
         """Write everything to a file of JSON lines, as of one moment. `import_` reads it, on either database.
-
-        Each shard of a memory is written as of a moment of its own.
 
         A memory within a namespace writes what is there. What was measured of this database (`stats`) stays with it.
 
@@ -399,14 +368,8 @@ class Maintenance(Performer):
         key = EncryptionKey.of(key)
         within, told = self._below(None), listener_given(progress, "progress")
         yield Do(partial(export.check_replaceable, path))
-        databases = yield from self._all_below(within)
-        if len(databases) > 1:
-            work = export.exporting(databases, path, within, told, key)
-            report: TransferReport = yield Shown("care.export", work, lambda: {"path": path}, asdict)
-            return report
         make = partial(export.export, path, within, told, key)
-        run = Run("care.export", make, inputs=lambda: {"path": path}, outputs=asdict)
-        done: TransferReport = yield In(databases[0], run)
+        done: TransferReport = yield Run("care.export", make, inputs=lambda: {"path": path}, outputs=asdict)
         return done
 
     export, aexport = both(_export_work)
@@ -414,7 +377,7 @@ class Maintenance(Performer):
     def _import__work(
         self, path: str | os.PathLike[str], *, progress: Watch | None = None, key: KeyLike | None = None
     ) -> Work[TransferReport]:
-        """Add what an export holds to this database, all of it or nothing; of a memory with shards, to each by itself.
+        """Add what an export holds to this database, all of it or nothing.
 
         What is here already stays; importing the same file twice adds nothing. A memory within a namespace takes only
         what lies there.
@@ -431,30 +394,13 @@ class Maintenance(Performer):
         key = EncryptionKey.of(key) or self.database.engine.opening.key
         within, told = self._below(None), listener_given(progress, "progress")
 
-        def load(**chosen: Any) -> Steps[tuple[TransferReport, list[Import]]]:  # anew for each attempt
+        def load() -> Steps[tuple[TransferReport, Import]]:  # anew for each attempt
             into = Import(now=self.database.now(), tail=self.database.tail, limits=self.database.limits)
-            return (yield from export.load(path, into, within, progress=told, key=key, **chosen)), [into]
-
-        def load_each() -> Work[tuple[TransferReport, list[Import]]]:
-            sorting = yield Do(partial(export.Sorting, path, self.database.limits, key))
-            for each in sorting.together:
-                yield Do(partial(self.database.keep_together, *each))
-            loaded = []
-            with contextlib.ExitStack() as held:
-                for each in (yield Do(partial(held.enter_context, self.database.still(path_of(within))))):
-                    load_its = partial(load, choose=partial(sorting.of, each))
-                    loaded.append((yield In(each, Run("care.import", load_its, write=True, shown=False))))
-            return _added([report for report, _ in loaded]), [into for _, [into] in loaded]
+            return (yield from export.load(path, into, within, progress=told, key=key)), into
 
         report: TransferReport
-        imported: list[Import]
-        databases, inputs = self.database.below(path_of(within)), partial(dict[str, Any], path=path)
-        if len(databases) > 1:
-            wish: Run | Shown = Shown("care.import", load_each(), inputs, _imported)
-        else:
-            wish = Run("care.import", load, write=True, inputs=inputs, outputs=_imported)
-        report, imported = yield In(databases[0], wish)
-        for at_path, name, keys in [each for into in imported for each in into.conversations]:
+        report, into = yield Run("care.import", load, write=True, inputs=lambda: {"path": path}, outputs=_imported)
+        for at_path, name, keys in into.conversations:
             if keys:
                 self._tell(MessagesStored, at_path, name, message_ids=tuple(dict.fromkeys(keys)))
         return report
@@ -481,14 +427,8 @@ class Maintenance(Performer):
         name, path = id_of(thread_id, "thread"), path_of(self.database.scopes.checked(namespace))
         if not path:
             raise InvalidInput("A thread of the root is there already: name another namespace.")
-        home = yield Do(partial(self.database.home_of, "", name))
-        if home is not (yield Do(partial(self.database.home_of, path))):
-            raise InvalidInput(
-                f"The thread {safe_repr(name)} and the namespace {safe_repr(namespace)} are in different shards: move "
-                "one of them to the other's first, with agentmem move-tenant."
-            )
         make = partial(integrity.adopt, name, path, tail=self.database.tail)
-        yield In(self.database.at(path), Run("care.adopt", make, write=True, inputs=lambda: given))
+        yield Run("care.adopt", make, write=True, inputs=lambda: given)
         self._let_go(())
         self._tell(ThreadMoved, path, name)
 
@@ -534,39 +474,27 @@ class Maintenance(Performer):
             namespace = self.database.scopes.resolve(None, bare=True) or None
         if namespace is None and thread_id is not None:
             make = partial(database_report.list_threads, (), thread_id=id_of(thread_id, "thread"), limit=None)
-            found = yield from across((yield from self._all_below()), Run("care.threads", make, shown=False))
-            paths = {path_of(each.namespace) for listed in found for each in listed.threads}
+            found: ThreadList = yield Run("care.threads", make, shown=False)
+            paths = {path_of(each.namespace) for each in found.threads}
             self.database.scopes.check_one(paths, thread_id, "say whose with namespace=, or namespace=() for all")
         given: dict[str, Any] = {"namespace": namespace, "thread_id": thread_id, "conversation_id": conversation_id}
-        erase, still = partial(integrity.erase, **given), self.database.still(path_of(namespace or ()))
+        erase, engine = partial(integrity.erase, **given), self.database.engine
         told = listener_given(progress, "progress")
 
         def work() -> Work[EraseReport]:
-            reports: list[EraseReport] = []
-            with contextlib.ExitStack() as held:
-                databases: Sequence[Database] = yield Do(partial(held.enter_context, still))
-                engines = [each.engine for each in databases]
-                if dry_run:
-                    for engine in engines:
-                        rehearse = partial(engine.rehearse, erase)
-                        report, _ = yield from self._blocking("care.rehearse", rehearse, write=True)
-                        reports.append(report)
-                    return (yield from self._with_elsewhere(reports, **given))
-                _tell(told, "deleting", 0, 1 + len(engines))
-                done = yield from across(databases, Run("care.delete", erase, write=True, shown=False))
-            self._let_go([at for _, erased in done for at in erased])
+            if dry_run:
+                report, _ = yield from self._blocking("care.rehearse", partial(engine.rehearse, erase), write=True)
+                return (yield from self._with_elsewhere(report, **given))
+            _tell(told, "deleting", 0, 2)
+            report, erased = yield Run("care.delete", erase, write=True, shown=False)
+            self._let_go(erased)
             if conversation_id is None:  # a thread is shown a memory wherever that lies
-                makes = partial(prompt_notes.erase_elsewhere, *range_of(namespace or ()), thread_id)
-                everywhere = self.database.everywhere
-                found = yield from across(everywhere, Run("care.notes", makes, write=True, shown=False))
-                there = [each.engine for each, had in zip(everywhere, found, strict=True) if had]
-                engines += [each for each in there if each not in engines]
-            for number, engine in enumerate(engines, 1):
-                _tell(told, "rewriting the storage", number, 1 + len(engines))
-                yield from self._blocking("care.scrub", engine.scrub, write=True)
-            _tell(told, "rewriting the storage", 1 + len(engines), 1 + len(engines))
-            reports += [report for report, _ in done]
-            return (yield from self._with_elsewhere(reports, **given))
+                notes = partial(prompt_notes.erase_elsewhere, *range_of(namespace or ()), thread_id)
+                yield Run("care.notes", notes, write=True, shown=False)
+            _tell(told, "rewriting the storage", 1, 2)
+            yield from self._blocking("care.scrub", engine.scrub, write=True)
+            _tell(told, "rewriting the storage", 2, 2)
+            return (yield from self._with_elsewhere(report, **given))
 
         inputs, outputs = partial(given_only, given), None if dry_run else asdict
         done: EraseReport = yield Shown("care.erase", work(), inputs, outputs)
@@ -577,15 +505,14 @@ class Maintenance(Performer):
     erase, aerase = both(_erase_work)
 
     def _with_elsewhere(
-        self, reports: Sequence[EraseReport], namespace: Namespace | None, thread_id: Any, conversation_id: Any
+        self, report: EraseReport, namespace: Namespace | None, thread_id: Any, conversation_id: Any
     ) -> Work[EraseReport]:
-        """One report of all schemas, with where else a person has items, where a namespace is erased."""
-        added = _added(reports)
+        """Add where else a person has items, where a namespace is erased."""
         if not namespace or thread_id is not None or conversation_id is not None:
-            return added
+            return report
         look = partial(integrity.items_elsewhere, tuple(namespace), self.database.scopes)
-        found = yield from across((yield from self._all_below()), Run("care.elsewhere", look, shown=False))
-        return replace(added, elsewhere=tuple(dict.fromkeys(chain.from_iterable(found)))[:MOST_ELSEWHERE])
+        found = yield Run("care.elsewhere", look, shown=False)
+        return replace(report, elsewhere=tuple(found)[:MOST_ELSEWHERE])
 
     def _prune_work(
         self,
@@ -638,9 +565,7 @@ class Maintenance(Performer):
         """
         for facts in self.database.draining:
             facts.drain()
-        self.database.look_around()
-        for each in self.database.everywhere:
-            each.worker.settle()
+        self.database.worker.settle()
 
     asettle = awaited(settle)
 
@@ -656,42 +581,7 @@ class Maintenance(Performer):
         """Return the summaries of a namespace and of all below it, in the order of their namespaces."""
         where = self.database.scopes.resolve(namespace, bare=True)
         run = Run(name, partial(look, where), inputs=lambda: {"namespace": where})
-
-        def merged(found: Sequence[list[L]]) -> list[L]:
-            return sorted(chain.from_iterable(found), key=lambda each: each.namespace)
-
-        return (yield from self._gathered(where, run, merged))
-
-    def _gathered(
-        self, namespace: Namespace, run: Run, merge: Callable[[list[T]], T], make: Operation[T] | None = None
-    ) -> Work[T]:
-        """What an operation gives of a namespace and of all below it.
-
-        Args:
-            namespace: The namespace.
-            run: The operation, where all of it is in one schema.
-            merge: Makes one answer of those of several schemas.
-            make: The operation, where it differs for each of several.
-        """
-        databases = yield from self._all_below(namespace)
-        if len(databases) == 1:
-            return (yield In(databases[0], run))  # type: ignore[no-any-return]  # an answer may be anything
-
-        def each() -> Work[T]:
-            part = run._replace(make=run.make if make is None else make, shown=False)
-            return merge((yield from across(databases, part)))
-
-        done: T = yield Shown(run.name, each(), run.inputs, run.outputs)
-        return done
-
-    def _all_below(self, namespace: Namespace | None = None) -> Work[Sequence[Database]]:
-        """The databases of a namespace and all below it, schemas included that were made since the memory was opened.
-
-        Args:
-            namespace: The namespace. Default: that of the memory.
-        """
-        yield Do(self.database.look_around)
-        return self.database.everywhere if namespace is None else self.database.below(path_of(namespace))
+        return (yield run)  # type: ignore[no-any-return]  # an answer may be anything
 
     def _blocking(self, name: str, function: Callable[[], Any], *, write: bool = False) -> Work[Any]:
         """Work on the engine that is no operation, a detail of the step around it."""
@@ -707,13 +597,6 @@ class Maintenance(Performer):
     def _check_whole(self, what: str) -> None:
         if self.database.scopes.within is not None:
             raise InvalidInput(f"{what} is of the whole database: call it on the memory that is within no namespace.")
-
-    def _check_one_schema(self, what: str) -> None:
-        if self.database.has_shards:
-            raise InvalidInput(
-                f"{what} knows one schema, and this memory has several: use pg_dump for all of them, or export, "
-                "which import_ reads."
-            )
 
     def _let_go(self, erased: Sequence[tuple[str, str]]) -> None:
         """After an erasure: this process remembers nothing either, and the hooks are told."""
@@ -747,15 +630,3 @@ def _verified(report: VerifyReport) -> dict[str, Any]:
 
 def _imported(value: tuple[TransferReport, Any]) -> dict[str, Any]:
     return asdict(value[0])
-
-
-R = TypeVar("R", TransferReport, EraseReport)
-
-
-def _added(reports: Sequence[R]) -> R:
-    """The sums of what reports tell."""
-    sums: Counter[str] = Counter()
-    for each in reports:
-        sums.update({name: value for name, value in asdict(each).items() if isinstance(value, int)})
-    counts: dict[str, Any] = sums
-    return type(reports[0])(**counts)

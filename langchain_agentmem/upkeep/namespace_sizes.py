@@ -24,8 +24,7 @@ class NamespaceSummary:
 
     Attributes:
         namespace: Which.
-        schema: The schema of PostgreSQL in which it lies; None on SQLite. The threads of the root of a memory with
-            shards may lie in several: then each is told by itself.
+        schema: The schema of PostgreSQL in which it lies; None on SQLite.
         threads: LangGraph threads and conversations; those of one id are one.
         messages: Messages, each once, however often it was edited.
         checkpoints: Checkpoints of its threads.
@@ -102,17 +101,4 @@ def count_days(namespace: Sequence[str], days: int, now: datetime) -> Steps[list
     return [
         DayCounts(day=(EPOCH + timedelta(days=number)).date(), **found.get(number, {}))
         for number in range(first, today + 1)
-    ]
-
-
-def added_days(parts: Sequence[list[DayCounts]]) -> list[DayCounts]:
-    """The sums of what several schemas tell of the same days."""
-    return [
-        DayCounts(
-            day=same[0].day,
-            messages=sum(each.messages for each in same),
-            checkpoints=sum(each.checkpoints for each in same),
-            memories=sum(each.memories for each in same),
-        )
-        for same in zip(*parts, strict=True)
     ]

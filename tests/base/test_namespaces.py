@@ -99,11 +99,6 @@ class TestTemplates:
         assert scopes.keys_of(path_of(("users", "ada"))) == {"user_id": "ada"}
         assert scopes.keys_of(path_of(("users",))) == scopes.keys_of(path_of(("users", "ada", "notes"))) == {}
 
-    def test_what_is_below_a_tenant_is_of_one_tenant_however_deep(self):
-        scopes = Scopes(tenant_depth=2)
-        one = [scopes.one_tenant(path_of(("a", "b", "c", "d")[:depth])) for depth in range(5)]
-        assert one == [False, False, True, True, True]
-
 
 class TestIds:
     def test_numbers_and_uuids_are_written_as_text(self):

@@ -141,7 +141,6 @@ def pages(checkpoints: int) -> Mapping[str, str]:
         "facts": f"/facts?{whose}",
         "experiences": f"/experiences?{whose}",
         "audit": f"/audit?{whose}",
-        "tenants": "/tenants",
         "corrections": "/corrections",
         "a value and its corrections": f"/correct?kind=core&key=heron&{whose}",
     }

@@ -32,7 +32,6 @@ PAGES = {
     "experiences": "/experiences",
     "audit": f"/audit?{WHOSE}",
     "chain": f"/audit/chain?{WHOSE}&verify=1",
-    "tenants": "/tenants",
     "corrections": "/corrections",
     "correct": f"/correct?kind=core&{WHOSE}&key=home",
     "erase": f"/erase?{WHOSE}",

@@ -105,7 +105,7 @@ def test_they_stay_text_wherever_links_lead(visit, served):
     assert "{{7*7}}" in told
     assert "\\u202e" in told
     assert {each.removeprefix(served.root).partition("?")[0] for each in seen} >= {
-        "/", "/threads", "/thread", "/memory", "/facts", "/search", "/experiences", "/audit", "/tenants",
+        "/", "/threads", "/thread", "/memory", "/facts", "/search", "/experiences", "/audit",
         "/corrections", "/correct",
     }  # fmt: skip
 

@@ -53,7 +53,6 @@ KILLS = ("die", "live")
 TRIED_AGAIN = ("job", "search_unembedded", "search_vector")
 """Where it is written down that a job failed; documents that could not be embedded together are embedded one by one."""
 SEEN = "seen.json"
-SHARDS = 3
 PATIENCE = 60.0
 _OTHERS = "select count(*) from pg_stat_activity where datname = %s and backend_type = 'client backend'"
 
@@ -108,10 +107,8 @@ class Databases:
             if self.engine == "sqlite":
                 Path(url).touch()
         else:
-            shards = {"shards": SHARDS, "tenant_depth": 1} if base == "shards" else {}
-            with AgentMemory(url, clock=SteppingClock(), new_id=CountingIds(), **shards) as memory:
-                if not shards:
-                    fill(memory)
+            with AgentMemory(url, clock=SteppingClock(), new_id=CountingIds()) as memory:
+                fill(memory)
                 memory.conversation("of a tenant", NS).add(role="user", content="I may move")
                 memory.layers("of a tenant", NS).core.set("city", "Lisbon")
                 memory.facts("of a tenant", NS).add_fact("user", "Ana", "lives in", "Lisbon")
@@ -175,13 +172,7 @@ class Striker:
         engine = self.databases.engine
         if FAULTS[fault] not in (None, engine):
             return []
-        return [
-            each
-            for each in KINDS.values()
-            if each.name in self._names
-            and (each.base != "shards" or engine == "postgres")
-            and (each.awaits or fault != "cancel")
-        ]
+        return [each for each in KINDS.values() if each.name in self._names and (each.awaits or fault != "cancel")]
 
     def strike(self, kind: Kind, fault: str, number: int) -> Finding | None:
         """Let a fault happen at one of its places."""

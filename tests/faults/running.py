@@ -31,8 +31,7 @@ from langchain_agentmem.base.clock import EPOCH
 from langchain_agentmem.base.lifetime import Attendant
 from langchain_agentmem.errors import AgentMemoryError
 from langchain_agentmem.messages import role_rounds
-from langchain_agentmem.storage import jobs, tenant_move
-from langchain_agentmem.storage.engine import AS_MADE
+from langchain_agentmem.storage import jobs
 from tests.conftest import CountingIds, SteppingClock
 from tests.word_embeddings import WordEmbeddings
 
@@ -57,8 +56,6 @@ def opened(url: str, name: str, now: Callable[[], datetime] | None = None) -> Ag
     options: dict[str, Any] = {}
     if KINDS[name].base == "embedded":
         options["index"] = {"embed": WordEmbeddings(DIMS), "dims": DIMS}
-    if KINDS[name].base == "shards":
-        options["shards"] = AS_MADE
     return AgentMemory(url, clock=now or stepping, new_id=ids, **options)
 
 
@@ -97,7 +94,6 @@ def settled() -> None:
     time.time_ns = lambda: began + 1000 * next(counted)
     clock.uuid7 = lambda: UUID(int=next(counted))  # type: ignore[assignment]
     role_rounds.datetime = _Still  # type: ignore[misc]
-    tenant_move.secrets = _Counting(counted)  # type: ignore[assignment]
 
 
 class _Still(datetime):
@@ -272,13 +268,10 @@ class Written:
     def _check(self, memory: AgentMemory) -> None:
         assert len(memory.conversation("afterwards")) == 1
         assert (report := memory.verify()).ok, report.problems
-        for each in memory.database.everywhere:
-            engine: Any = each.engine
-            assert not engine._running, "a call is still running"
-            stats = engine.pool_stats()
-            assert stats is None or not (stats["in_use"] or stats["waiting"]), (
-                f"a connection is not given back: {stats}"
-            )
+        engine: Any = memory.database.engine
+        assert not engine._running, "a call is still running"
+        stats = engine.pool_stats()
+        assert stats is None or not (stats["in_use"] or stats["waiting"]), f"a connection is not given back: {stats}"
         _say(GOES_ON)
 
 

@@ -86,7 +86,7 @@ class TestAReport:
         with AgentMemory(copy) as memory:
             engine = memory.database.engine
         with pytest.raises(MemoryClosed):
-            verify([engine])
+            verify(engine)
 
     async def test_one_is_awaited_too(self, copy, raw):
         with AgentMemory(copy) as memory:

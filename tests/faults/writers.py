@@ -21,7 +21,6 @@ from langchain_agentmem.base.files import is_database
 from langchain_agentmem.compaction import ManagedMemoryConfig
 from langchain_agentmem.experiences.experience import Experience
 from langchain_agentmem.upkeep.database_copy import restore
-from langchain_agentmem.upkeep.tenant_placing import move_tenant
 from tests.facts.scripted import Scripted
 
 NS = ("users", "ada")
@@ -357,14 +356,6 @@ def restored(at: Place) -> Calls:
     yield Call(_Functions, "restore", (at.folder / "other.export", at.folder / "restored.db"), {})
 
 
-@kind(awaits=False, base="shards", refusing=True, in_parts=("move_tenant",))
-def tenant_moves(at: Place) -> Calls:
-    """All that is a tenant's moves to another schema, and back."""
-    yield call(at.memory.conversation("moves", NS).add, {"role": "user", "content": "I move", "message_id": "v"})
-    yield Call(_Functions, "move_tenant", (at.url, TENANT), {"own_schema": "apart"})
-    yield Call(_Functions, "move_tenant", (at.url, TENANT), {"to": "agentmem_01"})
-
-
 @kind(awaits=False, base="empty", refusing=True, in_parts=("open",))
 def create(at: Place) -> Calls:
     """An empty database is opened, and gets its schema."""
@@ -373,7 +364,6 @@ def create(at: Place) -> Calls:
 
 class _Functions:
     restore = staticmethod(restore)
-    move_tenant = staticmethod(move_tenant)
 
 
 def _imported(path: Path) -> AgentMemory:

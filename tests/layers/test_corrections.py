@@ -255,8 +255,6 @@ class TestAThreadThatSharesNothing:
         assert memory.verify().ok
 
     def test_moved_into_a_namespace_it_is_corrected_there(self, memory, graph):
-        if memory.database.has_shards:
-            pytest.skip("both are tenants, in different shards")
         self.say(graph, "Lisbon")
         made = memory.corrections.core("city", "Porto", by=BY, thread_id="alone")
         memory.adopt("alone", ADA)
@@ -649,10 +647,9 @@ class TestUpkeep:
         key = memory.conversation("chat").add(role="user", content="Hi")
         made = memory.corrections.message("chat", key, content="Ho", by=BY)
         memory.within(ADA).conversation("other").add(role="user", content="Hi")
-        if not memory.database.has_shards:
-            memory.adopt("chat", ADA)
-            memory.corrections.undo(made.id, by=BY, namespace=ADA)
-            assert memory.conversation("chat", ADA).retrieve_by_id(key)["content"] == "Hi"
+        memory.adopt("chat", ADA)
+        memory.corrections.undo(made.id, by=BY, namespace=ADA)
+        assert memory.conversation("chat", ADA).retrieve_by_id(key)["content"] == "Hi"
 
     def test_damage_is_found(self, memory, raw):
         self.fill(memory)

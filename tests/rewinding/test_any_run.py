@@ -24,8 +24,8 @@ from .processes import Processes
 from .scopes import CoreScope, Scope, Shared, SharedCore
 from .worlds import crowded_script, kept_script, printed, random_script, wide_script
 
-EXAMPLES = {"sqlite": 320, "postgres": 40, "shards": 10}
-PARTS = {"sqlite": 16, "postgres": 4, "shards": 1}
+EXAMPLES = {"sqlite": 320, "postgres": 40}
+PARTS = {"sqlite": 16, "postgres": 4}
 
 
 def seeds_of(kind, part):

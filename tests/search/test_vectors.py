@@ -67,7 +67,7 @@ def said(memory, *texts, conversation="c", **options):
 
 
 def waiting(memory):
-    return sum(each.engine.read(vectors.count_waiting) for each in memory.database.everywhere)
+    return memory.database.engine.read(vectors.count_waiting)
 
 
 def found(memory, query, **options):

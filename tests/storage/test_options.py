@@ -39,7 +39,7 @@ def postgres(new_database):
     url = new_database("postgres")
     yield url
     with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute("drop schema if exists one, two, tenant cascade")
+        connection.execute("drop schema if exists one, two, tenant, ada cascade")
         connection.execute("drop table if exists public.mine")
 
 
@@ -304,7 +304,7 @@ def engine_of(url):
     open_engine(url).close()
 
 
-ROLES = blocks_of("docs/postgresql.md", "sql")[-1]
+ONE_SCHEMA, *_, ROLES = blocks_of("docs/postgresql.md", "sql")
 
 
 class TestRoles:
@@ -322,6 +322,32 @@ class TestRoles:
             connection.execute("drop schema agentmem cascade")
             connection.execute(f"drop owned by {owner}, {user}")
             connection.execute(f"drop role {owner}, {user}")
+
+    def test_a_role_of_one_schema_sees_nothing_else(self, postgres):
+        for schema in ("agentmem", "ada"):
+            with AgentMemory(postgres, schema=schema) as memory:
+                say(memory, f"herons of {schema}")
+        with psycopg.connect(postgres, autocommit=True) as connection:
+            [name] = connection.execute("select current_database()").fetchone()
+            role = f"ada_{name}"
+            connection.execute(ONE_SCHEMA.replace("ada_user", role))
+        try:
+            url = psycopg.conninfo.make_conninfo(postgres, user=role)
+            with AgentMemory(url, schema="ada", migrate=False) as memory:
+                say(memory, "and quinces")
+                assert said(memory) == ["herons of ada", "and quinces"]
+                assert len(memory.search("herons quinces", everything=True)) == 2
+                memory.layers().core.set("k", "v")
+            with psycopg.connect(url, autocommit=True) as connection:
+                for table in ("namespace", "content", "entry"):
+                    with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                        connection.execute(f"select * from agentmem.{table}")
+                with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                    connection.execute("create schema mine")
+        finally:
+            with psycopg.connect(postgres, autocommit=True) as connection:
+                connection.execute(f"drop owned by {role}")
+                connection.execute(f"drop role {role}")
 
     def test_who_may_only_write_rows_can_do_everything(self, roles, caplog):
         owner, user = roles

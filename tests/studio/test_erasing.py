@@ -45,9 +45,9 @@ def test_a_rehearsal_shows_exactly_what_goes_then(memory, browser):
 @pytest.mark.slow
 def test_no_page_counts_it_any_more(browser):
     where = "/erase?namespace=users/ada"
-    assert "users/ada" in browser.settled("/tenants")
+    assert "users/ada" in browser.settled("/")
     browser.submit(where, form_on=where, name="users/ada")
-    assert "users/ada" not in browser.settled("/tenants")
+    assert "users/ada" not in browser.settled("/")
 
 
 @pytest.mark.slow

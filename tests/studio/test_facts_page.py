@@ -151,7 +151,7 @@ class TestWhose:
         memory.layers("main", ("notes",)).core.set("c", "d")
         graph = StateGraph(State).add_node("node", node).add_edge(START, "node").compile(memory.checkpointer)
         graph.invoke({"n": 0}, {"configurable": {"thread_id": "t", "agentmem_namespace": NS}})
-        browser.settled("/tenants")
+        browser.settled("/")
         html = browser.text_of("/facts")
         assert list(rows(html)) == ["Ada likes tea"]
         assert 'value="users/ada"' in html

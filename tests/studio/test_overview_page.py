@@ -7,9 +7,11 @@ import re
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 
+from langchain_agentmem import AgentMemory
 from langchain_agentmem.storage.storage_health import Finding
 from langchain_agentmem.studio.kept_answers import KeptAnswers
 from langchain_agentmem.studio.pages import overview
+from langchain_agentmem.upkeep.namespace_sizes import NamespaceSummary
 
 ADA = ("users", "ada")
 
@@ -30,6 +32,47 @@ def test_it_counts_what_is_stored(memory, browse):
     assert "users/ada</bdi>" in text
     assert '<h2 id="slowest">' in text
     assert "memory.conversation.add" in text
+
+
+def summary(*namespace, size=1, **counts):
+    held = dict.fromkeys(("threads", "messages", "checkpoints", "memories", "items", "audit"), 0) | counts
+    return NamespaceSummary(namespace=namespace, schema=None, bytes=size, **held)
+
+
+def test_a_namespace_counts_what_is_below_it_and_the_largest_comes_first():
+    found = overview.parts_of(
+        [
+            summary("users", "ada", size=3, messages=1),
+            summary("users", "ada", "notes", size=4, messages=2),
+            summary("users", "ben", size=9),
+            summary("teams", size=1, threads=1),
+            summary("empty", size=0),
+        ]
+    )
+    assert [(each.namespace, each.below, each.messages, each.bytes) for each in found] == [
+        (("users",), 3, 3, 16),
+        (("teams",), 0, 0, 1),
+    ]
+
+
+def test_a_label_that_all_namespaces_share_is_split():
+    every = [summary("users", "ada", size=2), summary("users", "ben", size=5), summary(size=3), summary("users")]
+    assert [(each.namespace, each.itself) for each in overview.parts_of(every)] == [
+        (("users", "ben"), False),
+        ((), True),
+        (("users", "ada"), False),
+        (("users",), True),
+    ]
+
+
+def test_read_only_nothing_leads_to_erasing(tmp_path, browse):
+    with AgentMemory(tmp_path / "a.db") as memory:
+        memory.conversation("t", ADA).add_user_message("hello")
+        assert 'href="/erase?namespace=users%2Fada"' in browse(memory).settled("/")
+    with AgentMemory(tmp_path / "a.db", read_only=True) as memory:
+        browser = browse(memory)
+        for url in ("/", "/threads", "/audit", "/audit/chain?verify=1"):
+            assert "/erase" not in browser.settled(url)
 
 
 def test_growth_is_a_picture_and_a_table(memory, browse, clock):
@@ -102,14 +145,6 @@ def test_within_a_namespace_nothing_is_told_of_the_others(memory, browse):
     assert figure(text, "Messages") == "1"
     assert "users/ben" not in text
     assert "Slowest operations" not in text
-
-
-@pytest.mark.parametrize("url", ["shards"], indirect=True)
-def test_with_shards_all_of_them_count(memory, browse):
-    for name in ("ada", "ben", "cleo", "dan"):
-        memory.conversation("t", (name,)).add_user_message("hello")
-    text = browse(memory).settled("/")
-    assert figure(text, "Messages") == "4"
 
 
 def test_hostile_names_stay_text(memory, browse):

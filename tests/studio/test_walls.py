@@ -25,8 +25,6 @@ PAGES = (
     "/audit",
     "/audit?namespace=marek",
     "/audit/chain?namespace=marek&verify=1",
-    "/tenants",
-    "/tenants?namespace=marek",
     "/corrections",
     "/corrections?namespace=marek",
     "/correct?kind=core&key=hives&namespace=marek",

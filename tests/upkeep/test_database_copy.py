@@ -47,7 +47,7 @@ with AgentMemory(source) as memory:
 
 MADE_ANEW = (
     "agentmem_migration", "search_total", "search_index", "search_waiting", "search_pgvector",
-    "spent_branch", "receipt", "shard", "pin", "moved_tenant",
+    "spent_branch", "receipt",
 )  # fmt: skip
 """The beginnings of the names of tables that are not copied, those that FTS5 keeps for its index included."""
 

@@ -10,8 +10,7 @@ from langchain_core.messages import HumanMessage
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.storage import sqlite
-from langchain_agentmem.storage.engine import Opening
-from langchain_agentmem.upkeep import export, tenant_placing
+from langchain_agentmem.upkeep import export
 
 
 @pytest.fixture
@@ -105,13 +104,3 @@ def test_what_a_watcher_raises_ends_an_import_and_nothing_was_imported(filled, t
         with pytest.raises(KeyboardInterrupt):
             other.import_(tmp_path / "export.jsonl", progress=stop)
         assert other.stats()["messages"] == 0
-
-
-@pytest.mark.slow
-def test_a_tenant_that_moves_tells_of_how_many_tables(new_database):
-    url = new_database("postgres")
-    with AgentMemory(url, schema="moving", shards=2) as memory:
-        memory.conversation("talk", ("ada",)).add(role="user", content="a heron")
-    watching = Watching()
-    tenant_placing.move_tenant(url, "ada\x1f", own_schema="apart", progress=watching, opening=Opening(schema="moving"))
-    assert watching.ended

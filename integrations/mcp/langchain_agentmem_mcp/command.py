@@ -50,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         address = None if options.http is None else _address(options.http)
         tokens = _tokens(options.tokens)
         _check(options.database, address, tokens)
-        with AgentMemory(options.database, shards=0, schema=options.schema, migrate=not options.read_only) as memory:
+        with AgentMemory(options.database, schema=options.schema, migrate=not options.read_only) as memory:
             server = create_server(
                 memory,
                 namespace=namespace_given(options.namespace),

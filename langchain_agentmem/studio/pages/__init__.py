@@ -14,7 +14,6 @@ from langchain_agentmem.studio.pages import (
     facts,
     overview,
     search,
-    tenants,
     thread,
     threads,
 )
@@ -27,7 +26,6 @@ ROUTES: Sequence[Route] = (
     *facts.ROUTES,
     *overview.ROUTES,
     *search.ROUTES,
-    *tenants.ROUTES,
     *thread.ROUTES,
     *threads.ROUTES,
 )

@@ -13,7 +13,7 @@ from langchain_agentmem.audit.audit_entry import KINDS, OPEN, STATUSES, AuditEnt
 from langchain_agentmem.audit.audit_trail import AuditTrail
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.studio.application import PAGE, back, namespace_asked, number_asked, page, pages_of, studio_of
-from langchain_agentmem.studio.pages.tenants import PATIENT, holders
+from langchain_agentmem.studio.pages.overview import PATIENT, holders
 
 LONGEST = 2_000
 """Characters of a prompt or reply that a list shows; the entry itself shows all."""
@@ -70,11 +70,9 @@ async def todos(request: Request) -> Response:
 async def chain(request: Request) -> Response:
     """Whether the chain holds, which is found out when somebody asks."""
     trail, studio = _trail(request), studio_of(request)
-    # Each shard has a chain of its own.
-    whose = namespace_asked(request) if studio.memory.database.has_shards else None
     seen = None
     if asked := "verify" in request.query_params:
-        seen = await studio.kept.look(("chain", whose), trail.verify)
+        seen = await studio.kept.look("chain", trail.verify)
     return page(request, "audit.html", view="chain", asked_for=asked, seen=seen, **await _shared(request, trail))
 
 

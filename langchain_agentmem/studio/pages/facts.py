@@ -23,7 +23,7 @@ from langchain_agentmem.studio.application import (
     studio_of,
     time_asked,
 )
-from langchain_agentmem.studio.pages.tenants import PATIENT, holders
+from langchain_agentmem.studio.pages.overview import PATIENT, holders
 
 if TYPE_CHECKING:
     from langchain_agentmem.agent_memory import AgentMemory

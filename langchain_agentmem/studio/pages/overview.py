@@ -13,13 +13,16 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from langchain_agentmem.agent_memory import AgentMemory
-from langchain_agentmem.studio.application import page, studio_of
-from langchain_agentmem.studio.pages.tenants import namespaces_kept, parted
+from langchain_agentmem.base.namespaces import Namespace
+from langchain_agentmem.studio.application import PAGE, page, studio_of
+from langchain_agentmem.studio.kept_answers import PATIENCE, Seen
 from langchain_agentmem.upkeep.database_report import Finding
-from langchain_agentmem.upkeep.namespace_sizes import DayCounts
+from langchain_agentmem.upkeep.namespace_sizes import DayCounts, NamespaceSummary
 
 LARGEST = 10
-"""Tenants and operations that are shown."""
+"""Namespaces and operations that are shown."""
+PATIENT = 2.0
+"""Seconds that a page waits for something without which it is empty."""
 COUNTED = (
     ("threads", "Threads"),
     ("conversations", "Conversations"),
@@ -43,6 +46,90 @@ WAITING = (
 GROWTH = (("messages", "Messages"), ("checkpoints", "Checkpoints"), ("memories", "Memories"))
 _PROMPTS = "characters of prompts "
 """How the caches are called that tell how much of prompts was as before."""
+
+
+@dataclass(kw_only=True, slots=True)
+class NamespaceUsage:
+    """The content of a namespace and of all below it.
+
+    Attributes:
+        namespace: Which.
+        itself: Whether it is the namespace alone, as what is below it stands in lines of its own.
+        below: How many namespaces there are below it.
+        threads: Threads and conversations.
+        messages: Messages.
+        checkpoints: Checkpoints.
+        memories: Entries of core memory, events, records and facts.
+        items: Long-term items.
+        audit: Entries of the audit trail.
+        bytes: What they take.
+    """
+
+    namespace: Namespace
+    itself: bool = False
+    below: int = 0
+    threads: int = 0
+    messages: int = 0
+    checkpoints: int = 0
+    memories: int = 0
+    items: int = 0
+    audit: int = 0
+    bytes: int = 0
+
+    def add(self, part: NamespaceSummary) -> None:
+        """Add what one namespace holds."""
+        self.below += part.namespace != self.namespace
+        self.threads += part.threads
+        self.messages += part.messages
+        self.checkpoints += part.checkpoints
+        self.memories += part.memories
+        self.items += part.items
+        self.audit += part.audit
+        self.bytes += part.bytes
+
+
+def parts_of(summaries: Sequence[NamespaceSummary], within: Namespace = ()) -> list[NamespaceUsage]:
+    """What a namespace holds itself, and each label below it with all that is below that, the largest first.
+
+    Where all that is below it is below one label, that is parted in its turn, since it tells nobody apart.
+    """
+    found: dict[Namespace, NamespaceUsage] = {}
+    for each in summaries:
+        if each.namespace[: len(within)] == within and (each.bytes or each.threads):
+            name = each.namespace[: len(within) + 1]
+            found.setdefault(name, NamespaceUsage(namespace=name)).add(each)
+    own = found.pop(within, None)
+    parts = list(found.values())
+    if len(parts) == 1 and parts[0].below:
+        parts = parts_of(summaries, parts[0].namespace)
+    if own is not None:
+        own.itself = bool(parts)
+        parts.append(own)
+    return sorted(parts, key=lambda each: -each.bytes)
+
+
+async def namespaces_kept(request: Request, patience: float = PATIENCE) -> Seen[list[NamespaceSummary]] | None:
+    """What each namespace holds, as it was known last; None if it is not known yet.
+
+    Args:
+        request: What asks for it.
+        patience: Seconds to wait for it. Default: `PATIENCE`.
+    """
+    studio = studio_of(request)
+    return await studio.kept.look("namespaces", studio.memory.namespaces, patience=patience)
+
+
+async def holders(request: Request, what: str, patience: float = 0) -> list[NamespaceSummary]:
+    """The namespaces that hold most of something, the first ones of them, as far as that is known.
+
+    Args:
+        request: What asks for it.
+        what: A count of `NamespaceSummary`.
+        patience: Seconds to wait for it. Default: not at all.
+    """
+    known = await namespaces_kept(request, patience)
+    held = [] if known is None else [each for each in known.value if getattr(each, what)]
+    return sorted(held, key=lambda each: -getattr(each, what))[:PAGE]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,7 +185,7 @@ async def overview(request: Request) -> Response:
         "overview.html",
         seen=seen,
         sized=sized,
-        tenants=[] if sized is None else parted(sized.value)[:LARGEST],
+        namespaces=[] if sized is None else parts_of(sized.value)[:LARGEST],
         largest=LARGEST,
         counted_kinds=COUNTED,
         waiting=WAITING,

@@ -728,28 +728,3 @@ create table receipt (
     transactions bigint not null,
     at bigint not null
 );
-
--- Shards: a memory whose tenants are spread over several schemas, each with all tables ------------------------------
-
--- The map, in the schema that the memory is known by, which holds nothing else: the schemas. Those with a
--- `tenant_depth`, which is the same in all, have the tenants whose names' hash is their number; others have those
--- that are pinned there.
-create table shard (
-    number bigint primary key,
-    name text not null unique,
-    tenant_depth bigint
-);
-
--- The tenants that are elsewhere than their hash says, also in the map.
-create table pin (
-    tenant text collate "C" primary key,
-    number bigint not null references shard (number)
-);
-
--- The tenants that were in this schema and have moved. A caller that finds one here reads the map again.
-create table moved_tenant (
-    tenant text collate "C" primary key
-);
-
-alter table pin alter column tenant set statistics 0;
-alter table moved_tenant alter column tenant set statistics 0;
