@@ -48,11 +48,10 @@ if TYPE_CHECKING:
 
     from langchain_agentmem.messages.message import MessageLike
 
-CounterLike: TypeAlias = (
-    "BaseLanguageModel[Any] | Callable[[str], int] | Callable[[BaseMessage], int] | Callable[[list[BaseMessage]], int]"
-    ' | Literal["approximate", "estimate", "tiktoken"]'
-)
-"""What counts tokens: a LangChain model, a function of a text, a message or several, or the name of a way."""
+CounterFunction: TypeAlias = "Callable[[str], int] | Callable[[BaseMessage], int] | Callable[[list[BaseMessage]], int]"
+"""A function that counts the tokens of a text, of a message or of a list of messages."""
+CounterLike: TypeAlias = 'BaseLanguageModel[Any] | CounterFunction | Literal["approximate", "estimate", "tiktoken"]'
+"""A token counter: a LangChain model, a function, or the name of a built-in way to count."""
 Countable: TypeAlias = "MessageLike | MessageLikeRepresentation"
 """A message in any form: a `Message`, one of LangChain's, a dictionary, a text, a pair of role and content."""
 ToolLike: TypeAlias = "BaseTool | Mapping[str, Any] | Callable[..., Any]"

@@ -22,13 +22,13 @@ HEADERS = {"Accept": "application/json, text/event-stream", "Content-Type": "app
 
 
 async def test_clients_with_different_tokens_work_at_once_and_see_only_their_own(url):
-    async def work(client, name):
+    async def work(client, name, fruit="pear"):
         ask = asking(client)
         for number in range(3):
-            await ask("remember", text=f"pear {number} of {name}")
+            await ask("remember", text=f"{fruit} {number} of {name}")
             await ask("set_core_memory", key=f"key {number}", value=name)
             await ask("add_fact", subject=name, predicate="has", object=f"pear {number}")
-        found = (await ask("search_memory", query="pear", limit=100))["results"]
+        found = (await ask("search_memory", query=fruit, limit=100))["results"]
         core = (await ask("read_core_memory"))["entries"]
         return {each["text"].split()[-1] for each in found if each["kind"] == "record"}, {
             each["value"] for each in core
@@ -41,7 +41,7 @@ async def test_clients_with_different_tokens_work_at_once_and_see_only_their_own
             over_http(address, BOB, "legacy") as bob,
             over_http(address, ALICE, "legacy") as alice_too,
         ):
-            both = await asyncio.gather(work(alice, "Alice"), work(bob, "Bob"), work(alice_too, "Alice"))
+            both = await asyncio.gather(work(alice, "Alice"), work(bob, "Bob"), work(alice_too, "Alice", "fig"))
         assert both == [({"Alice"}, {"Alice"}), ({"Bob"}, {"Bob"}), ({"Alice"}, {"Alice"})]
         assert memory.layers("main", ("alice",)).core.get("key 1") == {"key 1": "Alice"}
         assert memory.layers("main", ("bob", "notes")).core.get("key 1") == {"key 1": "Bob"}
