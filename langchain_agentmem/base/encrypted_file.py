@@ -15,7 +15,6 @@ import hashlib
 import hmac
 import io
 import os
-from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, TextIO
@@ -100,27 +99,6 @@ def decrypted_text(path: Path, key: EncryptionKey | None) -> Iterator[TextIO]:
         file.seek(0)
         with io.BufferedReader(_Opening(file, key.asked(), str(path)), CHUNK) as opened:
             yield io.TextIOWrapper(opened, encoding="utf-8")
-
-
-class LineSeal:
-    """Seals lines that this object alone can read, with a key that is nowhere else.
-
-    Raises:
-        MissingExtra: `cryptography` is not installed.
-    """
-
-    def __init__(self) -> None:
-        self._cipher = _cipher(os.urandom(32))
-
-    def close(self, line: str) -> str:
-        """A line, sealed as one."""
-        nonce = os.urandom(_NONCE)
-        return b64encode(nonce + self._cipher.encrypt(nonce, line.encode(), None)).decode("ascii") + "\n"
-
-    def open(self, sealed: str) -> str:
-        """What a line said."""
-        data = b64decode(sealed)
-        return self._cipher.decrypt(data[:_NONCE], data[_NONCE:], None).decode()
 
 
 class _Chunks:
