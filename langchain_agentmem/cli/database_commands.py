@@ -417,22 +417,18 @@ def import_from(
     JSON: an object with kind, source, dry_run, added, known, added_to and left_by (numbers by what they count),
     left_out (objects with what, why, count, holds), left, places (objects with id, namespace).
     """
-    from langchain_agentmem.importers.parcels import json_of_file  # noqa: PLC0415 - it loads every feature
+    from langchain_agentmem.importers.moving import check_source  # noqa: PLC0415 - it loads every feature
+    from langchain_agentmem.importers.parcels import json_of_file  # noqa: PLC0415 - so does it
 
+    options: dict[str, Any] = {"namespace": namespace_named(namespace), "only": only or (), "allow": allow or ()}
+    with made(":memory:") as empty:  # a wrong source must not leave an empty database behind
+        given_owners = None if owners is None else json_of_file(owners, empty.database.limits)
+        options |= {"owners": given_owners, "experiences": experiences}
+        check_source(empty, kind, source, **options)
     fresh = dry_run and not is_postgres(name_of(database)) and not file_of(database).is_file()
     kept = "Nothing was written." if dry_run else "What was brought is kept: run it again to go on."
     with interruptible(kept), made(":memory:" if fresh else database) as memory, progress_bar("reading") as bar:
-        report = memory.import_from(
-            kind,
-            source,
-            namespace=namespace_named(namespace),
-            only=only or (),
-            owners=None if owners is None else json_of_file(owners, memory.database.limits),
-            experiences=experiences,
-            dry_run=dry_run,
-            allow=allow or (),
-            progress=bar.watch,
-        )
+        report = memory.import_from(kind, source, dry_run=dry_run, progress=bar.watch, **options)
     if as_json:
         print_json(report)
     else:

@@ -117,30 +117,55 @@ class _Tally:
         return self.added.total() + self.known.total() + self.left
 
 
-def moving(
+def check_source(memory: AgentMemory, kind: SourceKind, source: Any, **options: Any) -> None:
+    """Open a source and close it, so that a wrong one is refused before a database is made for it.
+
+    Args:
+        memory: Any memory. Nothing is written to it.
+        kind: The kind of the source.
+        source: The source.
+        **options: Those of `destination`.
+
+    Raises:
+        InvalidInput: An option is wrong, or the source is missing, unreadable, or of another kind.
+        MissingExtra: The package that reads the source is not installed.
+    """
+    with ExitStack() as stack:
+        _open(source, destination(memory, kind, **options), stack)
+
+
+def _open(source: Any, to: Destination, stack: ExitStack) -> SourceReading:
+    return whole(_name_of(source), partial(KINDS[to.kind], source, to, stack))
+
+
+def _name_of(source: Any) -> str:
+    return without_passwords(os.fspath(source)) if isinstance(source, str | os.PathLike) else safe_repr(source)
+
+
+def destination(
     memory: AgentMemory,
     kind: SourceKind,
-    source: Any,
     *,
     namespace: Sequence[str] | None,
     only: Sequence[str],
     owners: Mapping[str, str] | None,
     experiences: str | os.PathLike[str] | None,
-    dry_run: bool,
     allow: Sequence[str],
-    progress: Watch | None,
-) -> Work[MovingReport]:
-    """See `AgentMemory.import_from`."""
+) -> Destination:
+    """Check the options of `AgentMemory.import_from`.
+
+    Raises:
+        InvalidInput: One of them is wrong.
+    """
     if not isinstance(kind, str) or kind not in KINDS:
         raise InvalidInput(f"There is no kind {safe_repr(kind)} of sources; there are {', '.join(KINDS)}.")
-    tell = listener_given(progress, "progress")
     scopes, chosen = memory.database.scopes, Chosen(texts_given(only, "only"))
     home = _home(kind, namespace, scopes)
     if chosen and kind == "memgpt":
         raise InvalidInput(
             "What is of the kind memgpt comes whole, without only: its branches show each other's memory."
         )
-    to = Destination(
+    return Destination(
         kind,
         home,
         scopes,
@@ -151,12 +176,18 @@ def moving(
         None if experiences is None else path_of_file(experiences),
         memory.database.limits,
     )
-    name = without_passwords(os.fspath(source)) if isinstance(source, str | os.PathLike) else safe_repr(source)
+
+
+def moving(
+    memory: AgentMemory, kind: SourceKind, source: Any, *, dry_run: bool, progress: Watch | None, **options: Any
+) -> Work[MovingReport]:
+    """See `AgentMemory.import_from`."""
+    to, tell, name = destination(memory, kind, **options), listener_given(progress, "progress"), _name_of(source)
 
     def work() -> Work[MovingReport]:
         tally = _Tally()
         with ExitStack() as stack:
-            reading: SourceReading = yield Do(partial(whole, name, partial(KINDS[kind], source, to, stack)))
+            reading: SourceReading = yield Do(partial(_open, source, to, stack))
             look = partial(whole, name, partial(next, reading.things, None))
             while (thing := (yield Do(look))) is not None:
                 if isinstance(thing, LeftOut):
@@ -164,8 +195,8 @@ def moving(
                 else:
                     yield from _bring(memory, thing, tally, dry_run=dry_run)
                 if tell is not None:
-                    tell(Progress(thing.what, tally.done, None if chosen else reading.total))
-        for each in sorted(chosen.unmet):
+                    tell(Progress(thing.what, tally.done, None if to.chosen else reading.total))
+        for each in sorted(to.chosen.unmet):
             tally.leave(LeftOut(safe_repr(each), "the source has nothing of this id."))
         return MovingReport(
             kind=kind,

@@ -26,6 +26,7 @@ from langchain_agentmem.base.safe_repr import printable, safe_repr
 from langchain_agentmem.conversations import conversation_part
 from langchain_agentmem.conversations.message_log import Address, LogEntry
 from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.importers import SourceKind
 from langchain_agentmem.language_models.model_calls import Do, Run, Work, Writer
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.branches import MAIN, BranchAt
@@ -97,7 +98,7 @@ class Destination(NamedTuple):
         limits: How large files may be that are read as a whole.
     """
 
-    kind: str
+    kind: SourceKind
     namespace: Namespace
     scopes: Scopes
     now: int

@@ -12,16 +12,18 @@ import sqlite3
 import subprocess
 import sys
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 
 import psycopg
 import pytest
 from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.postgres import PostgresSaver
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.checkpoint.sqlite import SqliteSaver
 from rich.console import Console
 
-from langchain_agentmem import AgentMemory, __version__
+from langchain_agentmem import AgentMemory, AgentMemorySaver, __version__
 from langchain_agentmem.checkpoints import saver_import
 from langchain_agentmem.cli.console import Screen
 from tests.checkpoints.graphs import Line, at, id_in
@@ -212,6 +214,13 @@ class TestVerify:
         assert run.stderr == ""
 
 
+@dataclass
+class Ticket:
+    """A class of an application, as states of graphs hold."""
+
+    number: int
+
+
 def stock(path, make=fill):
     """The file of a SqliteSaver, with some threads."""
     with SqliteSaver.from_conn_string(str(path)) as saver:
@@ -365,16 +374,59 @@ class TestImportingASaver:
             assert "task_path" not in [row[1] for row in connection.execute("pragma table_info(writes)")]
 
     @pytest.mark.slow
-    def test_a_source_that_is_none_is_refused_and_left_as_it_was(self, tmp_path, database):
+    def test_a_class_of_the_user_is_imported_only_where_it_is_allowed(self, tmp_path):
+        path, _ = stock(tmp_path / "stock.db", lambda saver: Line(saver).put({"ticket": Ticket(7), "n": 1}))
+        database, name = str(tmp_path / "ours.db"), f"{Ticket.__module__}.Ticket"
+        for unknown in ("nowhere.Thing", "json.Nothing", "Thing", ""):
+            assert "no class" in refused(imported(path, database, "--allow", unknown))
+            assert not Path(database).exists()
+        run = imported(path, database)
+        assert (run.returncode, run.stderr) == (1, "")
+        assert "Left out: the thread 't': The thread 't' holds objects" in run.stdout
+        assert f"--allow {name}\nNothing came." in run.stdout
+        run = imported(path, database, "--allow", name)
+        assert (run.returncode, run.stderr) == (0, "")
+        with AgentMemory(database) as memory:
+            serde = JsonPlusSerializer(allowed_msgpack_modules=[(Ticket.__module__, "Ticket")])
+            saver = AgentMemorySaver(memory, serde=serde)
+            assert saver.get(at())["channel_values"] == {"ticket": Ticket(7), "n": 1}
+
+    def test_a_damaged_thread_is_left_out_as_a_whole_and_the_others_come(self, tmp_path):
+        def make(saver):
+            for thread in ("t", "u"):
+                line = Line(saver, thread)
+                for n in range(4):
+                    line.put({"n": n})
+
+        path, _ = stock(tmp_path / "stock.db", make)
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute(
+                "update checkpoints set checkpoint = x'c1' where thread_id = 't' "
+                "and checkpoint_id = (select max(checkpoint_id) from checkpoints where thread_id = 't')"
+            )
+            connection.commit()
+        run = imported(path, str(tmp_path / "ours.db"))
+        assert (run.returncode, run.stderr) == (1, "")
+        assert "Left out: the thread 't' (4 checkpoints): No checkpoints of a stock saver can be read" in run.stdout
+        assert run.stdout.endswith(
+            "4 checkpoints of 1 thread came. Here already: 0. Left out: 4 checkpoints of 1 thread.\n"
+        )
+        with AgentMemory(tmp_path / "ours.db") as memory:
+            assert [each.thread_id for each in memory.threads().threads] == ["u"]
+
+    @pytest.mark.slow
+    def test_a_source_that_is_none_is_refused_and_nothing_is_made(self, tmp_path, database):
         (tmp_path / "text.txt").write_text("not a database " * 100)
         (tmp_path / "empty.db").touch()
         with closing(sqlite3.connect(tmp_path / "other.db")) as connection:
             connection.execute("create table checkpoints (x)")
+        names = {file.name for file in tmp_path.iterdir()}
         for source in ("missing.db", ".", "text.txt", "empty.db", "other.db", Path(database).name):
             path = tmp_path / source
             before = path.read_bytes() if path.is_file() else None
             line = refused(imported(str(path), str(tmp_path / "ours.db")))
             assert source in line or str(tmp_path) in line
+            assert {file.name for file in tmp_path.iterdir()} == names
             assert (path.read_bytes() if path.is_file() else None) == before
 
     def test_a_server_without_checkpoints_or_that_is_not_there_is_refused(self, new_database, tmp_path):
@@ -386,6 +438,7 @@ class TestImportingASaver:
             line = refused(imported(url, str(tmp_path / "ours.db")))
             assert "PostgreSQL" in line
             assert "s3cret" not in line
+            assert not (tmp_path / "ours.db").exists()
 
     def test_into_another_programs_database_nothing_is_written(self, source, tmp_path):
         path, _ = source

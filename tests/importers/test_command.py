@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import sqlite3
+from contextlib import closing
+from typing import get_args
 
 import pytest
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.errors import DatabaseUnreadable, ForeignDatabase
+from langchain_agentmem.importers import SourceKind
 from tests.forking import COMMAND
 
 from .sources import SOURCES, chat_history, mem0, memgpt, saver
@@ -99,6 +103,20 @@ class TestTheCommand:
         assert (kind.returncode, source.returncode) == (2, 2)
         assert "langgraph-saver" in kind.stderr
         assert "There is no file at" in source.stderr
+
+    @pytest.mark.parametrize("kind", get_args(SourceKind))
+    def test_a_wrong_source_or_option_makes_no_database(self, kind, agentmem, tmp_path):
+        (tmp_path / "text.txt").write_text("no source of any kind")
+        with closing(sqlite3.connect(tmp_path / "other.db")) as connection:
+            connection.execute("create table other (x)")
+        good, names = mem0(tmp_path), {each.name for each in tmp_path.iterdir()}
+        wrong = [(tmp_path / "missing.db",), (good, "--namespace", "a//b"), (good, "--owners", tmp_path / "no.json")]
+        if kind != "opus":  # it reads any file, however damaged
+            wrong += [(tmp_path / "text.txt",), (tmp_path / "other.db",)]
+        for source, *options in wrong:
+            run = agentmem("import-from", kind, source, "--database", tmp_path / "new.db", *options)
+            assert (run.returncode, run.stdout) == (2, ""), source
+            assert {each.name for each in tmp_path.iterdir()} == names
 
     def test_an_interruption_says_what_is_kept(self, forks, tmp_path):
         target = tmp_path / "new.db"
