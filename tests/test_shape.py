@@ -15,14 +15,14 @@ import langchain_agentmem
 from langchain_agentmem import AgentMemory
 
 LIMITS = {
-    "lines of code": 52_048,
-    "files": 242,
-    "lines of SQL": 5_237,
-    "tables": 52,
-    "exported names": 100,
-    "public options": 176,
-    "attributes of AgentMemory": 49,
-    "lines of code of the tests": 86_441,
+    "lines of code": 46_723,
+    "files": 226,
+    "lines of SQL": 4_916,
+    "tables": 46,
+    "exported names": 95,
+    "public options": 173,
+    "attributes of AgentMemory": 47,
+    "lines of code of the tests": 81_127,
 }
 """The size that each of these may have. A commit that removes something lowers it."""
 SAME_NAME: dict[str, str] = {}
