@@ -260,7 +260,7 @@ class TestKeeping:
         memory = AgentMemory()
         memory.conversation("c").add(role="user", content="hello")
         assert calls(memory)["memory.conversation.add"] == 1
-        memory.database._keeper.keep()
+        memory.database.engine.afterwards()
         assert memory.database.measures.so_far(), "it is still here"
         memory.close()
 
@@ -316,7 +316,7 @@ class TestNobodyIsWaitedFor:
             # On SQLite a lock of others would keep the write itself waiting, so it is one of this process.
             with self.held(url) if url.startswith("postgresql://") else _locked(memory.database.engine):
                 memory.database.measures.ended("memory.x", 0.1)
-                asking = threading.Thread(target=memory.database._keeper.keep, daemon=True)
+                asking = threading.Thread(target=memory.database.engine.afterwards, daemon=True)
                 asking.start()
                 asking.join(LIMIT)
                 assert not asking.is_alive()
@@ -380,9 +380,11 @@ def _locked(engine):
     holder = threading.Thread(target=hold)
     holder.start()
     holding.wait()
-    yield
-    done.set()
-    holder.join()
+    try:
+        yield
+    finally:
+        done.set()
+        holder.join()
 
 
 @pytest.mark.sqlite_suffices
