@@ -256,7 +256,8 @@ class TestKeeping:
         with AgentMemory(url) as memory:
             assert calls(memory)["memory.x"] == 1
 
-    def test_nothing_is_written_where_nothing_lasts(self):
+    def test_nothing_is_written_where_nothing_lasts(self, monkeypatch):
+        monkeypatch.setattr(database, "EVERY", 0.0)
         memory = AgentMemory()
         memory.conversation("c").add(role="user", content="hello")
         assert calls(memory)["memory.conversation.add"] == 1
