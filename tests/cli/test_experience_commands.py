@@ -122,9 +122,8 @@ class TestSelect:
 class TestErrors:
     @pytest.mark.slow
     @pytest.mark.parametrize("arguments", [("check",), ("select", "query")])
-    def test_a_folder_that_is_not_there_is_told_on_one_line(self, agentmem, tmp_path, database, arguments):
-        name, *rest = (each for each in arguments)
-        rest = [part for each in rest for part in (("--database", database) if each == "DB" else (each,))]
+    def test_a_folder_that_is_not_there_is_told_on_one_line(self, agentmem, tmp_path, arguments):
+        name, *rest = arguments
         line = refused(agentmem(name, tmp_path / "nowhere", *rest))
         assert line.startswith("There is no folder")
 

@@ -479,7 +479,7 @@ class TestOnTheSide:
     def test_compaction_counts_what_stands_in_prompts(self, memory, layers, overhead):
         conversation = Address("", "t")
         memory.inject("user-42").invoke(said(2), at())
-        tokens = perform(prompt_notes.counting(memory.database, conversation, ["q0", "q1", "q2"]))
+        tokens = perform(prompt_notes.counting(conversation, ["q0", "q1", "q2"]), memory.database)
         assert tokens > 10
         compactor = memory.compaction(None, SMALL)._compactor
         history = [HumanMessage("x " * (250 if overhead else 500), id="q2"), AIMessage("y", id="a")]

@@ -505,7 +505,7 @@ class TestPoolers:
 
     @pytest.fixture(autouse=True)
     def _pooled(self, engine):
-        engine.shared.pooled = True
+        engine._pooled = True
         engine._pool.close()
         engine._renew()
 
@@ -557,16 +557,16 @@ class TestPoolers:
         assert not session.direct
 
     def test_a_pooler_that_passes_for_the_server_is_found_out(self, engine):
-        engine.shared.pooled = False
+        engine._pooled = False
         engine._renew()
         engine.write(adding(1))
         forget(engine, engine._pool.take())
         engine.write(adding(2))
-        assert engine.shared.pooled
+        assert engine._pooled
         assert numbers(engine) == [1, 2]
 
     def test_so_it_is_by_many_at_once(self, engine):
-        engine.shared.pooled = False
+        engine._pooled = False
         engine._renew()
         sessions = [engine._pool.take() for _ in range(4)]
         for session in sessions:
