@@ -123,9 +123,7 @@ class TestErrors:
     @pytest.mark.slow
     @pytest.mark.parametrize("arguments", [("check",), ("select", "query")])
     def test_a_folder_that_is_not_there_is_told_on_one_line(self, agentmem, tmp_path, arguments):
-        name, *rest = arguments
-        line = refused(agentmem(name, tmp_path / "nowhere", *rest))
-        assert line.startswith("There is no folder")
+        assert refused(agentmem(arguments[0], tmp_path / "nowhere", *arguments[1:])).startswith("There is no folder")
 
     @pytest.mark.slow
     def test_a_console_that_lacks_a_character_shows_another(self, folder):

@@ -117,10 +117,10 @@ def found(memory, query, **options):
 
 def nearest(memory, path, number):
     """The ten documents of a namespace that lie nearest to a question, with their cosines."""
-    engine = memory.database.engine
     walls = Walls(path_of(path), path_of(path) + "\x1f")
-    near = embedder_of(memory.database).near(inquiry(f"question {number}", 0), walls, [memory.database])
-    return {hit.document: hit.score for hit in engine.read(lambda: search_nearest(near, walls, limit=10))}
+    near = embedder_of(memory.database).near(inquiry(f"question {number}", 0), walls)
+    hits = memory.database.engine.read(lambda: search_nearest(near, walls, limit=10))
+    return {hit.document: hit.score for hit in hits}
 
 
 def spied(monkeypatch, name, instead=None):
