@@ -15,7 +15,7 @@ import langchain_agentmem
 from langchain_agentmem import AgentMemory
 
 LIMITS = {
-    "lines of code": 46_723,
+    "lines of code": 46_718,
     "files": 226,
     "lines of SQL": 4_916,
     "tables": 46,

@@ -17,15 +17,10 @@ import html
 import re
 import unicodedata
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 from langchain_agentmem.base.encoding import replace_surrogates
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
-
-if TYPE_CHECKING:
-    pass
-
 
 __all__ = ["fenced", "harmless", "unfenced"]
 

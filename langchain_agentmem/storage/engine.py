@@ -24,7 +24,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypedDict, TypeVar
+from typing import Any, ClassVar, Literal, NamedTuple, TypedDict, TypeVar
 
 from langchain_agentmem.base import concurrency
 from langchain_agentmem.base.argument_checks import check_flag, check_whole
@@ -43,9 +43,6 @@ from langchain_agentmem.errors import (
 )
 from langchain_agentmem.storage.queries import sized
 from langchain_agentmem.storage.steps import Operation, Rehearsed, Statement, rehearsal
-
-if TYPE_CHECKING:
-    pass
 
 T = TypeVar("T")
 
