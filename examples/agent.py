@@ -51,7 +51,7 @@ class Script(FakeMessagesListChatModel):
 
 def main(folder: Path) -> None:
     with AgentMemory(folder / "agent.db", namespace=("users", "{user_id}")) as memory:
-        library = memory.experiences(folder, namespace=("gardening",))
+        library = memory.experiences(folder)
         library.add(Experience("roots", when="Use when a tree is moved or planted.", what="Keep the root ball whole."))
         budget = ManagedMemoryConfig(threshold_tokens=1_600)
         agent = create_agent(

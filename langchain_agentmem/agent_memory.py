@@ -424,16 +424,13 @@ class AgentMemory(Maintenance, Closing):
 
         return _made("Facts cannot be remembered like this", RememberFacts, self, model, **options)
 
-    def experiences(
-        self, directory: str | os.PathLike[str], namespace: Sequence[str] | None = None, *, subfolders: bool = False
-    ) -> ExperienceLibrary:
+    def experiences(self, directory: str | os.PathLike[str], *, subfolders: bool = False) -> ExperienceLibrary:
         """Handcrafted experiences: a folder of instructions, each with the condition for it.
 
         `memory.experiences("experience").selector(role="Planner", model=model)` puts those that apply into a prompt.
 
         Args:
             directory: The folder, with files `*.yaml` or `*.yml`. Changes are seen by the next selection.
-            namespace: The namespace of the sessions that selectors name by id. Default: that of the run.
             subfolders: Whether files in folders below it count too. Default False.
 
         Raises:
@@ -441,7 +438,7 @@ class AgentMemory(Maintenance, Closing):
         """
         from langchain_agentmem.experiences.experience_library import ExperienceLibrary  # noqa: PLC0415 - who needs it pays
 
-        return ExperienceLibrary(self.database, directory, subfolders=subfolders, namespace=namespace)
+        return ExperienceLibrary(self.database, directory, subfolders=subfolders)
 
     @cached_property
     def audit(self) -> AuditTrail:

@@ -40,13 +40,11 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TypeVar, Unpack
+from typing import Unpack
 
-from langchain_agentmem.base.namespaces import path_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.experiences.experience import PREFIX, Experience, Folder, Problem, write_new
@@ -60,8 +58,6 @@ from langchain_agentmem.language_models.model_calls import (
 )
 from langchain_agentmem.storage.database import MemoryLike, database_of
 from langchain_agentmem.tracing import brief
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -96,7 +92,6 @@ class ExperienceLibrary(Performer):
         memory: An `AgentMemory`, or the path or URL of a database.
         directory: The folder.
         subfolders: Whether files in folders below it count too. Default False.
-        namespace: The namespace of the sessions that selectors name by id. Default: that of the run.
 
     Raises:
         InvalidInput: There is no such folder, or an argument is wrong.
@@ -109,13 +104,9 @@ class ExperienceLibrary(Performer):
         directory: str | os.PathLike[str],
         *,
         subfolders: bool = False,
-        namespace: Sequence[str] | None = None,
     ) -> None:
-        if namespace is not None:
-            path_of(namespace)
         self.database = self._database = database_of(memory)
         self._folders = Folder(directory, subfolders=subfolders, measures=self.database.measures)
-        self.namespace = namespace
 
     def __repr__(self) -> str:
         return f"ExperienceLibrary({safe_repr(str(self.directory))})"

@@ -5,8 +5,8 @@
     chain = selector | prompt | model              # a prompt with the variable {experiences}
     builder.add_node("experience", selector)       # a state with the key "experiences" or "llm_input_messages"
 
-It is also one of LangChain's example selectors, for few-shot prompts. A log of
-prompts that cannot be written never fails a selection.
+`selector.select(query).section` is the text alone. It is also one of LangChain's example selectors, for few-shot
+prompts. A log of prompts that cannot be written never fails a selection.
 
 The situation is what the last rounds asked, and how that went, made of the rounds of a session or of messages:
 
@@ -20,7 +20,6 @@ What a model is asked is written to a file beside the log of the main prompt: fo
 
 from __future__ import annotations
 
-import inspect
 import itertools
 import json
 import logging
@@ -31,7 +30,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypedDict, Unpack
 
 from langchain_core.example_selectors import BaseExampleSelector
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage, ToolMessage
@@ -39,10 +38,10 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import ensure_config
 
 from langchain_agentmem.base import concurrency
-from langchain_agentmem.base.argument_checks import check_timeout, check_whole
+from langchain_agentmem.base.argument_checks import check_flag, check_timeout, check_whole
 from langchain_agentmem.base.events import ExperienceSelectionFellBack, FirstFailures
 from langchain_agentmem.base.files import path_of_file, whole_file
-from langchain_agentmem.base.namespaces import config_given, id_of
+from langchain_agentmem.base.namespaces import config_given
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations import prompt_notes
 from langchain_agentmem.conversations.log_entries import role_rounds, shared_entries
@@ -73,7 +72,7 @@ from langchain_agentmem.language_models.model_calls import (
 from langchain_agentmem.language_models.tokens import TokenCounter
 from langchain_agentmem.messages.history_shape import is_said_by_user, role_of
 from langchain_agentmem.messages.message_marks import is_injected
-from langchain_agentmem.messages.prompt_forms import Insertion, Keys, check_keys, form_of, last_said, placed
+from langchain_agentmem.messages.prompt_forms import Insertion, form_of, last_said, placed
 from langchain_agentmem.messages.role_rounds import AttachmentType, Round
 from langchain_agentmem.storage.database import Database
 from langchain_agentmem.storage.queries import digest
@@ -82,10 +81,9 @@ from langchain_agentmem.tracing import brief, within
 if TYPE_CHECKING:
     from langchain_agentmem.experiences.experience_library import ExperienceLibrary
 
-T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
-SELECTION_PROMPT, ALIAS, SWITCH = "experience.selection_prompt_path", "experience.llm_alias", "use_experience"
+SELECTION_PROMPT, ALIAS = "experience.selection_prompt_path", "experience.llm_alias"
 _CALLED = {"code_interpreter": "code_generator"}
 """Roles whose switch is not called after them in the original system."""
 STEP = "experience.select"
@@ -106,8 +104,7 @@ _TOLD = {AttachmentType.execution_status: "Execution", AttachmentType.code_error
 MAIN, OURS = "prompt_log", "experience_selection_log"
 _LONGEST_NAME = 60
 
-Session: TypeAlias = SessionMemory | str | Callable[[RunnableConfig], SessionMemory]
-PromptLogOf: TypeAlias = Callable[[RunnableConfig], str | os.PathLike[str]]
+Session: TypeAlias = SessionMemory | Callable[[RunnableConfig], SessionMemory]
 
 
 class SelectionRequest(NamedTuple):
@@ -128,32 +125,19 @@ class SelectionRequest(NamedTuple):
     log: Path | None = None
 
 
-class SelectorOptionsButRole(TypedDict, total=False):
-    """What `ExperienceSelector` takes beside the library and the role."""
+class SelectorOptions(TypedDict, total=False):
+    """What `ExperienceSelector` takes beside the library."""
 
+    role: str | None
     model: ModelLike | None
     strategy: Strategy | None
     template: str | SelectionTemplate | None
     max_selected: int | None
-    threshold: float
     session: Session | None
-    rounds: int
     query: Callable[[Any], str] | None
-    enabled: bool | Mapping[str, bool]
-    models: Mapping[str, ModelLike] | None
-    llm_alias: str
-    prompt_log: str | os.PathLike[str] | PromptLogOf | None
+    enabled: bool
+    prompt_log: str | os.PathLike[str] | None
     timeout: float | None
-    alone: bool
-    messages_key: str
-    output_messages_key: str
-    experiences_key: str
-
-
-class SelectorOptions(SelectorOptionsButRole, total=False):
-    """What `ExperienceSelector` takes beside the library."""
-
-    role: str | None
 
 
 class ExperienceSelector(Performer, Runnable[Any, Any], BaseExampleSelector):
@@ -165,11 +149,12 @@ class ExperienceSelector(Performer, Runnable[Any, Any], BaseExampleSelector):
       is shown, so that a provider's cache of the prompt holds, and what stands already is not put there again. No
       conversation stores it as if it had been said.
     - A text, or a prompt that is one: before it.
-    - A dictionary: as a text under `experiences_key`, "" where none applies, for a prompt that has this variable; if it
-      has messages under `messages_key`, in these as well.
-    - The state of a graph: the messages go to `output_messages_key` and the text to `experiences_key`, whichever the
-      state has; the history stays as it is. A chain that is a node does not begin with it: what gives the prompt its
-      variables, or the messages, out of the state stands before it.
+    - A dictionary: as a text under "experiences", "" where none applies, for a prompt that has this variable; if it has
+      "messages", in these as well.
+    - The state of a graph: the messages go to "llm_input_messages" and the text to "experiences", whichever the state
+      has; the history stays as it is. What a node before it has put there of this history, such as a compaction, it
+      goes on from. A chain that is a node does not begin with it: what gives the prompt its variables, or the messages,
+      out of the state stands before it.
 
     It selects for each query anew, among what the folder holds then. By their words, experiences are chosen without a
     model. A model's answers are remembered as long as query, situation and conditions are the same; one that is cut off
@@ -186,27 +171,15 @@ class ExperienceSelector(Performer, Runnable[Any, Any], BaseExampleSelector):
         template: What the model is asked: a text with `{experiences}`, `{user_query}` and `{context}`, or a
             `SelectionTemplate`. Braces that are meant as such are doubled. Default: our own.
         max_selected: Most experiences that are chosen. Default: all that apply.
-        threshold: From which score, between 0 and 1, the words decide that one applies, unless another has a better one
-            by the same words. Default: what proved best.
-        session: The session whose last rounds tell the situation, and that may name a sub folder by a shared entry
-            "experience_sub_path": a `SessionMemory`, an id, or a function that gives one for a config, such as
+        session: The session whose last three rounds tell the situation, and that may name a sub folder by a shared
+            entry "experience_sub_path": a `SessionMemory`, or a function that gives one for a config, such as
             `memory.session`. Default: none; messages tell the situation, if there are any.
-        rounds: How many rounds that is. Default 3.
         query: Gives the query, from what this is given. Default: the last thing the user said; of a dictionary,
             "input", "question", "query" or "user_query", or its only text; else what the session asked last.
-        enabled: Whether it selects at all, or that by role, where True is the default. Where it does not, what is given
-            passes with nothing put in. Default True.
-        models: Models by alias. Default: none.
-        llm_alias: Which of them selects, in the place of `model`. Default "": `model`.
-        prompt_log: A folder for `<role>_experience_selection_log_<round>_<post>.json`, with what the model is asked; or
-            a function that gives, for a config, the path of the main prompt's log, which has "prompt_log" in its name.
+        enabled: Whether it selects at all. Where it does not, what is given passes with nothing put in. Default True.
+        prompt_log: A folder for `<role>_experience_selection_log_<round>_<post>.json`, with what the model is asked.
             Default: nothing is logged.
         timeout: Seconds to wait for the model. Default: as long as it takes.
-        alone: Whether only the text of the chosen instructions is given back. Default False.
-        messages_key: Where a state has its messages. Default "messages".
-        output_messages_key: Where a node puts them. What a node before it has put there of this history, such as a
-            compaction, it goes on from. Default "llm_input_messages".
-        experiences_key: Where the text goes. Default "experiences".
 
     Raises:
         InvalidInput: An argument is wrong.
@@ -222,53 +195,41 @@ class ExperienceSelector(Performer, Runnable[Any, Any], BaseExampleSelector):
         strategy: Strategy | None = None,
         template: str | SelectionTemplate | None = None,
         max_selected: int | None = None,
-        threshold: float = THRESHOLD,
         session: Session | None = None,
-        rounds: int = ROUNDS,
         query: Callable[[Any], str] | None = None,
-        enabled: bool | Mapping[str, bool] = True,
-        models: Mapping[str, ModelLike] | None = None,
-        llm_alias: str = "",
-        prompt_log: str | os.PathLike[str] | PromptLogOf | None = None,
+        enabled: bool = True,
+        prompt_log: str | os.PathLike[str] | None = None,
         timeout: float | None = None,
-        alone: bool = False,
-        messages_key: str = "messages",
-        output_messages_key: str = "llm_input_messages",
-        experiences_key: str = "experiences",
     ) -> None:
         if not hasattr(library, "_folders"):
             raise InvalidInput(f"Experiences are selected from an ExperienceLibrary, not from {safe_repr(library)}.")
         self.library = library
-        self.role = _role_of(role)
-        asked = _model_of(model, models, llm_alias)
-        self.strategy = _strategy_of(strategy, asked)
-        self.enabled = _enabled_for(self.role, enabled) if isinstance(enabled, Mapping) else enabled
-        if not isinstance(self.enabled, bool):
-            raise InvalidInput(f"enabled must be True or False, or that by role, not {safe_repr(enabled)}.")
+        if role is not None and not isinstance(role, str):
+            raise InvalidInput(f"A role is named by a text, not by {safe_repr(role)}.")
         if max_selected is not None:
             check_whole("max_selected", max_selected, 1)
-        check_whole("rounds", rounds)
-        if isinstance(threshold, bool) or not isinstance(threshold, int | float) or not 0 <= threshold <= 1:
-            raise InvalidInput(f"threshold must be a number from 0 to 1, not {safe_repr(threshold)}.")
+        check_flag("enabled", enabled)
         check_timeout(timeout)
-        if isinstance(session, str):
-            id_of(session, "session")
-        elif session is not None and not isinstance(session, SessionMemory) and not callable(session):
-            raise InvalidInput(
-                f"session must be a SessionMemory, the id of one, or a function, not {type(session).__name__}."
-            )
+        if session is not None and not isinstance(session, SessionMemory) and not callable(session):
+            raise InvalidInput(f"session must be a SessionMemory, or a function, not {type(session).__name__}.")
         if query is not None and not callable(query):
             raise InvalidInput(f"query must be a function, not {type(query).__name__}.")
         if not isinstance(template, SelectionTemplate):
             template = DEFAULT if template is None else SelectionTemplate(template)
-        self._model = asked
+        self.role = (role or "").strip() or None
+        self.enabled = enabled
+        self._model: Any = usable_model(model)
+        self.strategy: Strategy = strategy or ("lexical" if model is None else "model")
+        if self.strategy not in STRATEGIES:
+            raise InvalidInput(f"strategy must be one of {', '.join(STRATEGIES)}, not {safe_repr(strategy)}.")
+        if self.strategy != "lexical" and model is None:
+            raise InvalidInput(f"To select by the strategy {safe_repr(strategy)} a model is needed: give model=.")
         self._template = template
         self._max_selected = max_selected
-        self._threshold = threshold
         self._timeout = timeout
         self._session = session
-        self._rounds = rounds
-        self._prompt_log = prompt_log if prompt_log is None or callable(prompt_log) else path_of_file(prompt_log)
+        self._query = query
+        self._prompt_log = None if prompt_log is None else path_of_file(prompt_log)
         self._database: Database = library.database
         self._texts = itertools.count()
         self._counter = TokenCounter()
@@ -276,20 +237,13 @@ class ExperienceSelector(Performer, Runnable[Any, Any], BaseExampleSelector):
         self._failures = FirstFailures(logger)
         self._known: dict[bytes, AnswerReading] = {}
         self._lock = concurrency.lock()  # guards what is known
-        self._query = query
-        self._alone = alone
-        self._messages_key = messages_key
-        self._keys = Keys(output_messages_key, experiences_key, shared=True)
-        check_keys(self._keys, messages_key, ("output_messages_key", "experiences_key"))
 
-    @classmethod
+    @staticmethod
     def from_config(
-        cls,
         config: Mapping[str, Any],
         library: ExperienceLibrary,
-        *,
-        role: str,
-        **options: Unpack[SelectorOptionsButRole],
+        models: Mapping[str, ModelLike] | None = None,
+        **options: Unpack[SelectorOptions],
     ) -> ExperienceSelector:
         """Make a selector as a configuration of the original system says.
 
@@ -298,19 +252,28 @@ class ExperienceSelector(Performer, Runnable[Any, Any], BaseExampleSelector):
                 default False; "experience.selection_prompt_path", a file with the template; "experience.llm_alias",
                 default "" for `model`.
             library: Where the experiences are.
-            role: "Planner", "CodeInterpreter" or "CodeGenerator"; another role's switch is called after it, such as
-                "web_explorer.use_experience" for "WebExplorer".
-            **options: What the selector takes besides: `model`, who selects where no alias is given, and so on.
+            models: Models by alias. Default: none.
+            **options: What the selector takes. `role` is required: "Planner", "CodeInterpreter" or "CodeGenerator";
+                another role's switch is called after it, such as "web_explorer.use_experience" for "WebExplorer".
 
         Raises:
             InvalidInput: A value is wrong, the template cannot be used, or no model has the alias.
         """
-        given: dict[str, Any] = {**_configured(config, _role_of(role)), **options, "role": role}
-        try:
-            inspect.signature(cls).bind(library, **given)
-        except TypeError as error:
-            raise InvalidInput(f"Experiences cannot be selected like this: {error}.") from error
-        return cls(library, **given)
+        if not isinstance(config, Mapping) or not isinstance(models or {}, Mapping):
+            raise InvalidInput("A configuration is a mapping of keys to values, and models= one of aliases to models.")
+        if not isinstance(role := options.get("role"), str) or not role.strip():
+            raise InvalidInput('from_config needs a role, such as "Planner", to know which switch counts.')
+        name = re.sub(r"\W+|(?<=[a-z0-9])(?=[A-Z])", "_", role.strip()).lower()
+        given: SelectorOptions = {"enabled": config.get(f"{_CALLED.get(name, name)}.use_experience", False)}
+        if path := config.get(SELECTION_PROMPT):
+            given["template"] = SelectionTemplate.from_file(path)
+        if alias := config.get(ALIAS):
+            if not isinstance(alias, str) or alias not in (models or {}):
+                known = ", ".join(map(repr, models or {})) or "none"
+                raise InvalidInput(f"There is no model called {safe_repr(alias)}. models= has: {known:.200}.")
+            given["model"] = (models or {})[alias]
+        given.update(options)
+        return library.selector(**given)
 
     # -- as a Runnable ------------------------------------------------------------------------------------------
 
@@ -374,7 +337,7 @@ class ExperienceSelector(Performer, Runnable[Any, Any], BaseExampleSelector):
         """
         if context is not None and not isinstance(context, str):
             raise InvalidInput(f"The context of a query is a text, not {type(context).__name__}.")
-        messages = form_of(query, {}, self._keys, self._messages_key).messages
+        messages = form_of(query, {}, PART).messages
         request = self._request(query, messages, ensure_config(config_given(config)))
         log = None if prompt_log_path is None else beside(path_of_file(prompt_log_path))
         return (yield from self._selected(request._replace(context=context, log=log)))
@@ -416,7 +379,7 @@ class ExperienceSelector(Performer, Runnable[Any, Any], BaseExampleSelector):
                 "query": brief(request.query),
                 "role": self.role,
                 "strategy": self.strategy,
-                "namespace": self._database.scopes.resolve(self.library.namespace, request.config),
+                "namespace": self._database.scopes.resolve(None, request.config),
             },
             outputs=shown,
             config=request.config,
@@ -434,11 +397,9 @@ class ExperienceSelector(Performer, Runnable[Any, Any], BaseExampleSelector):
 
     def _put(self, given: Any, config: RunnableConfig) -> Work[Any]:
         """Put what applies into what is given."""
-        form = form_of(given, {} if self._alone else config, self._keys, self._messages_key)
+        form = form_of(given, config, PART, shared=True)
         request = self._request(given, form.messages, config)
         selection = yield from self._selected(request)
-        if self._alone:
-            return selection.section
         texts = yield from self._standing(request, selection)
         return form.close(Insertion(lambda messages: self._placed(messages, texts, config), selection.section))
 
@@ -503,7 +464,7 @@ class ExperienceSelector(Performer, Runnable[Any, Any], BaseExampleSelector):
         found = judged(query, context, [each.when for each in candidates])
         scores = {each.exp_id: said.score for each, said in zip(candidates, found, strict=True)}
         leads = {each.exp_id for each, does in zip(candidates, leading(found), strict=True) if does}
-        applies = {exp_id for exp_id in leads if scores[exp_id] >= self._threshold}
+        applies = {exp_id for exp_id in leads if scores[exp_id] >= THRESHOLD}
         reasons = {each.exp_id: said.reason for each, said in zip(candidates, found, strict=True)}
         low, sure = {"lexical": (math.inf, math.inf), "model": (0, math.inf), "auto": UNSURE}[self.strategy]
         certain = {exp_id for exp_id in leads if scores[exp_id] >= sure}
@@ -577,10 +538,7 @@ class ExperienceSelector(Performer, Runnable[Any, Any], BaseExampleSelector):
         session = self._session
         if session is None:
             return []
-        if isinstance(session, str):
-            namespace = self._database.scopes.resolve(self.library.namespace, config)
-            session = SessionMemory(self._database, session, namespace=namespace)
-        elif not isinstance(session, SessionMemory):
+        if not isinstance(session, SessionMemory):
             session = session(config)
             if not isinstance(session, SessionMemory):
                 raise InvalidInput(f"session must give a SessionMemory, not {type(session).__name__}.")
@@ -591,18 +549,16 @@ class ExperienceSelector(Performer, Runnable[Any, Any], BaseExampleSelector):
         if request.context is not None:
             return request.context
         if self._session is None:
-            return of_messages(request.messages, self._rounds, request.query)
+            return of_messages(request.messages, request.query)
         seen = [each for each in rounds if each.state != "failed"]
         if self.role is not None:
             seen = role_rounds(rounds, self.role, include_failures=False)
-        return of_rounds(seen, self._rounds)
+        return of_rounds(seen)
 
     def _log_of(self, request: SelectionRequest, rounds: Sequence[Round]) -> Path | None:
         """Where it is to be noted what a model is asked."""
         if request.log is not None or self._prompt_log is None:
             return request.log
-        if not isinstance(self._prompt_log, Path):
-            return beside(path_of_file(self._prompt_log(request.config)))
         place = last_said(request.messages)
         if rounds:
             numbers = len(rounds) - 1, len(rounds[-1].post_list)
@@ -625,73 +581,13 @@ class ExperienceSelector(Performer, Runnable[Any, Any], BaseExampleSelector):
             self._failures.report("log", "What a model is asked cannot be logged.", error=error)
 
 
-# -- what it is told, checked ---------------------------------------------------------------------------------------
-
-
-def _role_of(role: Any) -> str | None:
-    if role is not None and not isinstance(role, str):
-        raise InvalidInput(f"A role is named by a text, not by {safe_repr(role)}.")
-    return (role or "").strip() or None
-
-
-def _enabled_for(role: str | None, enabled: Mapping[Any, bool]) -> bool:
-    named = {each.strip().casefold(): on for each, on in enabled.items() if isinstance(each, str)}
-    return named.get((role or "").casefold(), True)
-
-
-def _model_of(model: Any, models: Any, alias: Any) -> Any:
-    """The model that is asked: the one that has the alias, if there is one."""
-    if models is not None and not isinstance(models, Mapping):
-        raise InvalidInput(f"models must be a mapping of aliases to models, not {type(models).__name__}.")
-    if not alias:
-        return usable_model(model)
-    if not isinstance(alias, str) or alias not in (models or {}):
-        known = ", ".join(map(repr, models or {})) or "none"
-        raise InvalidInput(f"There is no model called {safe_repr(alias)}. models= has: {known:.200}.")
-    return usable_model((models or {})[alias])
-
-
-def _strategy_of(strategy: Any, model: Any) -> Strategy:
-    """How to select, where nobody says so: with a model if there is one."""
-    chosen: Strategy = strategy or ("lexical" if model is None else "model")
-    if chosen not in STRATEGIES:
-        raise InvalidInput(f"strategy must be one of {', '.join(STRATEGIES)}, not {safe_repr(strategy)}.")
-    if chosen != "lexical" and model is None:
-        raise InvalidInput(f"To select by the strategy {safe_repr(chosen)} a model is needed: give model=.")
-    return chosen
-
-
-def _configured(config: Any, role: str | None) -> dict[str, Any]:
-    """The options of a selector that a configuration names."""
-    if not isinstance(config, Mapping):
-        raise InvalidInput(f"A configuration is a mapping of keys to values, not {type(config).__name__}.")
-    if role is None:
-        raise InvalidInput('from_config needs a role, such as "Planner", to know which switch counts.')
-    name = re.sub(r"\W+|(?<=[a-z0-9])(?=[A-Z])", "_", role).lower()
-    switch = f"{_CALLED.get(name, name)}.{SWITCH}"
-    enabled, path, alias = config.get(switch, False), config.get(SELECTION_PROMPT) or None, config.get(ALIAS) or ""
-    if not isinstance(enabled, bool):
-        raise InvalidInput(f"{safe_repr(switch)} must be true or false, not {safe_repr(enabled)}.")
-    if not isinstance(alias, str):
-        raise InvalidInput(f"{safe_repr(ALIAS)} must be the alias of a model, not {safe_repr(alias)}.")
-    if path is not None and not isinstance(path, str | os.PathLike):
-        raise InvalidInput(f"{safe_repr(SELECTION_PROMPT)} must be the path of a file, not {safe_repr(path)}.")
-    template = None if path is None else SelectionTemplate.from_file(path)
-    return {"enabled": enabled, "llm_alias": alias, "template": template}
-
-
 # -- the situation, and the log of what a model is asked ------------------------------------------------------------
 
 
-def of_rounds(rounds: Sequence[Round], most: int) -> str:
-    """The situation after some rounds.
-
-    Args:
-        rounds: The rounds as a role sees them.
-        most: How many count, from the end.
-    """
+def of_rounds(rounds: Sequence[Round]) -> str:
+    """The situation after the last of some rounds, as a role sees them."""
     lines = []
-    for each in rounds[-most:] if most else ():
+    for each in rounds[-ROUNDS:]:
         lines.append(_line("User", each.user_query))
         lines += [
             _line(_TOLD[attachment.type], attachment.content)
@@ -702,17 +598,16 @@ def of_rounds(rounds: Sequence[Round], most: int) -> str:
     return "\n".join(filter(None, lines))
 
 
-def of_messages(messages: Sequence[BaseMessage], most: int, query: str) -> str:
+def of_messages(messages: Sequence[BaseMessage], query: str) -> str:
     """The situation after some messages: what a user said begins a round, and tools tell what failed.
 
     What went well changes nothing, so that a model that selects need not be asked again after each call of a tool.
 
     Args:
         messages: A history.
-        most: How many rounds count, from the end.
         query: What is asked now, which alone is no situation.
     """
-    starts = [place for place, message in enumerate(messages) if is_said_by_user(message)][-most:] if most else []
+    starts = [place for place, message in enumerate(messages) if is_said_by_user(message)][-ROUNDS:]
     lines = []
     for message in messages[starts[0] :] if starts else ():
         if isinstance(message, ToolMessage) and message.status == "error":

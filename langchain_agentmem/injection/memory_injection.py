@@ -32,7 +32,7 @@ from langchain_agentmem.language_models.model_calls import aperform, perform
 from langchain_agentmem.language_models.tokens import SECTIONS, BudgetLike, TokenCounter
 from langchain_agentmem.layers.layered_memory import LayeredMemory
 from langchain_agentmem.messages.message_marks import Role
-from langchain_agentmem.messages.prompt_forms import Brought, Form, Insertion, Keys, check_keys, form_of, woven
+from langchain_agentmem.messages.prompt_forms import Brought, Form, Insertion, form_of, woven
 from langchain_agentmem.search.memory_search import MemoryKind
 from langchain_agentmem.storage.database import MemoryLike
 from langchain_agentmem.tracing import within
@@ -48,9 +48,6 @@ class InjectionOptions(TypedDict, total=False):
     budget: BudgetLike | None
     role: Role
     sections: Sequence[str]
-    messages_key: str
-    output_messages_key: str
-    memory_key: str
     counter: TokenCounter | None
     trust: Trust | None
 
@@ -63,10 +60,10 @@ class MemoryInjection(Runnable[Any, Any]):
     - Messages, or a prompt made of messages: core memory comes after the system messages, and what was found right
       before the last thing the user said, never between a call and its result.
     - A text, or a prompt that is one: both come before it.
-    - The state of a graph, or a dictionary that has messages under `messages_key`: as messages. As a node of a graph it
-      leaves the history alone and puts the messages under `output_messages_key`. Where a node before it has put there
-      what it made of this history, such as a compaction, it goes on from that.
-    - Any other dictionary: the memory is added as a text under `memory_key`, for a prompt that has this variable.
+    - The state of a graph, or a dictionary that has "messages": as messages. As a node of a graph it leaves the history
+      alone and puts the messages under "llm_input_messages", as `CompactionNode` does. Where a node before it has put
+      there what it made of this history, such as a compaction, it goes on from that.
+    - Any other dictionary: the memory is added as a text under "memory", for a prompt that has this variable.
 
     Where the question asks for an order of events, a summary, or what contradicts what, what was found stands in the
     order of time, each with its day, and of a change both sides are there; the budget goes to the best all the same.
@@ -92,10 +89,6 @@ class MemoryInjection(Runnable[Any, Any]):
         role: In whose role core memory stands: "user" or "system". What is found is always in the user's. Default
             "user".
         sections: What is shown: "core", "recall" (the newest events), "archival" (what was found). Default: all.
-        messages_key: Where a state has its messages. Default "messages".
-        output_messages_key: Where a node puts them. Default "llm_input_messages", as `CompactionNode` does. It may be
-            `messages_key`, where that is not a history to which is added.
-        memory_key: Where a dictionary without messages is given the memory. Default "memory".
         counter: Counts tokens, for a budget in tokens. Default: a new `TokenCounter`.
         trust: How far what is shown must be trusted at least: "user", "person", "model", "tool", "import" or "unknown",
             each with all before it; or which of these are trusted. With "model", what a web page said is not shown, nor
@@ -118,16 +111,11 @@ class MemoryInjection(Runnable[Any, Any]):
         budget: BudgetLike | None = None,
         role: Role = "user",
         sections: Sequence[str] = SECTIONS,
-        messages_key: str = "messages",
-        output_messages_key: str = "llm_input_messages",
-        memory_key: str = "memory",
         counter: TokenCounter | None = None,
         trust: Trust | None = None,
     ) -> None:
         if role not in ("user", "system"):
             raise InvalidInput(f'role must be "user" or "system", not {safe_repr(role)}.')
-        self._keys = Keys(output_messages_key, memory_key)
-        check_keys(self._keys, messages_key, ("output_messages_key", "memory_key"))
         self._bringing = Bringing(
             memory=memory,
             branch_or_config=branch_or_config,
@@ -141,7 +129,6 @@ class MemoryInjection(Runnable[Any, Any]):
             trust=trust,
         )
         self._role: Role = role
-        self._messages_key = messages_key
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:  # noqa: A002
         """Put memory into what is given.
@@ -187,7 +174,7 @@ class MemoryInjection(Runnable[Any, Any]):
         return await aside(self._closed, form, brought, config)
 
     def _form(self, given: Any, config: RunnableConfig) -> Form:
-        return form_of(given, config, self._keys, self._messages_key)
+        return form_of(given, config, "memory")
 
     def _closed(self, form: Form, brought: Brought, config: RunnableConfig) -> Any:
         def among(messages: list[BaseMessage]) -> list[BaseMessage]:

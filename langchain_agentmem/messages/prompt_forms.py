@@ -188,6 +188,8 @@ READ = "__pregel_read"
 """Where LangGraph leaves, in a task's config, the function that reads the state's channels."""
 QUESTIONS = ("input", "question", "query", "user_query")
 """Variables of a prompt that are taken for the question."""
+HISTORY, CONTEXT = "messages", "llm_input_messages"
+"""The keys of a state: its messages, and what its model is shown of them."""
 
 
 class Insertion(NamedTuple):
@@ -202,20 +204,6 @@ class Insertion(NamedTuple):
     text: str
 
 
-class Keys(NamedTuple):
-    """Where a state or the variables of a prompt have room for it.
-
-    Attributes:
-        messages: Where a node of a graph puts the messages.
-        text: Where a dictionary without messages is given the text.
-        shared: Whether a state too is given the text there, if it has the key.
-    """
-
-    messages: str
-    text: str
-    shared: bool = False
-
-
 class Form(NamedTuple):
     """Something opened.
 
@@ -228,37 +216,14 @@ class Form(NamedTuple):
     close: Callable[[Insertion], Any]
 
 
-def check_keys(keys: Keys, messages_key: str, names: tuple[str, str]) -> None:
-    """Check what a user wants to call the keys.
-
-    Args:
-        keys: Where it is to go.
-        messages_key: Where the messages are.
-        names: What the arguments for `keys` are called.
-
-    Raises:
-        InvalidInput: One is no name, two are the same, or a history would keep what is put in.
-    """
-    for name, key in (("messages_key", messages_key), (names[0], keys.messages), (names[1], keys.text)):
-        if not isinstance(key, str) or not key:
-            raise InvalidInput(f"{name} must be the name of a key, not {safe_repr(key)}.")
-    if keys.text in (messages_key, keys.messages):
-        raise InvalidInput(f"{names[1]} must name another key than that of messages, not {safe_repr(keys.text)}.")
-    if messages_key == keys.messages == "messages":
-        raise InvalidInput(
-            "The messages of a graph are added to, so memory would stay among them for good. Name another key with "
-            f"{names[0]}=."
-        )
-
-
-def form_of(given: Any, config: RunnableConfig, keys: Keys, messages_key: str) -> Form:
+def form_of(given: Any, config: RunnableConfig, key: str, *, shared: bool = False) -> Form:
     """Open what was given.
 
     Args:
         given: A text, messages, a prompt, a dictionary, or the state of a graph.
         config: The run.
-        keys: Where something goes.
-        messages_key: Where a state has its messages.
+        key: Where a dictionary without messages is given the text.
+        shared: Whether a state too is given the text there, if it has the key.
 
     Raises:
         InvalidInput: Nothing can be put into this, or the state of the graph has no room for it.
@@ -273,32 +238,42 @@ def form_of(given: Any, config: RunnableConfig, keys: Keys, messages_key: str) -
     if isinstance(given, BaseMessage | Sequence):
         listed = converted([given] if isinstance(given, BaseMessage) else given)
         return Form(listed, lambda put: put.among(listed))
-    return _opened(given, config, keys, messages_key)
+    return _opened(given, config, key, shared=shared)
 
 
-def _opened(given: Any, config: RunnableConfig, keys: Keys, messages_key: str) -> Form:
+def _opened(given: Any, config: RunnableConfig, key: str, *, shared: bool) -> Form:
     """A dictionary or a state, opened."""
-    found: Any = given.get(messages_key) if isinstance(given, Mapping) else getattr(given, messages_key, None)
+    found: Any = given.get(HISTORY) if isinstance(given, Mapping) else getattr(given, HISTORY, None)
     if isinstance(found, str) or not isinstance(found, Sequence):
-        if isinstance(given, Mapping) and messages_key not in given:
+        if isinstance(given, Mapping) and HISTORY not in given:
             if _is_state(given, config):
-                _room(config, keys.text)
-                return Form(_asking(given), lambda put: _update([(keys.text, put.text)]))
-            return Form(_asking(given), lambda put: {**given, keys.text: put.text})
+                _room(config, key)
+                return Form(_asking(given), lambda put: _update([(key, put.text)]))
+            return Form(_asking(given), lambda put: {**given, key: put.text})
         raise InvalidInput(
             f"Memory cannot be put into this: {safe_repr(given)}. Give a text, messages, a prompt, a dictionary, or a "
-            f"state that has a list of messages under {safe_repr(messages_key)}."
+            f"state that has a list of messages under {HISTORY!r}."
         )
     said = converted(found)
-    room = _room(config, *([keys.messages, keys.text] if keys.shared else [keys.messages]))
+    texts = [key] if shared else []
+    room = _room(config, CONTEXT, *texts)
     if room is not None:
-        said = _shown(given, keys.messages, said)
-    return Form(said, lambda put: _updated(given, said, put, keys=keys, messages_key=messages_key, room=room))
+        said = _shown(given, said)
+
+    def close(put: Insertion) -> Any:
+        if room is not None:
+            return _update([(name, put.among(said) if name == CONTEXT else put.text) for name in room])
+        text = dict.fromkeys(texts, put.text)
+        if isinstance(given, Mapping):
+            return {**given, HISTORY: put.among(said), **text}
+        return {CONTEXT: put.among(said), **text}
+
+    return Form(said, close)
 
 
-def _shown(given: Any, key: str, said: list[BaseMessage]) -> list[BaseMessage]:
+def _shown(given: Any, said: list[BaseMessage]) -> list[BaseMessage]:
     """What a node before this one has made of the very same history, such as a compaction; else the history."""
-    found = given.get(key) if isinstance(given, Mapping) else getattr(given, key, None)
+    found = given.get(CONTEXT) if isinstance(given, Mapping) else getattr(given, CONTEXT, None)
     if isinstance(found, str) or not isinstance(found, Sequence) or not found or not said:
         return said
     shown = converted(found)
@@ -335,21 +310,9 @@ def _room(config: RunnableConfig, *wanted: str) -> list[str] | None:
     if not room:
         raise InvalidInput(
             f"The graph's state has no key {' or '.join(map(repr, wanted))}, so the memory would be dropped. Let the "
-            "state inherit langchain_agentmem.CompactionState, add the key, or name another one with "
-            "output_messages_key=."
+            "state inherit langchain_agentmem.CompactionState, or add the key."
         )
     return room
-
-
-def _updated(
-    given: Any, said: list[BaseMessage], put: Insertion, *, keys: Keys, messages_key: str, room: list[str] | None
-) -> Any:
-    texts = {keys.text: put.text} if keys.shared else {}
-    if room is None:
-        if isinstance(given, Mapping):
-            return {**given, messages_key: put.among(said), **texts}
-        return {keys.messages: put.among(said), **texts}
-    return _update([(key, put.among(said) if key == keys.messages else put.text) for key in room])
 
 
 def _update(values: list[tuple[str, Any]]) -> Any:

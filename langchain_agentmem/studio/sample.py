@@ -151,7 +151,7 @@ def live(memory: AgentMemory, folder: Path) -> ExperienceLibrary:
     Returns:
         The library.
     """
-    library = memory.experiences(folder, IRENA)
+    library = memory.experiences(folder)
     for experience in EXPERIENCES:
         library.add(experience)
     if len(memory.conversation(GIFT, IRENA)):

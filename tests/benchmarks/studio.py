@@ -115,7 +115,7 @@ def know(memory: AgentMemory, number: int) -> None:
 
 def library_of(memory: AgentMemory, folder: Path) -> ExperienceLibrary:
     """A library of experiences, of each of which somebody said whether it helped."""
-    library = memory.experiences(folder, LONG)
+    library = memory.experiences(folder)
     for number in range(20):
         library.add(Experience(f"e{number}", when=f"Use for the {WORDS[number % 10]} {number}.", what="Say so."))
     return library

@@ -57,7 +57,7 @@ def fill(memory: AgentMemory, folder) -> None:
     trail = AuditTrail(memory, NAMESPACE)
     trail.add(HOSTILE, HOSTILE, NAME)
     trail.add_todo_from_chat(f"Please add {HOSTILE} to the list.")
-    library = memory.experiences(folder, NAMESPACE)
+    library = memory.experiences(folder)
     library.add(Experience(f"e {ELEMENTS[:40]}", who=(NAME,), when=HOSTILE, what=HOSTILE))
     memory.settle()
 

@@ -107,7 +107,7 @@ class TestAnyPlaceInAChainOfThree:
     @pytest.mark.filterwarnings("ignore:RunnableWithMessageHistory")
     def test_in_a_history_only_what_was_said_is_kept(self, memory, filled):
         seen = []
-        selector = memory.experiences(filled.path).selector(rounds=0)
+        selector = memory.experiences(filled.path).selector()
         chain = selector | RunnableLambda(lambda context: seen.append(context) or AIMessage("done"))
         talk = RunnableWithMessageHistory(chain, memory.conversation)
         for query in QUERIES:
@@ -118,7 +118,8 @@ class TestAnyPlaceInAChainOfThree:
 
 class TestInOtherRunnables:
     async def test_assigned(self, library):
-        chain = RunnablePassthrough.assign(rules=library.selector(alone=True))
+        selector = library.selector()
+        chain = RunnablePassthrough.assign(rules=lambda given: selector.select(given).section)
         assert chain.invoke({"input": PLOT, "n": 1}) == {"input": PLOT, "n": 1, "rules": EXPECTED[0]}
         assert await chain.ainvoke({"input": WEATHER}) == {"input": WEATHER, "rules": ""}
         assert (chain | (lambda given: given["rules"])).invoke({"input": PLOT}) == EXPECTED[0]

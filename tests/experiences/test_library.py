@@ -12,13 +12,6 @@ from .conftest import CHARTS, FILES, LOAD, PLOT, REFUNDS, WEATHER
 
 pytestmark = pytest.mark.sqlite_suffices
 
-REFUND = "A customer wants a refund."
-
-
-def at(*labels, thread=None):
-    configurable = {} if thread is None else {"thread_id": thread}
-    return {"configurable": {**configurable, "agentmem_namespace": labels}}
-
 
 class TestWhatItHolds:
     async def test_it_loads_what_the_folder_holds(self, library):
@@ -91,7 +84,6 @@ class TestWhatItHolds:
             (None, {}),
             ("x" * 5_000, {}),
             (".", {"subfolders": 1}),
-            (".", {"namespace": 3}),
         ],
     )
     def test_wrong_arguments_are_refused(self, quick, tmp_path, directory, options):
@@ -126,20 +118,14 @@ class TestWhatItHolds:
         assert exp_id in {each.exp_id for each in library.load()}
 
 
-class TestRanking:
-    """Three conditions that say the same."""
+def test_among_equals_the_order_is_that_of_the_library(quick, shelf):
+    shelf.write(*(Experience(name, (), "Use when a chart or plot is wanted.", f"Do {name}.") for name in "abc"))
+    assert quick.experiences(shelf.path).selector().select(PLOT).ids == ("a", "b", "c")
 
-    @pytest.fixture
-    def alike(self, quick, shelf):
-        shelf.write(*(Experience(name, (), "Use when a chart is wanted.", f"Do {name}.") for name in "abc"))
-        return quick.experiences(shelf.path)
 
-    def test_among_equals_the_order_is_that_of_the_library(self, alike):
-        assert alike.selector(threshold=0.01).select(PLOT).ids == ("a", "b", "c")
-
-    def test_a_database_that_is_closed_costs_no_selection(self, filled):
-        memory = AgentMemory(":memory:")
-        selector = memory.experiences(filled.path).selector()
-        memory.close()
-        assert section([CHARTS]) in selector.invoke(PLOT)
-        assert selector.invoke(WEATHER) == WEATHER
+def test_a_database_that_is_closed_costs_no_selection(filled):
+    memory = AgentMemory(":memory:")
+    selector = memory.experiences(filled.path).selector()
+    memory.close()
+    assert section([CHARTS]) in selector.invoke(PLOT)
+    assert selector.invoke(WEATHER) == WEATHER

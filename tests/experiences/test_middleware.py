@@ -84,7 +84,7 @@ class TestTheRequest:
 
     def test_they_follow_what_is_asked(self, memory, filled):
         model = answers(AIMessage("done"))
-        middleware = ExperienceMiddleware(memory.experiences(filled.path), rounds=0)
+        middleware = ExperienceMiddleware(memory.experiences(filled.path))
         agent = create_agent(model, middleware=[middleware], checkpointer=memory.checkpointer)
         for query in (PLOT, LOAD, WEATHER):
             agent.invoke({"messages": [HumanMessage(query)]}, at())
@@ -96,8 +96,8 @@ class TestTheRequest:
         assert model.shown[1][3].content == section([FILES])
 
     def test_in_a_thread_each_role_has_its_own_and_none_is_put_there_twice(self, quick, library):
-        planner = library.selector(role="Planner", rounds=0)
-        coder = library.selector(role="Coder", rounds=0, threshold=1)
+        planner = library.selector(role="Planner")
+        coder = library.selector(role="CodeInterpreter")
         said = [HumanMessage(PLOT, id="q1")]
         first = planner.invoke(said, at())
         assert shown(first) == ["experiences", "human"]
@@ -157,9 +157,7 @@ class TestTheRequest:
         made = session.create_round(LOAD)
         session.add_post(made.id, send_from="User", send_to="Planner", message=LOAD)
         session.fail_round(made.id)
-        middleware = ExperienceMiddleware(
-            library, session=lambda config: memory.session(config["configurable"]["thread_id"])
-        )
+        middleware = ExperienceMiddleware(library, session=memory.session)
         model = answers(AIMessage("done"))
         agent = create_agent(model, middleware=[middleware], checkpointer=memory.checkpointer)
         agent.invoke({"messages": [HumanMessage(PLOT)]}, at())
@@ -167,7 +165,7 @@ class TestTheRequest:
 
     def test_one_that_is_off_changes_nothing(self, library):
         model = answers(AIMessage("done"))
-        middleware = ExperienceMiddleware(library, role="Planner", enabled={"Planner": False})
+        middleware = ExperienceMiddleware(library, role="Planner", enabled=False)
         create_agent(model, middleware=[middleware]).invoke({"messages": [HumanMessage(PLOT)]})
         assert shown(model.shown[0]) == ["human"]
 

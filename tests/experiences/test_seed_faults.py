@@ -130,11 +130,10 @@ class TestT6NoRoleIsGivenWhatIsMeantForAnother:
 
     def test_without_a_model_the_same_holds(self, library):
         assert library.selector(role="Planner").select(f"{PLOT} {LOAD}").ids == ("test-exp-1",)
-        assert library.selector(role="Planner", threshold=0).select(LOAD).ids == ("test-exp-1",)
 
     def test_where_the_model_fails_the_same_holds(self, library):
-        selector = library.selector(role="Planner", model=Picky(ValueError()), threshold=0)
-        assert selector.select(LOAD).ids == ("test-exp-1",)
+        selector = library.selector(role="Planner", model=Picky(ValueError()))
+        assert selector.select(f"{PLOT} {LOAD}").ids == ("test-exp-1",)
 
 
 class TestT7EveryQueryIsSelectedFor:

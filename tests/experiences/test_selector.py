@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import Annotated, TypedDict
+from typing import Annotated
 
 import hypothesis
 import pytest
@@ -51,7 +51,7 @@ def told(text):
 
 @pytest.fixture
 def selector(library):
-    return library.selector(rounds=0)  # what went before is not to count here
+    return library.selector()
 
 
 class TestTheForms:
@@ -92,8 +92,8 @@ class TestTheForms:
     def test_of_several_texts_none_is_taken_for_the_question(self, library, selector):
         given = {"topic": PLOT, "style": "short"}
         assert selector.invoke(given)["experiences"] == ""
-        by_topic = library.selector(query=lambda given: given["topic"], experiences_key="rules")
-        assert by_topic.invoke(given) == {**given, "rules": section([CHARTS])}
+        by_topic = library.selector(query=lambda given: given["topic"])
+        assert by_topic.invoke(given) == {**given, "experiences": section([CHARTS])}
         with pytest.raises(InvalidInput, match="must give a text"):
             library.selector(query=lambda given: None).invoke(given)
 
@@ -105,11 +105,9 @@ class TestTheForms:
         assert found["style"] == "short"
         assert given == {"messages": [("user", PLOT)], "style": "short"}
 
-    def test_the_text_alone(self, library):
-        alone = library.selector(alone=True)
+    def test_the_text_alone(self, selector):
         for given in (PLOT, [HumanMessage(PLOT)], {"input": PLOT}, {"messages": [("user", PLOT)]}):
-            assert alone.invoke(given) == section([CHARTS])
-        assert alone.invoke(WEATHER) == ""
+            assert selector.select(given).section == section([CHARTS])
 
     @pytest.mark.parametrize("given", [3, None, object(), {"messages": 3}, {"messages": None}, [3], [("x", "y", "z")]])
     async def test_anything_else_is_refused(self, selector, given):
@@ -295,19 +293,8 @@ class TestInAGraph:
         with pytest.raises(InvalidInput, match="llm_input_messages"):
             await graph.ainvoke({"messages": [HumanMessage(PLOT)]})
 
-    def test_keys_have_other_names(self, library):
-        class State(TypedDict):
-            talk: Annotated[list[BaseMessage], add_messages]
-            context: list[BaseMessage]
-            rules: str
-
-        selector = library.selector(messages_key="talk", output_messages_key="context", experiences_key="rules")
-        found = self.graph(selector, State).invoke({"talk": [HumanMessage(PLOT)]})
-        assert shown(found["context"]) == ["experiences", "human"]
-        assert found["rules"] == section([CHARTS])
-
     def test_over_turns_the_history_stays_as_it_was_said(self, memory, filled):
-        graph = self.graph(memory.experiences(filled.path).selector(rounds=0), BothState, memory)
+        graph = self.graph(memory.experiences(filled.path).selector(), BothState, memory)
         config = {"configurable": {"thread_id": "t"}}
         for query in (PLOT, LOAD, WEATHER):
             found = graph.invoke({"messages": [HumanMessage(query)]}, config)
@@ -318,13 +305,12 @@ class TestInAGraph:
         assert not any(is_injected(message) for message in state["messages"])
 
     @pytest.mark.slow
-    @pytest.mark.parametrize("key", ["messages", "llm_input_messages"])
-    def test_it_stands_behind_a_compaction_and_beside_memory(self, quick, library, key):
+    def test_it_stands_behind_a_compaction_and_beside_memory(self, quick, library):
         LayeredMemory(quick, "user-42").core.set("name", "Ada")
         builder = StateGraph(CompactionState)
         builder.add_node("compact", quick.compaction(None, BRIEF))
-        builder.add_node("memory", MemoryInjection(quick, "user-42", messages_key=key))
-        builder.add_node("experience", library.selector(messages_key=key))
+        builder.add_node("memory", MemoryInjection(quick, "user-42"))
+        builder.add_node("experience", library.selector())
         builder.add_edge(START, "compact").add_edge("compact", "memory").add_edge("memory", "experience")
         graph = builder.compile(checkpointer=quick.checkpointer)
         config = {"configurable": {"thread_id": "t"}}

@@ -5,17 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 from itertools import pairwise
-from typing import Annotated, TypedDict
 
 import pytest
 from langchain_core.language_models import GenericFakeChatModel
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.prompt_values import ChatPromptValue, StringPromptValue
 from langchain_core.prompts import ChatPromptTemplate, PromptTemplate
 from langchain_core.runnables import RunnableLambda
 from langchain_core.runnables.history import RunnableWithMessageHistory
 from langgraph.graph import START, MessagesState, StateGraph
-from langgraph.graph.message import add_messages
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.base.fencing import unfenced
@@ -210,9 +208,9 @@ class TestOtherForms:
             found = node.invoke(variables)
             assert found.items() >= variables.items()
             assert "quince" in found["memory"]
-        found = MemoryInjection(memory, "user-42", memory_key="known").invoke({"tone": "kind", "place": "Turin"})
-        assert "Ada" in found["known"]
-        assert "quince" not in found["known"]
+        found = MemoryInjection(memory, "user-42").invoke({"tone": "kind", "place": "Turin"})
+        assert "Ada" in found["memory"]
+        assert "quince" not in found["memory"]
 
     def test_a_dictionary_with_messages_is_given_back_with_more(self, memory, layers):
         found = MemoryInjection(memory, "user-42").invoke({"messages": [HumanMessage(QUESTION)], "other": 1})
@@ -367,7 +365,7 @@ class TestWhatIsBrought:
         [
             {"branch_or_config": ""}, {"namespace": "ada"}, {"query": "trees"}, {"kinds": "message"},
             {"kinds": ["thought"]}, {"limit": -1}, {"limit": True}, {"budget": "much"}, {"role": "assistant"},
-            {"sections": ["soul"]}, {"messages_key": ""}, {"output_messages_key": "messages"}, {"memory_key": 3},
+            {"sections": ["soul"]},
         ],
     )  # fmt: skip
     def test_wrong_arguments_are_refused_at_once(self, memory, wrong):
@@ -413,10 +411,8 @@ class TestInAGraph:
         assert not any(is_injected(message) for message, _ in streamed)
 
     @pytest.mark.slow
-    @pytest.mark.parametrize("key", ["messages", "llm_input_messages"])
-    def test_it_stands_behind_a_compaction(self, memory, layers, key):
-        again = MemoryInjection(memory, "user-42", messages_key=key)
-        graph, seen = self.build(memory, memory.compaction(None, SMALL), again)
+    def test_it_stands_behind_a_compaction(self, memory, layers):
+        graph, seen = self.build(memory, memory.compaction(None, SMALL), MemoryInjection(memory, "user-42"))
         for turn in range(20):
             text = f"{QUESTION} {turn} " + "how many are there in this basket " * 2
             graph.invoke({"messages": [HumanMessage(text, id=f"q{turn}")]}, at())
@@ -441,17 +437,6 @@ class TestInAGraph:
         graph, _ = self.build(memory, MemoryInjection(memory, "user-42"), state=MessagesState, key="messages")
         with pytest.raises(InvalidInput, match=r"llm_input_messages.*CompactionState"):
             graph.invoke({"messages": [HumanMessage(QUESTION)]}, at())
-
-    def test_keys_have_other_names(self, memory, layers):
-        class State(TypedDict):
-            talk: Annotated[list[BaseMessage], add_messages]
-            context: list[BaseMessage]
-
-        node = MemoryInjection(memory, "user-42", messages_key="talk", output_messages_key="context")
-        builder = StateGraph(State).add_node("memory", node).add_edge(START, "memory")
-        found = builder.compile().invoke({"talk": [HumanMessage(QUESTION)]})
-        assert shown(found["context"]) == ["core", "recalled", "human"]
-        assert shown(found["talk"]) == ["human"]
 
     def test_in_a_thread_the_memory_follows_it(self, memory):
         def remember(state, config):

@@ -133,8 +133,7 @@ def contexts(memory: AgentMemory) -> None:
     builder.compile(checkpointer=memory.checkpointer, store=memory.store)
     injection = memory.inject(
         "ada", namespace=("a",), query=str, kinds=["message"], limit=4, budget={"core": 500, "unit": "tokens"},
-        role="user", sections=["core"], messages_key="m", output_messages_key="o", memory_key="k",
-        counter=TokenCounter("estimate"),
+        role="user", sections=["core"], counter=TokenCounter("estimate"),
     )  # fmt: skip
     assert_type(injection, MemoryInjection)
     memory.inject(memory.layers("ada"), budget=Budget(total=2_000))
@@ -194,12 +193,10 @@ def experiences(memory: AgentMemory, path: Path) -> None:
     library = memory.experiences(path, subfolders=True)
     selector = library.selector(
         role="Planner", model=told, strategy="auto", template="{experiences} {user_query} {context}", max_selected=3,
-        threshold=0.5, session=memory.session, rounds=2, query=str, enabled={"Planner": True},
-        models={"small": "openai:gpt-5-mini", "own": told}, llm_alias="small", prompt_log=path, timeout=5, alone=False,
-        messages_key="m", output_messages_key="o", experiences_key="e",
+        session=memory.session, query=str, enabled=True, prompt_log=path, timeout=5,
     )  # fmt: skip
     assert_type(selector, ExperienceSelector)
-    ExperienceSelector.from_config({"planner.use_experience": True}, library, role="Planner", model=told, alone=True)
+    ExperienceSelector.from_config({}, library, {"small": "openai:gpt-5-mini", "own": told}, role="Planner", timeout=5)
     assert_type(library.add(Experience(exp_id="1", when="…", what="…")), Path)
 
 

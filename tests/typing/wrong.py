@@ -119,8 +119,7 @@ def experiences(library: ExperienceLibrary) -> None:
     library.selector(strategy="words")  # wrong: there is no such strategy
     library.selector(max_selected="3")  # wrong: a number
     library.add("Be kind.")  # wrong: an Experience
-    ExperienceSelector.from_config({}, library)  # wrong: for which role
-    ExperienceSelector.from_config({}, library, role="Planner", alon=True)  # wrong: it is called alone
+    ExperienceSelector.from_config({}, library, role="Planner", time=5)  # wrong: it is called timeout
 
 
 async def awaited(chat: ConversationMemory, kg: KGMemory) -> None:
