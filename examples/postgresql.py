@@ -44,7 +44,7 @@ def main(url: str) -> None:
 
             [found] = other.search("Where does Ana live?", namespace=NAMESPACE, kinds=["record"], limit=1)
             print("found:", found.text)
-            print("whole:", one.verify().ok)
+            print("whole:", one.admin.verify().ok)
         finally:
             one.erase(namespace=NAMESPACE)
         print("erased:", other.search("Ana", namespace=NAMESPACE))

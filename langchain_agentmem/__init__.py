@@ -26,7 +26,7 @@
     langchain_agentmem.experiences.experience_library    what to do, and when
     langchain_agentmem.audit.audit_trail    every prompt and reply
     langchain_agentmem.tracing                      every step, in LangSmith and elsewhere
-    langchain_agentmem.upkeep.maintenance           backup, verification, erasure, export
+    langchain_agentmem.upkeep.admin                 backup, verification, statistics, pruning
     langchain_agentmem.importers                    moving in from other programs
     langchain_agentmem.testing                      a check for your tests: would providers take these messages?
     langchain_agentmem.errors                       what can go wrong
@@ -45,20 +45,8 @@ if TYPE_CHECKING:
     from langchain_agentmem.audit.audit_trail import AuditTrail
     from langchain_agentmem.base.events import (
         CompactionEvent,
-        CompactionFellShort,
-        CompactionStageFailed,
-        CompressionFellShort,
-        ConversationErased,
-        ExperienceSelectionFellBack,
-        ImageUnreadable,
         MemoryEvent,
         MemoryResetEvent,
-        MessagesRemoved,
-        MessagesStored,
-        MessageUpdated,
-        StepFinished,
-        StepStarted,
-        ThreadMoved,
     )
     from langchain_agentmem.base.fencing import harmless
     from langchain_agentmem.base.limits import MemoryLimits
@@ -79,20 +67,12 @@ if TYPE_CHECKING:
         StorageError,
     )
     from langchain_agentmem.experiences.experience import Experience, section
-    from langchain_agentmem.experiences.experience_library import ExperienceLibrary, LibraryCheck
+    from langchain_agentmem.experiences.experience_library import ExperienceLibrary
     from langchain_agentmem.experiences.experience_middleware import ExperienceMiddleware as ExperienceMiddleware
     from langchain_agentmem.experiences.experience_selector import ExperienceSelector
-    from langchain_agentmem.experiences.model_choice import Selection, SelectionTemplate
     from langchain_agentmem.facts.fact import (
-        Alias,
-        Contradiction,
-        Entity,
-        Evidence,
-        ExtractionFailure,
         Fact,
         FactsConfig,
-        Neighbour,
-        Source,
     )
     from langchain_agentmem.facts.fact_tools import RememberFacts, fact_tools
     from langchain_agentmem.facts.kg_memory import KGMemory
@@ -101,9 +81,8 @@ if TYPE_CHECKING:
     from langchain_agentmem.language_models.tokens import Budget, TokenCounter
     from langchain_agentmem.layers.archival_memory import ArchivalMemory
     from langchain_agentmem.layers.compression import Compressor
-    from langchain_agentmem.layers.consolidation import ConsolidationReport, Pressure
-    from langchain_agentmem.layers.core_memory import CoreEntry, CoreMemory
-    from langchain_agentmem.layers.layer import Event, LayersConfig, Record
+    from langchain_agentmem.layers.core_memory import CoreMemory
+    from langchain_agentmem.layers.layer import LayersConfig
     from langchain_agentmem.layers.layer_tools import layer_tools
     from langchain_agentmem.layers.layered_memory import LayeredMemory
     from langchain_agentmem.layers.recall_memory import RecallMemory
@@ -120,15 +99,16 @@ if TYPE_CHECKING:
         Round,
         SharedMemoryEntry,
     )
-    from langchain_agentmem.rewinding.branch_tree import BranchDiff, BranchTree
     from langchain_agentmem.search.memory_search import Recollection
     from langchain_agentmem.stores.agent_store import AgentMemoryStore, AgentMemoryThreadStore
     from langchain_agentmem.stores.byte_store import AgentMemoryByteStore
     from langchain_agentmem.stores.retriever import AgentMemoryRetriever
+    from langchain_agentmem.upkeep.admin import Admin
 
 __version__ = "0.1.0"
 
 _HOMES = {
+    "Admin": "upkeep.admin",
     "AgentCallMsg": "messages.message",
     "AgentMemory": "agent_memory",
     "AgentMemoryByteStore": "stores.byte_store",
@@ -137,46 +117,29 @@ _HOMES = {
     "AgentMemorySaver": "checkpoints.checkpoint_saver",
     "AgentMemoryStore": "stores.agent_store",
     "AgentMemoryThreadStore": "stores.agent_store",
-    "Alias": "facts.fact",
     "ArchivalMemory": "layers.archival_memory",
     "Attachment": "messages.role_rounds",
     "AttachmentType": "messages.role_rounds",
     "AuditTrail": "audit.audit_trail",
-    "BranchDiff": "rewinding.branch_tree",
-    "BranchTree": "rewinding.branch_tree",
     "Budget": "language_models.tokens",
     "CompactionEvent": "base.events",
-    "CompactionFellShort": "base.events",
     "CompactionMiddleware": "compaction.compaction_middleware",
     "CompactionNode": "compaction.compaction_node",
-    "CompactionStageFailed": "base.events",
     "CompactionState": "compaction.compaction_node",
-    "CompressionFellShort": "base.events",
     "Compressor": "layers.compression",
-    "ConsolidationReport": "layers.consolidation",
-    "Contradiction": "facts.fact",
     "Conversation": "messages.role_rounds",
-    "ConversationErased": "base.events",
     "ConversationMemory": "conversations.conversation_memory",
-    "CoreEntry": "layers.core_memory",
     "CoreMemory": "layers.core_memory",
-    "Entity": "facts.fact",
-    "Event": "layers.layer",
-    "Evidence": "facts.fact",
     "Experience": "experiences.experience",
     "ExperienceLibrary": "experiences.experience_library",
     "ExperienceMiddleware": "experiences.experience_middleware",
-    "ExperienceSelectionFellBack": "base.events",
     "ExperienceSelector": "experiences.experience_selector",
-    "ExtractionFailure": "facts.fact",
     "Fact": "facts.fact",
     "FactsConfig": "facts.fact",
-    "ImageUnreadable": "base.events",
     "InvalidInput": "errors",
     "KGMemory": "facts.kg_memory",
     "LayeredMemory": "layers.layered_memory",
     "LayersConfig": "layers.layer",
-    "LibraryCheck": "experiences.experience_library",
     "LimitExceeded": "errors",
     "ManagedConversationMemory": "compaction.managed_conversation",
     "ManagedMemoryConfig": "compaction.compaction_config",
@@ -188,29 +151,17 @@ _HOMES = {
     "Message": "messages.message",
     "MessageContent": "messages.role_rounds",
     "MessageError": "errors",
-    "MessageUpdated": "base.events",
-    "MessagesRemoved": "base.events",
-    "MessagesStored": "base.events",
     "MissingExtra": "errors",
-    "Neighbour": "facts.fact",
     "Post": "messages.role_rounds",
-    "Pressure": "layers.consolidation",
     "RecallMemory": "layers.recall_memory",
     "Recollection": "search.memory_search",
-    "Record": "layers.layer",
     "RememberFacts": "facts.fact_tools",
     "ResourceMemory": "layers.resource_memory",
     "Retention": "messages.role_rounds",
     "Round": "messages.role_rounds",
     "SecretPattern": "base.redaction",
-    "Selection": "experiences.model_choice",
-    "SelectionTemplate": "experiences.model_choice",
     "SessionMemory": "conversations.session_memory",
     "SharedMemoryEntry": "messages.role_rounds",
-    "Source": "facts.fact",
-    "StepFinished": "base.events",
-    "StepStarted": "base.events",
-    "ThreadMoved": "base.events",
     "StorageError": "errors",
     "TokenCounter": "language_models.tokens",
     "ToolCallMsg": "messages.message",
@@ -227,6 +178,7 @@ _HOMES = {
 }
 
 __all__ = [
+    "Admin",
     "AgentCallMsg",
     "AgentMemory",
     "AgentMemoryByteStore",
@@ -235,44 +187,27 @@ __all__ = [
     "AgentMemorySaver",
     "AgentMemoryStore",
     "AgentMemoryThreadStore",
-    "Alias",
     "ArchivalMemory",
     "Attachment",
     "AttachmentType",
     "AuditTrail",
-    "BranchDiff",
-    "BranchTree",
     "Budget",
     "CompactionEvent",
-    "CompactionFellShort",
     "CompactionNode",
-    "CompactionStageFailed",
     "CompactionState",
-    "CompressionFellShort",
     "Compressor",
-    "ConsolidationReport",
-    "Contradiction",
     "Conversation",
-    "ConversationErased",
     "ConversationMemory",
-    "CoreEntry",
     "CoreMemory",
-    "Entity",
-    "Event",
-    "Evidence",
     "Experience",
     "ExperienceLibrary",
-    "ExperienceSelectionFellBack",
     "ExperienceSelector",
-    "ExtractionFailure",
     "Fact",
     "FactsConfig",
-    "ImageUnreadable",
     "InvalidInput",
     "KGMemory",
     "LayeredMemory",
     "LayersConfig",
-    "LibraryCheck",
     "LimitExceeded",
     "ManagedConversationMemory",
     "ManagedMemoryConfig",
@@ -283,30 +218,18 @@ __all__ = [
     "Message",
     "MessageContent",
     "MessageError",
-    "MessageUpdated",
-    "MessagesRemoved",
-    "MessagesStored",
     "MissingExtra",
-    "Neighbour",
     "Post",
-    "Pressure",
     "RecallMemory",
     "Recollection",
-    "Record",
     "RememberFacts",
     "ResourceMemory",
     "Retention",
     "Round",
     "SecretPattern",
-    "Selection",
-    "SelectionTemplate",
     "SessionMemory",
     "SharedMemoryEntry",
-    "Source",
-    "StepFinished",
-    "StepStarted",
     "StorageError",
-    "ThreadMoved",
     "TokenCounter",
     "ToolCallMsg",
     "build_resource_snapshot",

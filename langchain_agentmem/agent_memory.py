@@ -81,6 +81,7 @@ if TYPE_CHECKING:
     from langchain_agentmem.stores.agent_store import AgentMemoryStore, AgentMemoryThreadStore, IndexGiven
     from langchain_agentmem.stores.byte_store import AgentMemoryByteStore
     from langchain_agentmem.stores.retriever import AgentMemoryRetriever, SearchOptions
+    from langchain_agentmem.upkeep.admin import Admin
 
 T = TypeVar("T")
 
@@ -478,6 +479,13 @@ class AgentMemory(Maintenance, Closing):
 
         retention = None if is_of_thread(session_id) else self.retention  # what follows a thread is kept as it was
         return SessionMemory(self.database, session_id, namespace=namespace, retention=retention)
+
+    @cached_property
+    def admin(self) -> Admin:
+        """Operators' methods: backup, restore, copy, prune, verify, statistics, listings of threads and namespaces."""
+        from langchain_agentmem.upkeep.admin import Admin  # noqa: PLC0415 - who needs it pays
+
+        return Admin(self.database)
 
     @cached_property
     def checkpointer(self) -> AgentMemorySaver:

@@ -23,6 +23,7 @@ from langchain_core.messages import HumanMessage
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.experiences.experience import Experience
 from langchain_agentmem.messages.role_rounds import Conversation
+from langchain_agentmem.upkeep.admin import Admin
 
 SIZE = 200_000
 LARGE = SIZE // 2
@@ -344,29 +345,31 @@ def calls_of(memory: AgentMemory, text: str, folder: Path) -> dict[Any, Calls]:
             "aselect_examples": lambda: selector.aselect_examples({"query": text}),
             "aadd_example": lambda: selector.aadd_example({"exp_id": "x", "when": "it snows", "what": "Stay."}),
         },
+        memory.admin: {
+            "athreads": memory.admin.athreads,
+            "abranches": memory.admin.abranches,
+            "anamespaces": memory.admin.anamespaces,
+            "agrowth": memory.admin.agrowth,
+            "adiagnose": memory.admin.adiagnose,
+            "astats": memory.admin.astats,
+            "averify": memory.admin.averify,
+            "abackup": lambda: memory.admin.abackup(folder / "backup"),
+            "arestore": lambda: Admin.arestore(folder / "backup", folder / "restored.db"),
+            "acopy": lambda: memory.admin.acopy(folder / "copied.db"),
+            "aprune": lambda: memory.admin.aprune(keep_checkpoints=1),
+            "aadopt": lambda: memory.admin.aadopt("spare", ("ada",)),
+            "arekey": lambda: Admin.arekey(folder / "restored.db", new_key=bytes(range(32))),
+        },
         memory: {
             **{tool.name: partial(tool.ainvoke, told[tool.name]) for tool in memory.tools("main")},
             "the retriever": partial(memory.retriever(namespace=()).ainvoke, text),
             "asearch": lambda: memory.asearch(text),
             "aconversations": memory.aconversations,
-            "athreads": memory.athreads,
-            "abranches": memory.abranches,
-            "anamespaces": memory.anamespaces,
-            "agrowth": memory.agrowth,
-            "adiagnose": memory.adiagnose,
-            "astats": memory.astats,
-            "averify": memory.averify,
-            "abackup": lambda: memory.abackup(folder / "backup"),
-            "arestore": lambda: AgentMemory.arestore(folder / "backup", folder / "restored.db"),
-            "acopy": lambda: memory.acopy(folder / "copied.db"),
             "aexport": lambda: memory.aexport(folder / "export"),
             "aimport_": lambda: memory.aimport_(folder / "export"),
             "aimport_from": lambda: memory.aimport_from("opus", folder / "a.json"),
-            "aprune": lambda: memory.aprune(keep_checkpoints=1),
             "asettle": memory.asettle,
-            "aadopt": lambda: memory.aadopt("spare", ("ada",)),
             "aerase": lambda: memory.aerase(thread_id="t"),
-            "arekey": lambda: AgentMemory.arekey(folder / "restored.db", new_key=bytes(range(32))),
             "aclose": memory.aclose,
         },
     }

@@ -40,7 +40,7 @@ class TestOpening:
         memory.close()
         memory.close()
         await memory.aclose()
-        for verb in (memory.stats, memory.verify):
+        for verb in (memory.admin.stats, memory.admin.verify):
             with pytest.raises(MemoryClosed):
                 verb()
 
@@ -84,7 +84,7 @@ class TestParts:
         memory.conversation("chat").add_user_message("orchard")
         assert memory.session("chat").rounds[0].user_query == "orchard"
         assert memory.search("orchard")[0].conversation_id == "chat"
-        assert memory.stats()["messages"] == 1
+        assert memory.admin.stats()["messages"] == 1
 
     def test_create_makes_them_by_name(self, memory):
         chat = memory.create(description="Be kind.", conversation_id="chat", namespace=("ada",))
@@ -165,7 +165,7 @@ class TestNamespaceOfTheRun:
         config: Any = {"configurable": {"agentmem_namespace": namespace}}
         with pytest.raises(InvalidInput, match="namespace"):
             RunnableLambda(lambda text: memory.conversation("chat").add_user_message(text)).invoke("Hello", config)
-        assert memory.stats()["messages"] == 0
+        assert memory.admin.stats()["messages"] == 0
 
     def test_outside_a_run_it_is_the_root(self, memory):
         assert memory.conversation("chat").namespace == memory.session("chat").namespace == ()

@@ -328,7 +328,7 @@ class TestStudio:
         printed = capsys.readouterr().out.splitlines()
         assert len(printed) == 2 + len(benchmarks.studio.pages(60))
         with AgentMemory(url) as memory:
-            stored = memory.stats()
+            stored = memory.admin.stats()
             assert (stored["threads"], stored["forks"], stored["messages"]) == (5, 2, 4 * 8 + 2 + 6)
             assert stored["checkpoints"] == 4 * 4 + 2 + 60
 

@@ -14,6 +14,7 @@ from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage
 from langgraph.graph import START, MessagesState, StateGraph
 
 from langchain_agentmem import (
+    Admin,
     AgentMemory,
     AgentMemoryByteStore,
     AgentMemoryError,
@@ -49,7 +50,7 @@ REFUSED = {
     'AgentMemory("agent.db", clock=7)': "clock and new_id must be functions",
     'AgentMemory("agent.db", bare_threads="no")': "bare_threads must be True or False, not 'no'",
     'AgentMemory("agent.db", on_thread_delete="drop")': '"keep" or "forget", not \'drop\'',
-    'AgentMemory.restore("notes.txt", "notes.txt")': "'notes.txt' is the backup itself. Restore it to another place",
+    'Admin.restore("notes.txt", "notes.txt")': "'notes.txt' is the backup itself. Restore it to another place",
     'AgentMemoryStore(memory, index="static")': "a dictionary such as {'fields': ['text']}",
     'AgentMemory("agent.db", retention=90)': "a Retention or None, not 90",
     "Retention(max_age=90)": "a timedelta above zero, or None; not 90",
@@ -185,14 +186,14 @@ REFUSED = {
     "memory.store.list_namespaces(max_depth=0)": "max_depth must be at least 1",
     # looking after it
     "memory.erase()": "Say what to erase: namespace=, thread_id= or conversation_id=",
-    "memory.prune()": "Say what to prune: keep_checkpoints=, retention= or archive_before=",
-    "memory.growth(days=4_000)": "days must be 3,660 at most, not 4,000",
+    "memory.admin.prune()": "Say what to prune: keep_checkpoints=, retention= or archive_before=",
+    "memory.admin.growth(days=4_000)": "days must be 3,660 at most, not 4,000",
     "memory.studio(user=7)": "user must be a name, or a function",
-    'memory.backup("missing/agent.db")': "there is no folder 'missing'. Make it first",
+    'memory.admin.backup("missing/agent.db")': "there is no folder 'missing'. Make it first",
     'memory.export("missing/agent.jsonl")': "there is no folder 'missing'. Make it first",
-    'memory.backup("notes.txt")': "'notes.txt' is there already. Write elsewhere, or replace it with --force",
+    'memory.admin.backup("notes.txt")': "'notes.txt' is there already. Write elsewhere, or replace it with --force",
     'memory.export("notes.txt")': "'notes.txt' is no export, and would be replaced. Write elsewhere, or remove it",
-    'memory.backup("folder")': "'folder' cannot be written: it is a folder",
+    'memory.admin.backup("folder")': "'folder' cannot be written: it is a folder",
     'memory.import_("notes.txt")': "Line 1 of 'notes.txt' is not JSON",
     'memory.import_from("mem", "notes.txt")': "There is no kind 'mem' of sources; there are langgraph-saver,",
     'memory.import_from("opus", "others.db")': "'others.db' is a database, and no agent_memory.json",
@@ -216,7 +217,7 @@ DONE = [
     'asyncio.run(in_a_loop(lambda: memory.search("tea"))) == []',
     'asyncio.run(graph(memory).ainvoke(HELLO, thread("t")))["messages"][-1].text == "Hi."',
     'AgentMemory(Path("agent.db")).close() is None',
-    "memory.erase(namespace=WAITING, dry_run=True) and memory.threads(WAITING).total == 0",
+    "memory.erase(namespace=WAITING, dry_run=True) and memory.admin.threads(WAITING).total == 0",
 ]
 """What is odd, and does what was meant."""
 
@@ -245,6 +246,7 @@ GIVEN = {
     given.__name__: given
     for given in (
         *(
+            Admin,
             AgentMemory,
             AgentMemoryByteStore,
             AgentMemorySaver,
@@ -288,7 +290,9 @@ class TestMistakes:
         assert "_work" not in str(error.value)
         assert sorted(Path.cwd().iterdir()) == before
         if "close()" not in code:
-            assert memory.stats()["messages"] == memory.stats()["items"] == memory.stats()["core"] == 0
+            assert (
+                memory.admin.stats()["messages"] == memory.admin.stats()["items"] == memory.admin.stats()["core"] == 0
+            )
 
     @pytest.mark.parametrize("code", DONE)
     def test_what_was_meant_is_done(self, run, code):

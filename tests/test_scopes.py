@@ -92,7 +92,7 @@ class TestTemplate:
         said(templated, run_of("t", user_id="ada"))
         with pytest.raises(InvalidInput, match=named):
             said(templated, run_of("t", **configurable))
-        assert templated.stats()["threads"] == 1
+        assert templated.admin.stats()["threads"] == 1
 
     def test_a_part_of_the_keys_leads_to_nobody_else(self, url):
         with AgentMemory(url, namespace=("{org}", "{user}"), bare_threads=True) as memory:
@@ -121,7 +121,7 @@ class TestTemplate:
             said(memory, run_of("t", user_id="bob"))
             with pytest.raises(InvalidInput, match="several namespaces"):
                 said(memory, run_of("t"))
-            assert memory.stats()["threads"] == 2
+            assert memory.admin.stats()["threads"] == 2
 
     def test_a_thread_that_several_users_have_is_deleted_for_one(self, templated):
         for user in ("ada", "bob"):
@@ -132,9 +132,9 @@ class TestTemplate:
             templated.checkpointer.delete_thread("monday")
         with pytest.raises(InvalidInput, match=r"several namespaces.*within"):
             templated.checkpointer.prune(["monday"], strategy="delete")
-        assert templated.stats()["threads"] == 2
+        assert templated.admin.stats()["threads"] == 2
         templated.within(user_id="ada").checkpointer.delete_thread("monday")
-        assert [each.namespace for each in templated.threads().threads] == [("users", "bob")]
+        assert [each.namespace for each in templated.admin.threads().threads] == [("users", "bob")]
 
     @pytest.mark.parametrize("ask", [lambda m: m.layers(), lambda m: m.facts(), lambda m: m.search("x")])
     def test_outside_of_runs_a_call_that_names_nobody_is_told_of_within(self, templated, ask):
@@ -171,13 +171,13 @@ class TestTemplate:
     @pytest.mark.parametrize(
         "call",
         [
-            lambda memory: memory.threads(),
+            lambda memory: memory.admin.threads(),
             lambda memory: memory.conversations(),
-            lambda memory: memory.branches(),
-            lambda memory: memory.namespaces(),
-            lambda memory: memory.growth(),
-            lambda memory: memory.stats(),
-            lambda memory: memory.prune(keep_checkpoints=1),
+            lambda memory: memory.admin.branches(),
+            lambda memory: memory.admin.namespaces(),
+            lambda memory: memory.admin.growth(),
+            lambda memory: memory.admin.stats(),
+            lambda memory: memory.admin.prune(keep_checkpoints=1),
             lambda memory: memory.export("all.jsonl"),
             lambda memory: memory.erase(thread_id="monday"),
             lambda memory: list(memory.checkpointer.list(None)),
@@ -205,8 +205,8 @@ class TestTemplate:
         found = {}
 
         def node(state):
-            found["pruned"] = templated.prune(keep_checkpoints=1, dry_run=True).threads
-            found["messages"] = templated.stats()["messages"]
+            found["pruned"] = templated.admin.prune(keep_checkpoints=1, dry_run=True).threads
+            found["messages"] = templated.admin.stats()["messages"]
             templated.export(tmp_path / "all.jsonl")
 
         graph_of(templated, node).invoke({"messages": []}, run_of("monday", user_id="ada"))
@@ -219,7 +219,7 @@ class TestTemplate:
     def test_whose_thread_is_pruned_or_erased_is_told_where_several_have_it(self, templated):
         for user in ("ada", "bob"):
             said(templated, run_of("monday", user_id=user))
-        whole = templated.stats()["checkpoints"]
+        whole = templated.admin.stats()["checkpoints"]
         for call in (
             lambda: templated.checkpointer.prune(["monday"]),
             lambda: templated.erase(thread_id="monday"),
@@ -227,29 +227,29 @@ class TestTemplate:
         ):
             with pytest.raises(InvalidInput, match="several namespaces"):
                 call()
-        assert templated.stats()["checkpoints"] == whole
+        assert templated.admin.stats()["checkpoints"] == whole
         templated.within(user_id="ada").erase(thread_id="monday")
-        assert [each.namespace for each in templated.threads().threads] == [("users", "bob")]
+        assert [each.namespace for each in templated.admin.threads().threads] == [("users", "bob")]
         said(templated, run_of("monday", user_id="ada"))
         templated.erase(thread_id="monday", namespace=())
-        assert not templated.threads().threads
+        assert not templated.admin.threads().threads
 
     def test_a_copy_onto_a_thread_that_is_there_leads_it_elsewhere(self, templated):
         for thread in ("a", "b"):
             said(templated, run_of(thread, user_id="ada"), f"hello from {thread}")
         ada = templated.within(user_id="ada")
         ada.checkpointer.copy_thread("b", "a")
-        assert templated.verify().problems == ()
+        assert templated.admin.verify().problems == ()
         assert ada.layers().core.get() == core_in(templated, run_of("c", user_id="ada")) == {"b": "hello from b"}
 
     def test_a_deleted_thread_leaves_one_of_each(self, templated):
         said(templated, run_of("a", user_id="ada"))
-        before = templated.within(user_id="ada").stats()
+        before = templated.within(user_id="ada").admin.stats()
         templated.within(user_id="ada").checkpointer.delete_thread("a")
-        after = templated.within(user_id="ada").stats()
+        after = templated.within(user_id="ada").admin.stats()
         assert (before["core"], after["core"]) == (1, 1)
         assert core_in(templated, run_of("b", user_id="ada")) == {"a": "hello"}
-        assert templated.verify().problems == ()
+        assert templated.admin.verify().problems == ()
 
 
 class TestUnscoped:
@@ -299,7 +299,7 @@ class TestWithin:
             assert handle.byte_store().mget(["k"]) == [city.encode()]
             assert [each.reply for each in handle.audit.last()] == [city]
             assert {each.conversation_id for each in handle.conversations()} == {"c", "s"}
-            counted = handle.stats()
+            counted = handle.admin.stats()
             assert (counted["conversations"], counted["core"], counted["items"], counted["audit"]) == (2, 1, 1, 1)
         assert memory.store.get((*ADA, "notes"), "k").value == {"text": "the city of the item is Lisbon"}
         assert memory.layers(namespace=ADA).core.get() == {"city": "Lisbon"}
@@ -326,17 +326,17 @@ class TestWithin:
             lambda: ada.conversation("c", namespace=("users", "ad")),
             lambda: ada.session("c", namespace=("users", "adam")),
             lambda: ada.erase(namespace=("users",)),
-            lambda: ada.prune(namespace=("users",), keep_checkpoints=1),
+            lambda: ada.admin.prune(namespace=("users",), keep_checkpoints=1),
             lambda: ada.byte_store(("users",)),
             lambda: ada.within(("users", "bob")),
             lambda: ada.layers(run_of("t", agentmem_namespace=("users", "bob"))),
             lambda: ada.checkpointer.get_tuple(run_of("t", agentmem_namespace=("users", "bob"))),
             lambda: AuditTrail(ada, ("users", "bob")).last(),
-            lambda: ada.threads(("users", "bob")),
+            lambda: ada.admin.threads(("users", "bob")),
         ):
             with pytest.raises(InvalidInput, match="users"):
                 call()
-        for call in (ada.verify, lambda: ada.backup("x.db"), lambda: ada.copy("y.db")):
+        for call in (ada.admin.verify, lambda: ada.admin.backup("x.db"), lambda: ada.admin.copy("y.db")):
             with pytest.raises(InvalidInput, match="whole database"):
                 call()
         ada.conversation("c", namespace=(*ADA, "work")).add_user_message("below is inside")
@@ -430,7 +430,7 @@ class TestWithin:
         assert report.items == 1
         assert memory.search("ada", namespace=ADA, kinds=["message", "item", "record", "audit"]) == []
         assert memory.within(("users", "bob")).layers().core.get() == {"t": "I am bob"}
-        assert memory.verify().ok
+        assert memory.admin.verify().ok
         with pytest.raises(InvalidInput, match="bob"):
             memory.within(ADA).import_(tmp_path / "all.jsonl")
         memory.within(ADA).import_(tmp_path / "ada.jsonl")
@@ -504,7 +504,7 @@ class TestWalls:
             seen += [handle.byte_store().mget(["k"])[0].decode()]
             assert len(seen) > 15
             assert set(re.findall(r"number\d+", " ".join(map(str, seen)))) == {f"number{number}"}, label
-            assert {each.namespace for each in handle.threads().threads} == {namespace}
+            assert {each.namespace for each in handle.admin.threads().threads} == {namespace}
 
 
 class TestWhatLangGraphHandsOut:
@@ -548,7 +548,7 @@ class TestWhatLangGraphHandsOut:
             graph_of(templated, node).invoke({"messages": [HumanMessage("hello")]}, config)
         assert templated.layers(config).core.get() == {"t": "t"}
         assert templated.within(user_id="ada").store.get(("t",), "t").value == {"thread": "t", "all": ["t"]}
-        assert templated.verify().ok
+        assert templated.admin.verify().ok
 
     @pytest.mark.slow
     @pytest.mark.parametrize("thread", ["t", UUID(int=7), 7])
@@ -586,7 +586,7 @@ class TestWhatLangGraphHandsOut:
         graph = StateGraph(State).add_node("node", lambda state: None).add_edge(START, "node")
         graph.compile(checkpointer=other).invoke({"messages": [HumanMessage("quinces")]}, run_of("t"))
         ada.checkpointer.import_checkpoints(other)
-        assert [(each.namespace, each.thread_id) for each in templated.threads().threads] == [(ADA, "t")]
+        assert [(each.namespace, each.thread_id) for each in templated.admin.threads().threads] == [(ADA, "t")]
         assert [hit.text for hit in ada.search("quinces")] == ["quinces"]
         with of_bob:
             run = run_of("t", agentmem_namespace=("users", "bob"))
@@ -599,7 +599,7 @@ class TestWhatLangGraphHandsOut:
         graph = StateGraph(State).add_node("node", lambda state: None).add_edge(START, "node")
         graph.compile(checkpointer=other).invoke({"messages": [HumanMessage("quinces")]}, run_of("t"))
         templated.checkpointer.import_checkpoints(other)
-        templated.adopt("t", ADA)
+        templated.admin.adopt("t", ADA)
         assert [hit.text for hit in templated.within(user_id="ada").search("quinces")] == ["quinces"]
 
     @pytest.mark.slow
@@ -693,4 +693,4 @@ class TestWhatLangGraphHandsOut:
         graph.invoke(None, graph.get_state(task.state).config, durability=durability)
         graph.invoke(Command(resume="two"), config, durability=durability)
         assert memory.layers(config).core.get() == {"before": "it", "said": "two"}
-        assert memory.verify().ok
+        assert memory.admin.verify().ok

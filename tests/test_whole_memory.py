@@ -119,7 +119,7 @@ class WholeMemory(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         self.memory.erase(namespace=())
-        stats, report = self.memory.stats(), self.memory.verify()
+        stats, report = self.memory.admin.stats(), self.memory.admin.verify()
         self.memory.close()
         kinds = ("messages", "threads", "checkpoints", "items", "facts", "core", "records", "blobs")
         assert {name: stats[name] for name in kinds} == dict.fromkeys(kinds, 0)
@@ -251,7 +251,7 @@ class WholeMemory(RuleBasedStateMachine):
 
     @rule(user=USERS, keep=st.integers(1, 2))
     def prune(self, user: str, keep: int) -> None:
-        self.memory.prune(namespace=("users", user), keep_checkpoints=keep)
+        self.memory.admin.prune(namespace=("users", user), keep_checkpoints=keep)
         for thread in self.scopes[user].threads.values():
             thread.lines = {place: thread.lines[place] for place in self.kept(user, thread)}
 
@@ -298,9 +298,9 @@ class WholeMemory(RuleBasedStateMachine):
             with AgentMemory(place, namespace=TEMPLATE) as other:
                 other.import_(place.with_suffix(".jsonl"))
         elif way == "copy":
-            self.memory.copy(place)
+            self.memory.admin.copy(place)
         elif not self.place.startswith("postgresql://"):
-            self.memory.backup(place)
+            self.memory.admin.backup(place)
         else:
             return
         if self.place.startswith("postgresql://"):

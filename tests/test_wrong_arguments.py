@@ -494,7 +494,7 @@ def test_wrong_arguments_are_refused_or_stored_whole(memory, tmp_path, monkeypat
             except Exception as error:  # noqa: BLE001 - all of them are told at once
                 raised.append(f"{name}={what}: {type(error).__name__}: {str(error)[:100]}")
     assert not raised, "\n".join(raised)
-    assert memory.verify().problems == ()
+    assert memory.admin.verify().problems == ()
     comes_back(memory, tmp_path)
 
 
@@ -511,7 +511,7 @@ def comes_back(memory: AgentMemory, tmp_path: Path) -> None:
     for number in (1, 2):
         with AgentMemory(":memory:") as other:
             other.import_(tmp_path / f"{number - 1}.export")
-            assert other.verify().problems == ()
+            assert other.admin.verify().problems == ()
             other.export(tmp_path / f"{number}.export")
     one, two = (
         [json.loads(line) for line in (tmp_path / f"{number}.export").read_text(encoding="utf-8").splitlines()[1:]]

@@ -16,6 +16,7 @@ from langchain_agentmem.compaction.role_compactor import ContextCompactor
 from langchain_agentmem.errors import LONGEST
 from langchain_agentmem.experiences.experience_selector import ExperienceSelector
 from langchain_agentmem.stores import agent_store, item_rows
+from langchain_agentmem.upkeep.admin import Admin
 
 pytestmark = pytest.mark.sqlite_suffices
 
@@ -141,11 +142,11 @@ class TestOthers:
 
     def test_who_is_told_of_progress_is_a_function(self, memory, tmp_path):
         for attempt in (
-            lambda: memory.verify(progress="x"),
-            lambda: memory.copy(tmp_path / "copy.db", progress="x"),
-            lambda: memory.prune(keep_checkpoints=1, progress="x"),
-            lambda: AgentMemory.restore(tmp_path / "backup", tmp_path / "new.db", progress="x"),
-            lambda: memory.backup(tmp_path / "backup", progress="x"),
+            lambda: memory.admin.verify(progress="x"),
+            lambda: memory.admin.copy(tmp_path / "copy.db", progress="x"),
+            lambda: memory.admin.prune(keep_checkpoints=1, progress="x"),
+            lambda: Admin.restore(tmp_path / "backup", tmp_path / "new.db", progress="x"),
+            lambda: memory.admin.backup(tmp_path / "backup", progress="x"),
             lambda: memory.export(tmp_path / "export", progress="x"),
             lambda: memory.import_(tmp_path / "export", progress="x"),
             lambda: memory.erase(namespace=("a",), progress="x"),
@@ -200,7 +201,7 @@ class TestOthers:
 
     def test_what_is_archived_was_written_before_a_time(self, memory):
         with pytest.raises(InvalidInput, match="archive_before"):
-            memory.prune(archive_before="yesterday")
+            memory.admin.prune(archive_before="yesterday")
 
     def test_tools_that_are_counted_are_several(self, memory):
         with pytest.raises(InvalidInput, match="tools"):

@@ -292,7 +292,7 @@ def other_places(memory: AgentMemory, namespace: str | None, name: str | None = 
     """
     if namespace is None and name is None:
         return ""
-    found = memory.namespaces() if name is None else memory.threads(thread_id=name, sizes=False).threads
+    found = memory.admin.namespaces() if name is None else memory.admin.threads(thread_id=name, sizes=False).threads
     where = namespace_named(namespace)
     if name is None and any(each.namespace[: len(where)] == where for each in found):
         return ""
@@ -502,7 +502,7 @@ def one_thread(memory: AgentMemory, thread_id: str, namespace: str | None) -> Th
         InvalidInput: There is none, or several.
     """
     where = namespace_named(namespace)
-    found = memory.threads(where, thread_id=thread_id, sizes=False).threads
+    found = memory.admin.threads(where, thread_id=thread_id, sizes=False).threads
     if exact := [each for each in found if each.namespace == where]:
         return exact[0]
     if not found:
@@ -546,7 +546,7 @@ def branch_home(memory: AgentMemory, namespace: str | None, *names: str) -> tupl
     """
     within = namespace_named(namespace)
     held: dict[tuple[str, ...], set[str]] = {}
-    for each in memory.branches(within):
+    for each in memory.admin.branches(within):
         held.setdefault(each.namespace, set()).add(each.name)
     homes = [where for where, there in held.items() if there.issuperset(names)]
     if within in homes or (not homes and names == (MAIN,)):  # it begins with the first write, and is empty before

@@ -12,7 +12,6 @@ from typing import Annotated, Any, Literal, get_args
 
 import typer
 
-from langchain_agentmem.agent_memory import AgentMemory
 from langchain_agentmem.base.encryption_key import (
     EXPORT_VARIABLE,
     NEW_VARIABLE,
@@ -48,6 +47,7 @@ from langchain_agentmem.importers import SourceKind
 from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.storage import is_postgres, name_of
 from langchain_agentmem.storage.engine import newest_migration
+from langchain_agentmem.upkeep.admin import Admin
 from langchain_agentmem.upkeep.database_report import Finding, Stats, diagnose
 from langchain_agentmem.upkeep.integrity import EraseReport
 
@@ -71,7 +71,7 @@ def backup(
     with interruptible("Nothing was written."), existing(database) as memory, progress_bar("copying") as bar:
         # On SQLite the key is that of the database.
         key = key_in_environment() if memory.database.engine.dialect == "postgres" else None
-        path = memory.backup(file, force=force, progress=bar.watch, key=key)
+        path = memory.admin.backup(file, force=force, progress=bar.watch, key=key)
     size = path.stat().st_size
     tell(f"{path} was written: {counted(size, 'bytes')}.", {"path": str(path), "bytes": size}, as_json=as_json)
 
@@ -85,7 +85,7 @@ def restore(
 ) -> None:
     """Make a database of a backup or an export. It is verified before it takes its place."""
     with interruptible("The target is as it was."), progress_bar() as bar:
-        report = AgentMemory.restore(file, database, force=force, progress=bar.watch)
+        report = Admin.restore(file, database, force=force, progress=bar.watch)
     tell(
         f"The {report.kind} {report.source} was restored to {report.target}, and is whole: {_counts(report.checked)}.",
         {**dataclasses.asdict(report), "ok": True},
@@ -168,7 +168,7 @@ def key(
     old = None if action == "encrypt" else _key(VARIABLE, "Its key", twice=False)
     new = None if action == "decrypt" else _key(VARIABLE if old is None else NEW_VARIABLE, "Its new key")
     with interruptible("The database is whole, under the one key or the other."), progress_bar() as bar:
-        report = AgentMemory.rekey(path, key=old, new_key=new, progress=bar.watch)
+        report = Admin.rekey(path, key=old, new_key=new, progress=bar.watch)
     is_now = "is encrypted" if report.encrypted else "is not encrypted any more"
     text = f"{path} {is_now}: {counted(report.rows, 'rows')} were written and compared."
     if old is None:
@@ -214,7 +214,7 @@ def copy(
     """
     kept = "What was copied is kept beside the target: run it again to go on."
     with interruptible(kept), existing(database) as memory, progress_bar() as bar:
-        report = memory.copy(target, force=force, progress=bar.watch)
+        report = memory.admin.copy(target, force=force, progress=bar.watch)
     rows = sum(report.rows.values())
     moment = f"{report.taken_at:%Y-%m-%d %H:%M:%S} UTC"
     done = "are in" if report.was_complete else "were copied to"
@@ -233,7 +233,7 @@ def copy(
 def verify(*, database: Existing, as_json: AsJson = False) -> None:
     """Check the whole database. The exit code is 1 where something is wrong."""
     with interruptible("Nothing was changed."), existing(database) as memory, progress_bar() as bar:
-        report = memory.verify(progress=bar.watch)
+        report = memory.admin.verify(progress=bar.watch)
     told = ", ".join(counted(value, name) for name, value in report.checked.items())
     value = {"ok": report.ok, "problems": report.problems, "checked": report.checked}
     judge(report.problems, f"{told}.", value, as_json=as_json)
@@ -349,7 +349,7 @@ def prune(
         existing(database) as memory,
         progress_bar() as bar,
     ):
-        report = memory.prune(
+        report = memory.admin.prune(
             namespace=namespace_named(namespace),
             keep_checkpoints=keep_checkpoints,
             retention=retention,
@@ -518,7 +518,7 @@ def namespaces(*, database: Existing, namespace: Within = None, as_json: AsJson 
     JSON: a list of objects with namespace, schema, threads, messages, checkpoints, memories, items, audit, bytes.
     """
     with existing(database) as memory, progress_bar("counting"):
-        found = sorted(memory.namespaces(namespace_named(namespace)), key=lambda each: -each.bytes)
+        found = sorted(memory.admin.namespaces(namespace_named(namespace)), key=lambda each: -each.bytes)
         others = "" if found else other_places(memory, namespace)
     if as_json:
         print_json(found)
@@ -551,7 +551,7 @@ def stats(
     Measured are sizes, tokens kept out of prompts, caches, and the slowest operations.
     """
     with existing(database) as memory, progress_bar("counting"):
-        found = memory.stats()
+        found = memory.admin.stats()
     if as_json:
         print_json({**found, "operations": found["operations"][:slowest]})
     else:
@@ -563,7 +563,7 @@ def print_stats(screen: Screen, stats: Stats, *, slowest: int) -> None:
 
     Args:
         screen: Where to.
-        stats: What `memory.stats()` gave.
+        stats: What `memory.admin.stats()` gave.
         slowest: How many operations to print.
     """
     for name, value in stats.items():

@@ -300,7 +300,7 @@ def second_process(screen: Screen, *, database: str, model: str | None, limit: i
         conversation = memory.conversation(namespace=NAMESPACE).conversation_id
         for question in QUESTIONS:
             _say(screen, agent, question, conversation, as_json=as_json)
-        stored = memory.stats()
+        stored = memory.admin.stats()
     messages, conversations = stored["messages"], stored["conversations"]
     held = f"The database holds {counted(messages, 'messages')} in {counted(conversations, 'conversations')}."
     if as_json:

@@ -101,8 +101,10 @@ def listed(
         return
     with existing(database_given(database)) as memory:
         most = limit or (None if as_json else LIMIT)
-        found = memory.threads(namespace_named(namespace), query=query, role=role, since=since, until=until, limit=most)
-        others = memory.threads().threads if namespace is not None and not found.threads else ()
+        found = memory.admin.threads(
+            namespace_named(namespace), query=query, role=role, since=since, until=until, limit=most
+        )
+        others = memory.admin.threads().threads if namespace is not None and not found.threads else ()
     if as_json:
         print_json(found.threads)
         return
@@ -153,7 +155,7 @@ def move(
     JSON: an object with namespace, thread_id.
     """
     with interruptible("Nothing was moved."), existing(database) as memory:
-        memory.adopt(thread, namespace_named(namespace))
+        memory.admin.adopt(thread, namespace_named(namespace))
     where = namespace_named(namespace)
     tell(printable(f"{thread} is in {named(where)}."), {"namespace": where, "thread_id": thread}, as_json=as_json)
 
@@ -419,8 +421,12 @@ def branches(
     """
     with existing(database) as memory:
         if thread is None:
-            found = memory.branches(namespace_named(namespace))
-            empty = "" if found else _none("named branches", namespace, () if namespace is None else memory.branches())
+            found = memory.admin.branches(namespace_named(namespace))
+            empty = (
+                ""
+                if found
+                else _none("named branches", namespace, () if namespace is None else memory.admin.branches())
+            )
             _print_branches(found, empty, limit, as_json=as_json)
         else:
             _print_checkpoints(memory, one_thread(memory, thread, namespace), limit, as_json=as_json)

@@ -143,8 +143,8 @@ class KGMemory(EventSource):
     in a node, or by the node `memory.remember_facts(model)`, and not in the background.
 
     What waits is never given up. While the model gives no answers it is asked less and less, up to every ten minutes;
-    what it makes nonsense of is asked about once a day, and by `drain`. `failures` tells why, and `memory.stats()` how
-    many messages wait.
+    what it makes nonsense of is asked about once a day, and by `drain`. `failures` tells why, and
+    `memory.admin.stats()` how many messages wait.
 
     Attributes:
         memory_type: What `AgentMemory.create` and its files call it: "kg".

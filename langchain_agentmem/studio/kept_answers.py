@@ -1,6 +1,6 @@
 """What takes long to find out: it is found beside the requests, and kept for a minute.
 
-    seen = await studio.kept.look("figures", lambda: memory.stats())
+    seen = await studio.kept.look("figures", lambda: memory.admin.stats())
     if seen is None: ...      # it is not known yet: the page says so, and is loaded again
 
 No page waits longer than `PATIENCE`. What is a minute old is found anew, and shown until that is there.

@@ -1,8 +1,8 @@
 """What there is in a database: statistics, its threads and branches, and what may be wrong with it.
 
-`memory.stats()` tells how much of everything there is, which part takes how much room, and what was measured.
-`memory.threads()` and `memory.branches()` list what has a name. `diagnose` tells of trouble with a database and around
-it, and what to do about it; it looks also where the database cannot be opened, and changes nothing.
+`memory.admin.stats()` tells how much of everything there is, which part takes how much room, and what was measured.
+`memory.admin.threads()` and `memory.admin.branches()` list what has a name. `diagnose` tells of trouble with a
+database and around it, and what to do about it; it looks also where the database cannot be opened, and changes nothing.
 
     for finding in diagnose("agent.db"):
         print(finding.level, finding.text, finding.remedy)

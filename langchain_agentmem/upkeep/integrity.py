@@ -1,7 +1,7 @@
 """Verification and erasure of a whole database. Every feature of `parts.py` takes part in them.
 
 with AgentMemory("agent.db") as memory:
-    assert memory.verify().ok
+    assert memory.admin.verify().ok
     memory.erase(namespace=("alice",))  # and nothing of it is left in the file
 """
 

@@ -87,7 +87,7 @@ class TestAChat:
         assert None not in (second.run_id, second.parent_run_id)
         assert len({each.run_id for each in entries}) == 4
         assert trail.last(9, kinds=["call"]) == entries
-        assert memory.verify().ok
+        assert memory.admin.verify().ok
 
     def test_the_run_is_the_same_without_it(self, memory, handler):
         def shown(state):
@@ -195,7 +195,7 @@ class TestWhatGoesWrong:
         with AgentMemory(url) as memory:
             (entry,) = memory.audit.last()
             assert (entry.prompt, entry.error, entry.thread_id) == ("Where is Ann?", UNFINISHED, "t")
-            assert memory.verify().ok
+            assert memory.admin.verify().ok
 
 
 @pytest.mark.sqlite_suffices
@@ -215,7 +215,7 @@ class TestManyAtOnce:
             assert [each.prompt for each in mine] == [f"Number {number}, turn {turn}" for turn in range(3)]
             assert [len(each.messages) for each in mine] == [2, 4, 6]
         assert len(entries) == 18
-        assert memory.verify().ok
+        assert memory.admin.verify().ok
 
 
 @pytest.mark.slow
@@ -233,7 +233,7 @@ def test_a_long_chat_costs_what_was_said(new_database):
         assert len(memory.audit.last(1)[0].messages) == 400
         assert found.messages == 400
         assert sizes[1] < 2.1 * sizes[0]
-        assert memory.verify().ok
+        assert memory.admin.verify().ok
 
 
 @pytest.mark.slow
@@ -248,7 +248,7 @@ def test_a_thread_that_is_erased_leaves_no_trace(memory, trail, handler):
     assert len(trail.last()[0].messages) == 2
     report = trail.verify(head)
     assert (report.ok, report.entries, report.erased) == (True, 3, 2)
-    assert memory.verify().ok
+    assert memory.admin.verify().ok
     if not memory.database.engine.path.startswith("postgresql://"):
         path = Path(memory.database.engine.path)
         memory.close()

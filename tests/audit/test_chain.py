@@ -47,8 +47,8 @@ class TestWhatIsWhole:
         report = read(filled, audit_part.verify)
         assert (report.ok, report.problems, report.entries, report.erased) == (True, (), 7, 0)
         assert report.head == read(filled, audit_store.head)
-        assert filled.verify().problems == ()
-        assert filled.verify().checked["audit"] == 7
+        assert filled.admin.verify().problems == ()
+        assert filled.admin.verify().checked["audit"] == 7
 
     def test_an_empty_trail_is_whole(self, memory):
         assert read(memory, audit_store.head) == audit_entry.START
@@ -62,7 +62,7 @@ class TestWhatIsWhole:
         assert filled.erase(conversation_id="c").audit == 4
         report = read(filled, audit_part.verify, kept)
         assert (report.problems, report.entries, report.erased, report.head) == ((), 7, 4, kept)
-        assert filled.verify().ok
+        assert filled.admin.verify().ok
 
     def test_it_is_whole_when_it_is_read_in_many_pages(self, filled, monkeypatch):
         monkeypatch.setattr(audit_part, "PAGE", 2)
@@ -108,7 +108,7 @@ class TestWhatIsFound:
         [problem] = problems(filled)
         assert f"number {number}" in problem
         assert "is not what was stored" in problem
-        assert problem in filled.verify().problems
+        assert problem in filled.admin.verify().problems
 
     def test_another_namespace(self, filled, raw):
         add(filled, entry(), path="other\x1f")
@@ -211,7 +211,7 @@ class TestWhatIsFound:
         write(filled, audit_store.settle)
         raw(filled, "delete from audit_document where sequence = 2")
         raw(filled, "update audit set hidden = 1 where sequence = 1")
-        found = filled.verify().problems
+        found = filled.admin.verify().problems
         assert "number 2 of the audit trail is not in the search index" in found
         assert "number 1 of the audit trail is hidden, but in the search index" in found
 
@@ -299,7 +299,7 @@ class TestDamage:
             read(filled, audit_store.last, "", 9)
         write(filled, audit_store.settle)
         assert filled.erase(conversation_id="c").audit == 4
-        assert filled.verify().ok
+        assert filled.admin.verify().ok
 
 
 def all_rows():

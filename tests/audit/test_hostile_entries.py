@@ -118,7 +118,7 @@ class TestStrangeTexts:
         with AgentMemory(new_database(other)) as target:
             assert target.import_(tmp_path / "e.jsonl").audit == len(STRANGE)
             assert list(target.audit.entries()) == list(memory.audit.entries())
-            assert target.verify().ok
+            assert target.admin.verify().ok
 
 
 class TestWhatIsNoText:

@@ -49,7 +49,7 @@ def test_threads(memory):
         assert [each.id for each in trail.last(99, f"t{number}")] == ids
     assert len(trail.last(999)) == 320
     assert trail.verify().entries == 320
-    assert memory.verify().ok
+    assert memory.admin.verify().ok
 
 
 async def test_tasks(memory):
@@ -58,7 +58,7 @@ async def test_tasks(memory):
 
     assert {each.id for each in await trail.alast(999)} == {each.id for each in added}
     assert (await trail.averify()).entries == 150
-    assert (await memory.averify()).ok
+    assert (await memory.admin.averify()).ok
 
 
 def test_those_who_write_and_those_who_read_judge_archive_and_erase(memory):
@@ -78,7 +78,7 @@ def test_those_who_write_and_those_who_read_judge_archive_and_erase(memory):
         list(pool.map(others, range(5)))
         added = [each for one in work for each in one.result()]
     assert {each.id for each in trail.last(999)} == set(added)
-    assert memory.verify().ok
+    assert memory.admin.verify().ok
 
 
 def test_who_waits_while_a_namespace_is_erased_adds_to_a_new_one(new_database):
@@ -102,7 +102,7 @@ def test_who_waits_while_a_namespace_is_erased_adds_to_a_new_one(new_database):
                 connection.execute(sql)
         added = adding.result()
         assert ann.last() == [added]
-        assert memory.verify().ok
+        assert memory.admin.verify().ok
 
 
 def test_the_same_todo_from_many_is_one(memory):
@@ -151,5 +151,5 @@ def test_kill_9_loses_no_entry_that_was_acknowledged(url):
         assert set(acknowledged) <= {each.id for each in there}
         assert len(there) <= len(acknowledged) + 2 * KILLS
         assert memory.audit.verify().entries == len(there)
-        assert memory.verify().ok
+        assert memory.admin.verify().ok
         assert memory.audit.add("Where is Ann?", "At home.") in memory.audit.last()

@@ -78,7 +78,11 @@ class TestWhatIsKept:
     def test_what_cannot_be_stored_adds_nothing(self, memory):
         with pytest.raises(InvalidInput, match="object"):
             write(memory, audit_store.add, "", [EntryDraft(entry()), EntryDraft(entry(extra={"it": object()}))])
-        assert (read(memory, audit_store.head).sequence, memory.stats()["audit"], memory.stats()["namespaces"]) == (
+        assert (
+            read(memory, audit_store.head).sequence,
+            memory.admin.stats()["audit"],
+            memory.admin.stats()["namespaces"],
+        ) == (
             0,
             0,
             0,
@@ -165,7 +169,7 @@ class TestJunk:
         assert hide(memory, "the heron") == 0
         assert read(memory, audit_store.last, "", 5) == [kept, other]
         assert [each.value for each in memory.search("heron", kinds=["audit"])] == [kept]
-        assert memory.verify().ok
+        assert memory.admin.verify().ok
 
     def test_all_are_judged_a_page_at_a_time(self, memory):
         made = add(memory, *(entry(f"q{n}", "ok" if n % 2 else "an answer") for n in range(7)))
@@ -182,7 +186,7 @@ class TestJunk:
             after, changed = page.after, changed + page.entries
         assert changed == 3
         assert read(memory, audit_store.last, "", 9) == made[::2]
-        assert memory.verify().ok
+        assert memory.admin.verify().ok
 
 
 @pytest.mark.sqlite_suffices
@@ -198,7 +202,7 @@ class TestTodosAndReferences:
         assert read(memory, audit_store.of_status, "", "done") == [replace(first, status="done")]
         assert write(memory, audit_store.set_status, "", first.id, "open")
         assert read(memory, audit_store.of_status, "", "open") == [first, second]
-        assert memory.verify().ok
+        assert memory.admin.verify().ok
 
     def test_nothing_but_a_todo_has_a_status(self, memory):
         [kept] = add(memory, entry())
@@ -237,7 +241,7 @@ class TestTodosAndReferences:
         assert read(memory, versions, "rules") == [first, second]
         assert memory.search("heron", kinds=["audit"]) == []
         assert [each.value for each in memory.search("egret", kinds=["audit"])] == [second]
-        assert memory.verify().ok
+        assert memory.admin.verify().ok
 
     def test_what_is_no_reference_cannot_be_put_as_one(self, memory):
         for draft in (EntryDraft(entry(), "mark"), EntryDraft(entry(kind="reference"))):
@@ -309,18 +313,18 @@ class TestModelCalls:
         found = read(memory, audit_store.last, "", 120)
         assert [each.text for each in found[-1].messages] == two
         assert [each.text for each in found[-2].messages] == one
-        assert memory.verify().ok
+        assert memory.admin.verify().ok
 
     def test_a_message_that_a_conversation_holds_is_not_stored_again(self, memory):
         said = Message(role="user", content="what we said " * 50, message_id="m")
         memory.conversation("c").add(said)
-        before = memory.stats()["contents"]
+        before = memory.admin.stats()["contents"]
         add(memory, entry(said.text, "fine", kind="call", messages=(said,), conversation_id="c"))
-        assert memory.stats()["contents"] == before
+        assert memory.admin.stats()["contents"] == before
         memory.conversation("c").reset_memory()
         [kept] = read(memory, audit_store.last, "", 1)
         assert kept.messages == (said,)
-        assert memory.verify().ok
+        assert memory.admin.verify().ok
 
     def test_erasing_frees_what_nothing_names_any_more(self, memory):
         long = ["q0", "a0", "q1", "a1", "q2"]
@@ -330,17 +334,21 @@ class TestModelCalls:
             call(long[:3], "a1", conversation_id="c", thread_id="t2"),
             call(long, "a2", conversation_id="c", thread_id="t3"),
         )
-        assert memory.stats()["contents"] == 6
+        assert memory.admin.stats()["contents"] == 6
         assert write(memory, audit_store.erase, *EVERYWHERE, "t3") == 1
-        assert memory.stats()["contents"] == 4
+        assert memory.admin.stats()["contents"] == 4
         assert write(memory, audit_store.erase, *EVERYWHERE, "t1") == 1
-        assert memory.stats()["contents"] == 4
+        assert memory.admin.stats()["contents"] == 4
         [left] = read(memory, audit_store.last, "", 9)
         assert [each.text for each in left.messages] == ["q0", "a0", "q1", "a1"]
-        assert memory.verify().ok
+        assert memory.admin.verify().ok
         assert write(memory, audit_store.erase, *EVERYWHERE, "c") == 1
-        assert (memory.stats()["contents"], memory.stats()["namespaces"], memory.stats()["audit"]) == (0, 0, 0)
-        assert memory.verify().ok
+        assert (
+            memory.admin.stats()["contents"],
+            memory.admin.stats()["namespaces"],
+            memory.admin.stats()["audit"],
+        ) == (0, 0, 0)
+        assert memory.admin.verify().ok
 
 
 @pytest.mark.sqlite_suffices
@@ -391,7 +399,7 @@ class TestSearch:
         assert read(memory, audit_store.waiting)
         assert len(memory.search("word9", kinds=["audit"])) == 1
         assert not read(memory, audit_store.waiting)
-        assert memory.verify().ok
+        assert memory.admin.verify().ok
 
     def test_embeddings_are_never_asked_for_the_trail(self, url):
         asked = []
@@ -410,7 +418,7 @@ class TestSearch:
             memory.settle()
             assert asked == ["A message is embedded."]
             assert len(memory.search("heron", kinds=["audit"])) == 2
-            assert memory.verify().ok
+            assert memory.admin.verify().ok
 
     def test_the_index_is_made_anew_with_the_trail_in_it(self, url, monkeypatch):
         from langchain_agentmem.search import analysis
@@ -421,7 +429,7 @@ class TestSearch:
         monkeypatch.setattr(analysis, "VERSION", analysis.VERSION + 1)
         with AgentMemory(url) as memory:
             assert len(memory.search("heron", kinds=["audit"])) == 1
-            assert memory.verify().ok
+            assert memory.admin.verify().ok
 
 
 @pytest.mark.sqlite_suffices
@@ -432,7 +440,7 @@ class TestReports:
         assert (sizes.entries, sizes.junk, sizes.archived, sizes.messages) == (2, 1, 0, 2)
         assert sizes.entry_bytes > 1000
         assert sizes.message_bytes > 7
-        assert memory.stats()["audit"] == 2
+        assert memory.admin.stats()["audit"] == 2
 
 
 class TestArchive:
@@ -449,9 +457,9 @@ class TestArchive:
         found = read(memory, audit_store.last, "", 9)
         assert found == [*(replace(each, archived=True) for each in made[:3]), *made[3:]]
         assert memory.search("heron 1", kinds=["audit"], limit=1)[0].id == made[1].id
-        assert memory.verify().ok
+        assert memory.admin.verify().ok
         assert hide(memory, made[0].prompt, "old") == 1
-        assert memory.verify().ok
+        assert memory.admin.verify().ok
 
     def test_a_page_at_a_time(self, memory):
         add(memory, *(entry("long " * 50, "y") for _ in range(5)))
@@ -484,7 +492,7 @@ class TestErase:
         )
         checked = read(memory, audit_part.verify)
         assert (checked.problems, checked.entries, checked.erased) == ((), 3, 2)
-        assert memory.verify().ok
+        assert memory.admin.verify().ok
 
     def test_a_thread_a_namespace_and_everything(self, memory):
         add(memory, entry(thread_id="t"), entry())
@@ -492,11 +500,11 @@ class TestErase:
         add(memory, entry(), path="team\x1fana\x1f")
         assert memory.erase(thread_id="t").audit == 2
         assert memory.erase(namespace=("team", "ana")).audit == 1
-        assert memory.stats()["audit"] == 2
+        assert memory.admin.stats()["audit"] == 2
         assert memory.erase(namespace=("team",)).audit == 1
         assert memory.erase(namespace=()).audit == 1
-        assert (memory.stats()["audit"], memory.stats()["namespaces"]) == (0, 0)
-        assert memory.verify().ok
+        assert (memory.admin.stats()["audit"], memory.admin.stats()["namespaces"]) == (0, 0)
+        assert memory.admin.verify().ok
         [again] = add(memory, entry("after", "all"))
         assert read(memory, audit_store.last, "", 5) == [again]
-        assert memory.verify().ok
+        assert memory.admin.verify().ok

@@ -217,7 +217,7 @@ class TestO6:
             for number in range(1_000):
                 memory.audit.add(f"Where is {number}?", f"{number} is at home.")
                 if number in (499, 999):
-                    written[number] = memory.stats()["bytes"]
+                    written[number] = memory.admin.stats()["bytes"]
         assert written[999] - written[499] < 500 * 2_000
 
     @pytest.mark.slow("in every form")
@@ -246,7 +246,7 @@ class TestO6:
                 assert told == [f"Where is {name}-{number}?" for number in range(150)]
             assert len(memory.audit.last(999)) == 300
             assert memory.audit.verify().entries == 300
-            assert memory.verify().ok
+            assert memory.admin.verify().ok
 
 
 @pytest.mark.sqlite_suffices

@@ -206,7 +206,7 @@ class TestJunk:
         assert trail.last(1000) == [kept]
         assert {each.junk for each in trail.last(600, include_junk=True)[:-1]} == {("heartbeat",)}
         assert trail.search("alive agent") == []
-        assert memory.verify().ok
+        assert memory.admin.verify().ok
 
         trail.rules = RULES
         assert (trail.filter_junk(), trail.filter_junk()) == (600, 0)
@@ -426,7 +426,7 @@ class TestErasing:
         assert ann.last() == ([] if gone == 2 else [todo])
         report = memory.audit.verify(head)
         assert (report.ok, report.entries, report.erased) == (True, 4, gone)
-        assert memory.verify().ok
+        assert memory.admin.verify().ok
         if not memory.database.engine.path.startswith("postgresql://"):
             memory.close()
             for file in memory_files(memory):
@@ -459,7 +459,7 @@ class TestTheChain:
 class TestTheWholeMemory:
     def test_a_backup_holds_what_waits_for_the_indexes(self, memory, trail, tmp_path):
         added = ask(trail, "Ann", "Bob")
-        path = memory.backup(tmp_path / "backup")
+        path = memory.admin.backup(tmp_path / "backup")
         if not memory.database.engine.path.startswith("postgresql://"):
             with AgentMemory(path) as copy:
                 assert copy.audit.last() == added

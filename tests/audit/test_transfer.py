@@ -80,13 +80,13 @@ class TestThereAndBack:
             assert (shown["team\x1f"], versions) == (expected["team\x1f"], expected_versions)
             report = read(there, audit_part.verify, head)
             assert (report.problems, report.entries, report.erased) == ((), 8, 0)
-            assert there.verify().ok
+            assert there.admin.verify().ok
             assert there.search("heron", kinds=["audit"]) == []
             assert there.search("hello", kinds=["audit"], namespace=("team",)) == []
             assert len(there.search("bye", kinds=["audit"], namespace=("team",))) == 1
             assert write(there, audit_store.add_once, "", [EntryDraft(todo("fix it"), "fix it")]) == []
             assert there.erase(namespace=()).audit == 8
-            assert there.stats()["contents"] == 0
+            assert there.admin.stats()["contents"] == 0
 
     def test_a_message_leaves_once_however_many_calls_name_it(self, exported):
         told = [each for each in lines(exported) if each.get("record") == "audit_message"]
@@ -119,16 +119,16 @@ class TestThereAndBack:
                 assert read(there, marked, "", "reference", "rules").reply == shown
                 assert [each.reply for each in read(there, audit_store.last, "", 9, kinds=["reference"])] == [shown]
                 assert len(read(there, versions, "rules")) == 3
-                assert there.verify().ok
+                assert there.admin.verify().ok
 
     def test_messages_whose_entries_are_here_already_leave_nothing_behind(self, exported, new_database):
         with AgentMemory(new_database("sqlite")) as there:
             there.import_(exported)
-            before = there.stats()["contents"]
+            before = there.admin.stats()["contents"]
             there.erase(thread_id="t")
             assert there.import_(exported).audit == 1
-            assert there.stats()["contents"] == before
-            assert there.verify().ok
+            assert there.admin.stats()["contents"] == before
+            assert there.admin.verify().ok
 
 
 class TestDamage:
@@ -186,7 +186,7 @@ class TestDamage:
         with AgentMemory(new_database("sqlite")) as there:
             with pytest.raises(InvalidInput):
                 there.import_(path)
-            stats = there.stats()
+            stats = there.admin.stats()
             assert (stats["audit"], stats["contents"], stats["namespaces"]) == (0, 0, 0)
             assert read(there, audit_store.head).sequence == 0
 

@@ -92,7 +92,7 @@ class TestBesideWriters:
             for each in threads:
                 each.join()
             print([len(memory.conversation(f"thread {n}")) for n in range(3)] == wrote)
-            print(len(memory.layers("main").archival.all()), memory.verify().ok)
+            print(len(memory.layers("main").archival.all()), memory.admin.verify().ok)
             """,
             url,
         )
@@ -111,7 +111,7 @@ class TestBesideWriters:
 
             def child():
                 memory.conversation("c").add(role="user", content="said by the child")
-                return len(memory.conversation("c")), memory.verify().ok
+                return len(memory.conversation("c")), memory.admin.verify().ok
 
             memory.conversation("c").add(role="user", content="said before")
             thread = threading.Thread(target=write)
@@ -119,7 +119,7 @@ class TestBesideWriters:
             print([in_child(child) for _ in range(20)] == ["(2, True)"] * 20)
             over.set()
             thread.join()
-            print(len(memory.conversation("c")), memory.verify().ok)
+            print(len(memory.conversation("c")), memory.admin.verify().ok)
             """,
             ":memory:",
         )
@@ -145,7 +145,7 @@ class TestAChild:
             os.write(closed[1], b"x")
             os.wait()
             with AgentMemory(sys.argv[1]) as memory:
-                print([each.content for each in memory.conversation("c").messages], memory.verify().ok)
+                print([each.content for each in memory.conversation("c").messages], memory.admin.verify().ok)
             """,
             url,
         )
@@ -171,7 +171,7 @@ class TestAChild:
 
             print(in_child(lambda: asyncio.run(child())))
             memory.settle()
-            print(len(memory.conversation("c")), memory.verify().ok)
+            print(len(memory.conversation("c")), memory.admin.verify().ok)
             """,
             url,
         )
@@ -190,9 +190,8 @@ class TestAChild:
             print(in_child(child))
             memory.close()
             with AgentMemory(sys.argv[1]) as memory:
-                [calls] = [
-                    each["calls"] for each in memory.stats()["operations"] if each["name"] == "memory.conversation.add"
-                ]
+                measured = memory.admin.stats()["operations"]
+                [calls] = [each["calls"] for each in measured if each["name"] == "memory.conversation.add"]
                 print(calls)
             """,
             url,
@@ -241,7 +240,7 @@ class TestInTheMidst:
             memory.database.engine.write(within)
             print(answers[0])
             memory.conversation("c").add(role="user", content="after")
-            print(len(memory.conversation("c")), memory.verify().ok)
+            print(len(memory.conversation("c")), memory.admin.verify().ok)
             """,
             url,
         )

@@ -22,6 +22,7 @@ from langchain_agentmem.storage.engine import Opening
 from langchain_agentmem.storage.queries import DIALECTS, load, sized
 from langchain_agentmem.stores import item_rows, item_search, search_requests
 from langchain_agentmem.studio import application
+from langchain_agentmem.upkeep.admin import Admin
 from tests.living import one_node, thread
 
 ROOT = Path(__file__).parents[2]
@@ -75,9 +76,9 @@ class TestWhatIsStored:
             lambda: graph.invoke({"n": 1}, thread()),
         ):
             refused("value_bytes", call)
-        stats = memory.stats()
+        stats = memory.admin.stats()
         assert [stats[name] for name in ("messages", "items", "blobs", "records", "audit", "rounds")] == [0] * 6
-        assert memory.verify().ok
+        assert memory.admin.verify().ok
         assert memory.search("short") == []
 
     def test_one_call_writes_no_more_than_the_batch(self, memory):
@@ -157,8 +158,8 @@ class TestWhatIsImported:
             # As if these had been larger than the usual limits.
             monkeypatch.setitem(Opening._field_defaults, "limits", SMALL)
             monkeypatch.setattr(Opening.__new__, "__defaults__", tuple(Opening._field_defaults.values()))
-            memory.copy(copied := str(tmp_path / "copied.db"))
-        AgentMemory.restore(tmp_path / "all.jsonl", restored := str(tmp_path / "restored.db"))
+            memory.admin.copy(copied := str(tmp_path / "copied.db"))
+        Admin.restore(tmp_path / "all.jsonl", restored := str(tmp_path / "restored.db"))
         for each in (copied, restored):
             with AgentMemory(each) as memory:
                 assert memory.byte_store(("b",)).mget(["k"]) == [b"b" * 4_000]

@@ -150,4 +150,4 @@ class TestWalls:
         assert expected <= {each.namespace for each in found}
         for tenant in tenants:
             memory.conversation("c", tenant).clear()
-        assert memory.stats()["namespaces"] == 0
+        assert memory.admin.stats()["namespaces"] == 0

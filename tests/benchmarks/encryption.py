@@ -65,8 +65,8 @@ def measured(path: Path, key: Any) -> dict[str, float]:
         memory.settle()
         found["search"] = timed(lambda: [memory.search(text(n)[:40]) for n in range(SEARCHES)], SEARCHES)
         found["read 300 messages"] = timed(lambda: [chat.messages for _ in range(READS)], READS)
-        found["backup"] = timed(lambda: memory.backup(path.with_name("backup.db")), 1)
-        found["verify"] = timed(memory.verify, 1)
+        found["backup"] = timed(lambda: memory.admin.backup(path.with_name("backup.db")), 1)
+        found["verify"] = timed(memory.admin.verify, 1)
     found["open"] = timed(lambda: [AgentMemory(path, key=key).close() for _ in range(OPENINGS)], OPENINGS)
     found["bytes"] = path.stat().st_size
     return found

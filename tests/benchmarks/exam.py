@@ -96,7 +96,7 @@ def lines(answered: Sequence[Answered], memory: AgentMemory) -> list[str]:
     ]
     if answered:
         told.append(f"ms per question  {1000 * fmean(each.seconds for each in answered):.1f}")
-    stored = memory.stats()
+    stored = memory.admin.stats()
     told.append(f"messages stored  {stored['messages']:,} in {stored['conversations']:,} conversations")
     told.append(f"database size    {stored['bytes'] / 1e6:.1f} MB")
     return told

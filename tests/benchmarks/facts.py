@@ -114,7 +114,7 @@ class Ours:
         return [fact.object for fact in self.facts.history(name, "lives in")]
 
     def size(self) -> int:
-        return self.memory.stats()["bytes"]
+        return self.memory.admin.stats()["bytes"]
 
     def close(self) -> None:
         self.memory.close()

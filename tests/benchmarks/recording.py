@@ -77,7 +77,7 @@ def measure(where: str, turns: int) -> bool:
             print(f"  {name:<10} {stored / 1e6:8.2f} MB   {stored / letters:.2f} bytes a byte of text")
         with AgentMemory(urls[1]) as memory:
             assert len(memory.conversation("t")) == 2 * turns, "not every message was recorded"
-            assert memory.verify().ok
+            assert memory.admin.verify().ok
         return recording <= LIMIT * without
 
 

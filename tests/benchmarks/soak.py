@@ -143,7 +143,7 @@ async def work(number: int, memory: AgentMemory, clock: Clock, until: float, tur
             if time.monotonic() > until:
                 return
         began = time.perf_counter()
-        await memory.aprune(namespace=tenant, keep_checkpoints=5)
+        await memory.admin.aprune(namespace=tenant, keep_checkpoints=5)
         await memory.aerase(namespace=tenant)
         clock.ended("erase a tenant", time.perf_counter() - began)
 
@@ -199,7 +199,7 @@ def soak(url: str, minutes: float, workers: int, turns: int, seed: int) -> bool:
             thread.join()
         if failures:
             raise failures[0]
-        problems = memory.verify().problems
+        problems = memory.admin.verify().problems
     print(f"{sum(clock.calls.values()):,} calls in {minutes:g} minutes; verify(): {len(problems)} problems")
     return told(samples) and not problems
 

@@ -138,7 +138,7 @@ def test_heads_and_metadata_are_read_as_earlier_versions_wrote_them(tmp_path):
     as_before(path)
     assert read(path) == before
     with AgentMemory(path) as memory:
-        assert memory.verify().problems == ()
+        assert memory.admin.verify().problems == ()
 
 
 class TestDamage:
@@ -181,11 +181,11 @@ class TestDamage:
                     continue
                 if any(isinstance(found, CheckpointUnreadable) for found in read(path).values()):
                     with AgentMemory(path) as memory:
-                        overlooked |= {f"{table}.{column}"} if memory.verify().ok else set()
+                        overlooked |= {f"{table}.{column}"} if memory.admin.verify().ok else set()
                 write_raw(path, f"update {table} set {column} = ? where {column} = ?", value, damage)
         assert overlooked == set()
         with AgentMemory(path) as memory:
-            assert memory.verify().problems == ()
+            assert memory.admin.verify().problems == ()
 
     def test_one_unreadable_checkpoint_leaves_the_others_readable(self, tmp_path):
         path = tmp_path / "a.db"
@@ -266,7 +266,7 @@ class TestSerializers:
             saver.prune(["chat"])
             saver.delete_thread("chat")
             assert everything(saver, "copy")[-1][3]["channel_values"]["messages"][0].text == "one"
-            assert memory.verify().problems == ()
+            assert memory.admin.verify().problems == ()
 
     def test_an_encrypted_database_holds_no_plain_text(self, tmp_path):
         path = tmp_path / "a.db"
@@ -287,7 +287,7 @@ class TestSerializers:
             assert len(files) > 1  # the write-ahead log is among them
             assert not any(b"secret" in content for content in files)
             assert graph.get_state(at()).values["messages"][0].text == "secret 0"
-            assert memory.verify().problems == ()
+            assert memory.admin.verify().problems == ()
 
     @pytest.mark.parametrize("reader", [lambda: None, Pickling, lambda: aes(b"another 16 bytes")])
     def test_what_another_serializer_wrote_is_told(self, url, reader):
@@ -384,7 +384,7 @@ BAD_IDS = [None, "", "nul \x00", b"bytes", 1.5, ["t"], "\ud800"]
 class TestBadInput:
     @pytest.mark.parametrize("bad", BAD_IDS, ids=repr)
     def test_a_bad_thread_id_is_refused_by_every_method(self, saver, memory, bad):
-        stats = memory.stats()
+        stats = memory.admin.stats()
         config = at(bad, "id")
         for call in (
             lambda: saver.get_tuple(config),
@@ -398,7 +398,7 @@ class TestBadInput:
         ):
             with pytest.raises(InvalidInput):
                 call()
-        assert memory.stats()["contents"] == stats["contents"]
+        assert memory.admin.stats()["contents"] == stats["contents"]
         assert list(saver.list(None)) == []
 
     @pytest.mark.parametrize("config", [{}, {"configurable": {}}, {"configurable": {"checkpoint_ns": ""}}], ids=repr)
@@ -447,14 +447,14 @@ class TestBadInput:
     def test_a_value_that_cannot_be_stored_is_refused_whole(self, saver, memory, value):
         line = Line(saver)
         config = line.put({"a": 1})
-        before, stats = everything(saver), memory.stats()
+        before, stats = everything(saver), memory.admin.stats()
         with pytest.raises(InvalidInput, match="odd"):
             line.put({"a": 2, "odd": value})
         with pytest.raises(InvalidInput, match="odd"):
             saver.put_writes(config, [("a", 2), ("odd", value)], "task")
         assert everything(saver) == before
-        assert memory.stats()["contents"] == stats["contents"]
-        assert memory.verify().problems == ()
+        assert memory.admin.stats()["contents"] == stats["contents"]
+        assert memory.admin.verify().problems == ()
 
     def test_a_graph_that_makes_such_a_value_fails_and_can_go_on(self, saver):
         odd = [threading.Lock()]

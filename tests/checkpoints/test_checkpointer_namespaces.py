@@ -102,5 +102,5 @@ class TestNamespaces:
     def test_nothing_is_left_of_a_namespace_without_threads(self, graph, memory):
         say(graph, "I am Alice", config("t", "alice"))
         memory.checkpointer.delete_thread("t")
-        counts = memory.stats()
+        counts = memory.admin.stats()
         assert {counts[name] for name in ("namespaces", "threads", "checkpoints", "writes", "parts", "contents")} == {0}

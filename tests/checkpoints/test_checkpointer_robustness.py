@@ -55,7 +55,7 @@ class TestManyThreads:
 
         logs = in_threads(run, range(16))
         assert logs == [[text for turn in range(4) for text in (f"{n} {turn}", "a", "b", "c")] for n in range(16)]
-        assert memory.verify().problems == ()
+        assert memory.admin.verify().problems == ()
 
     def test_many_put_in_one_thread(self, saver, memory):
         root = Line(saver).put({"a": ["root"], "b": "carried"})
@@ -75,7 +75,7 @@ class TestManyThreads:
         assert len(saver.get_tuple(root).pending_writes) == 40
         listed = ids(saver.list(at()))
         assert len(listed) == len(set(listed)) == 41
-        assert memory.verify().problems == ()
+        assert memory.admin.verify().problems == ()
 
     def test_who_writes_in_one_thread_takes_turns(self, saver, memory, monkeypatch):
         engine, root = memory.database.engine, Line(saver).put({"a": "root"})
@@ -117,7 +117,7 @@ class TestManyThreads:
         [found] = saver.list(at())
         assert found.checkpoint == checkpoint
         assert found.pending_writes == [("task", "a", "same"), ("task", "b", "same")]
-        assert memory.verify().problems == ()
+        assert memory.admin.verify().problems == ()
 
     def test_a_thread_can_be_pruned_copied_and_deleted_while_it_runs(self, saver, memory):
         graph, ended = logging_graph(saver, "a", "b"), threading.Event()
@@ -146,7 +146,7 @@ class TestManyThreads:
                 each.result()
         log = [text for turn in range(15) for text in (f"in {turn}", "a", "b")]
         assert graph.get_state(at()).values["log"] == log
-        assert memory.verify().problems == ()
+        assert memory.admin.verify().problems == ()
 
 
 class TestTwoProcesses:
@@ -191,7 +191,7 @@ class TestTwoProcesses:
             assert sorted(map(str, values)) == sorted(
                 ["[]", *(str([f"p{n}", turn]) for n in range(2) for turn in range(10))]
             )
-            assert memory.verify().problems == ()
+            assert memory.admin.verify().problems == ()
 
 
 async def cancelled_at_random(moments, *tasks):
@@ -233,7 +233,7 @@ class TestCancellation:
                 assert found.checkpoint["channel_values"] == {"a": [n], "b": f"b{n}"}
                 both = [("task", "a", n), ("task", "b", n)]
                 assert found.pending_writes == both or (heard != "written" and found.pending_writes == [])
-            assert memory.verify().problems == ()
+            assert memory.admin.verify().problems == ()
 
     @pytest.mark.slow
     @pytest.mark.parametrize("durability", ["sync", "async", "exit"])
@@ -267,7 +267,7 @@ class TestCancellation:
                     again = None if state.tasks else {"log": ["in"]}
                     assert (await graph.ainvoke(again, config, durability=durability))["log"] == whole
                 assert (await graph.aget_state(config)).values["log"] == whole
-            assert memory.verify().problems == ()
+            assert memory.admin.verify().problems == ()
 
 
 def killed(script, *arguments):
@@ -304,7 +304,7 @@ class TestKilledInARun:
             assert len(log) >= len(first)
             resumed = graph.invoke(None if state.tasks else {"log": ["2"]}, at())
             assert resumed["log"] == [*first, "2", "a", "b", "c"]
-            assert memory.verify().problems == ()
+            assert memory.admin.verify().problems == ()
 
     def test_what_a_sibling_had_finished_is_not_done_again(self, url):
         script = """
@@ -326,7 +326,7 @@ class TestKilledInARun:
             never = {"left": lambda _: pytest.fail("it ran again")}
             graph = parallel_graph(memory.checkpointer, **never, right=lambda _: {"log": ["right"]})
             assert graph.invoke(None, at())["log"] == ["in", "left", "right"]
-            assert memory.verify().problems == ()
+            assert memory.admin.verify().problems == ()
 
     def test_at_every_statement_a_put_and_its_writes_are_all_or_nothing(self, url):
         """One child for each statement, killed just before it; the last children get to their ends."""
@@ -395,7 +395,7 @@ class TestKilledInARun:
                 seen.add((found.metadata["step"], len(found.pending_writes)))
                 assert len(everything(saver, f"t{number}")) == found.metadata["step"] + 1
             assert seen == {(0, 0), (1, 0), (1, 2)}
-            assert memory.verify().problems == ()
+            assert memory.admin.verify().problems == ()
 
 
 # Forks one runner for each line it is sent, so that a runner costs no start of Python; the runners are what is killed.
@@ -462,7 +462,7 @@ class TestKilledAtAnyPoint:
                 with AgentMemory(url) as memory:
                     check(memory, did)
                     if number % 10 == 0:
-                        assert memory.verify().problems == ()
+                        assert memory.admin.verify().problems == ()
         finally:
             os.killpg(forker.pid, signal.SIGKILL)  # with whatever runner is left
             forker.communicate()
@@ -474,7 +474,7 @@ class TestKilledAtAnyPoint:
                     graph.invoke(None, at(thread))
                 assert len(graph.invoke({"log": ["in"]}, at(thread))["log"]) % 4 == 0
             check(memory, did)
-            assert memory.verify().problems == ()
+            assert memory.admin.verify().problems == ()
 
 
 def check(memory, did):

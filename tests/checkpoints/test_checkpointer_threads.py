@@ -38,7 +38,7 @@ class TestDeletingAThread:
         assert saver.get_tuple(at("t")) is None
         assert saver.get_tuple(at("t", ns="child:1")) is None
         assert everything(saver, "t2") == before
-        assert memory.verify().problems == ()
+        assert memory.admin.verify().problems == ()
 
     def test_its_writes_do_not_come_back(self, saver):
         checkpoint = new_checkpoint({"a": 1}, {"a": "1"})
@@ -96,7 +96,7 @@ class TestDeletingRuns:
             assert found.metadata["run_id"] == "r1"
             assert found.checkpoint["channel_values"] == {"a": "r1"}
             assert found.pending_writes == [("task", "a", "r1")]
-        assert memory.verify().problems == ()
+        assert memory.admin.verify().problems == ()
 
     def test_what_later_runs_carry_on_stays(self, saver, memory):
         line = Line(saver)
@@ -107,7 +107,7 @@ class TestDeletingRuns:
         assert saver.get(at())["channel_values"] == {"a": ["of the first run"], "b": 2}
         line.put({"b": 3}, run_id="r3")
         assert saver.get(at())["channel_values"] == {"a": ["of the first run"], "b": 3}
-        assert memory.verify().problems == ()
+        assert memory.admin.verify().problems == ()
 
     def test_a_text_is_no_list_of_runs(self, saver):
         Line(saver).put({"a": 1}, run_id="r")
@@ -134,7 +134,7 @@ class TestCopyingAThread:
             assert found.config["configurable"]["thread_id"] == "copy"
             assert found.parent_config is None or found.parent_config["configurable"]["thread_id"] == "copy"
             assert comparable(saver.get_tuple(found.config)) == comparable(found)
-        assert memory.verify().problems == ()
+        assert memory.admin.verify().problems == ()
 
     def test_each_goes_its_own_way_afterwards(self, saver, memory):
         story(saver, "t")
@@ -150,7 +150,7 @@ class TestCopyingAThread:
         assert everything(saver, "copy") == after
         assert saver.get(at("copy"))["channel_values"]["a"] == "only in the copy"
         assert saver.get(at("copy"))["channel_values"]["kept"] == ["t kept" + LONG]
-        assert memory.verify().problems == ()
+        assert memory.admin.verify().problems == ()
 
     def test_deleting_the_copy_leaves_the_original(self, saver, memory):
         story(saver, "t")
@@ -160,7 +160,7 @@ class TestCopyingAThread:
         saver.delete_thread("copy")
         assert everything(saver, "copy") == []
         assert everything(saver, "t") == everything(saver, "copy of the copy") == before
-        assert memory.verify().problems == ()
+        assert memory.admin.verify().problems == ()
 
     def test_writes_that_came_before_their_checkpoint_are_copied_with_it(self, saver):
         line = Line(saver)
@@ -193,7 +193,7 @@ class TestCopyingAThread:
             copied = saver.get_tuple(at("target", id_in(source)))
             assert copied.checkpoint["channel_values"] == {"a": "the source's"}
             assert len(everything(saver, "target")) == 2
-            assert memory.verify().problems == ()
+            assert memory.admin.verify().problems == ()
 
     def test_one_version_for_two_values_is_refused(self, saver):
         """Versions that are mere numbers, as other savers give, may mean different values in two threads."""
@@ -232,7 +232,7 @@ class TestPruning:
             assert (after.checkpoint, after.metadata) == (before.checkpoint, before.metadata)
             assert after.pending_writes == before.pending_writes == [("task", "a", "pending" + LONG)]
         assert everything(saver, "u") == untouched
-        assert memory.verify().problems == ()
+        assert memory.admin.verify().problems == ()
 
     def test_a_pruned_thread_goes_on(self, saver):
         configs = story(saver, "t", length=5)
@@ -270,7 +270,7 @@ class TestPruning:
         saver.prune(["t", "u", "nobody"], strategy="delete")
         assert everything(saver, "t") == everything(saver, "u") == []
         assert everything(saver, "v") == kept
-        assert memory.verify().problems == ()
+        assert memory.admin.verify().problems == ()
 
     @pytest.mark.parametrize("strategy", ["keep_latest", "delete"])
     def test_a_text_is_no_list_of_threads(self, saver, strategy):
@@ -297,7 +297,7 @@ class TestPruning:
         assert everything(saver) == before
 
     def test_nothing_of_a_deleted_thread_is_left_in_the_database(self, saver, memory):
-        empty = memory.stats()
+        empty = memory.admin.stats()
         for thread in ("t", "u"):
             story(saver, thread)
         saver.copy_thread("t", "copy")
@@ -306,6 +306,6 @@ class TestPruning:
         saver.delete_for_runs(["unknown"])
         saver.prune(["copy", "u"], strategy="delete")
         sizes = {"bytes", "free_bytes", "log_bytes"}
-        assert {k: v for k, v in memory.stats().items() if isinstance(v, int) and k not in sizes} == {
+        assert {k: v for k, v in memory.admin.stats().items() if isinstance(v, int) and k not in sizes} == {
             k: v for k, v in empty.items() if isinstance(v, int) and k not in sizes
         }

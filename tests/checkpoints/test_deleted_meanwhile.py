@@ -88,7 +88,7 @@ class TestDeletedMeanwhile:
             seen.append(memory.layers(at("t", ADA)).core.get())
             assert seen == [{}, {}]
             assert memory.layers(at("b", BOB)).core.get() == {"pin": "bob's"}
-            assert memory.verify().problems == ()
+            assert memory.admin.verify().problems == ()
 
     @pytest.mark.slow
     def test_it_stays_deleted_and_its_id_can_be_used_again(self, url, how, durability, raw):
@@ -108,7 +108,7 @@ class TestDeletedMeanwhile:
                 assert raw(memory, f"select 1 from {table}") == [], table
             found = graph(memory, replied).invoke({"messages": [("user", "hi")]}, at("t", ADA), durability=durability)
             assert [message.text for message in found["messages"]] == ["hi", "reply"]
-            assert memory.verify().problems == ()
+            assert memory.admin.verify().problems == ()
 
     @pytest.mark.slow
     def test_its_run_neither_remembers_nor_changes_who_uses_its_id_meanwhile(self, url, how, durability):
@@ -134,4 +134,4 @@ class TestDeletedMeanwhile:
             texts = [message.text for message in running.get_state(at("t", ADA)).values["messages"]]
             assert texts == [message.text for message in memory.conversation("t", ADA).messages] == ["hi", "reply"]
             assert memory.layers(at("t", ADA)).core.get() == {}
-            assert memory.verify().problems == ()
+            assert memory.admin.verify().problems == ()

@@ -62,10 +62,10 @@ class TestFollowing:
         assert [call.config["configurable"]["mine"] for call in calls] == ["this run"]
 
     def test_what_it_writes_is_stored_with_the_call(self, saver, memory):
-        before = memory.stats()["namespaces"]
+        before = memory.admin.stats()["namespaces"]
         config = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
         saver.put(config, empty_checkpoint(), {}, {})
-        assert memory.stats()["namespaces"] == before + 2  # the thread's own, and the follower's
+        assert memory.admin.stats()["namespaces"] == before + 2  # the thread's own, and the follower's
 
     @pytest.mark.parametrize("method", ["put", "put_writes", "delete_thread", "copy_thread"])
     def test_a_failure_takes_the_call_with_it(self, memory, method):
@@ -76,7 +76,7 @@ class TestFollowing:
 
         plain = memory.checkpointer
         config = plain.put({"configurable": {"thread_id": "t", "checkpoint_ns": ""}}, empty_checkpoint(), {}, {})
-        before = memory.stats()
+        before = memory.admin.stats()
         saver = AgentMemorySaver(memory, followers=[refuse])
         with pytest.raises(StorageError, match="not like this"):
             {
@@ -85,7 +85,7 @@ class TestFollowing:
                 "delete_thread": lambda: saver.delete_thread("t"),
                 "copy_thread": lambda: saver.copy_thread("t", "u"),
             }[method]()
-        after = memory.stats()
+        after = memory.admin.stats()
         counts = [name for name, value in before.items() if isinstance(value, int) and "bytes" not in name]
         assert {name: after[name] for name in (*counts, "content_bytes")} == {
             name: before[name] for name in (*counts, "content_bytes")

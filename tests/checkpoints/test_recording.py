@@ -81,7 +81,7 @@ class TestASaidMessage:
         assert said(memory) == ["apples", "re-apples"]
         [hit] = memory.search("ripe", limit=1, roles=["assistant"])
         assert (hit.id, hit.conversation_id, hit.value.text) == ("re-apples", "t", "As to apples are ripe: yes")
-        assert memory.verify().ok
+        assert memory.admin.verify().ok
 
     def test_is_found_when_the_next_node_runs_but_not_in_its_own_turn(self, memory):
         seen = []
@@ -105,7 +105,7 @@ class TestASaidMessage:
         for text in ("apples", "pears", "plums"):
             say(graph, text)
         assert len(said(memory)) == 6
-        stats = memory.stats()
+        stats = memory.admin.stats()
         assert (stats["messages"], stats["memories"]) == (6, 0)
         [hit] = memory.search("plums", roles=["user"])
         assert hit.id == "plums"
@@ -160,7 +160,7 @@ class TestASaidMessage:
         graph.invoke({"messages": [HumanMessage("yes")]}, at())
         texts = [message.text for message in memory.conversation("t").messages]
         assert texts == ["no", "no", *["yes", "no", "no"] * 3]
-        assert memory.verify().ok
+        assert memory.admin.verify().ok
 
     @pytest.mark.slow
     @pytest.mark.parametrize("made", [tuple, list, dict, "one"], ids=["tuple", "list", "dict", "message"])
@@ -182,7 +182,7 @@ class TestASaidMessage:
         memory.conversation("t").remove_by_id("a")
         graph.invoke({"messages": hold([*words, AIMessage("figs", id="f")])}, at())
         assert said(memory) == ["b", "own", "f"]
-        assert memory.verify().ok
+        assert memory.admin.verify().ok
 
     def test_of_a_delta_channel_is_recorded(self, memory):
         class State(TypedDict):
@@ -258,7 +258,7 @@ class TestGoingBack:
         assert found(memory, "pears", abandoned=True) == {"pears", "re-pears"}
         assert said(memory) == ["apples", "re-apples", "plums", "re-plums"]
         assert len(memory.conversation("t")) == 4
-        assert memory.verify().ok
+        assert memory.admin.verify().ok
 
     def test_to_what_was_abandoned_brings_it_back(self, memory, forked):
         forked.invoke(
@@ -267,7 +267,7 @@ class TestGoingBack:
         )
         assert found(memory, "apples pears plums figs") == set(said(memory))
         assert said(memory) == ["apples", "re-apples", "pears", "re-pears", "figs", "re-figs"]
-        assert memory.verify().ok
+        assert memory.admin.verify().ok
 
     def test_hides_for_the_run_itself_before_it_has_put_anything(self, memory, forked):
         seen = []
@@ -330,10 +330,10 @@ class TestAnEdit:
         assert chat.retrieve_by_role("user", n=5)[0]["content"] == "okapi first"
         [hit] = memory.search("walrus", abandoned=True, roles=["user"])
         assert hit.text == "walrus edit"
-        assert memory.verify().ok
+        assert memory.admin.verify().ok
         edited.update_state(at(), {"messages": [HumanMessage("walrus edit", id="k1")]})
         assert self.seen(memory) == ["walrus edit", [], ["k1"]]
-        assert memory.stats()["messages"] == (4 if back == "run" else 2)
+        assert memory.admin.stats()["messages"] == (4 if back == "run" else 2)
 
     def test_is_not_yet_found_where_the_past_is_looked_at(self, memory, edited):
         assert self.seen(memory, config=self.old)[1:] == [["k1"], []]
@@ -346,7 +346,7 @@ class TestAnEdit:
         assert found(memory, "numbat") == {"k1"}
         say(edited, "pears")
         assert memory.conversation("t").messages[0].text == "numbat by hand"
-        assert memory.verify().ok
+        assert memory.admin.verify().ok
 
     def test_by_hand_belongs_to_the_wording_that_it_edits(self, memory, edited):
         memory.conversation("t").update("k1", content="numbat by hand")
@@ -354,15 +354,15 @@ class TestAnEdit:
         edited.update_state(self.old, None)
         assert self.seen(memory) == ["okapi first", ["k1"], []]
         assert found(memory, "numbat") == set()
-        assert memory.verify().ok
+        assert memory.admin.verify().ok
 
     def test_leaves_nothing_behind_when_the_message_goes(self, memory, edited):
         edited.update_state(self.old, None)
         memory.conversation("t").remove_by_id("k1")
         assert self.seen(memory, abandoned=True)[1:] == [[], []]
-        assert memory.verify().ok
+        assert memory.admin.verify().ok
         memory.conversation("t").clear()
-        assert memory.verify().ok
+        assert memory.admin.verify().ok
 
     @pytest.mark.slow
     def test_comes_along_with_a_copy_and_an_export(self, memory, edited, new_database, tmp_path):
@@ -376,7 +376,7 @@ class TestAnEdit:
                 assert found(each, "walrus") == set()
                 assert found(each, "walrus", abandoned=True) == {"k1"}
                 assert found(each, "okapi", conversation_id="copy", roles=["user"]) == {"k1"}
-                assert each.verify().ok
+                assert each.admin.verify().ok
 
 
 class TestWhatLeaves:
@@ -393,7 +393,7 @@ class TestWhatLeaves:
         say(graph, "pears")
         assert found(memory, "apples", roles=["user"]) == set()
         assert said(memory) == ["re-apples", "pears", "re-pears"]
-        assert memory.verify().ok
+        assert memory.admin.verify().ok
 
     def test_a_conversation_by_hand_stays_away_until_something_else_is_said_under_its_id(self, memory, graph):
         say(graph, "apples")
@@ -405,7 +405,7 @@ class TestWhatLeaves:
         assert found(memory, "pears") == {"apples"}
         say(graph, "plums")
         assert said(memory) == ["re-apples", "apples", "plums", "re-plums"]
-        assert memory.verify().ok
+        assert memory.admin.verify().ok
 
     def test_what_was_edited_by_hand_stays_edited(self, memory, graph):
         say(graph, "apples")
@@ -419,7 +419,7 @@ class TestWhatLeaves:
         memory.conversation("t").add_message(HumanMessage("written by hand", id="hand"))
         memory.checkpointer.delete_thread("t")
         assert found(memory, "apples hand", abandoned=True) == {"hand"}
-        assert memory.verify().ok
+        assert memory.admin.verify().ok
         say(graph, "apples", at("other"))
         memory.checkpointer.delete_thread("other")
         assert [each.conversation_id for each in memory.conversations()] == ["t"]
@@ -428,7 +428,7 @@ class TestWhatLeaves:
         say(graph, "apples")
         memory.conversation("t").clear()
         assert found(memory, "apples", abandoned=True) == set()
-        assert memory.verify().ok
+        assert memory.admin.verify().ok
 
 
 class TestNobodySaid:
@@ -461,7 +461,7 @@ class TestWhoeverRecords:
         for text in ("apples", "pears"):
             say(graph, text)
         assert said(memory) == ["apples", "re-apples", "pears", "re-pears"]
-        assert memory.stats()["messages"] == 4
+        assert memory.admin.stats()["messages"] == 4
 
     def test_what_somebody_writes_afterwards_is_the_same_message_too(self, memory, graph):
         say(graph, "apples")
@@ -475,7 +475,7 @@ class TestWhoeverRecords:
         memory.conversation("t").add_message(HumanMessage("apples", id="apples"))
         say(graph, "apples")
         assert said(memory) == ["apples", "re-apples"]
-        assert memory.stats()["messages"] == 2
+        assert memory.admin.stats()["messages"] == 2
 
 
 class TestThreadsOfBefore:
@@ -531,7 +531,7 @@ class TestThreadsOfBefore:
         assert said(memory) == ["apples", "re-apples", "figs", "re-figs", "pears", "re-pears"]
         memory.checkpointer.import_checkpoints(other)
         assert len(said(memory)) == 6
-        assert memory.verify().ok
+        assert memory.admin.verify().ok
 
     @pytest.mark.slow
     def test_what_the_source_said_since_the_last_import_and_what_it_took_back(self, url):
@@ -543,14 +543,14 @@ class TestThreadsOfBefore:
             memory.checkpointer.import_checkpoints(other)
             say(theirs, "figs")
             memory.checkpointer.import_checkpoints(other)
-            assert memory.verify().problems == ()
+            assert memory.admin.verify().problems == ()
             theirs.invoke({"messages": [HumanMessage("plums", id="plums")]}, first)  # figs lie on no line of its head
             memory.checkpointer.import_checkpoints(other)
-            assert memory.verify().problems == ()
+            assert memory.admin.verify().problems == ()
             assert found(memory, "apples figs plums") == {"apples", "re-apples", "plums", "re-plums"}
             graph = build(memory.checkpointer)
             graph.invoke({"messages": [HumanMessage("kiwis", id="kiwis")]}, graph.get_state(first).config)
-            assert memory.verify().problems == ()
+            assert memory.admin.verify().problems == ()
             assert {"kiwis", "apples"} <= found(memory, "apples kiwis figs plums")
             assert not {"figs", "plums"} & found(memory, "apples kiwis figs plums")
 
@@ -565,7 +565,7 @@ class TestThreadsOfBefore:
             memory.checkpointer.import_checkpoints(other)
             days = {hit.id: hit.created_at.date().isoformat() for hit in memory.search("apples")}
             assert days == {"apples": "2024-02-02", "re-apples": "2024-02-03"}
-            assert memory.threads().threads[0].changed_at.year == 2024
+            assert memory.admin.threads().threads[0].changed_at.year == 2024
 
     def test_imported_ones_in_the_scope_of_all(self, url):
         other = InMemorySaver()
@@ -601,8 +601,8 @@ class TestACopy:
         assert sorted(hit.id for hit in hits) == ["apples", "pears", "re-apples", "re-pears"]
         assert {hit.conversation_id for hit in hits} == {"copy"}
         assert found(memory, "apples pears", config=at()) == {"apples", "re-apples"}
-        assert memory.stats()["contents"] == 4
-        assert memory.verify().ok
+        assert memory.admin.stats()["contents"] == 4
+        assert memory.admin.verify().ok
 
     @pytest.mark.slow
     @pytest.mark.parametrize("gone", ["delete", "erase", "clear"])
@@ -618,10 +618,10 @@ class TestACopy:
         say(copied, "pears", at("copy"))
         assert said(memory, "copy") == ["apples", "re-apples", "pears", "re-pears"]
         assert found(memory, "apples pears", config=at("copy")) == set(said(memory, "copy"))
-        assert memory.verify().ok
+        assert memory.admin.verify().ok
         memory.checkpointer.delete_thread("copy")
         assert found(memory, "apples pears", abandoned=True) == set()
-        assert memory.verify().ok
+        assert memory.admin.verify().ok
 
     def test_goes_its_own_way(self, memory, copied):
         say(copied, "pears")
@@ -633,7 +633,7 @@ class TestACopy:
         assert said(memory) == ["apples", "re-apples", "pears", "re-pears"]
         assert found(memory, "apples", config=at("copy")) == {"apples"}
         assert found(memory, "apples", config=at("copy"), abandoned=True) == {"apples", "re-apples"}
-        assert memory.verify().ok
+        assert memory.admin.verify().ok
 
     def test_of_a_thread_that_was_rewound_has_what_its_newest_checkpoint_leads_from(self, memory, graph):
         say(graph, "apples")
@@ -641,13 +641,13 @@ class TestACopy:
         say(graph, "plums", checkpoint_with(graph, "apples", "re-apples"))
         memory.checkpointer.copy_thread("t", "copy")
         assert said(memory, "copy") == said(memory) == ["apples", "re-apples", "plums", "re-plums"]
-        assert memory.verify().ok
+        assert memory.admin.verify().ok
 
     def test_that_is_brought_up_to_date_has_what_was_said_since(self, memory, copied):
         say(copied, "pears")
         memory.checkpointer.copy_thread("t", "copy")
         assert said(memory, "copy") == ["apples", "re-apples", "pears", "re-pears"]
-        assert memory.verify().ok
+        assert memory.admin.verify().ok
 
     @pytest.mark.slow
     def test_in_a_scope_teaches_only_what_it_adds(self, memory, graph):
@@ -670,7 +670,7 @@ class TestACopy:
         assert said(ada, "two") == ["apples", "re-apples", "figs", "re-figs", "plums", "re-plums"]
         ada.erase(thread_id="one")
         assert found(ada, "apples figs plums kiwis") == {"plums", "re-plums", "kiwis", "re-kiwis"}
-        assert memory.verify().ok
+        assert memory.admin.verify().ok
 
     @pytest.mark.slow
     def test_in_a_scope_is_found_as_long_as_either_has_it(self, memory, graph):
@@ -681,7 +681,7 @@ class TestACopy:
         assert found(memory, "apples", config=two) == {"apples", "re-apples"}
         memory.within(("ada",)).checkpointer.delete_thread("one")
         assert found(memory, "apples", config=two) == {"apples", "re-apples"}
-        assert memory.verify().ok
+        assert memory.admin.verify().ok
 
     @pytest.mark.slow
     def test_comes_along_with_an_export(self, memory, copied, new_database, tmp_path):
@@ -692,7 +692,7 @@ class TestACopy:
                 other.import_(tmp_path / "all.jsonl")
                 assert said(other, "copy") == said(memory, "copy")
                 assert found(other, "apples", config=at("copy")) == {"apples", "re-apples"}
-                assert other.verify().ok
+                assert other.admin.verify().ok
 
 
 class TestAScope:
@@ -729,11 +729,11 @@ class TestElsewhere:
                 other.import_(tmp_path / "all.jsonl")
                 assert said(other) == said(memory)
                 assert found(other, "apples pears") == found(memory, "apples pears")
-                assert other.verify().ok
+                assert other.admin.verify().ok
 
     def test_the_text_is_stored_once_for_checkpoint_and_conversation(self, memory, graph):
         graph.update_state(at(), {"messages": [ToolMessage("apples " * 500, tool_call_id="c", id="tool")]})
-        assert memory.stats()["contents"] == 1
+        assert memory.admin.stats()["contents"] == 1
 
 
 WORDS = ("apples", "pears", "plums", "figs", "quinces")
@@ -791,4 +791,4 @@ def test_what_is_found_is_what_led_to_the_newest_states(memory, graph, seed):
                 for other, theirs in zip(configs, says, strict=True)
                 for each in theirs.items()
             }
-    assert memory.verify().problems == ()
+    assert memory.admin.verify().problems == ()

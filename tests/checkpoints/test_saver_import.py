@@ -129,8 +129,8 @@ class TestEveryThread:
         report = saver.import_checkpoints(source)
         assert report == ImportReport(checkpoints=count(source), known=0, threads=len(THREADS))
         assert shown(saver) == before == shown(source)
-        assert memory.stats()["threads"] == len(THREADS)
-        assert memory.verify().problems == ()
+        assert memory.admin.stats()["threads"] == len(THREADS)
+        assert memory.admin.verify().problems == ()
 
     @pytest.mark.slow
     def test_shows_the_same_states_and_goes_on(self, saver, memory, source):
@@ -139,7 +139,7 @@ class TestEveryThread:
         assert states(saver) == before
         assert go_on(saver) == go_on(source)
         assert [len(found) for found in shown(saver).values()] == [len(found) for found in shown(source).values()]
-        assert memory.verify().problems == ()
+        assert memory.admin.verify().problems == ()
 
     @pytest.mark.slow
     async def test_comes_when_it_is_awaited_too(self, saver, source):
@@ -168,8 +168,8 @@ class TestEveryThread:
             graph.invoke({"messages": [HumanMessage(f"turn {turn} " * 20)]}, at())
         saver.import_checkpoints(source)
         said = sum(len(message.text) for message in graph.get_state(at()).values["messages"])
-        assert memory.stats()["content_bytes"] <= 2 * said
-        assert memory.stats()["parts"] <= 8 * 120
+        assert memory.admin.stats()["content_bytes"] <= 2 * said
+        assert memory.admin.stats()["parts"] <= 8 * 120
 
     def test_is_kept_whole_whatever_is_kept_of_others(self, memory, in_memory):
         from langchain_agentmem import Retention
@@ -278,12 +278,12 @@ class TestAgain:
     @pytest.mark.slow
     def test_the_second_time_adds_nothing(self, saver, memory, source):
         first = saver.import_checkpoints(source)
-        before, stats = shown(saver), memory.stats()
+        before, stats = shown(saver), memory.admin.stats()
         assert saver.import_checkpoints(source) == ImportReport(
             checkpoints=0, known=first.checkpoints, threads=first.threads
         )
         assert shown(saver) == before
-        after = memory.stats()
+        after = memory.admin.stats()
         assert {name: after[name] for name in COUNTED} == {name: stats[name] for name in COUNTED}
 
     @pytest.mark.slow
@@ -295,8 +295,8 @@ class TestAgain:
 
         with pytest.raises(KeyboardInterrupt):
             saver.import_checkpoints(source, progress=interrupted)
-        assert memory.stats()["checkpoints"] == stop
-        assert memory.verify().problems == ()
+        assert memory.admin.stats()["checkpoints"] == stop
+        assert memory.admin.verify().problems == ()
         report = saver.import_checkpoints(source)
         assert report == ImportReport(checkpoints=count(source) - stop, known=stop, threads=len(THREADS))
         assert shown(saver) == shown(source)
@@ -348,7 +348,7 @@ class TestAgain:
         memory.checkpointer.import_checkpoints(in_memory)
         assert len(memory.conversation("t").messages) == 3
         assert memory.layers(at()).core.get() == {}
-        assert memory.verify().ok
+        assert memory.admin.verify().ok
 
     def test_so_do_answers_to_what_was_asked_before(self, saver, in_memory):
         """They are written under a checkpoint that is known already."""
@@ -390,7 +390,7 @@ class TestAgain:
         assert "chat" in report.left_out
         assert "erase it here" in report.left_out["chat"]
         assert shown(saver)["chat"] == before["chat"]
-        assert memory.verify().problems == ()
+        assert memory.admin.verify().problems == ()
 
 
 COUNTED = ("threads", "checkpoints", "writes", "parts", "contents", "content_bytes", "messages")
@@ -432,7 +432,7 @@ class TestProgress:
 
     def test_what_it_tells_is_stored_already(self, saver, memory, in_memory):
         stored = []
-        saver.import_checkpoints(in_memory, progress=lambda _: stored.append(memory.stats()["checkpoints"]))
+        saver.import_checkpoints(in_memory, progress=lambda _: stored.append(memory.admin.stats()["checkpoints"]))
         assert stored == list(range(1, count(in_memory) + 1))
 
 
@@ -482,8 +482,8 @@ class TestSerializers:
         assert {found.metadata["step"] for found in source.list(None)} == {-1, 0, 1, 2}
         with pytest.raises(InvalidInput, match="'t'"):
             saver.import_checkpoints(source)
-        assert memory.stats()["checkpoints"] == 2
-        assert memory.verify().problems == ()
+        assert memory.admin.stats()["checkpoints"] == 2
+        assert memory.admin.verify().problems == ()
 
 
 class Counting(SqliteSaver):

@@ -277,7 +277,7 @@ class TestImportingASaver:
         again = imported(path, database)
         assert again.stdout == f"Nothing came. Here already: {count} checkpoints. Left out: 0.\n"
         with AgentMemory(database) as memory:
-            assert memory.verify().problems == ()
+            assert memory.admin.verify().problems == ()
             go_on(memory.checkpointer)
 
     @pytest.mark.slow("in every form")
@@ -412,7 +412,7 @@ class TestImportingASaver:
             "4 checkpoints of 1 thread came. Here already: 0. Left out: 4 checkpoints of 1 thread.\n"
         )
         with AgentMemory(tmp_path / "ours.db") as memory:
-            assert [each.thread_id for each in memory.threads().threads] == ["u"]
+            assert [each.thread_id for each in memory.admin.threads().threads] == ["u"]
 
     @pytest.mark.slow
     def test_a_source_that_is_none_is_refused_and_nothing_is_made(self, tmp_path, database):

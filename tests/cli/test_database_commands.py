@@ -21,6 +21,7 @@ from langchain_agentmem import AgentMemory, InvalidInput
 from langchain_agentmem.audit import audit_store as audit
 from langchain_agentmem.audit.audit_entry import AuditEntry
 from langchain_agentmem.audit.audit_rows import EntryDraft
+from langchain_agentmem.upkeep.admin import Admin
 from tests.checkpoints.graphs import at, chat_graph
 from tests.forking import COMMAND
 
@@ -167,7 +168,7 @@ class TestBackupAndRestore:
         with AgentMemory(target) as memory:
             assert len(memory.conversation("precious")) == 1
         with pytest.raises(InvalidInput, match="not 5"):
-            AgentMemory.restore(copy, 5)  # type: ignore[arg-type]
+            Admin.restore(copy, 5)  # type: ignore[arg-type]
         export = tmp_path / "export"
         fine(agentmem("export", str(export), "--database", database))
         export.write_text(export.read_text().rpartition('{"record": "end"')[0])
@@ -351,7 +352,7 @@ class TestErasing:
     def test_slash_is_everything(self, agentmem, database):
         fine(agentmem("erase", "--database", database, "--namespace", "/", "--yes"))
         with AgentMemory(database) as memory:
-            assert memory.stats()["messages"] == memory.stats()["checkpoints"] == 0
+            assert memory.admin.stats()["messages"] == memory.admin.stats()["checkpoints"] == 0
 
     @pytest.mark.slow
     @pytest.mark.parametrize("written", ["", "ada/", "/ada", "ada//private", "//"])
@@ -385,7 +386,7 @@ class TestPruning:
         assert not any(again.values())
         assert messages(database) == [f"a grey heron at the pond, {n}" for n in range(20, 30)]
         with AgentMemory(database) as memory:
-            assert memory.verify().problems == ()
+            assert memory.admin.verify().problems == ()
             assert len(list(memory.checkpointer.list(at("t")))) == 2
 
     def test_only_within_a_namespace(self, agentmem, database):
@@ -403,13 +404,13 @@ class TestPruning:
 
     async def test_the_awaited_twins(self, database):
         async with AgentMemory(database) as memory:
-            would = await memory.aprune(keep_checkpoints=1, dry_run=True)
+            would = await memory.admin.aprune(keep_checkpoints=1, dry_run=True)
             assert await memory.aerase(namespace=("ada",), dry_run=True) == memory.erase(
                 namespace=("ada",), dry_run=True
             )
-            assert (await memory.aprune(keep_checkpoints=1)).checkpoints == would.checkpoints > 0
-            path = await memory.abackup(f"{database}.copy")
-        report = await AgentMemory.arestore(path, f"{database}.restored")
+            assert (await memory.admin.aprune(keep_checkpoints=1)).checkpoints == would.checkpoints > 0
+            path = await memory.admin.abackup(f"{database}.copy")
+        report = await Admin.arestore(path, f"{database}.restored")
         assert report.checked["messages"] == 66
 
 

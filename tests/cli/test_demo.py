@@ -98,7 +98,7 @@ class TestAgent:
     def test_a_model_that_fails_is_told_on_one_line_and_nothing_is_half_stored(self, memory):
         with pytest.raises(AgentMemoryError, match="gave no answer: RuntimeError: no key"):
             ask(build_agent(memory, Broken()), "Who?", conversation_id="one", namespace=())
-        assert memory.stats()["messages"] == 0
+        assert memory.admin.stats()["messages"] == 0
 
 
 HOSTILE = [
@@ -195,8 +195,8 @@ class TestTheStory:
         assert "wanted +" in answered
         assert "I do not remember anything about that." in answered
         with AgentMemory(url) as memory:
-            assert memory.stats()["messages"] == 2 * (6 + len(QUESTIONS))
-            assert memory.verify().ok
+            assert memory.admin.stats()["messages"] == 2 * (6 + len(QUESTIONS))
+            assert memory.admin.verify().ok
 
     @pytest.mark.slow
     def test_as_json_it_is_one_object_a_line_and_what_is_kept_is_gone_on_with(self, tmp_path):
@@ -221,7 +221,7 @@ class TestTheStory:
         assert again.stdout.count("not lived again") == len(TALKS)
         assert "“For years he has wanted a copper smoker for his bees.”" in again.stdout
         with AgentMemory(database) as memory:
-            assert memory.stats()["conversations"] == len(TALKS) + 2
+            assert memory.admin.stats()["conversations"] == len(TALKS) + 2
 
     @pytest.mark.slow
     def test_it_says_that_no_real_model_answers_and_leaves_nothing_behind(self, tmp_path):
@@ -267,11 +267,11 @@ class TestStudio:
     def test_what_is_kept_is_lived_once(self, tmp_path):
         with AgentMemory(tmp_path / "kept.db") as memory:
             sample.live(memory, tmp_path)
-            before = memory.stats()["checkpoints"]
+            before = memory.admin.stats()["checkpoints"]
         with AgentMemory(tmp_path / "kept.db") as memory:
             (tmp_path / "again").mkdir()
             sample.live(memory, tmp_path / "again")
-            assert memory.stats()["checkpoints"] == before
+            assert memory.admin.stats()["checkpoints"] == before
 
     def test_pages_are_no_json(self):
         run = demo("--studio", "--json")

@@ -178,7 +178,7 @@ class TestFailing:
         model.free.set()
         assert node._compactor.ahead.wait(LIMIT)
         with AgentMemory(url) as memory:
-            assert memory.verify().ok
+            assert memory.admin.verify().ok
 
     def test_many_conversations_at_once(self, memory):
         model = Waiting()

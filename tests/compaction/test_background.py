@@ -430,7 +430,7 @@ class TestLifecycle:
         model.free.set()
         quiet(compactor)
         with AgentMemory(url) as memory:
-            assert memory.verify().ok
+            assert memory.admin.verify().ok
             session = memory.session("s")
             quiet(started(session, Model()))
             assert seen(session)[1].end_index == 3

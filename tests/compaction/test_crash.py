@@ -76,7 +76,7 @@ def test_killed_again_and_again_it_goes_on(url, tmp_path, forks):
     turns = sum(killed(forks, url, asked, luck.randint(3, 9), luck.uniform(0, 0.2)) for _ in range(KILLS))
     assert turns > 20
     with AgentMemory(url) as memory:
-        assert memory.verify().problems == ()
+        assert memory.admin.verify().problems == ()
         stored = memory.checkpointer.get_tuple({"configurable": {"thread_id": "t"}})
         state = stored.checkpoint["channel_values"]["messages"]
         assert len(state) >= 2 * turns

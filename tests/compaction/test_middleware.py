@@ -245,7 +245,7 @@ class TestTheView:
         for _ in range(3):
             agent.invoke({"messages": [*history, question(12)]})
         assert len(model.asked) == 1
-        assert memory.stats()["messages"] == 0
+        assert memory.admin.stats()["messages"] == 0
 
     def test_is_recorded_where_one_says(self, memory):
         agent = agent_of(memory, Scripted(), conversation_id="the log", namespace=("org", "me"))

@@ -128,7 +128,7 @@ class TestANestedGraph:
         before = memory.search("the heron by the river")
         memory.conversation(nested_conversation("t", "tools:1")).add_messages([HumanMessage("heron river")] * 50)
         assert memory.search("the heron by the river") == before
-        assert not memory.verify().problems
+        assert not memory.admin.verify().problems
 
     def test_of_a_thread_without_a_checkpointer_is_not_recorded(self, memory):
         tell(caller(memory, node_graph(memory).invoke), "first")
@@ -337,7 +337,7 @@ class TestWhatElseIsKeptOfARun:
         assert all(map(is_nested, sources))
         memory.erase(thread_id="t")
         assert memory.facts(namespace=("users", "ada")).as_of() == []
-        assert memory.verify().ok
+        assert memory.admin.verify().ok
 
     @pytest.mark.parametrize("checkpointer", [None, False])
     def test_as_facts_of_the_callers_messages_each_of_which_is_read_once(self, memory, checkpointer):
@@ -366,17 +366,17 @@ class TestAThreadThatGoes:
     def test_takes_its_nested_conversations_along_when_it_is_deleted(self, memory, thread):
         memory.checkpointer.delete_thread("t")
         assert {each[:2] for each in names(memory)} == {"t2"}
-        assert memory.verify().ok
+        assert memory.admin.verify().ok
 
     def test_and_when_it_is_erased(self, memory, thread):
         [own] = [each for each in nested(memory) if each.startswith("t\x1f")]
         memory.erase(thread_id="t")
         assert {each[:2] for each in names(memory)} == {"t2"}
         assert found(memory, conversation_id=own) == []
-        assert memory.verify().ok
+        assert memory.admin.verify().ok
 
     def test_is_listed_without_them(self, memory, thread):
-        listed = memory.threads().threads
+        listed = memory.admin.threads().threads
         assert sorted(each.thread_id for each in listed) == ["t", "t2"]
         assert [each.messages for each in listed] == [2, 2]
 
@@ -386,7 +386,7 @@ class TestAThreadThatGoes:
         assert len(nested(memory)) == 2
 
     def test_takes_them_along_into_another_namespace(self, memory, thread):
-        memory.adopt("t", namespace=("users", "ada"))
+        memory.admin.adopt("t", namespace=("users", "ada"))
         [there] = [each for each in nested(memory) if each.startswith("t\x1f")]
         assert said(memory, there, namespace=("users", "ada"))[0] == BRIEF
 

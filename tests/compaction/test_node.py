@@ -188,7 +188,7 @@ class TestInAChain:
         assert len(model.asked) > 2
         assert all(f"Summary number {number}:" in asked for number, asked in enumerate(model.asked[1:], 1))
         assert not any("question-002" in asked for asked in model.asked[1:]), "it goes on from what it summarized"
-        assert memory.stats()["messages"] == memory.stats()["compactions"] == 0
+        assert memory.admin.stats()["messages"] == memory.admin.stats()["compactions"] == 0
 
     def test_messages_without_ids(self, memory):
         model = Summarizer()
@@ -262,7 +262,7 @@ class TestRemembering:
         node = memory.compaction(model, SMALL)
         once = node.invoke(talk(30), at())
         raw(memory, "update compaction set checksum = checksum + 1")
-        assert memory.verify().problems
+        assert memory.admin.verify().problems
         again = memory.compaction(model, SMALL).invoke(talk(30), at())
         assert [message.id for message in again] == [message.id for message in once]
         assert len(model.asked) == 2
@@ -270,9 +270,9 @@ class TestRemembering:
     def test_removing_a_recorded_message_takes_the_summary_away(self, memory):
         model = Summarizer()
         memory.compaction(model, SMALL).invoke(talk(30), at())
-        assert memory.stats()["compactions"] == 1
+        assert memory.admin.stats()["compactions"] == 1
         memory.conversation("t").remove_by_id("q-3")
-        assert memory.stats()["compactions"] == 0
+        assert memory.admin.stats()["compactions"] == 0
 
 
 class TestErasing:
@@ -282,12 +282,12 @@ class TestErasing:
         node.invoke(talk(30), at())
         node.invoke(talk(30))
         memory.erase(thread_id="t")
-        assert memory.stats()["compactions"] == memory.stats()["messages"] == 0
+        assert memory.admin.stats()["compactions"] == memory.admin.stats()["messages"] == 0
         assert not node._compactor._followed
         assert not node._compactor._records
         context = node.invoke(talk(30), at())
         assert_valid_for_providers(context)
-        assert memory.stats()["messages"] == 60, "who says it again is recorded again"
+        assert memory.admin.stats()["messages"] == 60, "who says it again is recorded again"
 
 
 class TestShrinking:

@@ -241,19 +241,19 @@ class TestAcrossAll:
             chat = memory.managed_conversation("c", ("alice",), config=SMALL, model=model)
             chat.add_messages(wishes(30))
             shown, calls = chat.get_messages(), len(model.asked)
-            assert memory.stats()["compactions"] >= 1
-            assert memory.verify().ok
+            assert memory.admin.stats()["compactions"] >= 1
+            assert memory.admin.verify().ok
             path = f"{memory.database.engine.path}.jsonl"
             memory.export(path)
             other.import_(path)
             other.import_(path)
             assert other.managed_conversation("c", ("alice",), config=SMALL, model=model).get_messages() == shown
             assert len(model.asked) == calls
-            assert other.stats()["compactions"] == memory.stats()["compactions"]
-            assert other.verify().ok
+            assert other.admin.stats()["compactions"] == memory.admin.stats()["compactions"]
+            assert other.admin.verify().ok
             for each in (memory, other):
                 each.erase(namespace=("alice",))
-                assert each.stats()["compactions"] == 0
+                assert each.admin.stats()["compactions"] == 0
 
 
 @pytest.mark.sqlite_suffices

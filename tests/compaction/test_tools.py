@@ -87,7 +87,7 @@ class TestRecall:
             assert memory.search(word)[0].id == key
         assert 'id="said"' in recall(memory, "Zanzibar")
         assert memory.search("Lisbon")[0].text == "Lisbon\n4711\nline\nbreak"
-        assert memory.verify().problems == ()
+        assert memory.admin.verify().problems == ()
 
     @pytest.mark.parametrize(
         "block",
@@ -115,7 +115,7 @@ class TestRecall:
         assert [hit.id for hit in memory.search("4711")] == ["called"]
         conversation.remove_by_id("called")
         assert memory.search("4711") == []
-        assert memory.verify().problems == ()
+        assert memory.admin.verify().problems == ()
 
     def test_the_model_sees_neither_config_nor_thread(self, memory):
         ours = memory.tools(include=["recall_dropped", "expand"])

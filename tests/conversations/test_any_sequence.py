@@ -166,6 +166,6 @@ def test_a_conversation_is_what_a_list_would_be(memory, machine):
             suppress_health_check=list(HealthCheck),
         ),
     )
-    assert memory.verify().problems == ()
-    assert memory.stats()["messages"] == 0
-    assert memory.stats()["content_bytes"] == 0
+    assert memory.admin.verify().problems == ()
+    assert memory.admin.stats()["messages"] == 0
+    assert memory.admin.stats()["content_bytes"] == 0

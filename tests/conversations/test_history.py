@@ -363,21 +363,21 @@ class TestRemoving:
         assert await do(chat, "remove_by_id", message_id) is False
         assert snapshot(chat) == ([], [], 0)
         assert memory.search("secret") == []
-        assert memory.verify().ok
-        assert memory.stats()["content_bytes"] == 0
+        assert memory.admin.verify().ok
+        assert memory.admin.stats()["content_bytes"] == 0
 
     def test_a_body_that_another_message_shares_stays(self, memory, chat):
         first, second = (chat.add(role="user", content="same") for _ in range(2))
         chat.remove_by_id(first)
         assert chat.retrieve_by_id(second) == {"role": "user", "content": "same"}
-        assert memory.verify().ok
+        assert memory.admin.verify().ok
 
     async def test_clear_removes_everything_even_the_description(self, memory, do):
         chat = memory.conversation("chat", description="Be kind.")
         chat.add(role="user", content="Hello")
         await do(chat, "clear")
         assert snapshot(chat) == ([], [], 0)
-        assert memory.stats()["content_bytes"] == 0
+        assert memory.admin.stats()["content_bytes"] == 0
         await do(chat, "clear")
 
     def test_clear_removes_a_description_that_was_never_written_too(self, memory):
@@ -426,7 +426,7 @@ class TestDescription:
         assert [version.message.content for version in again.history_of(first)] == ["Be kind.", "Be brief."]
         again.reset_memory()
         assert contents(again) == ["Be brief."]
-        assert memory.verify().ok
+        assert memory.admin.verify().ok
 
     def test_a_conversation_that_began_without_one_stays_as_it_is(self, memory, chat):
         chat.add(role="user", content="Hello")
@@ -434,13 +434,13 @@ class TestDescription:
 
     def test_making_the_object_writes_nothing(self, memory):
         memory.conversation("chat", description="Be kind.")
-        assert memory.stats()["messages"] == 0
+        assert memory.admin.stats()["messages"] == 0
 
     def test_a_use_that_fails_leaves_it_to_the_next_one(self, memory):
         chat = memory.conversation("chat", description="Be kind.")
         with pytest.raises(MessageError):
             chat.update("unknown", content="x")
-        assert memory.stats()["messages"] == 0
+        assert memory.admin.stats()["messages"] == 0
         assert contents(chat) == ["Be kind."]
 
     def test_it_is_text(self, memory):

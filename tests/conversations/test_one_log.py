@@ -34,7 +34,7 @@ class TestTheTail:
 
             assert memory.database.engine.read(waiting)[0]["waiting"] < memory.database.engine.index_tail
             assert memory.search("apple 7", limit=1)[0].text == "fetch apple 7"
-            assert memory.verify().problems == ()
+            assert memory.admin.verify().problems == ()
 
 
 @pytest.mark.sqlite_suffices
@@ -113,7 +113,7 @@ class TestIds:
             with pytest.raises(Exception, match=r"UNIQUE|unique"):
                 chat.add_user_message("two")
             assert [message.content for message in chat.messages] == ["one"]
-            assert memory.verify().ok
+            assert memory.admin.verify().ok
 
 
 @pytest.mark.sqlite_suffices
@@ -142,7 +142,7 @@ class TestRetention:
                 begun = session.create_round(f"task {number}")
                 session.add_post(begun.id, send_from="Planner", send_to="User", message=f"{number}")
             assert [each.user_query for each in session.rounds] == ["task 2", "task 3"]
-            assert memory.verify().problems == ()
+            assert memory.admin.verify().problems == ()
 
     def test_old_messages_go_however_many_there_are(self, memory, clock):
         memory.conversation("c").add_messages([HumanMessage(f"{number}") for number in range(100)])

@@ -32,8 +32,8 @@ class TestKeepLast:
         await do(chat, "add_messages", numbered(4, 5, 6))
         assert texts(chat) == ["5", "6"]
         assert memory.search("0") == []
-        assert memory.verify().ok
-        assert memory.stats()["messages"] == 2
+        assert memory.admin.verify().ok
+        assert memory.admin.stats()["messages"] == 2
 
     def test_the_description_stays_and_does_not_count(self, memory):
         chat = memory.conversation("chat", description="Be kind.", retention=Retention(keep_last=2))

@@ -67,7 +67,7 @@ class TestFiles:
         other.add(role="user", content="to be replaced")
         assert await do(other, "load_from_file", str(path)) == state
         assert everything(memory, "other") == before
-        assert memory.verify().ok
+        assert memory.admin.verify().ok
         await do(other, "reset_memory")
         assert other.retrieve_all() == [{"role": "system", "content": "Be kind."}]
 
@@ -211,7 +211,7 @@ class TestFiles:
             else:
                 everything(memory)
         assert refused > tries / 3
-        assert memory.verify().ok
+        assert memory.admin.verify().ok
 
 
 def spoil(value: Any, dice: random.Random) -> None:

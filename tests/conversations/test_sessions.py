@@ -146,7 +146,7 @@ class TestRounds:
         session.add_post(session.create_round("q").id, send_from="a", send_to="b", message="m")
         await do(session, "reset_memory")
         assert await do(session, "rounds") == []
-        assert memory.stats()["content_bytes"] == 0
+        assert memory.admin.stats()["content_bytes"] == 0
 
     def test_what_cannot_be_an_id_is_refused(self, memory):
         for session_id in ("", "a\0b", "x" * 501, [], 1.5):
@@ -412,7 +412,7 @@ class TestFiles:
         for _ in range(2):
             await do(talk, "import_", text)
             assert talk.export() == text
-        assert memory.verify().ok
+        assert memory.admin.verify().ok
 
     async def test_a_contradiction_adds_nothing_at_all(self, talk, do):
         before = talk.to_conversation()

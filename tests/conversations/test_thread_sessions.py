@@ -107,7 +107,7 @@ class TestRewinding:
         assert [message.content for message in session.messages_for("User")] == ["apples 1", "apples 3"]
         assert {found.text for found in memory.search("apples", kinds=["message"])} == {"apples 1", "apples 3"}
         assert {found.text for found in memory.search("apples", config=first)} == {"apples 1"}
-        assert memory.verify().ok
+        assert memory.admin.verify().ok
 
     def test_a_reset_is_undone_too(self, memory):
         def node(state):

@@ -81,7 +81,7 @@ def under_load(url: str, event: Callable[[], None], *, processes: int, seconds: 
         away = time.monotonic() - began
         reports = [client.end() for client in clients]
     with AgentMemory(url) as memory:
-        problems = [*missing(memory, reports), *memory.verify().problems]
+        problems = [*missing(memory, reports), *memory.admin.verify().problems]
     return Outcome(reports, away, problems)
 
 

@@ -16,7 +16,7 @@ def say(url, text):
 
 def said(url):
     with AgentMemory(url) as memory:
-        assert memory.verify().problems == ()
+        assert memory.admin.verify().problems == ()
         assert len(memory.search("apple")) == len(memory.conversation("c").messages)
         return [each.content for each in memory.conversation("c").messages]
 

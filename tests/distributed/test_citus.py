@@ -72,7 +72,7 @@ def same(memories):
         one, other = (work(memory) for memory in memories)
         assert other == one
         for memory in memories:
-            assert memory.verify().problems == ()
+            assert memory.admin.verify().problems == ()
         return other
 
     return run
@@ -228,7 +228,7 @@ class TestThreads:
         for thread in (*filled.THREADS, "copy"):
             saver.delete_thread(thread)
         assert list(saver.list(None)) == []
-        assert memory.verify().problems == ()
+        assert memory.admin.verify().problems == ()
 
     async def test_awaited(self, memory):
         graph = asking_graph(memory.checkpointer)
@@ -239,7 +239,7 @@ class TestThreads:
         remembered.fill_threads(memory, ("scope",))
         shown = remembered.shown(memory, namespace=("scope",))
         assert len({str(each) for each in shown.values()}) > 3
-        assert memory.verify().problems == ()
+        assert memory.admin.verify().problems == ()
 
 
 class TestAudit:
@@ -253,7 +253,7 @@ class TestAudit:
         add(memory, call(["hello", "hi", "more"], "less", conversation_id="d"))
         assert {each.prompt for each in read(memory, audit_store.last, "", 9)} > {"first", "[TODO] second", "hello"}
         assert memory.erase(conversation_id="c").audit == 2
-        assert memory.verify().problems == ()
+        assert memory.admin.verify().problems == ()
 
 
 class TestCare:
@@ -261,15 +261,15 @@ class TestCare:
         counts = []
         for memory in memories:
             everything.fill(memory)
-            assert memory.verify().problems == ()
-            counts.append(memory.verify().checked)
+            assert memory.admin.verify().problems == ()
+            counts.append(memory.admin.verify().checked)
         assert counts[0] == counts[1]
         memory = memories[1]
         assert {name: number for name, number in numbers(url).items() if number > NUMBERED_ELSEWHERE} == {}
         erased = memory.erase(namespace=())
         assert erased.entries
         assert erased.threads
-        assert memory.verify().problems == ()
+        assert memory.admin.verify().problems == ()
         assert not memory.search("herons", everything=True)
 
     def test_nothing_is_left_of_what_was_erased(self, url, memory):
@@ -287,7 +287,7 @@ class TestCare:
             talk(memory.conversation("c"), 10)
             assert memory.search("herons")[0].why.signals["vectors"] > 0
             assert memory.erase(conversation_id="c").entries == 10
-            assert memory.verify().problems == ()
+            assert memory.admin.verify().problems == ()
 
 
 class TestManyWriters:
@@ -305,4 +305,4 @@ class TestManyWriters:
             list(pool.map(write, range(4)))
         assert len(memory.conversation("shared").retrieve_all()) == 20
         assert [len(memory.conversation(f"own {n}").retrieve_all()) for n in range(4)] == [15] * 4
-        assert memory.verify().problems == ()
+        assert memory.admin.verify().problems == ()

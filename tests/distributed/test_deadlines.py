@@ -38,8 +38,8 @@ CALLS = {
     "write": say,
     "read": lambda memory: memory.conversation("c").messages,
     "put": lambda memory: memory.store.put(("notes",), "1", {"text": "apple"}),
-    "stats": lambda memory: memory.stats(),
-    "verify": lambda memory: memory.verify(),
+    "stats": lambda memory: memory.admin.stats(),
+    "verify": lambda memory: memory.admin.verify(),
     "erase": lambda memory: memory.erase(conversation_id="c"),
     "export": lambda memory: memory.export("/dev/null"),
 }
@@ -90,7 +90,7 @@ class TestAServerThatStandsStill:
         with opened(tmp_path / "memory.db") as memory:
             say(memory)
             with server.frozen(), pytest.raises(DatabaseTimeout):
-                memory.copy(server.url(database))
+                memory.admin.copy(server.url(database))
 
     def test_opening_ends_while_tables_are_made(self, server, database, monkeypatch):
         begin = postgres.look_in
@@ -158,7 +158,7 @@ class TestALockThatOthersHold:
 
     def test_by_what_looks_at_every_table_too(self, server, database, memory):
         with locked(server, database):
-            assert any("lock" in each for each in memory.verify().problems)
+            assert any("lock" in each for each in memory.admin.verify().problems)
 
     def test_when_erased_rows_are_to_leave_the_files(self, server, database, memory):
         with psycopg.connect(server.url(database)) as other:

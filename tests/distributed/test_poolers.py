@@ -34,7 +34,7 @@ def assert_all_is_kept(url, reports):
     assert all(min(each.said, each.shared, each.items, each.turns, each.awaited) > 0 for each in reports), reports
     with AgentMemory(url) as memory:
         assert missing(memory, reports) == []
-        assert memory.verify().problems == ()
+        assert memory.admin.verify().problems == ()
 
 
 def left_behind(url):

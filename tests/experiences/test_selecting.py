@@ -11,11 +11,12 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, Tool
 from langchain_core.runnables import RunnableLambda
 from langgraph.graph import START, MessagesState, StateGraph
 
-from langchain_agentmem import Experience, ExperienceSelector, SelectionTemplate
+from langchain_agentmem import Experience, ExperienceSelector
 from langchain_agentmem.base.events import ExperienceSelectionFellBack
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.experiences.experience_selector import _REMEMBERED
 from langchain_agentmem.experiences.lexical_choice import UNSURE
+from langchain_agentmem.experiences.model_choice import SelectionTemplate
 from langchain_agentmem.messages.role_rounds import Attachment, AttachmentType, SharedMemoryEntry
 
 from .conftest import CHARTS, FILES, LOAD, PLOT, REFUNDS, WEATHER, Picky

@@ -12,7 +12,7 @@ from langchain_agentmem.base.lifetime import Attendant
 def memory(memory):
     """An open memory, which is whole after each test, too."""
     yield memory
-    assert memory.verify().problems == ()
+    assert memory.admin.verify().problems == ()
 
 
 @pytest.fixture

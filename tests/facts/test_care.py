@@ -112,14 +112,14 @@ def exported(filled, tmp_path):
 @pytest.mark.sqlite_suffices
 class TestCounting:
     def test_facts_are_among_what_is_remembered(self, memory):
-        before = memory.stats()["memories"]
+        before = memory.admin.stats()["memories"]
         facts = memory.facts("user")
         key = facts.add_fact("user", "Maya", "likes", "tea")
         facts.add_fact("user", "Maya", "likes", "tea", source="a")
-        assert (memory.stats()["memories"], memory.stats()["facts"]) == (before + 1, 1)
+        assert (memory.admin.stats()["memories"], memory.admin.stats()["facts"]) == (before + 1, 1)
         facts.remove_by_id(key)
-        assert (memory.stats()["memories"], memory.stats()["facts"]) == (before, 0)
-        assert memory.verify().checked["memories"] == before
+        assert (memory.admin.stats()["memories"], memory.admin.stats()["facts"]) == (before, 0)
+        assert memory.admin.verify().checked["memories"] == before
 
 
 DAMAGE = CASES["damage"]
@@ -128,11 +128,11 @@ DAMAGE = CASES["damage"]
 @pytest.mark.sqlite_suffices
 class TestVerifying:
     def test_nothing_is_wrong_with_what_was_done_to_facts(self, filled):
-        assert filled.verify().problems == ()
+        assert filled.admin.verify().problems == ()
         filled.conversation("t").clear()
         filled.conversation("chat", NS).clear()
         filled.erase(thread_id="t")
-        assert filled.verify().problems == ()
+        assert filled.admin.verify().problems == ()
 
     @pytest.mark.slow
     @pytest.mark.parametrize("damage", DAMAGE)
@@ -141,10 +141,10 @@ class TestVerifying:
         with AgentMemory(url) as memory:
             fill_branches(memory)
             raw(memory, sql)
-            problems = " | ".join(memory.verify().problems)
+            problems = " | ".join(memory.admin.verify().problems)
             assert re.search(says, problems), problems
             memory.erase(namespace=())
-            assert {memory.stats()[name] for name in FACTS} == {0}
+            assert {memory.admin.stats()[name] for name in FACTS} == {0}
 
 
 class TestMoving:
@@ -153,7 +153,7 @@ class TestMoving:
         written = filled.export(tmp_path / "all.jsonl")
         assert another.import_(tmp_path / "all.jsonl") == written
         assert shown(another) == shown(filled)
-        assert another.verify().problems == ()
+        assert another.admin.verify().problems == ()
         found = [
             [fact.text for fact in memory.facts("user", NS).search("Where does Maya live?")]
             for memory in (filled, another)
@@ -169,7 +169,7 @@ class TestMoving:
             say(memory, "t", "Oslo").remove_by_id("Oslo")
             memory.facts("user", NS).remove_by_id("said")
         assert shown(another) == shown(filled)
-        assert another.verify().problems == ()
+        assert another.admin.verify().problems == ()
         assert "Lima" not in {fact.object for fact in another.facts("user", NS).history("Maya")}
         for memory in (filled, another):
             waiting_graph(memory).invoke(Command(resume="yes"), at("asking"), durability="sync")
@@ -195,17 +195,17 @@ class TestMoving:
                     [objects(memory, at(thread)) for thread in ("t", "copy", "asking")],
                 )
             )
-            assert memory.verify().problems == ()
+            assert memory.admin.verify().problems == ()
         assert known[0] == known[1]
 
     @pytest.mark.slow
     def test_twice_adds_nothing_and_into_itself_neither(self, filled, another, exported):
         another.import_(exported)
         for memory in (another, filled):
-            before, rows = shown(memory), memory.stats()["memories"]
+            before, rows = shown(memory), memory.admin.stats()["memories"]
             assert memory.import_(exported).memories == 0
-            assert (shown(memory), memory.stats()["memories"]) == (before, rows)
-            assert memory.verify().problems == ()
+            assert (shown(memory), memory.admin.stats()["memories"]) == (before, rows)
+            assert memory.admin.verify().problems == ()
 
     @pytest.mark.parametrize(("kind", "damage"), CASES["damaged records"])
     def test_a_damaged_record_is_refused_and_nothing_is_written(self, exports, tmp_path, kind, damage):
@@ -221,7 +221,7 @@ class TestMoving:
         exported.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
         with pytest.raises(InvalidInput):
             another.import_(exported)
-        assert {another.stats()[name] for name in FACTS} == {0}
+        assert {another.admin.stats()[name] for name in FACTS} == {0}
 
 
 class TestThreads:
@@ -234,11 +234,11 @@ class TestThreads:
         assert {key: value for key, value in shown(filled).items() if key[0] == "copy"} == before
         filled.checkpointer.delete_thread("t")
         assert {key: value for key, value in shown(filled).items() if key[0] == "copy"} == before
-        assert filled.verify().problems == ()
+        assert filled.admin.verify().problems == ()
         filled.checkpointer.delete_thread("copy")
         filled.checkpointer.delete_thread("asking")
         filled.erase(namespace=NS)
-        assert {filled.stats()[name] for name in FACTS} == {0}
+        assert {filled.admin.stats()[name] for name in FACTS} == {0}
 
     @pytest.mark.slow
     def test_checkpoints_that_go_take_no_facts_of_those_that_stay(self, memory):
@@ -250,6 +250,6 @@ class TestThreads:
         assert len(whole) == 6
         memory.checkpointer.prune(["t"], strategy="keep_latest")
         assert memory.facts(at()).history("Maya") == whole
-        assert memory.verify().problems == ()
+        assert memory.admin.verify().problems == ()
         graph.invoke({"messages": [HumanMessage("Maya lives in place6", id="6")]}, at())
         assert len(memory.facts(at()).history("Maya")) == 7

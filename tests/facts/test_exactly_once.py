@@ -221,7 +221,7 @@ class TestKilled:
         with AgentMemory(url) as memory:
             for branch in ("whole", *(f"b{number}" for number in range(kills(kind)))):
                 check(memory.facts(branch), scripted_facts(SAID[:SOME]))
-            assert memory.verify().problems == ()
+            assert memory.admin.verify().problems == ()
 
     @pytest.mark.slow
     def test_with_the_right_to_ask_in_its_hands_leaves_it_to_the_next(self, url):

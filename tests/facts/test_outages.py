@@ -236,11 +236,11 @@ class TestWhoHearsOfIt:
     def test_statistics_count_it(self, memory):
         facts = memory.facts("b", ("us",), model=Provider(), settings=FactsConfig(batch_messages=2))
         said(facts, *moves(*TOWNS))
-        counted = [memory.stats(), memory.within(("us",)).stats(), memory.within(("them",)).stats()]
+        counted = [memory.admin.stats(), memory.within(("us",)).admin.stats(), memory.within(("them",)).admin.stats()]
         assert [each["waiting_facts"] for each in counted] == [len(TOWNS), len(TOWNS), 0]
         assert [each["failed_facts"] for each in counted] == [0, 0, 0]
         facts.drain()
-        counted = [memory.stats(), memory.within(("us",)).stats(), memory.within(("them",)).stats()]
+        counted = [memory.admin.stats(), memory.within(("us",)).admin.stats(), memory.within(("them",)).admin.stats()]
         assert [each["waiting_facts"] for each in counted] == [len(TOWNS), len(TOWNS), 0]
         assert [each["failed_facts"] for each in counted] == [3, 3, 0]
 

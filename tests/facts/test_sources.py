@@ -124,7 +124,7 @@ class TestRemovingAMessage:
         assert homes(before) == before.as_of(recorded=memory.facts("user").now) == []
         chat.remove_by_id("b")
         assert [homes(each) for each in (after, deep)] == [[], []]
-        kept = memory.stats()
+        kept = memory.admin.stats()
         assert memory.erase(namespace=()).memories == kept["memories"]
 
     def test_what_a_fork_had_taken_back_does_not_return(self, memory):
@@ -423,10 +423,10 @@ class TestThreads:
     def test_what_waits_for_its_checkpoint_is_found_too(self, memory):
         graph = waiting_graph(memory)
         graph.invoke({"said": ["Oslo"]}, at(), durability="sync")
-        assert memory.stats()["waiting_groups"] == 1
+        assert memory.admin.stats()["waiting_groups"] == 1
         say(memory, "t", "Oslo").remove_by_id("Oslo")
         graph.invoke(Command(resume="yes"), at(), durability="sync")
-        assert memory.stats()["waiting_groups"] == 0
+        assert memory.admin.stats()["waiting_groups"] == 0
         assert memory.facts(at()).as_of() == []
 
     def test_also_when_only_a_copy_of_the_thread_needs_it(self, memory, raw):
@@ -533,7 +533,7 @@ class TestTraces:
             assert traces(memory, url) == []
             assert {fact.text for fact in facts.as_of()} == {"Maya likes tea", "Ben likes figs"}
             assert facts.aliases(proposed=True) == facts.failures() == []
-            assert memory.verify().problems == ()
+            assert memory.admin.verify().problems == ()
 
     def test_nothing_of_an_erased_conversation_can_be_read_from_the_storage(self, url):
         with AgentMemory(url) as memory:
@@ -550,7 +550,7 @@ class TestTraces:
             assert traces(memory, url) == sorted(SECRETS)
             memory.erase(conversation_id="chat")
             assert traces(memory, url) == []
-            assert memory.verify().problems == ()
+            assert memory.admin.verify().problems == ()
 
     def test_the_servers_statistics_sample_nothing_of_it(self, new_database, raw):
         with AgentMemory(new_database("postgres")) as memory:

@@ -263,7 +263,7 @@ class Striker:
     def _opened(self, kind: Kind, at: Place, count: int) -> Finding | None:
         try:
             with opened(at.url, kind.name) as memory:
-                if problems := memory.verify().problems:
+                if problems := memory.admin.verify().problems:
                     return Finding("unclean", str(problems[:3]))
                 memory.conversation("since then").add(role="user", content="life goes on")
                 assert len(memory.conversation("since then")) == 1
@@ -281,7 +281,7 @@ class Striker:
             run(kind, at)
         except AgentMemoryError as error:
             return Finding("stuck", repr(error))
-        problems = at.memory.verify().problems
+        problems = at.memory.admin.verify().problems
         return Finding("unclean", f"when it was called again: {problems[:3]}") if problems else None
 
     def _files(self, kind: Kind, at: Place, count: int) -> Finding | None:
@@ -300,7 +300,7 @@ class Striker:
                             return Finding("lost", f"no {path.name}")
                         continue
                     with closing(opening(path)) as memory:
-                        if problems := memory.verify().problems:
+                        if problems := memory.admin.verify().problems:
                             return Finding("half-written", f"{path.name}: {problems[:3]}")
         except AgentMemoryError as error:
             return Finding("stuck" if again else "half-written", repr(error))

@@ -267,7 +267,7 @@ class Written:
 
     def _check(self, memory: AgentMemory) -> None:
         assert len(memory.conversation("afterwards")) == 1
-        assert (report := memory.verify()).ok, report.problems
+        assert (report := memory.admin.verify()).ok, report.problems
         engine: Any = memory.database.engine
         assert not engine._running, "a call is still running"
         stats = engine.pool_stats()

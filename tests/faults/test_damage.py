@@ -44,7 +44,7 @@ def copy(full: Path, tmp_path: Path) -> Path:
 
 def test_the_file_is_sound_before_it_is_damaged(copy):
     with AgentMemory(copy) as memory:
-        assert memory.verify().ok
+        assert memory.admin.verify().ok
         assert len(memory.conversation("last")) == 1
 
 
@@ -63,7 +63,7 @@ def test_damage_is_reported_and_nothing_else_is_raised(full, tmp_path, way):
             told += 1
             continue
         with memory:
-            report = memory.verify()
+            report = memory.admin.verify()
         assert all(isinstance(problem, str) and problem for problem in report.problems)
         told += not report.ok
     assert told or way.__name__ == "in_the_log"  # what the log has lost was never acknowledged as safe from a power cut
@@ -76,7 +76,7 @@ class TestAReport:
             raw(memory, "drop table job")
             raw(memory, "update content set body = x'00' where id = (select min(id) from content)")
             asked = []
-            report = memory.verify(progress=asked.append)
+            report = memory.admin.verify(progress=asked.append)
         names = ["pages", *checks()]
         assert asked == [(f"checking {name}", number, len(names)) for number, name in enumerate(names, 1)]
         assert any("jobs cannot go on" in problem for problem in report.problems)
@@ -91,19 +91,19 @@ class TestAReport:
     async def test_one_is_awaited_too(self, copy, raw):
         with AgentMemory(copy) as memory:
             raw(memory, "drop table job")
-            assert not (await memory.averify()).ok
+            assert not (await memory.admin.averify()).ok
 
     def test_what_progress_raises_is_not_taken_for_damage(self, copy):
         def stop(at: Progress) -> None:
             raise KeyError(at.doing)
 
         with AgentMemory(copy) as memory, pytest.raises(KeyError, match="pages"):
-            memory.verify(progress=stop)
+            memory.admin.verify(progress=stop)
 
     def test_a_damaged_backup_is_not_restored(self, copy, raw, tmp_path):
         with AgentMemory(copy) as memory:
             raw(memory, "drop table job")
-            memory.backup(tmp_path / "backup.db")
+            memory.admin.backup(tmp_path / "backup.db")
         with pytest.raises(DatabaseUnreadable, match="damaged"):
             restore(tmp_path / "backup.db", tmp_path / "new.db")
         assert not (tmp_path / "new.db").exists()

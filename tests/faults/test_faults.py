@@ -151,7 +151,7 @@ def test_workers_write_to_one_thread_at_once(url, workers, last, writing):
     every = {f"{name}-{turn}" for name in range(1 if last else 0, workers) for turn in range(TURNS)}
     assert all(every <= names for names in told.values())
     with AgentMemory(url) as memory:
-        assert memory.verify().problems == ()
+        assert memory.admin.verify().problems == ()
         said = Counter(message.id.rpartition("-")[0] for message in memory.conversation("t").messages)
         assert told["said"] <= set(said)
         assert set(said.values()) == {3}

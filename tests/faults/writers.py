@@ -311,7 +311,7 @@ def erase(at: Place) -> Calls:
 def prune(at: Place) -> Calls:
     """What is old goes, or is made smaller."""
     yield call(
-        at.memory.prune, keep_checkpoints=1, retention=Retention(keep_last=20),
+        at.memory.admin.prune, keep_checkpoints=1, retention=Retention(keep_last=20),
         archive_before=datetime(2027, 1, 1, tzinfo=UTC),
     )  # fmt: skip
 
@@ -319,7 +319,7 @@ def prune(at: Place) -> Calls:
 @kind()
 def adopt(at: Place) -> Calls:
     """A thread is moved to a person's namespace."""
-    yield call(at.memory.adopt, "chat", NS)
+    yield call(at.memory.admin.adopt, "chat", NS)
 
 
 @kind(base="embedded", in_parts=("settle",))
@@ -341,13 +341,13 @@ def export(at: Place) -> Calls:
 @kind(files=lambda folder: {folder / "a.backup": _backed_up})
 def backup(at: Place) -> Calls:
     """A copy of the database is made."""
-    yield call(at.memory.backup, at.folder / "a.backup")
+    yield call(at.memory.admin.backup, at.folder / "a.backup")
 
 
 @kind(refusing=True, files=lambda folder: {folder / "copied.db": AgentMemory})
 def copy(at: Place) -> Calls:
     """Everything is copied to a new database."""
-    yield call(at.memory.copy, at.folder / "copied.db")
+    yield call(at.memory.admin.copy, at.folder / "copied.db")
 
 
 @kind(awaits=False, files=lambda folder: {folder / "restored.db": AgentMemory})

@@ -196,14 +196,14 @@ class Fuzzer:
 
     def _check(self, memory: AgentMemory, folder: Path) -> None:
         """The database is whole, and its export can be imported and is the same."""
-        report = memory.verify()
+        report = memory.admin.verify()
         assert report.ok, f"verify(): {report.problems[:3]}"
         memory.export(folder / "whole.export")
         with AgentMemory(folder / "other.db") as other:
             other.import_(folder / "whole.export")
-            report = other.verify()
+            report = other.admin.verify()
             assert report.ok, f"verify() of the import: {report.problems[:3]}"
-            here, there = memory.stats(), other.stats()
+            here, there = memory.admin.stats(), other.admin.stats()
             for name in (
                 "messages",
                 "items",

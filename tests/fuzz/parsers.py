@@ -317,7 +317,7 @@ def _read_all(path: Path, out: Path) -> None:
             lambda: [layers.core.entries(), layers.recall.recent(5), layers.archival.search("heron")],
             lambda: memory.facts("user-42", ("a",)).as_of(),
             lambda: memory.search("Ana herons Lisbon", everything=True, limit=50),
-            memory.verify,
+            memory.admin.verify,
             lambda: memory.export(out),
         ):
             with contextlib.suppress(AgentMemoryError):

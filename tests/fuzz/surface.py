@@ -50,7 +50,8 @@ def parts_of(memory: AgentMemory, folder: Path) -> list[Any]:
         memory.managed_conversation("m", model=lambda messages: "A summary."),
         layers, layers.core, layers.archival, layers.recall, layers.resources,
         memory.facts("main"), memory.facts("told", model=lambda messages: '{"facts": []}'), library,
-        library.selector(role="User"), memory.audit, memory.store, memory.thread_store, memory.byte_store(("a",)),
+        library.selector(role="User"), memory.admin, memory.audit, memory.store,
+        memory.thread_store, memory.byte_store(("a",)),
         memory.checkpointer, memory.inject("main"), memory.compaction(), memory.retriever(namespace=()),
         *memory.tools("main"),
     ]  # fmt: skip

@@ -95,7 +95,7 @@ class TestTheCommand:
             "6 checkpoints of 1 thread came. Here already: 0. Left out: 1 thing.\n"
         )
         with AgentMemory(tmp_path / "new.db", namespace=("users", "{user_id}")) as memory:
-            assert [each.namespace for each in memory.threads().threads] == [("users", "u-1")]
+            assert [each.namespace for each in memory.admin.threads().threads] == [("users", "u-1")]
 
     def test_an_unknown_kind_and_a_missing_source_are_errors_of_use(self, agentmem, tmp_path):
         kind = agentmem("import-from", "mem1", "x", "--database", tmp_path / "new.db")

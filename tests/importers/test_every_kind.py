@@ -35,7 +35,7 @@ class TestEveryKind:
 
         assert sum(report.added.values()) > 0
         assert not any(report.known.values())
-        assert memory.verify().ok
+        assert memory.admin.verify().ok
         memory.export(tmp_path / "all.jsonl")
         namespaces = [json.loads(line).get("namespace") for line in (tmp_path / "all.jsonl").read_text().splitlines()]
         assert {each[0] for each in namespaces if each} == {"users"}

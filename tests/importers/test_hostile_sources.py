@@ -45,7 +45,7 @@ def brought(memory, kind, path):
     except InvalidInput:
         return None
     finally:
-        assert memory.verify().ok
+        assert memory.admin.verify().ok
 
 
 @pytest.mark.slow

@@ -102,7 +102,7 @@ class TestSavers:
             assert report.added["checkpoints"] == 3
         assert "cranes" in [hit.text for hit in memory.search("cranes")]
         assert "there" not in [message.text for message in memory.conversation("a").messages]
-        assert memory.verify().problems == ()
+        assert memory.admin.verify().problems == ()
 
     def test_a_store_is_told_from_a_saver(self, memory, tmp_path):
         for kind, source, right in (

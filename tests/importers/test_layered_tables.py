@@ -35,7 +35,7 @@ class TestBranches:
         child = memory.layers("child")
         assert texts(child.recall.recent(None)) == ["Where are herons?", "Where are herons?", "A heron at the pond."]
         assert {each.id for each in child.archival.all()} == {"a-1", "a-2"}
-        assert [(each.name, each.parent) for each in memory.branches()] == [("main", None), ("child", "main")]
+        assert [(each.name, each.parent) for each in memory.admin.branches()] == [("main", None), ("child", "main")]
 
     def test_what_a_fork_lacks_of_its_parents_core_is_gone_there(self, memory, tmp_path):
         memory.import_from("memgpt", memgpt(tmp_path))
@@ -61,11 +61,11 @@ class TestBranches:
         report = memory.import_from("memgpt", changed(tmp_path, script))
         assert memory.layers("child").core.get()["name"] == "Ada"
         assert not report.known
-        assert memory.verify().ok
+        assert memory.admin.verify().ok
 
     def test_several_roots_keep_their_names(self, memory, tmp_path):
         memory.import_from("memgpt", changed(tmp_path, "insert into branches values ('o', null, 'other', 1);"))
-        assert {each.name for each in memory.branches()} == {"root", "child", "other"}
+        assert {each.name for each in memory.admin.branches()} == {"root", "child", "other"}
 
     def test_branches_that_are_their_own_parents_and_rows_of_none_are_left_out(self, memory, tmp_path):
         script = """
@@ -96,7 +96,7 @@ class TestAsItWasBuilt:
     def test_values_of_the_parent_are_inherited_and_those_of_the_fork_its_own(self, memory, tmp_path):
         report = memory.import_from("memgpt", ai_scientist(tmp_path))
         assert memory.layers().core.get() == {"name": "Ada"}
-        [child] = [each.name for each in memory.branches() if each.parent]
+        [child] = [each.name for each in memory.admin.branches() if each.parent]
         layers = memory.layers(child)
         assert layers.core.get() == {"name": "Ada L."}
         assert (texts(layers.recall.recent()), layers.archival.all()[0].tags) == (["Where are herons?"], ("bird",))

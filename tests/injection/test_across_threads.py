@@ -95,7 +95,7 @@ def test_two_users_three_threads_each_a_rewind_and_a_deleted_thread(memory, asyn
 
     memory.erase(namespace=("users", "bob"), thread_id="wednesday")
     assert "Olive" not in says("hello", "thursday", "bob")
-    assert memory.verify().ok
+    assert memory.admin.verify().ok
 
 
 def test_a_namespace_of_its_own_is_shared_by_all_threads(url, caplog):

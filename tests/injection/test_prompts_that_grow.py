@@ -324,8 +324,8 @@ class TestWhatIsGone:
         "write",
         [
             lambda memory: memory.inject("user-42").invoke(said(1), at()),
-            lambda memory: memory.prune(keep_checkpoints=1),
-            lambda memory: memory.prune(namespace=("ada",), retention=Retention(keep_last=1)),
+            lambda memory: memory.admin.prune(keep_checkpoints=1),
+            lambda memory: memory.admin.prune(namespace=("ada",), retention=Retention(keep_last=1)),
         ],
         ids=["another note", "prune", "prune elsewhere"],
     )
@@ -333,7 +333,7 @@ class TestWhatIsGone:
         memory.inject("user-42").invoke(said(0), at())
         clock.pass_time(days=30, minutes=1)
         assert {row["key"] for row in raw(memory, "select key from prompt_note")} == {"q0"}
-        memory.prune(keep_checkpoints=1, dry_run=True)
+        memory.admin.prune(keep_checkpoints=1, dry_run=True)
         assert {row["key"] for row in raw(memory, "select key from prompt_note")} == {"q0"}
         write(memory)
         assert "q0" not in {row["key"] for row in raw(memory, "select key from prompt_note")}
@@ -493,7 +493,7 @@ class TestOnTheSide:
         inject = memory.inject("user-42")
         for number in range(3):
             prompt = inject.invoke(said(number), at())
-        caches = memory.stats()["caches"]["characters of prompts with memory"]
+        caches = memory.admin.stats()["caches"]["characters of prompts with memory"]
         new = sum(len(each.text) for each in prompt[-3:])
         assert caches["misses"] < caches["hits"]
         assert caches["hits"] + caches["misses"] > sum(len(each.text) for each in prompt) > new

@@ -397,6 +397,6 @@ def test_any_operations_on_any_branches_are_as_if_every_fork_were_a_copy(memory,
         assert {each.id for each in layers.archival.search("record event", limit=100)} == set(model.records)
         assert {each.id for each in layers.recall.search("event", limit=100)} == set(model.events)
     # Nothing is kept that nobody shows, and no search finds what is not kept.
-    assert memory.verify().problems == ()
+    assert memory.admin.verify().problems == ()
     orphans = "select id from content where id not in (select content_id from memory where content_id is not null)"
     assert raw(memory, orphans) == []

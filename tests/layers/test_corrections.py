@@ -55,7 +55,7 @@ class TestCoreMemory:
         after = memory.corrections.present("core", "city", namespace=ADA)
         assert (after.value, after.version, after.actor) == (before.value, before.version, "Ben")
         assert (undone.undoes, undone.by) == (made.id, "Ben")
-        assert memory.verify().ok
+        assert memory.admin.verify().ok
 
     def test_an_undoing_can_be_undone(self, memory):
         memory.layers(namespace=ADA).core.set("city", "Lisbon")
@@ -104,7 +104,7 @@ class TestThreads:
         assert memory.layers(config).core.get("city") == {"city": "Porto"}
         assert memory.corrections.undo(made.id, by=BY, namespace=ADA).after["value"] == "Lisbon"
         assert memory.layers(config).core.get("city") == {"city": "Lisbon"}
-        assert memory.verify().ok
+        assert memory.admin.verify().ok
 
     def test_their_past_stays_as_it_was(self, memory):
         config = talk(memory, "one", "Lisbon")
@@ -158,7 +158,7 @@ class TestAThreadThatSharesNothing:
         memory.corrections.undo(made.id, by=BY)
         assert self.say(graph, "nothing") == "I knew Lisbon"
         assert [each.by for each in memory.corrections.history("core", "city", thread_id="alone")] == [BY, BY]
-        assert memory.verify().ok
+        assert memory.admin.verify().ok
 
     def test_going_back_to_before_it_takes_it_back(self, memory, graph):
         self.say(graph, "Lisbon")
@@ -167,7 +167,7 @@ class TestAThreadThatSharesNothing:
         memory.corrections.core("city", "Porto", by=BY, thread_id="alone")
         assert self.say(graph, "nothing", before) == "I knew Lisbon"
         assert self.city(memory) == "Lisbon"
-        assert memory.verify().ok
+        assert memory.admin.verify().ok
 
     def test_what_goes_on_from_it_keeps_it(self, memory, graph):
         self.say(graph, "Lisbon")
@@ -175,7 +175,7 @@ class TestAThreadThatSharesNothing:
         memory.corrections.core("city", "Porto", by=BY, thread_id="alone")
         self.say(graph, "Rome")
         assert self.say(graph, "nothing", there) == "I knew Porto"
-        assert memory.verify().ok
+        assert memory.admin.verify().ok
 
     def test_a_copy_keeps_its_own(self, memory, graph):
         self.say(graph, "Lisbon")
@@ -186,7 +186,7 @@ class TestAThreadThatSharesNothing:
         memory.corrections.core("city", "Rome", by=BY, thread_id="alone")
         assert (self.city(memory), self.city(memory, copy)) == ("Rome", "Porto")
         assert (self.say(graph, "nothing"), self.say(graph, "nothing", copy)) == ("I knew Rome", "I knew Porto")
-        assert memory.verify().ok
+        assert memory.admin.verify().ok
 
     def test_one_that_waits_for_an_answer_goes_on_with_it(self, memory, graph):
         self.say(graph, "Lisbon")
@@ -194,7 +194,7 @@ class TestAThreadThatSharesNothing:
         memory.corrections.core("city", "Porto", by=BY, thread_id="alone")
         assert graph.invoke(Command(resume="nothing"), self.THREAD)["messages"][-1].text == "I knew Porto"
         assert self.city(memory) == "Porto"
-        assert memory.verify().ok
+        assert memory.admin.verify().ok
 
     @pytest.mark.parametrize("durability", ["sync", "async", "exit"])
     def test_a_run_that_is_under_way_keeps_it(self, memory, durability):
@@ -208,7 +208,7 @@ class TestAThreadThatSharesNothing:
         graph.update_state(self.THREAD, {"messages": [("user", "Hi")]})
         graph.invoke({"messages": [("user", "Hi")]}, self.THREAD, durability=durability)
         assert memory.layers(self.THREAD).core.get() == {"city": "Porto", "food": "soup"}
-        assert memory.verify().ok
+        assert memory.admin.verify().ok
 
     def test_records_and_facts_of_it_too(self, memory):
         def remember(state, config):
@@ -229,7 +229,7 @@ class TestAThreadThatSharesNothing:
             do.undo(each.id, by=BY)
         assert memory.layers(self.THREAD).archival.all()[0].content == "Ada likes tea."
         assert [each.object for each in memory.facts(self.THREAD).as_of()] == ["Lisbon"]
-        assert memory.verify().ok
+        assert memory.admin.verify().ok
 
     def test_all_of_it_is_erased_and_moves_with_it(self, memory, graph, new_database, tmp_path):
         self.say(graph, "Lisbon")
@@ -240,10 +240,10 @@ class TestAThreadThatSharesNothing:
             assert self.city(other) == "Porto"
             other.corrections.undo(made.id, by=BY)
             assert self.city(other) == "Lisbon"
-            assert other.verify().ok
+            assert other.admin.verify().ok
         assert memory.erase(thread_id="alone").corrections == 1
         assert memory.corrections.history() == []
-        assert memory.verify().ok
+        assert memory.admin.verify().ok
 
     def test_when_it_is_deleted_nothing_is_left(self, memory, graph):
         self.say(graph, "Lisbon")
@@ -252,15 +252,15 @@ class TestAThreadThatSharesNothing:
         memory.corrections.message("alone", message.id, content="Lisboa", by=BY)
         memory.checkpointer.delete_thread("alone")
         assert memory.corrections.history() == []
-        assert memory.verify().ok
+        assert memory.admin.verify().ok
 
     def test_moved_into_a_namespace_it_is_corrected_there(self, memory, graph):
         self.say(graph, "Lisbon")
         made = memory.corrections.core("city", "Porto", by=BY, thread_id="alone")
-        memory.adopt("alone", ADA)
+        memory.admin.adopt("alone", ADA)
         memory.corrections.undo(made.id, by=BY, namespace=ADA)
         assert core(memory) == "Lisbon"
-        assert memory.verify().ok
+        assert memory.admin.verify().ok
 
     def test_corrections_at_once_and_while_it_runs_are_all_there(self, memory, graph):
         self.say(graph, "Lisbon")
@@ -275,7 +275,7 @@ class TestAThreadThatSharesNothing:
             list(done)
         assert set(memory.layers(self.THREAD).core.get()) == {"city", *(f"key {number}" for number in range(9))}
         assert len(memory.corrections.history()) == 9
-        assert memory.verify().ok
+        assert memory.admin.verify().ok
 
     def test_one_of_a_namespace_is_named_by_that_alone(self, memory):
         talk(memory, "one", "Lisbon")
@@ -296,7 +296,7 @@ class TestRecords:
         assert made.after == {"content": "Ada likes coffee.", "tags": ("drinks",)}
         memory.corrections.undo(made.id, by=BY, namespace=ADA)
         assert archival.get(key).content == "Ada likes tea."
-        assert memory.verify().ok
+        assert memory.admin.verify().ok
 
     def test_get_other_tags(self, memory):
         key = memory.layers(namespace=ADA).archival.write("Ada likes tea.", ["drinks"])
@@ -316,7 +316,7 @@ class TestRecords:
     def test_that_are_not_there_are_not_made(self, memory):
         with pytest.raises(InvalidInput, match="There is no record"):
             memory.corrections.record("nowhere", "x", by=BY, namespace=ADA)
-        assert memory.stats()["records"] == 0
+        assert memory.admin.stats()["records"] == 0
 
 
 class TestFacts:
@@ -330,7 +330,7 @@ class TestFacts:
         assert (made.before["object"], made.after["object"]) == ("Lisbon", "Porto")
         memory.corrections.undo(made.id, by=BY, namespace=ADA)
         assert [each.object for each in facts.as_of(subject="Ada")] == ["Lisbon"]
-        assert memory.verify().ok
+        assert memory.admin.verify().ok
 
     def test_of_several_sources_are_taken_back_and_told_again(self, memory):
         facts = memory.facts(namespace=ADA)
@@ -369,7 +369,7 @@ class TestFacts:
         assert memory.facts(config).as_of() == []
         memory.corrections.undo(gone.id, by=BY, namespace=ADA)
         assert [each.object for each in memory.facts(config).as_of()] == ["Lisbon"]
-        assert memory.verify().ok
+        assert memory.admin.verify().ok
 
 
 class TestMessages:
@@ -392,7 +392,7 @@ class TestMessages:
         memory.corrections.message("one", message.id, content="Lisbon", by=BY, namespace=ADA)
         assert memory.conversation("one", ADA).raw_messages[0].text == "Lisbon"
         assert memory.checkpointer.get_tuple(config).checkpoint["channel_values"]["messages"][0].text == "Lisbonn"
-        assert memory.verify().ok
+        assert memory.admin.verify().ok
 
     def test_that_are_removed_stay_nowhere(self, memory):
         chat = memory.conversation("chat", ADA)
@@ -603,7 +603,7 @@ class TestUpkeep:
         assert memory.erase(thread_id="one", namespace=ADA).corrections == 2
         assert memory.corrections.history() == []
         assert core(memory) is None
-        assert memory.verify().ok
+        assert memory.admin.verify().ok
 
     def test_with_a_thread_goes_what_later_corrections_hold_of_it(self, memory, raw):
         talk(memory, "one", "Lisbon")
@@ -615,7 +615,7 @@ class TestUpkeep:
         assert memory.erase(thread_id="one", namespace=ADA).corrections == 5
         assert (memory.corrections.history(), core(memory)) == ([], None)
         assert raw(memory, "select body from content") == []
-        assert memory.verify().ok
+        assert memory.admin.verify().ok
 
     def test_with_a_thread_goes_no_word_of_a_person(self, memory):
         talk(memory, "one", "Lisbon")
@@ -647,15 +647,15 @@ class TestUpkeep:
         key = memory.conversation("chat").add(role="user", content="Hi")
         made = memory.corrections.message("chat", key, content="Ho", by=BY)
         memory.within(ADA).conversation("other").add(role="user", content="Hi")
-        memory.adopt("chat", ADA)
+        memory.admin.adopt("chat", ADA)
         memory.corrections.undo(made.id, by=BY, namespace=ADA)
         assert memory.conversation("chat", ADA).retrieve_by_id(key)["content"] == "Hi"
 
     def test_damage_is_found(self, memory, raw):
         self.fill(memory)
         raw(memory, "update correction set body = :body where kind = 'core'", body=b"{}")
-        assert any("correction" in each for each in memory.verify().problems)
+        assert any("correction" in each for each in memory.admin.verify().problems)
         with pytest.raises(Exception, match="is damaged"):
             memory.corrections.history()
         memory.erase(namespace=ADA)
-        assert memory.verify().ok
+        assert memory.admin.verify().ok

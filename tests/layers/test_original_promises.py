@@ -121,7 +121,7 @@ def test_7_every_row_knows_its_branch_its_importance_its_end_and_its_times(layer
     assert memory.layers("other").read() == {"core": {}, "recall": [], "archival": []}
     layers.fork("child")
     assert [each.name for each in layers.tree().children] == ["child"]
-    assert memory.verify().problems == ()
+    assert memory.admin.verify().problems == ()
 
 
 def test_8_compression_tries_what_fits_then_what_it_remembers_then_the_model_then_cuts(memory):

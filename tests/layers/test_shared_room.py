@@ -91,4 +91,4 @@ def test_a_record_that_two_threads_wrote_stays_when_one_of_them_is_rewound(run, 
     assert [each.id for each in scope.all()] == ids[:1]
     rewind(graphs[1], "b")
     assert scope.all() == []
-    assert memory.verify().ok
+    assert memory.admin.verify().ok

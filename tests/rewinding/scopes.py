@@ -106,7 +106,7 @@ class Scope(World):
 
     def follow(self, script: dict[str, Any]) -> None:
         super().follow(script)
-        if problems := self.adapter.memory.verify().problems:
+        if problems := self.adapter.memory.admin.verify().problems:
             self.differences.append(f"{self.where}: verify says {problems}")
 
     def perform(self, number: int, action: dict[str, Any]) -> None:

@@ -14,7 +14,8 @@ import pytest
 from langgraph.graph import START, StateGraph
 from langgraph.types import Command, interrupt
 
-from langchain_agentmem import AgentMemory, ThreadMoved
+from langchain_agentmem import AgentMemory
+from langchain_agentmem.base.events import ThreadMoved
 from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput
 from langchain_agentmem.layers.layer import LayersConfig
 from tests.upkeep.test_integrity import stored_bytes
@@ -156,7 +157,7 @@ def shown(memory, threads=("t", "copy", "asking"), namespace=()):
 
 
 def counted(memory):
-    return {name: memory.stats()[name] for name in MEMORIES}
+    return {name: memory.admin.stats()[name] for name in MEMORIES}
 
 
 @pytest.fixture
@@ -194,23 +195,23 @@ class TestCounting:
         fill_branches(memory)
         assert counted(memory) == {
             "branches": 4, "forks": 2, "memories": 12, "core": 4, "events": 2, "records": 3, "old_memories": 1,
-            "waiting_groups": 0, "contents": memory.stats()["contents"],
+            "waiting_groups": 0, "contents": memory.admin.stats()["contents"],
         }  # fmt: skip
 
     def test_what_waits_for_its_checkpoint_is_counted(self, memory):
         say(memory, "ask")
-        assert memory.stats()["waiting_groups"] == 2
+        assert memory.admin.stats()["waiting_groups"] == 2
         for answer in ("yes", "yes again"):  # in the graph, and in its subgraph
             graph_of(memory).invoke(Command(resume=answer), at(), durability="sync")
-        assert memory.stats()["waiting_groups"] == 0
+        assert memory.admin.stats()["waiting_groups"] == 0
 
     @pytest.mark.slow
     async def test_verification_looks_at_all_of_it(self, filled):
-        report = filled.verify()
+        report = filled.admin.verify()
         assert report.problems == ()
-        assert report.checked["memories"] == filled.stats()["memories"]
+        assert report.checked["memories"] == filled.admin.stats()["memories"]
         assert report.checked["branches"] == 4
-        assert await filled.averify() == report
+        assert await filled.admin.averify() == report
 
 
 DAMAGE = {
@@ -268,7 +269,7 @@ class TestVerifying:
     def test_damage_is_found(self, filled, raw, damage):
         sql, says = DAMAGE[damage]
         raw(filled, sql)
-        problems = " | ".join(filled.verify().problems)
+        problems = " | ".join(filled.admin.verify().problems)
         assert re.search(says, problems), problems
 
     @pytest.mark.slow
@@ -277,7 +278,7 @@ class TestVerifying:
         world = World(Real(url))
         try:
             world.follow(random_script(seed))
-            report = world.adapter.memory.verify()
+            report = world.adapter.memory.admin.verify()
         finally:
             world.close()
         assert report.problems == ()
@@ -317,16 +318,16 @@ class TestErasing:
         with AgentMemory(url) as memory:
             tell_secrets(memory)
             fill(memory)
-            before, held = (named(memory), shown(memory)), memory.stats()["memories"]
+            before, held = (named(memory), shown(memory)), memory.admin.stats()["memories"]
             if memory.database.engine.dialect == "postgres":
                 raw(memory, "analyze")
             assert set(traces(memory, url)) == set(WORDS.values())
             report = memory.erase(namespace=(WORDS["namespace"],))
             assert (report.branches, report.threads) == (2, 1)
-            assert report.memories == held - memory.stats()["memories"] > 30
+            assert report.memories == held - memory.admin.stats()["memories"] > 30
             assert traces(memory, url) == []
             assert (named(memory), shown(memory)) == before
-            assert memory.verify().problems == ()
+            assert memory.admin.verify().problems == ()
 
     @pytest.mark.slow
     def test_the_servers_statistics_sample_nothing_of_it(self, new_database, raw):
@@ -355,7 +356,7 @@ class TestErasing:
             assert (report.threads, report.conversations, report.branches) == (1, 1, 0)
             assert report.memories > 4
             assert traces(memory, url) == []
-            assert memory.verify().problems == ()
+            assert memory.admin.verify().problems == ()
 
     @pytest.mark.slow
     def test_a_copy_of_an_erased_thread_keeps_what_it_remembered_itself(self, memory):
@@ -370,7 +371,7 @@ class TestErasing:
         assert memory.search("somebody said one two three fork", kinds=["event", "record", "item"], limit=50) != []
         for each in memory.search("one two three fork forget", kinds=["event", "record", "item"], limit=50):
             assert "in the copy" in each.text
-        assert memory.verify().problems == ()
+        assert memory.admin.verify().problems == ()
         memory.erase(thread_id="copy")
         memory.erase(thread_id="asking")
         assert set(counted(memory).values()) == {0}
@@ -385,7 +386,7 @@ class TestErasing:
         assert filled.layers("alone").core.get() == {"pet": "cat"}
         assert filled.layers("root", NS).read() == {"core": {}, "recall": [], "archival": []}
         assert filled.search("medlars quinces", namespace=NS) == []
-        assert filled.verify().problems == ()
+        assert filled.admin.verify().problems == ()
 
     @pytest.mark.slow
     def test_a_branch_that_was_erased_can_begin_again(self, filled):
@@ -446,8 +447,8 @@ class TestAdopting:
         views, found, said = said_in(older, (), "t")
         assert len(found) > 5
         assert len(checkpoints) > 10
-        older.adopt("t", NS)
-        assert older.verify().problems == ()
+        older.admin.adopt("t", NS)
+        assert older.admin.verify().problems == ()
         assert [each.checkpoint["id"] for each in older.checkpointer.list(at(namespace=NS))] == checkpoints
         assert said_in(older, NS, "t")[::2] == (views, said)
         assert {each for each in found if "three" not in each[1]} <= said_in(older, NS, "t")[1]
@@ -458,17 +459,17 @@ class TestAdopting:
 
     @pytest.mark.slow
     def test_the_root_has_nothing_of_it_left(self, older):
-        older.adopt("t", NS)
-        assert [each.namespace for each in older.threads(thread_id="t").threads] == [NS]
+        older.admin.adopt("t", NS)
+        assert [each.namespace for each in older.admin.threads(thread_id="t").threads] == [NS]
         assert older.conversation("t").retrieve_all() == []
         assert {text for _, text in said_in(older, ())[1]} & {"one", "Somebody said one"} == set()
         older.erase(namespace=NS)
-        assert older.verify().problems == ()
+        assert older.admin.verify().problems == ()
         assert older.layers(at("other")).core.get("last") == {"last": "three"}
 
     @pytest.mark.slow
     def test_it_goes_on_rewinds_and_is_erased_there(self, older):
-        older.adopt("t", NS)
+        older.admin.adopt("t", NS)
         say(older, "later", namespace=NS)
         early = list(older.checkpointer.list(at(namespace=NS)))[-2].config["configurable"]
         assert "about later" in older.layers("main", NS).core.get()
@@ -476,26 +477,26 @@ class TestAdopting:
         assert "about later" not in older.layers("main", NS).core.get()
         older.erase(thread_id="t")
         assert older.layers("main", NS).core.get() == {}
-        assert older.verify().problems == ()
+        assert older.admin.verify().problems == ()
 
     @pytest.mark.slow
     def test_who_speaks_is_known_there_too(self, older):
-        older.adopt("t", NS)
+        older.admin.adopt("t", NS)
         [first, *_] = older.search("what did Ana say", namespace=NS, kinds=["message"])
         assert (first.text, first.namespace) == ("somebody said one more thing", NS)
 
     def test_a_conversation_that_is_no_thread_moves_too(self, memory):
         memory.conversation("c").add(role="user", content="hello")
-        memory.adopt("c", NS)
+        memory.admin.adopt("c", NS)
         assert memory.conversation("c", namespace=NS).retrieve_all() == [{"role": "user", "content": "hello"}]
         assert memory.conversation("c").retrieve_all() == []
-        assert memory.verify().problems == ()
+        assert memory.admin.verify().problems == ()
 
     async def test_the_awaited_twin_moves_it_and_the_hooks_are_told(self, url):
         told = []
         async with AgentMemory(url, hooks=[told.append]) as memory:
             memory.conversation("c").add(role="user", content="hello")
-            await memory.aadopt("c", NS)
+            await memory.admin.aadopt("c", NS)
             assert len(memory.conversation("c", namespace=NS)) == 1
         moved = [each for each in told if isinstance(each, ThreadMoved)]
         assert moved == [ThreadMoved(namespace=NS, conversation_id="c")]
@@ -517,14 +518,14 @@ class TestAdopting:
             ("", NS, "thread"),
         ):
             with pytest.raises(InvalidInput, match=why):
-                older.adopt(thread, namespace)
+                older.admin.adopt(thread, namespace)
         assert (said_in(older, (), "t", "copy", "other"), said_in(older, NS, "other")) == before
         older.checkpointer.delete_thread("t")
-        older.adopt("copy", NS)
+        older.admin.adopt("copy", NS)
         with pytest.raises(InvalidInput, match=r"imported anew, with a namespace such as users/\{user_id\}"):
-            older.adopt("copy", ("other",))
+            older.admin.adopt("copy", ("other",))
         assert said_in(older, NS, "copy")[0] == before[0][0][1:2]
-        assert older.verify().problems == ()
+        assert older.admin.verify().problems == ()
 
 
 class TestMoving:
@@ -533,10 +534,10 @@ class TestMoving:
         written = filled.export(tmp_path / "all.jsonl")
         read = another.import_(tmp_path / "all.jsonl")
         assert read == written
-        assert (read.branches, read.memories) == (4, another.stats()["memories"])
+        assert (read.branches, read.memories) == (4, another.admin.stats()["memories"])
         assert named(another) == named(filled)
         assert shown(another) == shown(filled)
-        assert another.verify().problems == ()
+        assert another.admin.verify().problems == ()
 
     @pytest.mark.slow("in every form")
     def test_what_was_imported_goes_on(self, filled, another, exported):
@@ -557,7 +558,7 @@ class TestMoving:
             assert mine["core"] == theirs["core"]
             assert [each["content"] for each in mine["recall"]] == [each["content"] for each in theirs["recall"]]
         assert another.layers(at("asking")).core.get("answer") == {"answer": "yes"}
-        assert another.verify().problems == ()
+        assert another.admin.verify().problems == ()
 
     @pytest.mark.slow
     def test_copies_of_a_thread_still_share_what_they_have_in_common(self, filled, another, tmp_path):
@@ -573,7 +574,7 @@ class TestMoving:
     def test_what_an_unfinished_task_remembered_stays_behind(self, filled, another, exported):
         """Nobody sees it, and the task runs again; what its finished sibling remembered comes along."""
         another.import_(exported)
-        assert filled.stats()["waiting_groups"] - another.stats()["waiting_groups"] == 1
+        assert filled.admin.stats()["waiting_groups"] - another.admin.stats()["waiting_groups"] == 1
         graph_of(another).invoke(Command(resume="yes"), at("asking"), durability="sync")
         assert [each.content for each in another.layers(at("asking")).recall.recent(kind="left")] == ["early", "ask"]
 
@@ -622,11 +623,11 @@ class TestMoving:
         after = shown(another)
         assert {key: after[key] for key in before} == before
         assert {key: new[key] for key in new if key in after} == after
-        assert another.verify().problems == ()
+        assert another.admin.verify().problems == ()
         assert another.import_(exported).memories == 0
         graph_of(another).invoke(Command(resume="yes"), at("asking"), durability="sync")
         assert another.layers(at("asking")).core.get("answer") == {"answer": "yes"}
-        assert another.verify().problems == ()
+        assert another.admin.verify().problems == ()
 
     @pytest.mark.slow
     def test_a_checkpoint_that_came_back_goes_on_without_what_came_after_it(self, memory, another, tmp_path):
@@ -687,7 +688,7 @@ class TestMoving:
         with pytest.raises(InvalidInput, match="other content"):
             another.import_(tmp_path / "all.jsonl")
         assert counted(another) == before
-        assert another.stats()["threads"] == (3 if change == "fewer" else 0)
+        assert another.admin.stats()["threads"] == (3 if change == "fewer" else 0)
 
     @pytest.mark.slow
     def test_what_a_scope_shares_is_shared_where_it_was_imported(self, memory, tmp_path):
@@ -702,7 +703,7 @@ class TestMoving:
         with AgentMemory(tmp_path / "other.db") as other:
             other.import_(tmp_path / "all.jsonl")
             assert other.layers(at("new", NS)).core.get() == seen
-            assert other.verify().problems == ()
+            assert other.admin.verify().problems == ()
 
     def test_a_forks_own_version_counts_where_it_was_imported_whatever_the_clock_had_said(
         self, memory, clock, tmp_path
@@ -721,7 +722,7 @@ class TestMoving:
     def test_nothing_of_another_namespace_comes_along_that_waits_there(self, memory, tmp_path):
         say(memory, "ours", namespace=NS)
         say(memory, "ask, theirs", namespace=("users", "bob"))
-        assert memory.stats()["waiting_groups"] == 2
+        assert memory.admin.stats()["waiting_groups"] == 2
         memory.within(NS).export(tmp_path / "ours.jsonl")
         lines = [json.loads(line) for line in (tmp_path / "ours.jsonl").read_text().splitlines()]
         bodies = [b64decode(line["body"]) for line in lines if line.get("record") == "memory" and line["body"]]
@@ -760,7 +761,7 @@ class TestMoving:
         memory.export(tmp_path / "late.jsonl")
         with pytest.raises(InvalidInput, match="has gone on here"):
             another.import_(tmp_path / "late.jsonl")
-        assert another.stats()["branches"] == 1
+        assert another.admin.stats()["branches"] == 1
 
     @pytest.mark.slow
     def test_a_time_to_live_comes_along(self, filled, another, clock, exported):
@@ -827,10 +828,10 @@ class TestMoving:
         [line, *_] = [line for line in lines if line["record" if "record" in line else "format"] == record]
         line.update(damage)
         exported.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
-        before = another.stats()
+        before = another.admin.stats()
         with pytest.raises(InvalidInput):
             another.import_(exported)
-        assert {name: another.stats()[name] for name in MEMORIES} == {name: before[name] for name in MEMORIES}
+        assert {name: another.admin.stats()[name] for name in MEMORIES} == {name: before[name] for name in MEMORIES}
 
     def test_a_branch_that_is_told_twice_is_refused(self, exported, another):
         lines = [json.loads(line) for line in exported.read_text(encoding="utf-8").splitlines()]
@@ -839,7 +840,7 @@ class TestMoving:
         exported.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
         with pytest.raises(InvalidInput, match="twice"):
             another.import_(exported)
-        assert another.stats()["branches"] == 0
+        assert another.admin.stats()["branches"] == 0
 
     @pytest.mark.slow
     @pytest.mark.parametrize(
@@ -868,7 +869,7 @@ class Moving(Real):
         self.urls, self.path, self.moved = urls, folder / "all.jsonl", 0
 
     def reopen(self):
-        assert self.memory.verify().problems == ()
+        assert self.memory.admin.verify().problems == ()
         written = self.memory.export(self.path)
         self.memory.close()
         self.url = next(self.urls)
@@ -878,7 +879,7 @@ class Moving(Real):
         assert read.memories <= written.memories, "what only copies were made of stays behind"
         again = self.memory.import_(self.path)
         assert (again.memories, again.branches, again.checkpoints) == (0, 0, 0)
-        assert self.memory.verify().problems == ()
+        assert self.memory.admin.verify().problems == ()
         self.moved += written.memories
 
 

@@ -94,8 +94,8 @@ def test_what_a_copy_was_given_goes_with_the_last_that_needs_it(memory):
     memory.checkpointer.copy_thread("t", "copy")
     for thread in ("t", "copy"):
         memory.checkpointer.delete_thread(thread)
-        assert memory.verify().problems == ()
-    assert memory.stats()["memories"] == 0
+        assert memory.admin.verify().problems == ()
+    assert memory.admin.stats()["memories"] == 0
 
 
 class TestSubgraphs:

@@ -60,7 +60,7 @@ def seen(memory, *threads):
 def memory(url):
     with AgentMemory(url, namespace=("users", "{user_id}")) as memory:
         yield memory
-        assert memory.verify().problems == ()
+        assert memory.admin.verify().problems == ()
 
 
 def teach(memory):
@@ -90,7 +90,7 @@ class TestDeleting:
         assert before[0][0][1:] == (["to Lisbon"], ["Ada grows quinces"], [("Ada", "Lisbon")])
         DELETIONS[way](memory.checkpointer, "t")
         assert (seen(memory), seen(memory, "other", "new")) == before
-        assert memory.threads(ADA, thread_id="t").total == 0
+        assert memory.admin.threads(ADA, thread_id="t").total == 0
 
     def test_what_is_kept_is_as_old_as_it_was(self, memory):
         teach(memory)
@@ -122,7 +122,7 @@ class TestDeleting:
             DELETIONS[way](memory.checkpointer, "t")
             assert seen(memory, "other") == seen(memory)
             assert seen(memory)[0] == ({"home": "Turin", "pet": "cat", "name": "Ada Lovelace"}, [], [], [])
-            assert memory.verify().problems == ()
+            assert memory.admin.verify().problems == ()
 
     @pytest.mark.slow
     @pytest.mark.parametrize("way", DELETIONS)
@@ -131,8 +131,8 @@ class TestDeleting:
             run(memory, lambda layers, facts: layers.core.set("home", "Lisbon"))
             DELETIONS[way](memory.checkpointer, "t")
             assert memory.layers("main").core.get() == {}
-            assert memory.stats()["memories"] == 0
-            assert memory.verify().problems == ()
+            assert memory.admin.stats()["memories"] == 0
+            assert memory.admin.verify().problems == ()
 
 
 class TestErasing:
@@ -166,7 +166,7 @@ class TestErasing:
         assert memory.layers(at(), scope="thread").core.get() == {"pet": "cat"}
         memory.erase(thread_id="t")
         assert seen(memory)[0][0] == {}
-        assert memory.stats()["memories"] == 0
+        assert memory.admin.stats()["memories"] == 0
 
     @pytest.mark.slow
     def test_others_keep_what_they_wrote(self, memory):
@@ -185,7 +185,7 @@ class TestPruning:
         memory.checkpointer.prune(["t", "other"])
         assert len(list(memory.checkpointer.list(at()))) == 1
         assert (seen(memory), seen(memory, "t", "other", "new")) == before
-        memory.prune(namespace=ADA, keep_checkpoints=1)
+        memory.admin.prune(namespace=ADA, keep_checkpoints=1)
         assert (seen(memory), seen(memory, "t", "other", "new")) == before
         run(memory, lambda layers, facts: layers.core.delete("home"))
         assert "home" not in seen(memory, "other")[0][0]

@@ -1032,7 +1032,7 @@ class TestDeletingRuns:
         stopped = run("right")
         assert mind.times == {"first": 1, "left": 1, "middle": 1, "right": 1}
         mind.adapter.saver.delete_for_runs([stopped])
-        assert mind.adapter.memory.stats()["waiting_groups"] == 0
+        assert mind.adapter.memory.admin.stats()["waiting_groups"] == 0
         run()
         assert mind.times == {"first": 1, "left": 2, "middle": 2, "right": 2}
         assert sorted(mind.held()) == ["first 1", "left 2", "middle 2", "right 2"]
@@ -1043,7 +1043,7 @@ class TestDeletingRuns:
         stopped = run("right")
         assert mind.times == {"first": 1, "left": 1, "middle": 2, "right": 2}
         mind.adapter.saver.delete_for_runs([stopped])
-        assert mind.adapter.memory.stats()["waiting_groups"] == 1
+        assert mind.adapter.memory.admin.stats()["waiting_groups"] == 1
         run()
         assert mind.times == {"first": 1, "left": 1, "middle": 3, "right": 3}
         assert sorted(mind.held()) == ["first 1", "left 1", "middle 3", "right 3"]
@@ -1056,7 +1056,7 @@ class TestDeletingRuns:
         run()
         assert mind.times["right"] == 3
         assert sorted(mind.held()) == [f"{name} {times}" for name, times in sorted(mind.times.items())]
-        assert mind.adapter.memory.verify().ok
+        assert mind.adapter.memory.admin.verify().ok
 
     @pytest.mark.slow
     def test_a_copy_keeps_what_a_task_left_finished_when_the_thread_that_sealed_it_is_gone(self, mind, run, raw):
@@ -1135,7 +1135,7 @@ class TestScopesOfRuns:
         assert seen == [names[:0], names[:1], names[:1], names[:2], names[:2], names]
         assert mind.held(look) == names
         assert graph.get_state(look).values["log"] == names
-        assert mind.adapter.memory.verify().ok
+        assert mind.adapter.memory.admin.verify().ok
 
     @pytest.mark.slow
     def test_an_interrupt_is_answered_where_the_thread_is(self, mind, look):

@@ -86,7 +86,7 @@ class TestSubgraphsThatKeepTheirState:
         held = agreed(mind)
         assert "learned 1" in held
         assert "answered 1" in held
-        assert mind.adapter.memory.verify().ok
+        assert mind.adapter.memory.admin.verify().ok
 
     @pytest.mark.parametrize("depth", [1, 2])
     def test_one_loses_nothing_where_what_runs_beside_it_fails_and_its_thread_is_given_something_new(self, mind, depth):

@@ -33,12 +33,12 @@ def test_a_thread_that_keeps_one_checkpoint_keeps_its_memory(url, durability):
         layers = memory.layers(config)
         assert [event.content for event in layers.recall.recent(limit=None)] == [f"turn {n}" for n in range(1, 13)]
         assert layers.core.get() == {"newest": "said 11"}
-        assert memory.stats()["checkpoints"] == 1
-        assert memory.verify().ok
+        assert memory.admin.stats()["checkpoints"] == 1
+        assert memory.admin.verify().ok
 
 
 def test_versions_that_no_kept_checkpoint_shows_are_swept(url):
     with AgentMemory(url, retention=Retention(keep_last=1)) as memory:
         talk(memory, 24)
-        assert memory.stats()["memories"] < 24 + 24
-        assert memory.verify().ok
+        assert memory.admin.stats()["memories"] < 24 + 24
+        assert memory.admin.verify().ok

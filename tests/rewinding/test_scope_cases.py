@@ -150,7 +150,7 @@ def test_the_past_of_a_thread_shows_what_main_had_said_last(threads):
     main.core.delete("pet")
     assert threads.memory.layers(past).core.get() == {"city": "Lisbon", "pet": "cat", "name": "Bea"}
     assert threads.sees("b") == threads.outside == {"city": "Faro", "name": "Bea"}
-    assert threads.memory.verify().problems == ()
+    assert threads.memory.admin.verify().problems == ()
 
 
 @pytest.mark.slow
@@ -170,7 +170,7 @@ def test_the_past_of_a_thread_shows_and_finds_records_and_facts_that_main_has_ch
     assert [each.object for each in threads.memory.facts(past).as_of()] == ["Lisbon"]
     assert facts.as_of() == []
     assert threads.memory.search("quinces", namespace=scope) == []
-    assert threads.memory.verify().problems == ()
+    assert threads.memory.admin.verify().problems == ()
 
 
 @pytest.mark.parametrize("end", ["prune", "delete", "retention"])
@@ -193,7 +193,7 @@ def test_what_main_has_changed_goes_with_the_last_checkpoint_that_showed_it(url,
             ada.delete_thread("b")
         assert "Porto" not in versions(memory, raw)
         assert threads.outside["city"] == "Braga"
-        assert memory.verify().problems == ()
+        assert memory.admin.verify().problems == ()
 
 
 def test_what_main_overwrites_before_any_checkpoint_is_put_is_not_kept(threads, raw):
@@ -268,7 +268,7 @@ def test_a_thread_that_is_begun_anew_teaches_nothing_of_before(threads):
     begun = {**at("a")["configurable"], "checkpoint_ns": ""}
     threads.memory.checkpointer.put({"configurable": begun}, empty_checkpoint(), {"source": "input", "step": -1}, {})
     assert threads.sees("a") == threads.sees("b") == threads.outside == {}
-    assert threads.memory.verify().problems == ()
+    assert threads.memory.admin.verify().problems == ()
 
 
 @pytest.mark.slow

@@ -392,7 +392,7 @@ class TestTogether:
         asked = [text for each in embeddings for texts in each.documents for text in texts]
         assert sorted(asked) == sorted(f"rain {n} {i}" for n in range(2) for i in range(60))
         assert memories[0].database.engine.read(vectors.count_waiting) == 0
-        assert memories[0].stats()["jobs"] == 0
+        assert memories[0].admin.stats()["jobs"] == 0
 
     def test_a_search_waits_for_what_another_process_embeds(self, opened):
         going, go_on = threading.Event(), threading.Event()
@@ -518,7 +518,7 @@ class TestPgvector:
         assert raw(memory, "select count(*) as n from search_pgvector")[0]["n"] == 5
         for options in ({}, {"namespace": ("a",)}, {"namespace": ("b",)}, {"kinds": ["item"]}):
             assert found(memory, "feline", **options) == found(other, "feline", **options) != []
-        assert memory.verify().problems == ()
+        assert memory.admin.verify().problems == ()
 
     @pytest.mark.slow
     def test_nothing_is_left_in_it_of_what_is_erased_nor_sampled(self, with_pgvector, opened, raw):
@@ -551,7 +551,7 @@ class TestPgvector:
             shared = sum(len(one.keys() & other.keys()) for one, other in zip(found, exact, strict=True))
             assert shared / sum(map(len, exact)) >= least
         assert len(asked) == 40  # not in the small one, nor where there are not many
-        assert memory.verify().problems == ()
+        assert memory.admin.verify().problems == ()
 
     @pytest.mark.slow
     def test_where_its_index_finds_too_little_it_looks_everywhere(self, with_pgvector, opened, raw, monkeypatch):

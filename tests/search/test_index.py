@@ -60,7 +60,7 @@ class TestFollowing:
             assert ids(memory, f"after{n}") == [message_id]
         chat.update(message_id, content="before129")
         assert ids(memory, "before129") == [message_id]
-        assert memory.verify().problems == ()
+        assert memory.admin.verify().problems == ()
 
     @pytest.mark.slow
     def test_what_is_removed_is_not_found(self, memory):
@@ -69,7 +69,7 @@ class TestFollowing:
         for n, message_id in enumerate(added):
             chat.remove_by_id(message_id)
             assert ids(memory, f"word{n}") == []
-        assert memory.verify().problems == ()
+        assert memory.admin.verify().problems == ()
 
     def test_a_row_that_takes_the_place_of_a_deleted_one_is_found(self, memory):
         chat = memory.conversation("c")
@@ -78,12 +78,12 @@ class TestFollowing:
             chat.remove_by_id(last)
         message_id = chat.add(role="user", content="newcomer")
         assert ids(memory, "newcomer") == [message_id]
-        assert memory.verify().problems == ()
+        assert memory.admin.verify().problems == ()
         assert ids(memory, "word63") == []
         chat.clear()
         message_id = chat.add(role="user", content="survivor")
         assert ids(memory, "survivor") == [message_id]
-        assert memory.verify().problems == ()
+        assert memory.admin.verify().problems == ()
 
     @pytest.mark.slow
     def test_after_anything_the_index_is_what_a_rebuild_gives(self, memory, raw):
@@ -104,12 +104,12 @@ class TestFollowing:
             else:
                 chat.clear()
             if step % 100 == 99:
-                assert memory.verify().problems == ()
+                assert memory.admin.verify().problems == ()
         memory.database.engine.write(search_index.absorb)
         followed = indexed(memory, raw)
         rebuild(memory, raw)
         assert indexed(memory, raw) == followed
-        assert memory.verify().problems == ()
+        assert memory.admin.verify().problems == ()
 
 
 @pytest.mark.slow
@@ -119,7 +119,7 @@ def test_of_two_openings_at_once_one_indexes_a_database_anew(memory, raw):
     with ThreadPoolExecutor(2) as pool:
         found = [*pool.map(memory.database.engine.write, [search_index.refresh] * 2)]
     assert sorted(found) == [0, 1_500]
-    assert memory.verify().problems == ()
+    assert memory.admin.verify().problems == ()
 
 
 @pytest.mark.sqlite_suffices
@@ -144,7 +144,7 @@ class TestNewAnalysis:
             chat = memory.conversation("c")
             chat.remove_by_id(chat.messages[7].id)
             assert ids(memory, "word7") == []
-            assert memory.verify().problems == ()
+            assert memory.admin.verify().problems == ()
 
     def test_what_was_called_before_is_found_by_its_arguments(self, url, raw, monkeypatch):
         calls = [{"id": f"c{n}", "name": "look", "arguments": {"city": f"Lisbon{n}"}} for n in range(3)]
@@ -162,7 +162,7 @@ class TestNewAnalysis:
             assert ids(memory, "Lisbon1") == [key]
             chat.remove_by_id(key)
             assert indexed(memory, raw) == {"word": 2, "lisbon0": 1, "lisbon2": 1}
-            assert memory.verify().problems == ()
+            assert memory.admin.verify().problems == ()
 
 
 class TestCatchingUp:
@@ -192,7 +192,7 @@ class TestCatchingUp:
             memory.database.worker.settle()
             assert self.features(memory, raw) == of_before
             assert self.behind(memory, raw) is None
-            assert memory.verify().problems == ()
+            assert memory.admin.verify().problems == ()
 
     def test_it_goes_on_where_another_ended(self, url, raw, of_before, monkeypatch):
         monkeypatch.setattr(search_index, "CATCH_UP_BATCH", 7)
@@ -224,7 +224,7 @@ class TestCatchingUp:
             assert len(found) == len(of_before) + 1
             assert found[max(of_before.keys() & found.keys())] == of_before[max(of_before)]
             assert message_id in ids(memory, "coffee")
-            assert memory.verify().problems == ()
+            assert memory.admin.verify().problems == ()
 
     def test_a_new_database_has_nothing_to_catch_up_with(self, memory, raw):
         assert self.behind(memory, raw) is None

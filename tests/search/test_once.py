@@ -114,7 +114,7 @@ class TestSessions:
             getattr(session, state)(begun.id)
         [found] = memory.search("heron")
         assert (found.kind, found.id, found.text, found.value.role) == ("message", begun.id, begun.user_query, "user")
-        assert memory.verify().ok
+        assert memory.admin.verify().ok
         session.reset_memory()
         assert memory.search("heron") == []
 
@@ -134,7 +134,7 @@ class TestSessions:
         assert [each.text for each in memory.search("otter")] == ["And the otter?"]
         memory.erase(conversation_id="one")
         assert (session.rounds, chat.messages, memory.search("heron otter pond")) == ([], [], [])
-        assert memory.verify().ok
+        assert memory.admin.verify().ok
 
     def test_it_survives_an_export(self, memory, new_database, tmp_path):
         memory.session("s").create_round("Where does the heron live?")
@@ -142,4 +142,4 @@ class TestSessions:
         with AgentMemory(new_database("sqlite")) as other:
             other.import_(tmp_path / "all.jsonl")
             assert [each.text for each in other.search("heron")] == ["Where does the heron live?"]
-            assert other.verify().ok
+            assert other.admin.verify().ok

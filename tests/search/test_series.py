@@ -78,14 +78,14 @@ class TestPlaces:
         assert texts(memory, "cat") == everything
         assert texts(memory, "cat", conversation_id="c", namespace=("a",)) == everything
         assert [each.text for each in memory.search("cat", limit=2, everything=True)] == ["cat after", "cat 4"]
-        assert memory.verify().problems == ()
+        assert memory.admin.verify().problems == ()
 
         ids = [message.id for message in chat.messages]
         chat.update(ids[2], content="dog")
         chat.remove_by_id(ids[4])
         assert texts(memory, "dog") == ["dog"]
         assert texts(memory, "cat") == [text for text in everything if text not in {"cat 1", "cat 3"}]
-        assert memory.verify().problems == ()
+        assert memory.admin.verify().problems == ()
         memory.erase(namespace=("a",), conversation_id="c")
         assert set(counts(memory, raw).values()) == {0}
 
@@ -95,7 +95,7 @@ class TestPlaces:
         say(memory, "c", [f"cat {n}" for n in range(70)])
         assert len(set(places(memory, raw))) == 71
         assert len(texts(memory, "cat", conversation_id="c", namespace=("a",))) == 71
-        assert memory.verify().problems == ()
+        assert memory.admin.verify().problems == ()
 
     def test_a_scope_that_is_full_goes_on_in_another(self, memory, raw):
         say(memory, "c", ["cat first"])
@@ -109,7 +109,7 @@ class TestPlaces:
         assert scopes == [scopes[0], scopes[0] + 1, scopes[0], scopes[0] + 2, scopes[0] + 2, scopes[0]]
         assert texts(memory, "cat", namespace=("a",)) == ["cat again", "cat d", "cat e", "cat f", "cat first"]
         assert texts(memory, "cat", namespace=("a",), conversation_id="e") == ["cat e"]
-        assert memory.verify().problems == ()
+        assert memory.admin.verify().problems == ()
         memory.erase(namespace=("a",))
         assert counts(memory, raw, ["search_scope", "search_document"]) == {"search_scope": 1, "search_document": 1}
 
@@ -144,7 +144,7 @@ class TestLeavingNothing:
             memory.erase(namespace=("a",) if how == "namespace" else ())
         tables = [*TABLES, *(["search_waiting"] if memory.database.engine.dialect == "sqlite" else ["search_index"])]
         assert set(counts(memory, raw, tables).values()) == {0}
-        assert memory.verify().problems == ()
+        assert memory.admin.verify().problems == ()
 
     def test_the_rest_of_a_namespace_stays(self, memory, raw):
         for name in ("c", "d"):
@@ -184,7 +184,8 @@ class TestTotals:
         assert [each.score for each in memory.search("cat", namespace=("a",))] == weighed
         [scope] = raw(memory, "select id from search_scope")
         assert (
-            f"the totals of the scope {scope['id']} (message) are not those of its series" in memory.verify().problems
+            f"the totals of the scope {scope['id']} (message) are not those of its series"
+            in memory.admin.verify().problems
         )
         raw(memory, "update search_total set documents = 1000")
         assert [each.score for each in memory.search("cat", namespace=("a",))] != weighed
@@ -196,7 +197,7 @@ class TestTotals:
         raw(memory, "update search_state set analysis = 0")
         memory.database.engine.write(search_index.refresh)
         assert tuple(totals(memory, raw).values()) == (2, 3, 4)
-        assert memory.verify().problems == ()
+        assert memory.admin.verify().problems == ()
 
     def test_nobody_waits_for_who_writes_in_the_scope(self, new_database, raw):
         url = new_database("postgres")
@@ -210,7 +211,7 @@ class TestTotals:
             assert done == [None]
             assert tuple(totals(memory, raw).values()) == (3, 3, 5)
             assert len(texts(memory, "cat")) == 3
-            assert memory.verify().problems == ()
+            assert memory.admin.verify().problems == ()
 
 
 def all_at_once(tasks):
@@ -239,7 +240,7 @@ class TestManyWriters:
                 ]
             )
             assert len(texts(one, "cat", namespace=("a",), conversation_id="c")) == 40
-            assert one.verify().problems == ()
+            assert one.admin.verify().problems == ()
 
     def test_threads_that_begin_different_conversations_of_a_namespace_do_not_disturb_each_other(self, url, raw):
         with AgentMemory(url) as one, AgentMemory(url) as two:
@@ -254,7 +255,7 @@ class TestManyWriters:
                 assert found == sorted(f"cat {n} {each}" for each in range(10))
             numbers = [row["id"] for row in raw(one, "select id from search_document order by id")]
             assert len({number >> PLACE_BITS for number in numbers}) == 4
-            assert one.verify().problems == ()
+            assert one.admin.verify().problems == ()
 
     def test_threads_that_put_the_first_items_of_a_namespace_lose_none(self, url):
         with AgentMemory(url) as one, AgentMemory(url) as two:
@@ -268,9 +269,9 @@ class TestManyWriters:
                 ]
             )
             assert len(texts(one, "cat", namespace=("a",))) == 48
-            assert one.verify().problems == ()
+            assert one.admin.verify().problems == ()
             all_at_once([lambda: one.erase(namespace=("a",)), lambda: two.store.put(("a", "n1"), "k", {"text": "cat"})])
-            assert one.verify().problems == ()
+            assert one.admin.verify().problems == ()
 
     def test_an_append_waits_for_no_other_conversation(self, new_database):
         url = new_database("postgres")
@@ -312,7 +313,7 @@ class TestWaiting:
         chat.add(role="user", content="the last cat")
         assert self.waiting(memory, raw) == 0
         assert len(texts(memory, "cat")) == 2 * tail - 1
-        assert memory.verify().problems == ()
+        assert memory.admin.verify().problems == ()
 
     def test_edits_and_removals_reach_those_that_wait_and_those_that_do_not(self, memory, raw):
         chat = memory.conversation("c", ("a",))
@@ -332,7 +333,7 @@ class TestWaiting:
             assert texts(memory, "once") == ["edited once 0", "edited once 1"]
             for word in ("early", "late", "gone"):
                 assert texts(memory, word) == []
-            assert memory.verify().problems == ()
+            assert memory.admin.verify().problems == ()
 
         assert self.waiting(memory, raw) == 4
         as_it_should_be()

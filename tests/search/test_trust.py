@@ -132,7 +132,7 @@ class TestErasing:
         left = raw(memory, "select extra, subject, object from memory")
         assert not any("timbuktu" in str(each).lower() for each in left)
         assert not any(b"Timbuktu" in bytes(each["body"]) for each in raw(memory, "select body from content"))
-        assert memory.verify().ok
+        assert memory.admin.verify().ok
 
     @pytest.mark.parametrize("way", ["thread", "conversation", "namespace"])
     def test_versions_that_another_author_edited_go_with_a_fact(self, memory, way):
@@ -142,7 +142,7 @@ class TestErasing:
         name = {} if way == "namespace" else {f"{way}_id": "t1"}
         memory.erase(namespace=ADA, **name)
         assert memory.facts(namespace=ADA).as_of() == memory.facts(at("t2")).as_of() == []
-        assert memory.verify().ok
+        assert memory.admin.verify().ok
 
     def test_nothing_that_is_left_names_an_erased_thread(self, memory, raw):
         run(memory, "secret-thread", lambda _: memory.layers("main", namespace=ADA).archival.write("x"))
@@ -150,7 +150,7 @@ class TestErasing:
         assert len(memory.layers(namespace=ADA).archival.all()) == 1
         assert "secret-thread" not in str(raw(memory, "select extra from memory"))
         assert "secret-thread" not in str(raw(memory, "select source from memory_source"))
-        assert memory.verify().ok
+        assert memory.admin.verify().ok
 
     def test_a_thread_that_is_forgotten_leaves_no_correction_that_quotes_it(self, url, raw):
         with AgentMemory(url, on_thread_delete="forget") as memory:

@@ -119,7 +119,7 @@ class TestFinding:
         assert memory.search("feline", everything=True)[0].why.signals["vectors"] > 0.3
         memory.conversation("c").update(message, content="Bread is cheap.")
         assert all(each.why.signals.get("vectors", 0) < 0.1 for each in memory.search("feline", everything=True))
-        assert memory.verify().problems == ()
+        assert memory.admin.verify().problems == ()
 
     def test_what_is_removed_is_not_found(self, opened):
         memory = opened()

@@ -73,7 +73,7 @@ class TestPasswords:
                 url = address.format(secret)
                 said = [
                     told(lambda url=url: AgentMemory(url, busy_timeout=1)),
-                    told(lambda url=url: memory.copy(url)),
+                    told(lambda url=url: memory.admin.copy(url)),
                     told(lambda url=url: restore(tmp_path / "source.db", url)),
                     told(lambda url=url: open_source(url).__enter__()),
                     *(f"{finding.text} {finding.remedy}" for finding in diagnose(url)),
@@ -113,7 +113,7 @@ class TestPasswords:
             parts = [
                 memory, memory.database, memory.database.engine, memory.checkpointer, memory.store, memory.audit, chat,
                 memory.layers("main"), memory.facts("main"), memory.byte_store(("a",)), memory.session("s"),
-                memory.stats(), memory.verify(), memory.retriever(), *memory.tools("main"),
+                memory.admin.stats(), memory.admin.verify(), memory.retriever(), *memory.tools("main"),
                 memory.database.tracing.metadata,
             ]  # fmt: skip
             memory.settle()
@@ -156,7 +156,7 @@ class TestConnectionStrings:
         dsn = psycopg.conninfo.make_conninfo(new_database("postgres"))
         with AgentMemory(tmp_path / "a.db") as memory:
             memory.conversation("c").add(role="user", content="hello")
-            memory.copy(dsn)
+            memory.admin.copy(dsn)
         with AgentMemory(dsn) as copied:
             assert len(copied.conversation("c")) == 1
 
@@ -198,7 +198,7 @@ class TestPathsOfNoFile:
                 call().close()
             assert len(str(caught.value)) < 1_000
         with AgentMemory(target) as memory:
-            for write in (memory.backup, memory.export, memory.copy, memory.import_):
+            for write in (memory.admin.backup, memory.export, memory.admin.copy, memory.import_):
                 with pytest.raises(AgentMemoryError) as caught:
                     write(path)
                 assert len(str(caught.value)) < 1_000

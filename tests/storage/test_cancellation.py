@@ -179,7 +179,7 @@ class TestCancellingAWrite:
             # What was seen when the cancellation was heard is how it stayed.
             for message_id, seen in outcome.items():
                 assert (message_id in there) == (seen is not None)
-            assert memory.verify().problems == ()
+            assert memory.admin.verify().problems == ()
 
 
 class TestCancellingARead:

@@ -92,7 +92,7 @@ class TestManyWriters:
             counts |= {f"process{n}": EACH * 3 for n in range(2)}
             assert said == {name: [f"{name} {i}" for i in range(count)] for name, count in counts.items()}
             assert len({message.id for message in chat.messages}) == sum(counts.values())
-            assert memory.verify().problems == ()
+            assert memory.admin.verify().problems == ()
             assert len(memory.search("process1 0 1 2", limit=1000)) > 0
 
     @pytest.mark.slow
@@ -111,9 +111,9 @@ class TestManyWriters:
                     chat.clear()
 
             in_threads(write, range(12))
-            assert memory.verify().problems == ()
-            assert memory.stats()["contents"] == 30
-            assert memory.stats()["messages"] == 9 * 20
+            assert memory.admin.verify().problems == ()
+            assert memory.admin.stats()["contents"] == 30
+            assert memory.admin.stats()["messages"] == 9 * 20
 
     def test_writers_and_those_who_delete_everything_do_not_disturb_each_other(self, url):
         with AgentMemory(url) as memory:
@@ -129,7 +129,7 @@ class TestManyWriters:
                         chat.add_messages([HumanMessage("one"), HumanMessage("two"), HumanMessage(f"{n} {i}")])
 
             in_threads(work, range(8))
-            assert memory.verify().problems == ()
+            assert memory.admin.verify().problems == ()
             for n in range(2):
                 said = [m.content for m in memory.conversation(f"c{n}", ("tenant",)).messages]
                 assert len(said) % 3 == 0
@@ -155,7 +155,7 @@ class TestReaders:
                 assert len(chat) == 1
                 assert [m["content"] for m in chat.retrieve_all()] == ["old"]
                 assert len(memory.search("old x")) == 1
-                assert memory.stats()["messages"] == 1
+                assert memory.admin.stats()["messages"] == 1
             finally:
                 go_on.set()
                 writer.join()
@@ -212,7 +212,7 @@ class TestCompareAndSet:
             assert attempts == ["begun", "moved", "begun"]
             keys = [row.key for row in engine.read(lambda: message_log.messages(AT))]
             assert keys == ["first", "theirs", "mine"]
-            assert memory.verify().problems == ()
+            assert memory.admin.verify().problems == ()
 
     def test_without_the_lock_no_append_is_lost_either(self, new_database):
         with AgentMemory(new_database("postgres")) as memory:
@@ -225,7 +225,7 @@ class TestCompareAndSet:
 
             in_threads(write, range(6))
             assert len(engine.read(lambda: message_log.messages(AT))) == 30
-            assert memory.verify().problems == ()
+            assert memory.admin.verify().problems == ()
 
     def test_writers_of_one_conversation_queue_instead_of_losing(self, new_database):
         assert "for update" in load("postgres")["lock_branch"]
@@ -285,7 +285,7 @@ class TestSharedContent:
             assert engine.write(racing).keys == ["mine"]
             stored = engine.read(lambda: message_log.get(AT, "mine"))
             assert bytes(stored.body if where == "body" else stored.attachments) == shared
-            assert memory.verify().problems == ()
+            assert memory.admin.verify().problems == ()
 
 
 class TestSharedNamespaces:
@@ -317,7 +317,7 @@ class TestSharedNamespaces:
             clearer.join()
             assert [row.key for row in engine.read(lambda: message_log.messages(coming))] == ["kept"]
             assert engine.read(lambda: message_log.messages(leaving)) == []
-            assert memory.verify().problems == ()
+            assert memory.admin.verify().problems == ()
 
     def test_two_who_drop_the_last_two_references_at_once_leave_no_orphan(self, new_database):
         with AgentMemory(new_database("postgres")) as memory:
@@ -340,5 +340,5 @@ class TestSharedNamespaces:
             go_on.set()
             for thread in threads:
                 thread.join()
-            assert memory.stats()["contents"] == 0
-            assert memory.verify().problems == ()
+            assert memory.admin.stats()["contents"] == 0
+            assert memory.admin.verify().problems == ()

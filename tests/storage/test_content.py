@@ -11,33 +11,33 @@ class TestContentAddressing:
     def test_the_same_body_in_ten_conversations_is_stored_once(self, memory):
         for n in range(10):
             memory.conversation(f"c{n}", (f"user{n % 3}",)).add(role="user", content="the same words")
-        assert memory.stats()["contents"] == 1
-        assert memory.stats()["messages"] == 10
+        assert memory.admin.stats()["contents"] == 1
+        assert memory.admin.stats()["messages"] == 10
 
     def test_the_last_reference_frees_it(self, memory):
         chats = [memory.conversation(f"c{n}") for n in range(3)]
         ids = [chat.add(role="user", content="the same words") for chat in chats]
         chats[0].remove_by_id(ids[0])
         chats[1].clear()
-        assert memory.stats()["contents"] == 1
+        assert memory.admin.stats()["contents"] == 1
         chats[2].reset_memory()
-        assert memory.stats()["contents"] == 0
-        assert memory.verify().problems == ()
+        assert memory.admin.stats()["contents"] == 0
+        assert memory.admin.verify().problems == ()
 
     def test_an_edit_keeps_both_versions_and_a_removal_frees_both(self, memory):
         chat = memory.conversation("c")
         message_id = chat.add(role="user", content="first")
         chat.update(message_id, content="second")
         chat.update(message_id, content="first")
-        assert memory.stats()["contents"] == 2
-        assert memory.stats()["edits"] == 2
+        assert memory.admin.stats()["contents"] == 2
+        assert memory.admin.stats()["edits"] == 2
         chat.remove_by_id(message_id)
-        assert memory.stats()["contents"] == 0
-        assert memory.verify().problems == ()
+        assert memory.admin.stats()["contents"] == 0
+        assert memory.admin.verify().problems == ()
 
     def test_a_repeat_within_one_call_is_stored_once(self, memory):
         memory.conversation("c").add_messages([HumanMessage("again") for _ in range(5)])
-        assert memory.stats()["contents"] == 1
+        assert memory.admin.stats()["contents"] == 1
         assert len(memory.conversation("c")) == 5
 
     def test_attachments_are_shared_and_freed_too(self, memory):
@@ -51,19 +51,19 @@ class TestContentAddressing:
                 message="look",
                 attachments=[Attachment(type="plan", content="a long plan " * 50, id="atta-1")],
             )
-        many = memory.stats()
-        assert memory.verify().problems == ()
+        many = memory.admin.stats()
+        assert memory.admin.verify().problems == ()
         memory.conversation("s").clear()
         assert many["contents"] >= 3
-        assert memory.stats()["contents"] == 0
-        assert memory.verify().problems == ()
+        assert memory.admin.stats()["contents"] == 0
+        assert memory.admin.verify().problems == ()
 
     def test_a_failed_append_leaves_no_body(self, memory):
         chat = memory.conversation("c")
         chat.add_messages([HumanMessage("taken", id="m1")])
         with pytest.raises(ValueError, match="m1"):
             chat.add_messages([HumanMessage("new words", id="m2"), HumanMessage("other", id="m1")])
-        assert memory.stats()["contents"] == 1
+        assert memory.admin.stats()["contents"] == 1
         assert len(chat) == 1
 
     def test_a_digest_is_twenty_bytes_of_the_body_alone(self):

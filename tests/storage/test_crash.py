@@ -143,7 +143,7 @@ def kill_while_writing(url, kills, pauses):
             with AgentMemory(url) as memory:
                 truth.check(memory, CONVERSATIONS if number % 10 == 0 else [f"c{number % 3}"])
                 if number % 10 == 0:
-                    assert memory.verify().problems == ()
+                    assert memory.admin.verify().problems == ()
     finally:
         os.killpg(forker.pid, signal.SIGKILL)  # with whatever writer is left
         forker.communicate()
@@ -161,7 +161,7 @@ class TestKillingWriters:
         assert truth.acknowledged > kills  # they did get to write
         with AgentMemory(url) as memory:
             said = truth.check(memory)
-            assert memory.verify().problems == ()
+            assert memory.admin.verify().problems == ()
             for name, where in random.Random(3).sample(sorted(truth.where.items()), min(20, len(truth.where))):
                 if name not in truth.unsure:
                     found = memory.search(name.replace("-", " "), conversation_id=where, limit=10_000)
@@ -191,7 +191,7 @@ class TestKillingWriters:
 
         with AgentMemory(path) as memory:
             assert memory.conversation("c").retrieve_all() == [{"role": "user", "content": "kept"}]
-            assert memory.verify().problems == ()
+            assert memory.admin.verify().problems == ()
 
     def test_a_copy_of_the_file_with_its_log_is_whole_at_any_moment(self, tmp_path):
         """As a machine that stops finds its disk: the file and its write-ahead log as they were."""
@@ -205,7 +205,7 @@ class TestKillingWriters:
                 (tmp_path / f"copy.db{suffix}").write_bytes((tmp_path / f"a.db{suffix}").read_bytes())
         with AgentMemory(copy) as memory:
             assert len(memory.conversation("c")) == 100
-            assert memory.verify().problems == ()
+            assert memory.admin.verify().problems == ()
         connection = sqlite3.connect(copy)
         assert connection.execute("pragma journal_mode").fetchone() == ("wal",)
         connection.close()

@@ -128,8 +128,8 @@ def test_what_was_filled_once_is_copied_with_its_clock_and_its_ids(url, clock, n
         with AgentMemory(path, clock=clock, new_id=new_id) as memory:
             memory.conversation("c", ("a",)).add_user_message("more")
             said = [(each.id, each.text) for each in memory.conversation("c", ("a",)).messages]
-            assert memory.verify().problems == ()
-            told = memory.stats().items()
+            assert memory.admin.verify().problems == ()
+            told = memory.admin.stats().items()
             counted = {name: count for name, count in told if "bytes" not in name and name not in MEASURED}
             return said, counted, memory.store.search(("a",))
 

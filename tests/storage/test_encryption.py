@@ -25,6 +25,7 @@ from langchain_agentmem.search import vectors
 from langchain_agentmem.storage import encrypted_database, engine
 from langchain_agentmem.storage.encrypted_database import connected, sqlcipher
 from langchain_agentmem.storage.engine import migrations
+from langchain_agentmem.upkeep.admin import Admin
 from langchain_agentmem.upkeep.database_report import diagnose
 from tests.conftest import KEY
 from tests.everything import DIMS, WordEmbeddings, fill
@@ -94,12 +95,12 @@ class TestNoWord:
             writer.execute("rollback")
             engine.scrub()
             writer.set_progress_handler(None, 0)
-            memory.backup(folder / "backup.db")
-            memory.copy(folder / "copy.db")
+            memory.admin.backup(folder / "backup.db")
+            memory.admin.copy(folder / "copy.db")
             memory.export(folder / "export", key=KEY)
             memory.erase(conversation_id="managed")
             assert readable(folder) == []
-            assert memory.verify().ok
+            assert memory.admin.verify().ok
         assert readable(folder) == []
         assert opened
         assert {path for path in opened - before if "etilqs" in path or "deleted" in path} == set()
@@ -147,7 +148,7 @@ os.kill(os.getpid(), signal.SIGKILL)
         assert readable(folder) == []
         with AgentMemory(folder / "memory.db", key=KEY) as memory:
             assert len(memory.conversation("c").messages) == 60
-            assert memory.verify().ok
+            assert memory.admin.verify().ok
 
 
 def linked(handle: Path) -> str:
@@ -195,12 +196,12 @@ class TestTheKey:
         events, path = [], tmp_path / "memory.db"
         with AgentMemory(path, key=SECRET, hooks=[events.append]) as memory:
             memory.conversation("c").add_user_message("said")
-            memory.backup(tmp_path / "backup.db", key=f"{SECRET} of the backup")
+            memory.admin.backup(tmp_path / "backup.db", key=f"{SECRET} of the backup")
             memory.export(tmp_path / "export", key=SECRET)
             engine = memory.database.engine
-            shown = [repr(memory), repr(engine.opening), repr(vars(engine)), repr(events), repr(memory.diagnose()),
-                     repr(memory.stats())]  # fmt: skip
-            doors = memory.backup, memory.copy, memory.export, memory.import_
+            shown = [repr(memory), repr(engine.opening), repr(vars(engine)), repr(events),
+                     repr(memory.admin.diagnose()), repr(memory.admin.stats())]  # fmt: skip
+            doors = memory.admin.backup, memory.admin.copy, memory.export, memory.import_
             raised = [told(lambda door=door: door(tmp_path / "none" / "x", key=SECRET)) for door in doors]
             raised.append(told(lambda: asyncio.run(memory.aexport(tmp_path / "none" / "x", key=SECRET))))
             shown += [repr(vars(engine.cipher)), repr(engine.cipher.key), *map(repr, engine.cipher._made.values())]
@@ -209,9 +210,9 @@ class TestTheKey:
                   told(lambda: AgentMemory(path, key=SECRET.encode())),
                   told(lambda: AgentMemorySaver.from_conn_string(path, key=f"{SECRET}, not")),
                   told(lambda: AgentMemory("postgresql://nowhere/x", key=SECRET)),
-                  told(lambda: AgentMemory.rekey(path, key=f"{SECRET}, not", new_key=SECRET)),
-                  told(lambda: AgentMemory.rekey(tmp_path / "none.db", new_key=SECRET)),
-                  told(lambda: AgentMemory.restore(path, tmp_path / "r.db", key=f"{SECRET}, not"))]  # fmt: skip
+                  told(lambda: Admin.rekey(path, key=f"{SECRET}, not", new_key=SECRET)),
+                  told(lambda: Admin.rekey(tmp_path / "none.db", new_key=SECRET)),
+                  told(lambda: Admin.restore(path, tmp_path / "r.db", key=f"{SECRET}, not"))]  # fmt: skip
         assert all(raised)
         for text in (*shown, *raised, caplog.text, *capfd.readouterr()):
             assert "hunter2" not in text
@@ -280,7 +281,7 @@ class TestRefused:
             copy.write_bytes(held)
             try:
                 with AgentMemory(copy, key=KEY) as memory:
-                    assert not memory.verify().ok
+                    assert not memory.admin.verify().ok
             except DatabaseUnreadable:
                 pass
 
@@ -320,8 +321,8 @@ class TestRefused:
         with AgentMemory(tmp_path / "plain.db") as memory:
             memory.conversation("c").add_user_message("a heron")
             with pytest.raises(InvalidInput, match=r"copy\(path, key=…\) makes an encrypted copy"):
-                memory.backup(tmp_path / "backup.db", key=KEY)
-            memory.copy(tmp_path / "copy.db", key=KEY)
+                memory.admin.backup(tmp_path / "backup.db", key=KEY)
+            memory.admin.copy(tmp_path / "copy.db", key=KEY)
         assert [path.name for path in tmp_path.iterdir() if path.name.startswith("backup")] == []
         with AgentMemory(tmp_path / "copy.db", key=KEY) as memory:
             assert memory.search("heron")
@@ -334,7 +335,7 @@ class TestRefused:
             for key in (KEY, None):
                 with pytest.raises(InvalidInput, match="key"):
                     memory.import_(tmp_path / "export", key=key)
-            assert memory.stats()["messages"] == 0
+            assert memory.admin.stats()["messages"] == 0
             assert memory.import_(tmp_path / "export", key=bytes(32)).entries == 1
 
     def test_a_text_does_not_replace_an_encrypted_file(self, path):
@@ -346,8 +347,8 @@ class TestCopies:
     def test_a_backup_and_an_export_are_restored_with_their_key(self, tmp_path, monkeypatch):
         with AgentMemory(tmp_path / "memory.db", key=KEY) as memory:
             memory.conversation("c").add_user_message("a heron")
-            memory.backup(tmp_path / "backup.db")
-            memory.backup(tmp_path / "other.db", key=bytes(32))
+            memory.admin.backup(tmp_path / "backup.db")
+            memory.admin.backup(tmp_path / "other.db", key=bytes(32))
             memory.export(tmp_path / "export", key=KEY)
         for name, kind, key in (
             ("backup.db", "database", KEY),
@@ -355,11 +356,11 @@ class TestCopies:
             ("export", "export", KEY),
         ):
             target = tmp_path / f"restored {name}"
-            assert AgentMemory.restore(tmp_path / name, target, key=key).kind == kind
+            assert Admin.restore(tmp_path / name, target, key=key).kind == kind
             with AgentMemory(target, key=key) as memory:
                 assert memory.search("heron")
         with pytest.raises(DatabaseUnreadable, match="The key does not fit"):
-            AgentMemory.restore(tmp_path / "backup.db", tmp_path / "not.db", key=bytes(32))
+            Admin.restore(tmp_path / "backup.db", tmp_path / "not.db", key=bytes(32))
         assert not (tmp_path / "not.db").exists()
 
     def test_a_backup_that_was_in_use_is_restored(self, tmp_path):
@@ -368,7 +369,7 @@ class TestCopies:
         for each in tmp_path.glob("memory.db*"):
             shutil.copy(each, tmp_path / each.name.replace("memory", "taken"))
         memory.close()
-        AgentMemory.restore(tmp_path / "taken.db", tmp_path / "restored.db", key=KEY)
+        Admin.restore(tmp_path / "taken.db", tmp_path / "restored.db", key=KEY)
         with AgentMemory(tmp_path / "restored.db", key=KEY) as memory:
             assert memory.search("heron")
         assert readable(tmp_path) == []
@@ -381,12 +382,12 @@ class TestCopies:
         with AgentMemory(tmp_path / "memory.db", key=KEY) as memory:
             if there:
                 with pytest.raises(InvalidInput, match="holds memories already"):
-                    memory.copy(tmp_path / "target.db")
-                assert not memory.copy(tmp_path / "target.db", force=True).was_complete
-                assert memory.copy(tmp_path / "target.db").was_complete
+                    memory.admin.copy(tmp_path / "target.db")
+                assert not memory.admin.copy(tmp_path / "target.db", force=True).was_complete
+                assert memory.admin.copy(tmp_path / "target.db").was_complete
             else:
                 with pytest.raises(DatabaseUnreadable, match="The key does not fit"):
-                    memory.copy(tmp_path / "target.db", force=True)
+                    memory.admin.copy(tmp_path / "target.db", force=True)
 
     @pytest.mark.slow
     def test_it_moves_to_postgresql_and_back(self, tmp_path, new_database):
@@ -394,12 +395,12 @@ class TestCopies:
         with memory_with_vectors(tmp_path / "memory.db", KEY) as memory:
             fill(memory)
             memory.settle()
-            memory.copy(server)
+            memory.admin.copy(server)
         with AgentMemory(server) as memory:
-            copied = memory.copy(tmp_path / "back.db", key="x'" + KEY.hex() + "'")
+            copied = memory.admin.copy(tmp_path / "back.db", key="x'" + KEY.hex() + "'")
         with AgentMemory(tmp_path / "back.db", key=KEY) as memory:
-            assert memory.verify().ok
-            assert memory.copy(server).digest == copied.digest
+            assert memory.admin.verify().ok
+            assert memory.admin.copy(server).digest == copied.digest
 
 
 class TestOlder:
@@ -412,7 +413,7 @@ class TestOlder:
             AgentMemory(path, key=KEY, migrate=False)
         with AgentMemory(path, key=KEY) as memory:
             memory.conversation("c").add_user_message("a heron")
-            assert memory.verify().ok
+            assert memory.admin.verify().ok
         assert readable(tmp_path) == []
 
 
@@ -446,7 +447,7 @@ class TestTogether:
         path = tmp_path / "memory.db"
         with AgentMemory(path, key=KEY) as memory:
             memory.conversation("c").add_user_message("a heron")
-            assert {each.name: each.level for each in memory.diagnose()}["encryption"] == "ok"
+            assert {each.name: each.level for each in memory.admin.diagnose()}["encryption"] == "ok"
         assert found(key=KEY)["encryption"].text.startswith("every page is encrypted, by SQLCipher 4")
         assert found(key=KEY)["verify"].level == "ok"
         assert "give its key" in found()["file"].text

@@ -293,12 +293,12 @@ class TestCare:
     def test_they_are_counted_and_verified(self, queue, memory, raw):
         queue.put("a")
         queue.put("b")
-        assert memory.stats()["jobs"] == 2
-        report = memory.verify()
+        assert memory.admin.stats()["jobs"] == 2
+        report = memory.admin.verify()
         assert report.ok
         assert report.checked["jobs"] == 2
         raw(memory, "update job set kind = 'other' where key = :key", key=b"a")
-        [problem] = memory.verify().problems
+        [problem] = memory.admin.verify().problems
         assert "is not kept under its name" in problem
 
     def test_a_job_is_a_value(self, queue):

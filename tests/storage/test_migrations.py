@@ -109,7 +109,7 @@ class TestSchema:
             applied = raw(upgraded, "select name from agentmem_migration order by name")
             assert [row["name"] for row in applied] == [m.name for m in engine.migrations(kind)]
             assert upgraded.conversation("c").retrieve_all() == [{"role": "user", "content": "kept"}]
-            assert upgraded.verify().ok
+            assert upgraded.admin.verify().ok
 
     def test_each_migration_is_recorded_once(self, url, raw):
         for _ in range(3):
@@ -194,4 +194,4 @@ class TestFailingMigrations:
         with AgentMemory(url) as memory:
             assert schema_of(memory, raw) == before
             assert memory.conversation("c").retrieve_all() == [{"role": "user", "content": "kept"}]
-            assert memory.verify().ok
+            assert memory.admin.verify().ok

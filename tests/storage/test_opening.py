@@ -50,7 +50,7 @@ def is_whole(path):
     """Whether a database can be opened and verifies; what is damaged may fail at either, with an error of ours."""
     try:
         with AgentMemory(path) as memory:
-            return memory.verify().ok
+            return memory.admin.verify().ok
     except DatabaseUnreadable:
         return False
 
@@ -93,7 +93,7 @@ class TestAddresses:
             memory.conversation("c").add(role="user", content="here")
             assert len(memory.conversation("c")) == 1
             assert len(memory.search("here")) == 1
-            assert memory.verify().ok
+            assert memory.admin.verify().ok
 
     def test_a_wrong_durability_is_refused(self, tmp_path):
         with pytest.raises(InvalidInput, match="synchronous"):
@@ -103,7 +103,7 @@ class TestAddresses:
     def test_full_durability_works(self, tmp_path):
         with AgentMemory(tmp_path / "a.db", synchronous="FULL") as memory:
             memory.conversation("c").add(role="user", content="here")
-            assert memory.verify().ok
+            assert memory.admin.verify().ok
 
 
 class TestForeignFiles:
@@ -136,7 +136,7 @@ class TestForeignFiles:
             connection.execute("create table entry (mine integer)")
         with AgentMemory(url) as memory:
             memory.conversation("c").add(role="user", content="here")
-            assert memory.verify().ok
+            assert memory.admin.verify().ok
             memory.erase(namespace=())
         with psycopg.connect(url, autocommit=True) as connection:
             assert connection.execute("select count(*) from entry").fetchone() == (0,)
@@ -240,9 +240,9 @@ class TestReadOnly:
     def test_a_read_only_database_can_be_verified_and_copied(self, tmp_path):
         path = filled(tmp_path / "a.db", 3)
         with AgentMemory(f"file:{path}?mode=ro") as memory:
-            assert memory.verify().problems == ()
-            assert memory.stats()["messages"] == 3
-            memory.backup(tmp_path / "copy.db")
+            assert memory.admin.verify().problems == ()
+            assert memory.admin.stats()["messages"] == 3
+            memory.admin.backup(tmp_path / "copy.db")
             memory.export(tmp_path / "copy.jsonl")
         with AgentMemory(tmp_path / "copy.db") as copy:
             assert len(copy.conversation("c")) == 3
@@ -275,11 +275,11 @@ class TestFullDisk:
                 fill()
 
             assert len(chat) == 1 + sum(stored)
-            assert memory.verify().ok
+            assert memory.admin.verify().ok
             raw(memory, "pragma max_page_count = 1000000")
             chat.add(role="user", content="again")
             assert len(chat) == 2 + sum(stored)
-            assert memory.verify().ok
+            assert memory.admin.verify().ok
 
 
 class TestBusy:
@@ -354,10 +354,10 @@ class TestClosing:
             lambda: chat.add(role="user", content="x"),
             lambda: len(chat),
             lambda: memory.search("x"),
-            memory.verify,
-            memory.stats,
+            memory.admin.verify,
+            memory.admin.stats,
             lambda: memory.erase(namespace=()),
-            lambda: memory.backup("never.db"),
+            lambda: memory.admin.backup("never.db"),
             lambda: memory.export("never.jsonl"),
         ):
             with pytest.raises(MemoryClosed):
@@ -370,8 +370,8 @@ class TestClosing:
         for call in (
             lambda: memory.conversation("c").aadd(role="user", content="x"),
             lambda: memory.asearch("x"),
-            memory.averify,
-            memory.astats,
+            memory.admin.averify,
+            memory.admin.astats,
         ):
             with pytest.raises(MemoryClosed):
                 await call()
@@ -401,7 +401,7 @@ class TestClosing:
                 memory.close()
             assert [future.exception() for future in working] == [None] * 8
         with AgentMemory(url) as memory:
-            assert memory.verify().ok
+            assert memory.admin.verify().ok
 
 
 class TestProcesses:
@@ -425,7 +425,7 @@ class TestProcesses:
                 assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
                 chat.add(role="user", content="after")
             assert len(chat) == 3
-            assert memory.verify().ok
+            assert memory.admin.verify().ok
             """,
             url,
         )
@@ -462,7 +462,7 @@ class TestProcesses:
                     assert worker.stdout.readline() == "done\n"
                 with AgentMemory(url) as memory:
                     assert len(memory.conversation("c")) == 2
-                    assert memory.verify().ok
+                    assert memory.admin.verify().ok
         finally:
             for worker in workers:
                 worker.communicate()

@@ -72,8 +72,8 @@ class TestSchema:
             say(two, "only here")
             assert two.search("heron", everything=True) == []
             assert [each.text for each in two.search("here", everything=True)] == ["only here"]
-            assert one.verify().problems == two.verify().problems == ()
-            assert two.stats()["messages"] == 1
+            assert one.admin.verify().problems == two.admin.verify().problems == ()
+            assert two.admin.stats()["messages"] == 1
             with psycopg.connect(postgres) as connection:
                 rows = connection.execute(
                     "select nspname from pg_namespace where nspname in ('one', 'two', 'agentmem')"
@@ -137,8 +137,8 @@ class TestPools:
                 with ThreadPoolExecutor(8) as threads:
                     list(threads.map(lambda n: say(memory, f"quince {n}", conversation="many"), range(40)))
                 assert len(said(memory, "many")) == 40
-                assert memory.verify().problems == ()
-                told = memory.stats()["pool"]
+                assert memory.admin.verify().problems == ()
+                told = memory.admin.stats()["pool"]
                 assert (told["size"], told["in_use"] + told["idle"]) == (3, 3)
                 memory.erase(conversation_id="many")
             assert not pool.closed
@@ -191,7 +191,7 @@ class TestPools:
 
     def test_whatever_wants_a_connection_says_that_a_pool_is_exhausted(self, postgres, tmp_path):
         with pool_of(postgres, 1) as pool, AgentMemory(pool, busy_timeout=0.2) as memory, pool.connection():
-            for call in (memory.stats, lambda: memory.copy(tmp_path / "copy.db")):
+            for call in (memory.admin.stats, lambda: memory.admin.copy(tmp_path / "copy.db")):
                 with pytest.raises(DatabaseBusy, match="pool"):
                     call()
 
@@ -242,8 +242,8 @@ class TestReadOnly:
             assert len(memory.search("heron", everything=True)) == 10
             assert memory.store.get(("docs", "ana"), "one").value["n"] == 1.5
             assert list(memory.checkpointer.list(None))
-            assert memory.stats()["messages"] > 0
-            assert memory.verify().problems == ()
+            assert memory.admin.stats()["messages"] > 0
+            assert memory.admin.verify().problems == ()
             for write in (
                 lambda: say(memory, "no"),
                 lambda: memory.store.put(("a",), "k", {"v": 1}),
@@ -358,11 +358,11 @@ class TestRoles:
             everything.fill(memory)
             chat_graph(memory.checkpointer).invoke({"messages": [HumanMessage("a heron")]}, at("t"))
             assert memory.search("heron", everything=True)
-            assert memory.verify().problems == ()
+            assert memory.admin.verify().problems == ()
             memory.erase(conversation_id="c")
             memory.erase(namespace=())
             assert "VACUUM FULL" in caplog.text
-            assert memory.verify().problems == ()
+            assert memory.admin.verify().problems == ()
 
     def test_who_may_not_look_into_the_schema_is_told(self, roles):
         owner, user = roles

@@ -76,9 +76,9 @@ class TestNewFiles:
         with AgentMemory(folder / "a.db") as memory:
             memory.conversation("c").add(role="user", content="hello")
             memory.audit.add(prompt="hello", reply="hello")
-            memory.backup(folder / "backup.db")
+            memory.admin.backup(folder / "backup.db")
             memory.export(folder / "export.jsonl")
-            memory.copy(folder / "copy.db", progress=lambda _: seen.append(modes(folder)))
+            memory.admin.copy(folder / "copy.db", progress=lambda _: seen.append(modes(folder)))
             memory.conversation("c").save_to_file(folder / "conversation.json")
             looking = {"progress": lambda _: seen.append(modes(folder))}
             restore(folder / "backup.db", folder / "restored.db", **looking)
@@ -104,7 +104,7 @@ class TestNewFiles:
         assert {found[f"a.db{suffix}"] for suffix in ("", "-wal", "-shm")} == {"0o640"}
         assert {found[f"empty.db{suffix}"] for suffix in ("", "-wal", "-shm")} == {"0o660"}
         with AgentMemory(folder / "a.db") as memory:
-            memory.copy(folder / "empty.db", force=True)
+            memory.admin.copy(folder / "empty.db", force=True)
         assert modes(folder)["empty.db"] == "0o660"
 
     def test_an_address_that_asks_for_no_new_file_makes_none(self, folder):
@@ -145,10 +145,10 @@ class TestFoldersThatMayNotBeWritten:
                     len(memory.search("quince", limit=5)),
                     memory.layers("main").core.get("name"),
                     memory.store.get(("a",), "k").value["text"],
-                    memory.verify().ok,
-                    memory.stats()["messages"],
+                    memory.admin.verify().ok,
+                    memory.admin.stats()["messages"],
                 ]
-                memory.backup(folder.parent / "backup.db")
+                memory.admin.backup(folder.parent / "backup.db")
                 memory.export(folder.parent / "all.jsonl")
                 return found
 

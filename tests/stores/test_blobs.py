@@ -354,7 +354,7 @@ class TestAtomicity:
             for thread in threads:
                 thread.join()
             assert failures == []
-            assert memory.verify().problems == ()
+            assert memory.admin.verify().problems == ()
 
 
 class TestNamespaces:
@@ -383,13 +383,13 @@ class TestNamespaces:
         for namespace in (("a",), ("b",)):
             store = memory.byte_store(namespace)
             store.mset([("k", b"v")])
-        assert memory.stats()["namespaces"] == 2
+        assert memory.admin.stats()["namespaces"] == 2
         chat.clear()
         assert memory.byte_store(("a",)).mget(["k"]) == [b"v"]
         memory.byte_store(("b",)).mdelete(["k"])
-        assert memory.stats()["namespaces"] == 1
+        assert memory.admin.stats()["namespaces"] == 1
         memory.byte_store(("a",)).mdelete(["k"])
-        assert memory.stats()["namespaces"] == 0
+        assert memory.admin.stats()["namespaces"] == 0
 
 
 class Counting(DeterministicFakeEmbedding):
@@ -451,9 +451,9 @@ class TestCare:
 
     def test_they_are_counted(self, memory):
         memory.byte_store().mset([("a", b"123"), ("b", b"4567")])
-        stats = memory.stats()
+        stats = memory.admin.stats()
         assert (stats["blobs"], stats["blob_bytes"]) == (2, 7)
-        assert memory.verify().checked["blobs"] == 2
+        assert memory.admin.verify().checked["blobs"] == 2
 
     @pytest.mark.slow
     def test_an_erased_namespace_takes_those_below_with_it(self, memory, raw):
@@ -492,7 +492,7 @@ class TestCare:
                 assert other.import_(tmp_path / "all.jsonl").blobs == 4 * len(ODD_KEYS)
                 assert self.told(other) == self.told(memory)
                 assert other.import_(tmp_path / "all.jsonl").blobs == 0
-                assert other.verify().problems == ()
+                assert other.admin.verify().problems == ()
 
     def test_an_import_keeps_what_is_there(self, memory, new_database, tmp_path):
         memory.byte_store().mset([("a", b"exported"), ("b", b"exported")])
@@ -538,16 +538,16 @@ class TestCare:
         (tmp_path / "damaged.jsonl").write_text("\n".join([*lines[:-1], other, end]))
         with pytest.raises(InvalidInput, match="damaged"):
             memory.import_(tmp_path / "damaged.jsonl")
-        assert memory.stats()["blobs"] == 0
+        assert memory.admin.stats()["blobs"] == 0
 
     def test_a_changed_value_or_key_is_noticed(self, memory, raw):
         store = memory.byte_store(("a",))
         store.mset([("k", b"value"), ("l" * 5_000, b"value"), ("good", b"value")])
-        assert memory.verify().ok
+        assert memory.admin.verify().ok
         text = "x'ff'" if memory.database.engine.dialect == "sqlite" else r"'\xff'::bytea"
         raw(memory, f"update blob set value = {text} where length(rest) = 0 and length(head) = 1")
         raw(memory, "update blob set mark = head where length(rest) > 0")
-        problems = memory.verify().problems
+        problems = memory.admin.verify().problems
         assert len(problems) == 2
         assert "the stored value of the key 'k' is not what was stored" in problems
         assert any("the key 'lll" in problem for problem in problems)

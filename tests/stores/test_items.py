@@ -116,9 +116,9 @@ class TestItems:
         raw(memory, "update item set value = :value", value=b'{"a":')
         with pytest.raises(DatabaseUnreadable, match=r"'k' in \('users', 'ana'\)"):
             store.get(NS, "k")
-        assert any("'k'" in problem for problem in memory.verify().problems)
+        assert any("'k'" in problem for problem in memory.admin.verify().problems)
         store.delete(NS, "k")
-        assert memory.verify().ok
+        assert memory.admin.verify().ok
 
 
 class TestBatches:
@@ -274,7 +274,7 @@ class TestNamespaces:
         store.put(NS, "k", {"a": "words"})
         memory.conversation("c", NS).clear()
         assert store.get(NS, "k") is not None
-        assert memory.verify().ok
+        assert memory.admin.verify().ok
 
 
 @pytest.mark.sqlite_suffices
@@ -299,7 +299,7 @@ class TestTogether:
             store.delete(NS, "flips")
             assert sorted(keys(store.search(NS))) == ["shared0", "shared1", "shared2"]
             assert len(store.search(("own",), limit=99)) == 8
-            report = memory.verify()
+            report = memory.admin.verify()
             assert report.ok, report.problems
 
     def test_what_a_batch_reads_is_what_it_overwrites(self, url):

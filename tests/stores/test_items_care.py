@@ -44,8 +44,8 @@ def another(new_database, clock, url):
 
 class TestCounting:
     def test_statistics_and_verification_know_them(self, filled):
-        assert filled.stats()["items"] == 5
-        report = filled.verify()
+        assert filled.admin.stats()["items"] == 5
+        report = filled.admin.verify()
         assert (report.ok, report.checked["items"]) == (True, 5)
 
     @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ class TestCounting:
     )
     def test_damage_is_found(self, filled, raw, sql, says):
         raw(filled, sql, **({"value": b'{"city": "Porto"}'} if ":value" in sql else {}))
-        problems = " | ".join(filled.verify().problems)
+        problems = " | ".join(filled.admin.verify().problems)
         assert re.search(says, problems), problems
 
 
@@ -69,7 +69,7 @@ class TestErasing:
         assert [item.key for item in filled.store.search(())] == ["home"]
         assert found(filled, "Lisbon apples mangos") == []
         assert found(filled, "Porto") == ["home"]
-        assert filled.verify().ok
+        assert filled.admin.verify().ok
         assert raw(filled, "select path from namespace") == [{"path": "other\x1f"}]
         if filled.database.engine.dialect == "sqlite":
             stored = Path(filled.database.engine.path).read_bytes()
@@ -80,13 +80,13 @@ class TestErasing:
     def test_a_damaged_one_goes_too(self, filled, raw):
         raw(filled, "update item set value = :value", value=b"{")
         assert filled.erase(namespace=()).items == 5
-        assert filled.stats()["items"] == 0
+        assert filled.admin.stats()["items"] == 0
 
     def test_an_erased_conversation_or_thread_takes_none_along(self, filled):
         filled.conversation("c", NS).add_user_message("Hello")
         assert filled.erase(namespace=NS, conversation_id="c").items == 0
         assert filled.erase(namespace=NS, thread_id="t").items == 0
-        assert filled.stats()["items"] == 5
+        assert filled.admin.stats()["items"] == 5
 
     def test_it_says_where_else_the_person_has_items(self, url):
         with AgentMemory(url, namespace=("users", "{user_id}")) as memory:
@@ -120,7 +120,7 @@ class TestErasing:
     def test_many_are_erased(self, memory):
         memory.store.batch([PutOp((f"n{i % 3}",), str(i), {"text": f"word {i}"}) for i in range(1_100)])
         assert memory.erase(namespace=()).items == 1_100
-        assert memory.verify().ok
+        assert memory.admin.verify().ok
 
 
 class TestMoving:
@@ -131,7 +131,7 @@ class TestMoving:
         assert found(another, "Lisbon") == ["home"]
         assert found(another, "apples") == ["named"]
         assert found(another, "pears plums") == []
-        report = another.verify()
+        report = another.admin.verify()
         assert report.ok, report.problems
 
     def test_a_time_to_live_comes_along(self, filled, another, clock, tmp_path):
@@ -155,13 +155,13 @@ class TestMoving:
         assert another.import_(tmp_path / "all.jsonl").items == 4
         assert another.import_(tmp_path / "all.jsonl").items == 0
         assert another.store.get(NS, "home").value == {"city": "Coimbra"}
-        assert another.verify().ok
+        assert another.admin.verify().ok
 
     def test_pages_of_them_move(self, memory, another, tmp_path):
         memory.store.batch([PutOp((f"n{i % 3}",), f"{i:04}", {"i": i}) for i in range(1_203)])
         assert memory.export(tmp_path / "all.jsonl").items == 1_203
         assert another.import_(tmp_path / "all.jsonl").items == 1_203
-        assert another.stats()["items"] == 1_203
+        assert another.admin.stats()["items"] == 1_203
 
     def test_an_export_of_a_damaged_one_says_which(self, filled, raw, tmp_path):
         raw(filled, "update item set value = :value where key = 'named'", value=b'{"a": 1}')
@@ -196,4 +196,4 @@ class TestMoving:
         path.write_text("".join(json.dumps(line) + "\n" for line in lines))
         with pytest.raises(InvalidInput, match="item"):
             another.import_(path)
-        assert another.stats()["items"] == 0
+        assert another.admin.stats()["items"] == 0

@@ -115,7 +115,7 @@ class TestExpiry:
         assert item.created_at == item.updated_at
         assert store.search(NS, query="old") == []
         assert keys(store.search(NS, query="new")) == ["k"]
-        assert memory.verify().ok
+        assert memory.admin.verify().ok
 
     def test_a_write_in_the_same_batch_wins_over_the_reading(self, store, clock):
         store.put(NS, "k", {}, ttl=60)
@@ -159,7 +159,7 @@ class TestSweeping:
         assert store.sweep_ttl() == 0
         for table in ("item", "search_document", "namespace"):
             assert raw(memory, f"select count(*) as n from {table}") == [{"n": 1}]
-        assert memory.verify().ok
+        assert memory.admin.verify().ok
 
     async def test_a_sweep_may_be_awaited_as_that_of_an_async_store_is(self, store, clock):
         for deleted in (0, 1):

@@ -112,7 +112,7 @@ def run(memory, batches, now):
         oracle.batch([op for op in ops if isinstance(op, PutOp)])
         times.follow(ops, now())
     empty(store)
-    assert memory.stats()["items"] == 0
+    assert memory.admin.stats()["items"] == 0
     assert store.list_namespaces() == []
 
 
@@ -140,7 +140,7 @@ class TestAnyBatches:
         clock = Clock()
         with AgentMemory(clock=clock) as memory:
             run(memory, batches, clock.last)
-            report = memory.verify()
+            report = memory.admin.verify()
             assert report.ok, report.problems
 
     @pytest.mark.slow("in every form")
@@ -151,4 +151,4 @@ class TestAnyBatches:
         clock = Clock()
         with AgentMemory(url, clock=clock) as memory:
             run(memory, batches, clock.last)
-            assert memory.verify().ok
+            assert memory.admin.verify().ok

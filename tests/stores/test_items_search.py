@@ -172,27 +172,27 @@ class TestFollowing:
         assert found(store, "pears") == expected
         assert found(store, "grapes") == ["other"]
         assert in_the_index(memory, raw) == 1 + len(expected)
-        report = memory.verify()
+        report = memory.admin.verify()
         assert report.ok, report.problems
 
     def test_what_was_not_indexed_can_be_later(self, memory, store):
         store.put(NS, "k", {"text": "apples"}, index=False)
         store.put(NS, "k", {"text": "apples"})
         assert found(store, "apples") == ["k"]
-        assert memory.verify().ok
+        assert memory.admin.verify().ok
 
     def test_a_value_that_stays_stays_found(self, memory, store):
         store.put(NS, "k", {"text": "apples", "n": 1}, index=["text"])
         store.put(NS, "k", {"text": "apples", "n": 2}, index=["text"])
         assert found(store, "apples") == ["k"]
-        assert memory.verify().ok
+        assert memory.admin.verify().ok
 
     def test_many_changes_in_batches_leave_it_whole(self, memory, store):
         for turn in range(6):
             values = [{"text": f"word{turn} same"} if (i + turn) % 3 else None for i in range(90)]
             hidden = [False if i % 5 == turn else None for i in range(90)]
             store.batch([PutOp((f"n{i % 3}",), str(i), values[i], hidden[i]) for i in range(90)])
-        report = memory.verify()
+        report = memory.admin.verify()
         assert report.ok, report.problems
         now = {(item.namespace, item.key) for item in store.search((), query="word5", limit=200)}
         assert now == {((f"n{i % 3}",), str(i)) for i in range(90) if (i + 5) % 3 and i % 5 != 5}

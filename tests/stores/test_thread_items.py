@@ -62,7 +62,7 @@ class TestRewinding:
         graph.invoke({"said": "Porto"}, before_last_input(graph, thread()))
         assert keys(memory.thread_store.at(thread())) == ["Porto", "the dog"]
         assert {found.id for found in memory.search("Lisbon heard", kinds=["item"])} == {"Porto", "the dog"}
-        assert memory.verify().ok
+        assert memory.admin.verify().ok
 
     def test_every_checkpoint_shows_what_it_showed(self, memory):
         graph = hearing(memory)
@@ -329,8 +329,8 @@ class TestWhereItIsUsed:
         memory.erase(thread_id="t")
         assert memory.search("heard") == []
         assert keys(memory.thread_store.at(thread())) == []
-        assert memory.stats()["content_bytes"] == 0
-        assert memory.verify().ok
+        assert memory.admin.stats()["content_bytes"] == 0
+        assert memory.admin.verify().ok
 
 
 async def called(store: BaseStore, way: str, name: str, *arguments: Any) -> Any:

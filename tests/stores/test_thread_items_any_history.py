@@ -83,7 +83,7 @@ def run(memory, history, clock):
         assert sorted(map(told, found), key=repr) == sorted(map(told, there), key=repr)
     for name in {point.config["configurable"]["thread_id"] for point in points}:
         memory.erase(thread_id=name)
-    report = memory.verify()
+    report = memory.admin.verify()
     assert report.ok, report.problems
 
 

@@ -124,7 +124,7 @@ class TestStores:
             memory.conversation("c", ("ada",)).add(role="user", content=MARK)
             assert [each.page_content for each in await do(retriever, "invoke", MARK)] == [MARK]
             await do(memory, "export", tmp_path / MARK)
-            await do(memory, "backup", tmp_path / f"{MARK}.db")
+            await do(memory.admin, "backup", tmp_path / f"{MARK}.db")
 
         tracer = Collector()
         await RunnableLambda(act).ainvoke("x", {"callbacks": [tracer]})
@@ -163,8 +163,8 @@ class TestSearchAndCare:
 
         async def act(_: str) -> None:
             await do(memory, "export", tmp_path / "export.jsonl")
-            await do(memory, "backup", tmp_path / "copy.db")
-            await do(memory, "verify")
+            await do(memory.admin, "backup", tmp_path / "copy.db")
+            await do(memory.admin, "verify")
             await do(memory, "erase", conversation_id="c", namespace=("ada",))
             await do(memory, "import_", tmp_path / "export.jsonl")
 

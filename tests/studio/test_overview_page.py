@@ -11,7 +11,7 @@ from langchain_agentmem import AgentMemory
 from langchain_agentmem.storage.storage_health import Finding
 from langchain_agentmem.studio.kept_answers import KeptAnswers
 from langchain_agentmem.studio.pages import overview
-from langchain_agentmem.upkeep.namespace_sizes import NamespaceSummary
+from langchain_agentmem.upkeep.admin import NamespaceSummary
 
 ADA = ("users", "ada")
 
@@ -110,7 +110,7 @@ def test_trouble_is_told_with_its_remedy(memory, browse, monkeypatch):
 
 @pytest.mark.sqlite_suffices
 def test_what_waits_is_told(memory, browse, monkeypatch):
-    stats = memory.stats() | {"waiting_facts": 3, "failed_facts": 1, "jobs": 2}
+    stats = memory.admin.stats() | {"waiting_facts": 3, "failed_facts": 1, "jobs": 2}
     monkeypatch.setattr(type(memory), "stats", lambda _: stats)
     text = browse(memory).settled("/")
     assert "3 messages wait to have their facts extracted" in text

@@ -20,7 +20,7 @@ def lived(tmp_path_factory):
 
 def test_its_talk_went_two_ways_and_came_back(lived):
     memory, _, _ = lived
-    [thread] = memory.threads(sample.IRENA, thread_id=sample.GIFT).threads
+    [thread] = memory.admin.threads(sample.IRENA, thread_id=sample.GIFT).threads
     assert thread.forks == 2
     newest = memory.checkpointer.get_tuple(THREAD).checkpoint["channel_values"]["messages"]
     assert newest[-1].text == sample.TALK[-1].reply
@@ -36,7 +36,7 @@ def test_a_step_waits_for_a_person(lived):
 
 def test_prompts_were_shortened_and_say_why_they_showed_what_they_showed(lived):
     memory, _, _ = lived
-    assert memory.stats()["compactions"] > 0
+    assert memory.admin.stats()["compactions"] > 0
     notes = memory.conversation(sample.GIFT, sample.IRENA).shown()
     items = [item for note in notes for item in note.items]
     assert {"core", "record", "fact", "event"} <= {item.kind for item in items}

@@ -79,11 +79,11 @@ class OwnShelf:
 
     def parts(self):
         """How many parts there are."""
-        return self.memory.stats()["parts"]
+        return self.memory.admin.stats()["parts"]
 
     def bytes(self):
         """How many bytes their contents have."""
-        return self.memory.stats()["content_bytes"]
+        return self.memory.admin.stats()["content_bytes"]
 
     def numbers(self):
         """The numbers of all parts."""

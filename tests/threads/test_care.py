@@ -30,13 +30,13 @@ def within(thread, namespace, **more):
 @pytest.mark.sqlite_suffices
 class TestStatistics:
     def test_threads_checkpoints_writes_and_parts_are_counted(self, memory):
-        assert {memory.stats()[name] for name in ("threads", "checkpoints", "writes", "parts")} == {0}
+        assert {memory.admin.stats()[name] for name in ("threads", "checkpoints", "writes", "parts")} == {0}
         line = Line(memory.checkpointer)
         config = line.put({"text": "long " * 100, "short": 1})
         line.put({"text": "longer " * 100})
         memory.checkpointer.put_writes(config, [("text", "x"), ("short", 2)], "task")
         Line(memory.checkpointer, "u").put({"messages": [HumanMessage("hello"), AIMessage("hello")]})
-        stats = memory.stats()
+        stats = memory.admin.stats()
         assert {name: stats[name] for name in ("threads", "checkpoints", "writes", "parts")} == {
             "threads": 2,
             "checkpoints": 3,
@@ -50,15 +50,15 @@ class TestStatistics:
         fill(memory.checkpointer)
         for thread in THREADS:
             memory.checkpointer.delete_thread(thread)
-        stats = memory.stats()
+        stats = memory.admin.stats()
         assert {stats[name] for name in ("threads", "checkpoints", "writes", "parts", "contents", "namespaces")} == {0}
 
     async def test_a_check_tells_how_much_it_looked_at(self, memory):
         fill(memory.checkpointer)
-        report = await memory.averify()
+        report = await memory.admin.averify()
         assert report.problems == ()
         assert report.checked["threads"] == len(THREADS)
-        assert report.checked["checkpoints"] == memory.stats()["checkpoints"]
+        assert report.checked["checkpoints"] == memory.admin.stats()["checkpoints"]
 
 
 DAMAGES = {
@@ -113,7 +113,7 @@ DAMAGES = {
 
 def fill_ours(memory):
     fill(memory.checkpointer)
-    assert memory.verify().problems == ()
+    assert memory.admin.verify().problems == ()
 
 
 @pytest.mark.sqlite_suffices
@@ -127,38 +127,38 @@ class TestVerifying:
     def test_damage_is_found_and_says_where_it_is(self, filled, raw, damage):
         sql, problem = DAMAGES[damage]
         raw(filled, sql, **{"blob": b"damaged bytes"} if ":blob" in sql else {})
-        problems = filled.verify().problems
+        problems = filled.admin.verify().problems
         assert any(re.search(problem, each) for each in problems), problems
 
     def test_all_damages_are_told_at_once(self, filled, raw):
         for name in ("the recipe of a value", "a head", "metadata", "a missing part", "the body of a part"):
             raw(filled, DAMAGES[name][0], **{"blob": b"damaged bytes"} if ":blob" in DAMAGES[name][0] else {})
-        assert len(filled.verify().problems) >= 5
+        assert len(filled.admin.verify().problems) >= 5
 
     def test_a_thread_of_any_namespace_is_looked_at(self, memory, raw):
         Line(memory.checkpointer).put({"a": 1})
         chat_graph(memory.checkpointer).invoke({"messages": ["hi"]}, within("t", ("tenant", "deeper")))
-        assert memory.verify().problems == ()
+        assert memory.admin.verify().problems == ()
         raw(
             memory,
             "update checkpoint set head = :blob where metadata = (select max(metadata) from checkpoint)",
             blob=b"",
         )
         raw(memory, "update checkpoint set head = :blob", blob=b"")
-        assert len(memory.verify().problems) == memory.stats()["checkpoints"]
+        assert len(memory.admin.verify().problems) == memory.admin.stats()["checkpoints"]
 
     def test_what_was_damaged_can_still_be_deleted(self, filled, raw):
         raw(filled, "update checkpoint set head = :blob, metadata = :blob", blob=b"damaged")
         for thread in THREADS:
             filled.checkpointer.delete_thread(thread)
-        assert filled.verify().problems == ()
-        assert filled.stats()["contents"] == 0
+        assert filled.admin.verify().problems == ()
+        assert filled.admin.stats()["contents"] == 0
 
     def test_one_damaged_recipe_does_not_keep_other_threads_from_being_deleted(self, filled, raw):
         raw(filled, "update channel_value set recipe = :blob where channel = 'list'", blob=b"damaged")
         filled.checkpointer.delete_thread("chat")
         filled.checkpointer.delete_thread("line")
-        assert filled.verify().problems == ()
+        assert filled.admin.verify().problems == ()
         assert everything(filled.checkpointer, "asking")
 
 
@@ -262,7 +262,7 @@ class TestErasing:
             assert report.threads == (2 if given == {"namespace": ()} else 1)
             assert memory.checkpointer.get_tuple(within(WORDS["thread"], (WORDS["namespace"], "deeper"))) is None
             assert len(everything(memory.checkpointer, "other")) == (given != {"namespace": ()})
-            assert memory.verify().problems == ()
+            assert memory.admin.verify().problems == ()
             assert traces(memory, open_url) == []
 
     @pytest.mark.slow
@@ -327,7 +327,7 @@ class TestErasing:
         report = memory.erase(conversation_id="t")
         assert (report.conversations, report.threads) == (1, 0)
         assert len(everything(memory.checkpointer)) == 3
-        assert memory.verify().problems == ()
+        assert memory.admin.verify().problems == ()
 
     def test_what_a_conversation_said_too_stays_until_it_goes_as_well(self, url):
         word = "shared" + WORDS["message"]
@@ -336,15 +336,15 @@ class TestErasing:
             chat.add_user_message(word)
             message = chat.messages[0]
             chat_graph(memory.checkpointer).invoke({"messages": [message.model_copy()]}, at())
-            contents = memory.stats()["contents"]
+            contents = memory.admin.stats()["contents"]
             memory.erase(thread_id="t")
-            assert memory.stats()["contents"] < contents
+            assert memory.admin.stats()["contents"] < contents
             assert memory.conversation("c").messages == [message]
             assert memory.search(word)
             assert traces(memory, url) == [WORDS["message"]]
             memory.erase(conversation_id="c")
             assert traces(memory, url) == []
-            assert memory.stats()["contents"] == 0
+            assert memory.admin.stats()["contents"] == 0
 
     def test_what_a_copy_holds_too_stays_until_it_goes_as_well(self, url):
         with AgentMemory(url) as memory:
@@ -354,7 +354,7 @@ class TestErasing:
             before = everything(saver, "copy")
             memory.erase(thread_id="t")
             assert everything(saver, "copy") == before
-            assert memory.verify().problems == ()
+            assert memory.admin.verify().problems == ()
             memory.erase(thread_id="copy")
             assert traces(memory, url) == []
 
@@ -406,13 +406,13 @@ class TestTransfer:
         read = memory.import_(path)
         assert read == written
         assert read.threads == len(THREADS)
-        assert read.checkpoints == memory.stats()["checkpoints"] == sum(map(len, before.values()))
+        assert read.checkpoints == memory.admin.stats()["checkpoints"] == sum(map(len, before.values()))
         assert seen(memory.checkpointer) == before
-        assert memory.verify().problems == ()
+        assert memory.admin.verify().problems == ()
         memory.export(tmp_path / "again.jsonl")
         assert lines(tmp_path / "again.jsonl") == lines(path)
         go_on(memory.checkpointer)
-        assert memory.verify().problems == ()
+        assert memory.admin.verify().problems == ()
 
     def test_another_process_reads_the_same(self, url, exported):
         path, _, before = exported()
@@ -425,19 +425,19 @@ class TestTransfer:
     def test_the_second_time_adds_nothing(self, memory, exported):
         path, _, before = exported()
         memory.import_(path)
-        stats = memory.stats()
+        stats = memory.admin.stats()
         report = memory.import_(path)
         assert (report.checkpoints, report.entries) == (0, 0)
-        assert {name: memory.stats()[name] for name in COUNTED} == {name: stats[name] for name in COUNTED}
+        assert {name: memory.admin.stats()[name] for name in COUNTED} == {name: stats[name] for name in COUNTED}
         assert seen(memory.checkpointer) == before
 
     def test_importing_into_itself_adds_nothing(self, memory, tmp_path):
         fill(memory.checkpointer)
-        before, stats = seen(memory.checkpointer), memory.stats()
+        before, stats = seen(memory.checkpointer), memory.admin.stats()
         memory.export(tmp_path / "all.jsonl")
         assert memory.import_(tmp_path / "all.jsonl").checkpoints == 0
         assert seen(memory.checkpointer) == before
-        assert {name: memory.stats()[name] for name in COUNTED} == {name: stats[name] for name in COUNTED}
+        assert {name: memory.admin.stats()[name] for name in COUNTED} == {name: stats[name] for name in COUNTED}
 
     def test_a_thread_that_has_gone_on_keeps_what_is_new_and_gets_back_what_is_gone(self, memory, tmp_path):
         saver = memory.checkpointer
@@ -455,7 +455,7 @@ class TestTransfer:
         for thread in ("chat", "asking", "line"):
             kept = {each[:2]: each for each in now[thread]}
             assert all(kept[each[:2]][3:5] == each[3:5] for each in before[thread])
-        assert memory.verify().problems == ()
+        assert memory.admin.verify().problems == ()
         chat_graph(saver).invoke({"messages": ["and on"]}, at("chat"))
         assert [m.text for m in chat_graph(saver).get_state(at("chat")).values["messages"]] == [
             *texts,
@@ -486,7 +486,7 @@ class TestTransfer:
             other.import_(tmp_path / "all.jsonl")
             read = AgentMemorySaver(other, serde=aes())
             assert [everything(read, thread) for thread in ("t", "delta", "outer")] == before
-            assert other.verify().problems == ()
+            assert other.admin.verify().problems == ()
             chat_graph(read).invoke({"messages": ["more"]}, at())
             assert read.get(at())["channel_values"]["messages"][0].text == "secret words"
 
@@ -496,11 +496,11 @@ class TestTransfer:
             memory.checkpointer.copy_thread("chat", "copy")
             before = everything(memory.checkpointer, "copy")
             memory.export(tmp_path / "all.jsonl")
-            contents = memory.stats()["contents"]
+            contents = memory.admin.stats()["contents"]
         with AgentMemory(url) as memory:
             memory.import_(tmp_path / "all.jsonl")
             assert everything(memory.checkpointer, "copy") == everything(memory.checkpointer, "chat") == before
-            assert memory.stats()["contents"] == contents
+            assert memory.admin.stats()["contents"] == contents
             memory.checkpointer.delete_thread("chat")
             assert everything(memory.checkpointer, "copy") == before
 
@@ -512,8 +512,8 @@ class TestTransfer:
         with AgentMemory(url) as memory:
             for name in ("one", "two", "one"):
                 memory.import_(tmp_path / name)
-            assert memory.stats()["threads"] == 2
-            assert memory.verify().problems == ()
+            assert memory.admin.stats()["threads"] == 2
+            assert memory.admin.verify().problems == ()
 
     async def test_the_awaited_twins_do_the_same(self, memory, tmp_path):
         fill(memory.checkpointer)
@@ -621,8 +621,8 @@ class TestDamagedExports:
         with AgentMemory(url) as memory:
             with pytest.raises(InvalidInput):
                 memory.import_(path)
-            assert {memory.stats()[name] for name in COUNTED} == {0}
-            assert memory.verify().problems == ()
+            assert {memory.admin.stats()[name] for name in COUNTED} == {0}
+            assert memory.admin.verify().problems == ()
 
     @pytest.mark.slow
     def test_a_file_that_was_cut_off_is_refused_wherever(self, exported, tmp_path):
@@ -638,7 +638,7 @@ class TestDamagedExports:
         with AgentMemory() as memory:
             with pytest.raises(InvalidInput):
                 memory.import_(tmp_path / "cut.jsonl")
-            assert {memory.stats()[name] for name in COUNTED} == {0}
+            assert {memory.admin.stats()[name] for name in COUNTED} == {0}
 
     def test_what_was_there_before_stays_untouched(self, url, exported):
         path, _, _ = exported()
@@ -646,11 +646,11 @@ class TestDamagedExports:
         path.write_text("\n".join([*lines, '{"record": "part"}', end]), encoding="utf-8")
         with AgentMemory(url) as memory:
             logging_graph(memory.checkpointer, "a").invoke({"log": ["mine"]}, at("chat"))
-            before, stats = everything(memory.checkpointer, "chat"), memory.stats()
+            before, stats = everything(memory.checkpointer, "chat"), memory.admin.stats()
             with pytest.raises(InvalidInput):
                 memory.import_(path)
             assert everything(memory.checkpointer, "chat") == before
-            assert {name: memory.stats()[name] for name in COUNTED} == {name: stats[name] for name in COUNTED}
+            assert {name: memory.admin.stats()[name] for name in COUNTED} == {name: stats[name] for name in COUNTED}
 
 
 class TestBackup:
@@ -658,14 +658,14 @@ class TestBackup:
     def test_a_copy_holds_every_thread_and_they_go_on_there(self, memory, tmp_path, new_database):
         fill(memory.checkpointer)
         before = seen(memory.checkpointer)
-        path = memory.backup(tmp_path / "copy")
+        path = memory.admin.backup(tmp_path / "copy")
         go_on(memory.checkpointer)
         sqlite = memory.database.engine.dialect == "sqlite"
         with AgentMemory(path if sqlite else new_database("postgres")) as copy:
             if not sqlite:
                 copy.import_(path)
             assert seen(copy.checkpointer) == before
-            assert copy.verify().problems == ()
+            assert copy.admin.verify().problems == ()
             go_on(copy.checkpointer)
 
     def test_a_copy_made_while_a_graph_runs_is_whole(self, tmp_path, url):
@@ -673,7 +673,7 @@ class TestBackup:
             saver, paths = memory.checkpointer, []
 
             def back_up(state):
-                paths.append(memory.backup(tmp_path / f"copy{len(paths)}"))
+                paths.append(memory.admin.backup(tmp_path / f"copy{len(paths)}"))
                 return {"log": [f"copied {len(state['log'])}"]}
 
             logging_graph(saver, "a", "copy", "b", nodes={"copy": back_up}).invoke(
@@ -681,7 +681,7 @@ class TestBackup:
             )
             if memory.database.engine.dialect == "sqlite":
                 with AgentMemory(paths[0]) as copy:
-                    assert copy.verify().problems == ()
+                    assert copy.admin.verify().problems == ()
                     assert copy.checkpointer.get(at())["channel_values"]["log"] == ["in", "a"]
                     graph = logging_graph(copy.checkpointer, "a", "copy", "b")
                     assert graph.invoke(None, at())["log"] == ["in", "a", "copy", "b"]
@@ -690,7 +690,7 @@ class TestBackup:
         with AgentMemory() as memory:
             fill(memory.checkpointer)
             before = seen(memory.checkpointer)
-            path = memory.backup(tmp_path / "copy.db")
+            path = memory.admin.backup(tmp_path / "copy.db")
         with AgentMemory(path) as copy:
             assert seen(copy.checkpointer) == before
-            assert len(ids(copy.checkpointer.list(None))) == copy.stats()["checkpoints"]
+            assert len(ids(copy.checkpointer.list(None))) == copy.admin.stats()["checkpoints"]

@@ -90,7 +90,7 @@ class TestKeepLast:
             graph.invoke({"messages": [HumanMessage(f"turn {turn}")]}, at())
             assert lengths(memory.checkpointer) == {"": 3}
             assert [m.text for m in graph.get_state(at()).values["messages"]] == said
-        assert memory.verify().problems == ()
+        assert memory.admin.verify().problems == ()
         with (
             AgentMemory(memory.database.engine.path)
             if memory.database.engine.dialect == "sqlite"
@@ -148,7 +148,7 @@ class TestKeepLast:
             assert left == [MOST_LITTER * 2 + 1, MOST_LITTER + 2, 3, 2]
             assert rows(memory)["part"] <= MOST_LITTER + 2
             assert memory.checkpointer.get(at())["channel_values"]["text"] == f"text {MOST_LITTER * 3 - 1} " * 50
-            assert memory.verify().problems == ()
+            assert memory.admin.verify().problems == ()
 
     def test_putting_a_checkpoint_again_removes_none_that_is_kept(self, keeping):
         saver = keeping(keep_last=2).checkpointer
@@ -202,8 +202,8 @@ class TestWhatGoes:
         assert most["channel_value"] <= 3 * (MOST_LITTER + 4)
         assert most["part"] <= 16 * (MOST_LITTER + 4)
         assert most["content"] <= most["part"]
-        assert memory.stats()["content_bytes"] <= (MOST_LITTER + 4) * 8_000
-        assert memory.verify().problems == ()
+        assert memory.admin.stats()["content_bytes"] <= (MOST_LITTER + 4) * 8_000
+        assert memory.admin.verify().problems == ()
 
     @pytest.mark.slow
     def test_messages_that_are_still_needed_stay_and_others_go(self, keeping, rows):
@@ -225,7 +225,7 @@ class TestWhatGoes:
             assert len(said) == min(2 * turn + 2, 11)
         assert rows(memory)["content"] <= MOST_LITTER + 14
         assert rows(memory)["part"] <= 4 * (MOST_LITTER + 14)
-        assert memory.verify().problems == ()
+        assert memory.admin.verify().problems == ()
 
     @pytest.mark.slow
     def test_all_messages_of_a_growing_talk_stay(self, keeping, rows):
@@ -236,7 +236,7 @@ class TestWhatGoes:
         said = [m.text for m in graph.get_state(at()).values["messages"]]
         assert said == [text for turn in range(2 * MOST_LITTER) for text in (f"turn {turn}", f"TURN {turn}")]
         assert rows(memory)["content"] <= len(said) + 4
-        assert memory.verify().problems == ()
+        assert memory.admin.verify().problems == ()
 
     def test_writes_that_come_early_stay(self, keeping):
         memory = keeping(keep_last=1)
@@ -260,7 +260,7 @@ class TestWhatGoes:
             assert memory.checkpointer.get_tuple(at("t")).checkpoint["channel_values"] == {"text": f"{n}"}
             assert rows(memory)["pending_write"] == 0
             assert "late" not in str(everything(memory.checkpointer))
-            assert memory.stats()["contents"] == 0
+            assert memory.admin.stats()["contents"] == 0
 
     def test_a_shelf_that_is_shared_with_a_copy_keeps_what_the_copy_needs(self, keeping, rows):
         memory = keeping(keep_last=2)
@@ -274,7 +274,7 @@ class TestWhatGoes:
             line.put({"text": f"new {n} " * 50, "messages": [HumanMessage(f"new {n}", id="x")]})
         assert everything(saver, "copy") == before
         assert rows(memory)["part"] <= 3 * MOST_LITTER
-        assert memory.verify().problems == ()
+        assert memory.admin.verify().problems == ()
 
     def test_without_a_retention_everything_stays(self, keeping, rows):
         memory = keeping()
@@ -302,7 +302,7 @@ class TestSubgraphs:
         assert graph.get_state(at()).values["log"][-5:] == [f"{turn}", "before", "x", "y", "after"]
         assert rows(memory)["checkpoint_line"] <= 3
         assert rows(memory)["checkpoint"] <= 2 + 2 * 2
-        assert memory.verify().problems == ()
+        assert memory.admin.verify().problems == ()
 
     def test_those_that_remember_by_themselves_stay(self, keeping):
         memory = keeping(keep_last=1)
@@ -504,7 +504,7 @@ class TestPruning:
     def test_the_file_of_a_database_shrinks(self, tmp_path):
         path = tmp_path / "a.db"
         with AgentMemory(path) as memory:
-            stats = memory.stats()
+            stats = memory.admin.stats()
             tables = stats["bytes"] - stats["free_bytes"]  # what they take when they are empty
             self.long_thread(memory, 700)
             with closing(sqlite3.connect(path)) as connection:
@@ -512,22 +512,22 @@ class TestPruning:
             before = size(path)
             assert before > 2_500_000
             memory.checkpointer.prune(["t"])
-            stats = memory.stats()
+            stats = memory.admin.stats()
             assert stats["parts"] == 1
             assert stats["checkpoints"] == 1
             assert stats["bytes"] - stats["free_bytes"] - tables < before / 20
             assert stats["free_bytes"] <= 2**20
-            assert memory.verify().problems == ()
+            assert memory.admin.verify().problems == ()
         assert size(path) < before / 2
 
     def test_deleting_gives_space_back_too(self, tmp_path):
         path = tmp_path / "a.db"
         with AgentMemory(path) as memory:
             self.long_thread(memory, 700)
-            before = memory.stats()["bytes"]
+            before = memory.admin.stats()["bytes"]
             memory.checkpointer.delete_thread("t")
-            assert memory.stats()["bytes"] < before / 2
-            assert memory.stats()["free_bytes"] <= 2**20
+            assert memory.admin.stats()["bytes"] < before / 2
+            assert memory.admin.stats()["free_bytes"] <= 2**20
 
     def test_others_write_while_more_than_a_thousand_are_pruned(self, url):
         count = 5 * BATCH + 50
@@ -555,7 +555,7 @@ class TestPruning:
             assert lengths(memory.checkpointer) == {"": 1}
             assert lengths(memory.checkpointer, "other") == {"": len(written)}
             assert len(memory.conversation("c")) == len(written)
-            assert memory.verify().problems == ()
+            assert memory.admin.verify().problems == ()
 
     def test_between_two_batches_anybody_may_write(self, url, monkeypatch):
         with AgentMemory(url) as memory, AgentMemory(url, busy_timeout=10) as other:  # who has to wait waits in vain
@@ -566,9 +566,9 @@ class TestPruning:
             write = engine.write
 
             def watched(make):
-                before = memory.stats()["checkpoints"]
+                before = memory.admin.stats()["checkpoints"]
                 value = write(make)
-                removed.append(before - memory.stats()["checkpoints"])
+                removed.append(before - memory.admin.stats()["checkpoints"])
                 mine.put({"n": len(removed)})
                 return value
 
@@ -590,7 +590,7 @@ class TestPruning:
                     assert lengths(other.checkpointer) == {"": 1}
             said = [m.text for m in chat_graph(other.checkpointer).get_state(at()).values["messages"]]
             assert said == [f"{turn}" for turn in range(turns) for _ in "qa"]
-            assert memory.verify().problems == ()
+            assert memory.admin.verify().problems == ()
 
     def test_nothing_but_the_newest_of_each_line_is_left(self, memory, rows):
         saver = memory.checkpointer
@@ -630,7 +630,7 @@ class TestPruning:
         assert {name: everything(saver, f"copy of {name}") for name in ("chat", "asking")} == {
             name: before[name] for name in ("chat", "asking")
         }
-        assert memory.verify().problems == ()
+        assert memory.admin.verify().problems == ()
 
     def test_a_copy_that_is_pruned_leaves_the_original(self, memory):
         fill(memory.checkpointer)
@@ -665,12 +665,12 @@ class TestPruning:
             remove(saver, name)
             assert everything(saver, name) in ([latest], [])
             assert {other: everything(saver, other) for other in before} == before
-            assert memory.verify().problems == ()
+            assert memory.admin.verify().problems == ()
 
     async def test_the_awaited_twin_does_the_same(self, memory):
         self.long_thread(memory, 5)
         await memory.checkpointer.aprune(["t"])
-        assert memory.stats()["checkpoints"] == 1
+        assert memory.admin.stats()["checkpoints"] == 1
 
 
 @pytest.mark.sqlite_suffices
@@ -779,7 +779,7 @@ class TestStaleSavers:
                     said = said[5:]
                     memory.checkpointer.prune(["t"])
                 assert [m.text for m in graph.get_state(at()).values["messages"]] == said
-            assert one.verify().problems == ()
+            assert one.admin.verify().problems == ()
 
     def test_a_reader_that_remembers_much_reads_what_is_there(self, two):
         reader, writer = two
@@ -841,4 +841,4 @@ def test_a_path_object_and_its_text_are_one_database(tmp_path):
         line = Line(memory.checkpointer)
         line.put({"n": 1})
         line.put({"n": 2})
-        assert other.stats()["checkpoints"] == 1
+        assert other.admin.stats()["checkpoints"] == 1

@@ -107,28 +107,28 @@ class TestPutting:
         assert shelve(part("a"), part("b")).numbers == [0, 1]
         assert shelve(part("b"), part("c"), part("a")).numbers == [1, 2, 0]
         assert shelve(part("a", loose=True), listing=False).numbers == [0]
-        assert memory.stats()["parts"] == memory.stats()["contents"] == 3
+        assert memory.admin.stats()["parts"] == memory.admin.stats()["contents"] == 3
 
     def test_the_same_bytes_in_another_form_or_under_another_name_are_another_part_of_one_content(self, memory, shelve):
         parts = [part("a"), part("a", form="elements"), part("a", form="message", name="m1"), part("a", form="message")]
         assert shelve(*parts).numbers == [0, 1, 2, 3]
-        assert (memory.stats()["parts"], memory.stats()["contents"]) == (4, 1)
+        assert (memory.admin.stats()["parts"], memory.admin.stats()["contents"]) == (4, 1)
 
     def test_what_tasks_wrote_gets_a_place_in_the_list_too(self, memory, shelve):
         assert shelve(part("a", loose=True), listing=False).numbers == [LOOSE]
         assert shelve(part("a")).numbers == [0]
         assert shelve(part("a", loose=True), listing=False).numbers[0] in (0, LOOSE)
-        assert (memory.stats()["parts"], memory.stats()["contents"]) == (2, 1)
+        assert (memory.admin.stats()["parts"], memory.admin.stats()["contents"]) == (2, 1)
 
     def test_equal_elements_of_a_list_share_one_content(self, memory, shelve, fetch):
         shelved = shelve(*[part("a")] * 50, part("b"))
         assert len(list(ranges_of(unpack(shelved.recipes[0])))) <= 2
         assert [fetch(*shelved.recipes)[number] for number in numbers(shelved.recipes[0])] == ["a"] * 50 + ["b"]
-        assert memory.stats()["contents"] == 2
+        assert memory.admin.stats()["contents"] == 2
 
     def test_equal_things_that_stand_alone_are_one_part(self, memory, shelve):
         shelve(*[part("a", loose=True)] * 9, listing=False)
-        assert (memory.stats()["parts"], memory.stats()["contents"]) == (1, 1)
+        assert (memory.admin.stats()["parts"], memory.admin.stats()["contents"]) == (1, 1)
 
     def test_nothing_changes_where_nothing_is_new(self, memory, shelve, counters):
         shelve(part("a"), part("b", loose=True), listing=False)
@@ -145,13 +145,13 @@ class TestPutting:
         with pytest.raises(ZeroDivisionError):
             memory.database.engine.write(lambda: shelving(Broken(part("a"))))
         assert counters(memory) == (0, LOOSE)
-        assert (memory.stats()["parts"], memory.stats()["contents"]) == (0, 0)
+        assert (memory.admin.stats()["parts"], memory.admin.stats()["contents"]) == (0, 0)
 
     def test_what_was_drafted_before_a_sweep_is_not_put(self, memory, thread):
         stale = thread.place._replace(swept=7)
         with pytest.raises(BranchMoved):
             memory.database.engine.write(lambda: shelves.shelve(stale, Parts(part("a")), [[LIST, [0]]]))
-        assert (memory.stats()["parts"], memory.stats()["contents"]) == (0, 0)
+        assert (memory.admin.stats()["parts"], memory.admin.stats()["contents"]) == (0, 0)
 
 
 @pytest.mark.sqlite_suffices
@@ -161,7 +161,7 @@ class TestTidying:
         shelved = shelve(*(part(f"{n}") for n in range(0, 2 * MOST_RANGES, 2)))
         assert shelved.moves == {}
         assert numbers(shelved.recipes[0]) == list(range(0, 2 * MOST_RANGES, 2))
-        assert memory.stats()["parts"] == 200
+        assert memory.admin.stats()["parts"] == 200
 
     def test_too_many_become_fewer_and_their_contents_stay_as_they_are(self, memory, shelve, fetch):
         shelve(*(part(f"{n}") for n in range(400)))
@@ -170,9 +170,9 @@ class TestTidying:
         assert len(list(ranges_of(unpack(shelved.recipes[0])))) <= MOST_RANGES
         found = fetch(shelved.recipes[0])
         assert [found[number] for number in numbers(shelved.recipes[0])] == [f"{n}" for n in range(0, 400, 2)]
-        assert memory.stats()["contents"] == 400
+        assert memory.admin.stats()["contents"] == 400
         assert all(new >= 400 and found[new] == f"{old}" for old, new in shelved.moves.items() if new in found)
-        assert memory.verify().problems == ()
+        assert memory.admin.verify().problems == ()
 
     def test_what_lies_in_the_second_row_is_put_in_the_first(self, shelve, fetch):
         shelve(*(part(f"{n}", loose=True) for n in range(9)), listing=False)
@@ -185,7 +185,7 @@ class TestTidying:
         shelve(*(part(f"{n}") for n in range(1_000)))
         single = [part(f"{n}") for n in range(0, 2 * MOST_RANGES + 8, 2)]
         shelve(*single, *(part(f"{n}") for n in range(500, 1_000)))
-        assert memory.stats()["parts"] <= 1_000 + MOST_RANGES
+        assert memory.admin.stats()["parts"] <= 1_000 + MOST_RANGES
 
     @pytest.mark.slow
     @settings(max_examples=30, deadline=None)
@@ -246,9 +246,9 @@ class TestMovingToAnotherShelf:
         assert [found[n].body.decode() for n in numbers(after[0])] == ["5", "6", "7", "8", "2", "3", "7"]
         assert [found[n].body.decode() for n in numbers(after[1])] == ["loose"]
         assert len(found) == 7
-        assert memory.stats()["parts"] == 31 + 7
-        assert memory.stats()["contents"] == 31
-        assert memory.verify().problems == ()
+        assert memory.admin.stats()["parts"] == 31 + 7
+        assert memory.admin.stats()["contents"] == 31
+        assert memory.admin.verify().problems == ()
 
     def test_parts_of_another_database_get_numbers_here(self, memory, thread, shelve, fetch):
         shelve(part("a"), part("b"))
@@ -258,7 +258,7 @@ class TestMovingToAnotherShelf:
             adopted = memory.database.engine.write(lambda: shelves.adopt(thread.place, parts))
             assert adopted == {7: 1, 9: 2, LOOSE + 3: LOOSE}
         assert fetch(pack([LIST, 0, 3])) == {0: "a", 1: "b", 2: "c"}
-        assert memory.verify().problems == ()
+        assert memory.admin.verify().problems == ()
 
 
 def keep(memory, versions, recipes):
@@ -303,7 +303,7 @@ class TestSweeping:
     def test_what_no_checkpoint_needs_goes_and_all_else_stays(self, swept, thread, raw):
         assert self.there(swept, thread) == [2, 3, 4, 7]
         assert [row["channel"] for row in raw(swept, "select channel from channel_value")] == ["kept"]
-        assert swept.stats()["contents"] == 4
+        assert swept.admin.stats()["contents"] == 4
 
     def test_everybody_who_remembers_is_told(self, swept, thread):
         place = swept.database.engine.read(lambda: find(AT)).place
@@ -320,21 +320,21 @@ class TestSweeping:
 
     def test_what_others_hold_too_stays_with_them(self, memory, thread, shelve):
         memory.conversation("c").add_messages([HumanMessage("said in both", id="m")])
-        contents = memory.stats()["contents"]
+        contents = memory.admin.stats()["contents"]
         shelf = OwnShelf(memory=memory)
         shelf.put([HumanMessage("said in both", id="m"), HumanMessage("only here", id="n")])
-        assert memory.stats()["contents"] == contents + 1
+        assert memory.admin.stats()["contents"] == contents + 1
         memory.database.engine.write(lambda: shelves.sweep(thread.place.shelf))
-        assert memory.stats()["contents"] == contents
+        assert memory.admin.stats()["contents"] == contents
         assert memory.conversation("c").messages[0].content == "said in both"
-        assert memory.verify().problems == ()
+        assert memory.admin.verify().problems == ()
 
     def test_a_shelf_that_no_thread_has_goes(self, memory, thread, shelve, raw):
         shelve(part("a"))
         raw(memory, "delete from thread")
         memory.database.engine.write(lambda: shelves.drop_idle(thread.place.shelf))
         assert raw(memory, "select id from shelf") == []
-        assert (memory.stats()["parts"], memory.stats()["contents"]) == (0, 0)
+        assert (memory.admin.stats()["parts"], memory.admin.stats()["contents"]) == (0, 0)
 
     def test_a_new_shelf_is_never_taken_for_one_that_is_gone(self, memory, thread):
         def begin_anew():
@@ -358,7 +358,7 @@ class TestSweeping:
             memory.database.engine.write(lambda: shelves.sweep(thread.place.shelf))
             expected = [n for start, stop in covered(wanted) for n in range(start, stop)]
             assert self.there(memory, thread) == expected
-            assert memory.stats()["contents"] == len(expected)
+            assert memory.admin.stats()["contents"] == len(expected)
 
 
 class TestMany:
@@ -378,7 +378,7 @@ class TestMany:
                     memory.database.engine.write(lambda: shelves.sweep(shelf.place().shelf))
                 for blob, said in kept.values():
                     assert shelf.get(blob) == said
-            assert memory.verify().problems == ()
+            assert memory.admin.verify().problems == ()
 
     def write(self, memory, kept):
         """One checkpoint for each version that is kept, and no other."""

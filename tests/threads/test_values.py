@@ -411,10 +411,10 @@ class TestGrowing:
     def test_a_message_is_stored_once_for_every_thread_and_conversation(self):
         with AgentMemory() as memory:
             memory.conversation("c").add_messages([HumanMessage("the same words", id="m1")])
-            contents = memory.stats()["contents"]
+            contents = memory.admin.stats()["contents"]
             OwnShelf(memory=memory).put([HumanMessage("the same words", id="m2"), HumanMessage("the same words")])
-            assert memory.stats()["contents"] == contents
-            assert memory.stats()["parts"] == 2
+            assert memory.admin.stats()["contents"] == contents
+            assert memory.admin.stats()["parts"] == 2
 
 
 class TestParallelWrites:
@@ -432,7 +432,7 @@ class TestParallelWrites:
                 messages = shelf.get(blob)
         assert shelf.get(blob) == messages
         assert shelf.parts() == 2 * len(messages)  # each as what a task wrote, and in its place in the list
-        assert shelf.memory.stats()["contents"] == len(messages)
+        assert shelf.memory.admin.stats()["contents"] == len(messages)
 
     def test_several_lists_that_grow_in_turn_stay_in_few_ranges(self):
         shelf, lists = OwnShelf(), [[], [], []]

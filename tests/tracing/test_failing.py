@@ -152,7 +152,7 @@ async def aoutcome(folder, *hooks, **config):
 def result(memory, answers, steps):
     done = [(type(each), each.name) for each in steps if isinstance(each, StepStarted | StepFinished)]
     layers, facts = memory.layers(CONFIG), memory.facts(CONFIG)
-    counted = memory.stats()
+    counted = memory.admin.stats()
     stored = {key: counted[key] for key in ("messages", "checkpoints", "compactions", "memories", "facts", "records")}
     return {
         "answers": answers,

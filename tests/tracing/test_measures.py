@@ -1,4 +1,4 @@
-"""What is measured, how it is kept, and what `memory.stats()` tells of it."""
+"""What is measured, how it is kept, and what `memory.admin.stats()` tells of it."""
 
 import inspect
 import json
@@ -49,7 +49,7 @@ def use(url, times=1, **options):
 
 
 def calls(memory):
-    return {each["name"]: each["calls"] for each in memory.stats()["operations"]}
+    return {each["name"]: each["calls"] for each in memory.admin.stats()["operations"]}
 
 
 def kept(memory, raw):
@@ -164,7 +164,7 @@ class TestKeeping:
         use(url, times=2)
         use(url, times=3)
         with AgentMemory(url) as memory:
-            told = {each["name"]: each for each in memory.stats()["operations"]}
+            told = {each["name"]: each for each in memory.admin.stats()["operations"]}
             assert told["memory.conversation.add"]["calls"] == told[SEARCH]["calls"] == 5
             memory.search("hello")
             assert calls(memory)[SEARCH] == 6, "what is not written yet counts too"
@@ -192,8 +192,8 @@ class TestKeeping:
         with AgentMemory(url) as memory:
             before = kept(memory, raw)
             memory.search("hello")
-            memory.stats()
-            memory.verify()
+            memory.admin.stats()
+            memory.admin.verify()
         with AgentMemory(url) as memory:
             assert kept(memory, raw) == before
 
@@ -243,7 +243,7 @@ class TestKeeping:
             with pytest.raises(InvalidInput):
                 memory.database.write("care.import", _failing)
             memory.conversation("c").add(role="user", content="again")
-            [failed] = [each for each in memory.stats()["operations"] if each["name"] == "memory.care.import"]
+            [failed] = [each for each in memory.admin.stats()["operations"] if each["name"] == "memory.care.import"]
             assert (failed["calls"], failed["failures"]) == (1, 1)
 
     def test_a_database_that_nobody_closes_keeps_them_too(self, url):
@@ -306,8 +306,8 @@ class TestNobodyIsWaitedFor:
             assert not closing_it.is_alive()
         assert "could not be written" in caplog.text
         with AgentMemory(url) as memory:
-            assert memory.stats()["messages"] == 1
-            assert memory.verify().ok
+            assert memory.admin.stats()["messages"] == 1
+            assert memory.admin.verify().ok
 
     def test_a_write_waits_for_no_lock_of_another(self, url, monkeypatch):
         monkeypatch.setattr(database, "EVERY", 0.0)
@@ -360,12 +360,12 @@ class TestNobodyIsWaitedFor:
         path = new_database("sqlite")
         use(path)
         with AgentMemory(f"file:{path}?mode=ro") as memory:
-            assert memory.stats()["messages"] == 1
+            assert memory.admin.stats()["messages"] == 1
             assert calls(memory)[SEARCH] == 1
         url = new_database("postgres")
         use(url)
         with AgentMemory(direct(url) + "&options=-c%20default_transaction_read_only%3Don") as memory:
-            assert memory.stats()["messages"] == 1
+            assert memory.admin.stats()["messages"] == 1
 
 
 @contextmanager
@@ -414,12 +414,12 @@ class TestTheirCare:
         use(url)
         async with AgentMemory(url) as memory:
             await memory.aerase(namespace=())
-            assert SEARCH not in {each["name"] for each in (await memory.astats())["operations"]}
+            assert SEARCH not in {each["name"] for each in (await memory.admin.astats())["operations"]}
 
     def test_a_check_finds_nothing_wrong(self, url):
         use(url)
         with AgentMemory(url) as memory:
-            assert memory.verify().problems == ()
+            assert memory.admin.verify().problems == ()
 
     def test_no_word_of_a_user_is_kept(self, url, raw):
         with AgentMemory(url) as memory:
@@ -447,7 +447,7 @@ class TestParts:
 
     def test_they_add_up(self, memory):
         fill(memory)
-        told = memory.stats()
+        told = memory.admin.stats()
         assert sum(told["bytes_by_part"].values()) == told["bytes"] - told["free_bytes"]
         assert set(told["bytes_by_part"]) == set(tables_by_part())
         assert min(told["bytes_by_part"].values()) >= 0
@@ -455,17 +455,17 @@ class TestParts:
         assert told["bytes_by_part"]["facts"] > 0
 
     def test_what_is_stored_counts_where_it_belongs(self, memory):
-        before = memory.stats()["bytes_by_part"]
+        before = memory.admin.stats()["bytes_by_part"]
         memory.byte_store().mset([("a", os.urandom(1_000_000))])
-        after = memory.stats()["bytes_by_part"]
+        after = memory.admin.stats()["bytes_by_part"]
         assert after["blobs"] >= 1_000_000 > before["blobs"]
         assert {part for part in tables_by_part() if after[part] > before[part] + 20_000} == {"blobs"}
         memory.store.put(
             ("a",), "k", {"text": "".join(map(chr, np.random.default_rng(7).integers(0x4E00, 0x9000, 9_000)))}
         )
-        assert memory.stats()["bytes_by_part"]["items"] > after["items"] + 9_000
+        assert memory.admin.stats()["bytes_by_part"]["items"] > after["items"] + 9_000
         memory.conversation("c").add(role="user", content=os.urandom(100_000).hex())
-        assert memory.stats()["bytes_by_part"]["shared content"] > after["shared content"] + 100_000
+        assert memory.admin.stats()["bytes_by_part"]["shared content"] > after["shared content"] + 100_000
 
     def test_facts_are_told_apart_from_layers_by_how_many_there_are(self):
         sizes = Sizes(total=1_000, free=0, log=0, tables={"memory": 500, "memory_source": 100, "seal": 40})
@@ -477,7 +477,7 @@ class TestParts:
         monkeypatch.setattr(sqlite, "_PAGES_BY_TABLE", "select name, bytes from no_dbstat_here")
         with AgentMemory(new_database("sqlite")) as memory:
             memory.byte_store().mset([("a", os.urandom(1_000_000))])
-            told = memory.stats()
+            told = memory.admin.stats()
             assert told["bytes_estimated"] is True
             assert sum(told["bytes_by_part"].values()) == told["bytes"] - told["free_bytes"]
             assert told["bytes_by_part"]["blobs"] > 0.8 * told["bytes"]
@@ -485,7 +485,7 @@ class TestParts:
     def test_a_database_in_memory_has_them(self):
         with AgentMemory() as memory:
             fill(memory)
-            told = memory.stats()
+            told = memory.admin.stats()
             assert sum(told["bytes_by_part"].values()) == told["bytes"] - told["free_bytes"]
             assert told["bytes_by_part"]["conversations"] > 0
 
@@ -515,7 +515,7 @@ def fill(memory):
 @pytest.mark.sqlite_suffices
 class TestWhatIsTold:
     def test_it_is_what_is_documented(self, memory):
-        told = memory.stats()
+        told = memory.admin.stats()
         assert set(told) == set(Stats.__annotations__)
         assert all(type(told[name]) is int for name, kind in Stats.__annotations__.items() if kind == "int")
         described = inspect.getdoc(Stats)
@@ -524,19 +524,19 @@ class TestWhatIsTold:
 
     async def test_the_awaited_twin_tells_the_same(self, memory):
         fill(memory)
-        sync, awaited = memory.stats(), await memory.astats()
+        sync, awaited = memory.admin.stats(), await memory.admin.astats()
         for told in (sync, awaited):
             del told["operations"], told["log_bytes"]  # which go on
         assert sync == awaited
 
     def test_it_can_be_written_as_json(self, memory):
         fill(memory)
-        assert json.loads(json.dumps(memory.stats()))["messages"] == 51
+        assert json.loads(json.dumps(memory.admin.stats()))["messages"] == 51
 
     def test_the_slowest_operation_comes_first(self, memory):
         for name, seconds, failed in (("a", 2.0, True), ("b", 5.0, False), ("a", 3.0, False), ("c", 4.0, False)):
             memory.database.measures.ended(name, seconds, failed)
-        first, second, third, *_ = memory.stats()["operations"]
+        first, second, third, *_ = memory.admin.stats()["operations"]
         assert [first["name"], second["name"], third["name"]] == ["b", "c", "a"]
         assert third == {
             "name": "a",
@@ -552,7 +552,7 @@ class TestWhatIsTold:
         chat.add({"role": "user", "content": "one", "message_id": "m"})
         with pytest.raises(Exception, match="m"):
             chat.add({"role": "user", "content": "two", "message_id": "m"})
-        [added] = [each for each in memory.stats()["operations"] if each["name"] == "memory.conversation.add"]
+        [added] = [each for each in memory.admin.stats()["operations"] if each["name"] == "memory.conversation.add"]
         assert (added["calls"], added["failures"]) == (2, 1)
 
 
@@ -562,12 +562,12 @@ class TestCaches:
         line = Line(saver)
         line.put({"messages": [HumanMessage(f"hello {n}", id=str(n)) for n in range(10)]})
         config = line.put({"messages": [*saver.get(line.config)["channel_values"]["messages"], AIMessage("x", id="x")]})
-        told = memory.stats()["caches"]
+        told = memory.admin.stats()["caches"]
         assert told["messages known to be stored"] == {"hits": 10, "misses": 11}
         assert told["messages of checkpoints"] == {"hits": 10, "misses": 0}
         saver.drop_caches()
         saver.get(config)
-        assert memory.stats()["caches"]["messages of checkpoints"] == {"hits": 10, "misses": 11}
+        assert memory.admin.stats()["caches"]["messages of checkpoints"] == {"hits": 10, "misses": 11}
 
     def test_contexts_of_conversations(self, memory):
         chat = memory.managed_conversation("c", config=ManagedMemoryConfig(trigger_events=[]))
@@ -576,19 +576,19 @@ class TestCaches:
         chat.get_context()
         chat.forget()
         chat.get_context()
-        assert memory.stats()["caches"]["contexts of conversations"] == {"hits": 1, "misses": 2}
+        assert memory.admin.stats()["caches"]["contexts of conversations"] == {"hits": 1, "misses": 2}
 
     def test_histories_of_graphs_and_their_compactions(self, memory):
         node = CompactionNode(memory, model=Summarizer(), config=SMALL, conversation_id="c")
         said = talk(20)
         node.invoke({"messages": said})
         node.invoke({"messages": [*said, HumanMessage("more", id="more")]})
-        told = memory.stats()["caches"]
+        told = memory.admin.stats()["caches"]
         assert told["messages counted the turn before"] == {"hits": 40, "misses": 41}
         assert told["compactions"] == {"hits": 1, "misses": 0}
         other = CompactionNode(memory, model=Summarizer(), config=SMALL, conversation_id="c")
         other.invoke({"messages": said})
-        assert memory.stats()["caches"]["compactions"] == {"hits": 1, "misses": 1}
+        assert memory.admin.stats()["caches"]["compactions"] == {"hits": 1, "misses": 1}
 
     def test_vectors(self, new_database):
         with AgentMemory(new_database("sqlite"), index={"embed": Letters(), "dims": 26}) as memory:
@@ -596,7 +596,7 @@ class TestCaches:
             memory.settle()
             for _ in range(3):
                 memory.search("hello")
-            assert memory.stats()["caches"]["vectors"] == {"hits": 2, "misses": 1}
+            assert memory.admin.stats()["caches"]["vectors"] == {"hits": 2, "misses": 1}
 
     def test_files_of_experiences(self, memory, tmp_path):
         (tmp_path / "handcrafted_exp_one.yaml").write_text(
@@ -607,7 +607,7 @@ class TestCaches:
         folders = memory.experiences(tmp_path)._folders
         folders.look()
         folders.look()
-        told = memory.stats()["caches"]["files of experiences"]
+        told = memory.admin.stats()["caches"]["files of experiences"]
         assert told["hits"] + told["misses"] == 2
         assert told["misses"] >= 1
 
@@ -624,19 +624,19 @@ class TestTokensKeptOut:
     def test_a_graph_is_told_what_its_context_is_shorter_by(self, memory):
         node = CompactionNode(memory, model=Summarizer(), config=SMALL, conversation_id="c")
         counter, said = node._compactor.counter, talk(20)
-        assert memory.stats()["tokens_kept_out"] == memory.stats()["shortened_prompts"] == 0
+        assert memory.admin.stats()["tokens_kept_out"] == memory.admin.stats()["shortened_prompts"] == 0
         shown = node.invoke({"messages": said})["llm_input_messages"]
         saved = counter.count(said) - counter.count(shown)
         assert saved > 0
-        told = memory.stats()
+        told = memory.admin.stats()
         assert (told["tokens_kept_out"], told["shortened_prompts"]) == (saved, 1)
         node.invoke({"messages": said})
-        told = memory.stats()
+        told = memory.admin.stats()
         assert (told["tokens_kept_out"], told["shortened_prompts"]) == (2 * saved, 2), "each prompt counts"
 
     def test_a_context_that_is_whole_keeps_nothing_out(self, memory):
         CompactionNode(memory, model=Summarizer(), config=SMALL, conversation_id="c").invoke({"messages": talk(1)})
-        assert memory.stats()["shortened_prompts"] == 0
+        assert memory.admin.stats()["shortened_prompts"] == 0
 
     @pytest.mark.slow
     def test_a_conversation_is_told_it_too_after_several_compactions(self, url):
@@ -645,17 +645,17 @@ class TestTokensKeptOut:
             for message in talk(40):
                 chat.add_message(message)
             context = chat.get_context()
-            told = memory.stats()
+            told = memory.admin.stats()
             assert told["compactions"] > 1
             counter = chat._compactor.counter
             saved = counter.count(chat.raw_messages) - counter.count(context)
             assert told["shortened_prompts"] == 1
             assert told["tokens_kept_out"] == pytest.approx(saved, rel=0.02)
         with AgentMemory(url) as memory:
-            again = memory.stats()
+            again = memory.admin.stats()
             assert (again["tokens_kept_out"], again["shortened_prompts"]) == (told["tokens_kept_out"], 1)
             memory.managed_conversation("c", config=SMALL, model=Summarizer()).get_context()
-            assert memory.stats()["tokens_kept_out"] == 2 * told["tokens_kept_out"], "the record knows it, too"
+            assert memory.admin.stats()["tokens_kept_out"] == 2 * told["tokens_kept_out"], "the record knows it, too"
 
     def test_a_compaction_of_an_older_version_keeps_out_what_is_known(self, memory, raw):
         chat = memory.managed_conversation("c", config=SMALL, model=Summarizer())
@@ -673,13 +673,13 @@ class TestTokensKeptOut:
         for message in talk(20):
             chat.add_message(message)
         chat.get_context()
-        saved = memory.stats()["tokens_kept_out"]
+        saved = memory.admin.stats()["tokens_kept_out"]
         memory.export(tmp_path / "all.jsonl")
         with AgentMemory(new_database("sqlite")) as other:
             other.import_(tmp_path / "all.jsonl")
-            assert other.stats()["tokens_kept_out"] == 0
+            assert other.admin.stats()["tokens_kept_out"] == 0
             other.managed_conversation("c", config=SMALL, model=Summarizer()).get_context()
-            assert other.stats()["tokens_kept_out"] == saved > 0
+            assert other.admin.stats()["tokens_kept_out"] == saved > 0
 
 
 class TestEveryOpenDatabase:

@@ -125,7 +125,7 @@ class TestAgent:
             ):
                 graph = agent(memory, tmp_path / "experience")
                 converse(graph, callbacks=[usage, memory.audit.handler()])
-                kept.append(memory.stats()["audit"])
+                kept.append(memory.admin.stats()["audit"])
             assert usage.usage_metadata == surrounding.usage_metadata
             assert {"agent", "summarizer", "chooser", "extractor"} == set(usage.usage_metadata)
             counted.append(usage.usage_metadata)

@@ -38,7 +38,6 @@ from langchain_agentmem import (
     MemoryInjection,
     Message,
     Recollection,
-    Record,
     RememberFacts,
     Retention,
     SessionMemory,
@@ -46,6 +45,7 @@ from langchain_agentmem import (
     fact_tools,
     layer_tools,
 )
+from langchain_agentmem.layers.layer import Record
 
 chat_model = FakeListChatModel(responses=["Well."])
 

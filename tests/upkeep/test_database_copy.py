@@ -42,7 +42,7 @@ def progress(at):
     if seen == int(portions):
         os.kill(os.getpid(), int(number))
 with AgentMemory(source) as memory:
-    memory.copy(target, progress=progress)
+    memory.admin.copy(target, progress=progress)
 """
 
 MADE_ANEW = (
@@ -79,7 +79,7 @@ def target(request, new_database):
 
 def copied(source: str, target: str, **options):
     with AgentMemory(source) as memory:
-        return memory.copy(target, **options)
+        return memory.admin.copy(target, **options)
 
 
 def exported(url: str, path: Path) -> bytes:
@@ -122,7 +122,7 @@ class TestEverything:
         assert same(full, back)
         for url in (there, back):
             with AgentMemory(url) as memory:
-                assert memory.verify().problems == ()
+                assert memory.admin.verify().problems == ()
         assert sorted(path.name for path in tmp_path.iterdir()) == ["1", "2", "3", "back.db"]
 
     @pytest.mark.slow
@@ -153,7 +153,7 @@ class TestEverything:
             copy.facts("user-42", ("a",)).add_fact("user", "Ana", "lives in", "Faro")
             copy.layers("deep").core.set("x", "y")
             copy.store.put(("docs",), "two", {"text": "two"})
-            assert copy.verify().problems == ()
+            assert copy.admin.verify().problems == ()
 
     @pytest.mark.slow
     def test_numbers_are_never_given_twice(self, source, target):
@@ -208,7 +208,7 @@ class TestEverything:
     @pytest.mark.slow
     async def test_the_awaited_twin(self, full, target):
         async with AgentMemory(full) as memory:
-            report = await memory.acopy(target)
+            report = await memory.admin.acopy(target)
         assert report.documents > 100
         assert same(full, target)
 
@@ -227,7 +227,7 @@ class TestInterruptions:
         assert exported(target, tmp_path / "there") == exported(source, tmp_path / "here")
         assert same(source, target)
         with AgentMemory(target) as memory:
-            assert memory.verify().problems == ()
+            assert memory.admin.verify().problems == ()
         assert not list(tmp_path.glob("*.copying*"))
 
     @pytest.mark.slow
@@ -240,7 +240,7 @@ class TestInterruptions:
 
         with AgentMemory(source) as memory:
             with pytest.raises(KeyboardInterrupt):
-                memory.copy(target, progress=stop)
+                memory.admin.copy(target, progress=stop)
             memory.conversation("c").update("m1", content="edited once more")
             memory.erase(namespace=("a",))
             memory.erase(conversation_id="managed")
@@ -249,12 +249,12 @@ class TestInterruptions:
             memory.byte_store().mdelete(["k\ud800"])
             for n in range(100):
                 memory.conversation("more").add(role="user", content=f"came later, {n}")
-            report = memory.copy(target)
+            report = memory.admin.copy(target)
             assert report.known > 100
         assert same(source, target)
         assert exported(target, tmp_path / "there") == exported(source, tmp_path / "here")
         with AgentMemory(target) as memory:
-            assert memory.verify().problems == ()
+            assert memory.admin.verify().problems == ()
             assert memory.search("came later", limit=1)
 
     @pytest.mark.slow
@@ -337,7 +337,7 @@ class TestOneMoment:
             def write(at):
                 memory.conversation("c").add(role="user", content=f"meanwhile {at.done}")
 
-            memory.copy(target, progress=write)
+            memory.admin.copy(target, progress=write)
             assert len(memory.conversation("c")) > 10
         assert exported(target, tmp_path / "after") == before
 
@@ -360,7 +360,7 @@ class TestPlaces:
             copied(full, target, force=True)
         with AgentMemory(target) as memory:
             assert not memory.search("precious", namespace=())
-            assert memory.verify().problems == ()
+            assert memory.admin.verify().problems == ()
 
     def test_a_damaged_database_can_be_replaced(self, full, tmp_path):
         target = tmp_path / "damaged.db"
@@ -416,5 +416,5 @@ class TestPlaces:
             connection.execute("update entry set sender = 'a' || char(0) || 'b'")
             connection.commit()
         with AgentMemory(tmp_path / "nul.db") as memory, pytest.raises(InvalidInput, match="NUL"):
-            memory.copy(url := new_database("postgres"))
+            memory.admin.copy(url := new_database("postgres"))
         PostgresPlace(url).drop()

@@ -21,6 +21,7 @@ from langchain_agentmem.base.namespaces import path_of
 from langchain_agentmem.errors import DatabaseBusy, InvalidInput, MessageError
 from langchain_agentmem.messages.message import Message
 from langchain_agentmem.storage import table_copy
+from langchain_agentmem.upkeep.admin import Admin
 from tests.emptying import direct
 
 WORDS = {
@@ -181,7 +182,7 @@ class TestErasing:
             assert len(memory.conversation("other", ("others",))) == 100
             assert memory.search("ordinary words", namespace=("others",), limit=1)
             assert memory.search(WORDS["text"]) == []
-            assert memory.verify().problems == ()
+            assert memory.admin.verify().problems == ()
 
     def test_the_servers_statistics_sample_nothing_that_was_said(self, new_database, raw):
         """They outlive the rows, and may hold them compressed."""
@@ -223,7 +224,7 @@ class TestErasing:
             tell_secrets(memory, 20)
             await memory.aerase(namespace=())
             assert traces(stored_bytes(memory, url)) == []
-            assert (await memory.astats())["messages"] == 0
+            assert (await memory.admin.astats())["messages"] == 0
 
     def test_a_namespace_is_not_a_prefix_of_letters(self, memory):
         for namespace in (("a",), ("a", "b"), ("ab",), ("b",), ()):
@@ -250,13 +251,13 @@ class TestErasing:
         fill(memory)
         memory.conversation("x", ("\U0010ffff" * 200, "\U0010ffff" * 200)).add(role="user", content="far out")
         memory.erase(namespace=())
-        stats = memory.stats()
+        stats = memory.admin.stats()
         assert (stats["messages"], stats["contents"], stats["namespaces"], stats["rounds"]) == (0, 0, 0, 0)
-        assert memory.verify().problems == ()
+        assert memory.admin.verify().problems == ()
 
     def test_nothing_named_or_too_much_is_refused(self, memory):
         fill(memory)
-        before = memory.stats()["messages"]
+        before = memory.admin.stats()["messages"]
         for wrong in (
             {},
             {"thread_id": "a", "conversation_id": "b"},
@@ -266,7 +267,7 @@ class TestErasing:
         ):
             with pytest.raises(InvalidInput):
                 memory.erase(**wrong)
-        assert memory.stats()["messages"] == before
+        assert memory.admin.stats()["messages"] == before
 
     def test_a_checkpointer_that_was_built_from_the_memory_forgets_what_it_read_too(self):
         with AgentMemory() as memory:
@@ -301,7 +302,7 @@ class TestVerifying:
     @pytest.fixture
     def filled(self, memory):
         fill(memory)
-        report = memory.verify()
+        report = memory.admin.verify()
         assert report.ok
         assert report.checked["messages"] == 77
         return memory
@@ -320,10 +321,10 @@ class TestVerifying:
         index = "search_waiting" if filled.database.engine.dialect == "sqlite" else "search_index"
         given = {name: value for name, value in {"hash": b"1" * 20, "body": b"{}"}.items() if f":{name}" in damage}
         raw(filled, damage.format(index=index), **given)
-        assert any(problem in each for each in filled.verify().problems)
+        assert any(problem in each for each in filled.admin.verify().problems)
 
     async def test_the_awaited_twin_says_the_same(self, filled):
-        assert await filled.averify() == filled.verify()
+        assert await filled.admin.averify() == filled.admin.verify()
 
 
 class TestOldTransactions:
@@ -341,7 +342,7 @@ class TestOldTransactions:
         with AgentMemory(url, busy_timeout=0.2) as impatient:
             with pytest.raises(DatabaseBusy, match="older transaction"):
                 impatient.erase(namespace=())
-            assert impatient.stats()["messages"] == 0
+            assert impatient.admin.stats()["messages"] == 0
         other.rollback()
         with AgentMemory(url) as memory:
             memory.erase(namespace=())
@@ -373,11 +374,11 @@ class TestOldTransactions:
 class TestBackup:
     def test_a_copy_equals_the_original(self, memory, tmp_path, new_database):
         fill(memory)
-        path = memory.backup(tmp_path / "copy")
+        path = memory.admin.backup(tmp_path / "copy")
         if memory.database.engine.dialect == "sqlite":
             with AgentMemory(path) as copy:
                 assert told(copy) == told(memory)
-                assert copy.verify().problems == ()
+                assert copy.admin.verify().problems == ()
         else:
             with AgentMemory(new_database("postgres")) as copy:
                 copy.import_(path)
@@ -394,71 +395,71 @@ class TestBackup:
             with ThreadPoolExecutor() as threads:
                 writing = threads.submit(write)
                 try:
-                    paths = [memory.backup(tmp_path / f"copy{n}") for n in range(5)]
+                    paths = [memory.admin.backup(tmp_path / f"copy{n}") for n in range(5)]
                 finally:
                     done.set()
             assert writing.exception() is None
             if memory.database.engine.dialect == "sqlite":
                 for path in paths:
                     with AgentMemory(path) as copy:
-                        assert copy.verify().problems == ()
+                        assert copy.admin.verify().problems == ()
                         assert len(copy.conversation("c")) % 2 == 0
 
     def test_a_file_that_is_there_is_replaced_only_by_force(self, memory, tmp_path):
         fill(memory)
         path = tmp_path / "copy"
         path.write_text("something else " * 1000)
-        for write in (memory.backup, memory.export):
+        for write in (memory.admin.backup, memory.export):
             with pytest.raises(InvalidInput, match="Write elsewhere, or re"):
                 write(path)
         assert path.read_text() == "something else " * 1000
-        memory.backup(path, force=True)
+        memory.admin.backup(path, force=True)
         exported = tmp_path / "export"
         memory.export(exported)
         memory.export(exported)  # replaces an older one
         if memory.database.engine.dialect == "sqlite":
             with AgentMemory(path) as copy:
                 assert told(copy) == told(memory)
-                assert copy.verify().problems == ()
+                assert copy.admin.verify().problems == ()
 
     def test_a_database_that_is_in_use_is_not_replaced(self, tmp_path):
         with AgentMemory(tmp_path / "a.db") as memory, AgentMemory(tmp_path / "b.db") as other:
             fill(memory)
             other.conversation("c").add_user_message("not folded into the file yet")
             with pytest.raises(InvalidInput, match="in use"):
-                memory.backup(tmp_path / "b.db", force=True)
+                memory.admin.backup(tmp_path / "b.db", force=True)
             assert len(other.conversation("c")) == 1
 
     @pytest.mark.parametrize("where", ["nowhere/copy", "."])
     def test_a_place_that_cannot_be_written_is_named(self, memory, tmp_path, where):
         with pytest.raises(InvalidInput, match="cannot be written"):
-            memory.backup(tmp_path / where)
+            memory.admin.backup(tmp_path / where)
         assert [p.name for p in tmp_path.iterdir() if "memory" not in p.name] == []
 
     def test_where_there_is_no_room_for_it_a_copy_is_not_restored(self, tmp_path, monkeypatch):
         with AgentMemory(tmp_path / "a.db") as memory:
-            fill(memory).backup(tmp_path / "copy.db")
+            fill(memory).admin.backup(tmp_path / "copy.db")
         full = OSError(28, "No space left on device")
         monkeypatch.setattr(table_copy.shutil, "copyfile", lambda *_: (_ for _ in ()).throw(full))
         with pytest.raises(InvalidInput, match=r"'.*copy\.db' cannot be copied to '.*': .*No space left"):
-            AgentMemory.restore(tmp_path / "copy.db", tmp_path / "restored.db")
+            Admin.restore(tmp_path / "copy.db", tmp_path / "restored.db")
         assert sorted(each.name for each in tmp_path.iterdir()) == ["a.db", "copy.db"]
 
     def test_a_database_is_not_copied_onto_itself(self, tmp_path):
         with AgentMemory(tmp_path / "a.db") as memory:
             fill(memory)
             with pytest.raises(InvalidInput, match="itself"):
-                memory.backup(tmp_path / "a.db", force=True)
-            assert memory.verify().ok
+                memory.admin.backup(tmp_path / "a.db", force=True)
+            assert memory.admin.verify().ok
 
     def test_a_database_in_memory_can_be_kept(self, tmp_path):
-        with AgentMemory() as memory, AgentMemory(fill(memory).backup(tmp_path / "copy.db")) as copy:
+        with AgentMemory() as memory, AgentMemory(fill(memory).admin.backup(tmp_path / "copy.db")) as copy:
             assert told(copy) == told(memory)
 
     async def test_the_awaited_twin_works(self, url, tmp_path):
         async with AgentMemory(url) as memory:
             fill(memory)
-            assert (await memory.abackup(tmp_path / "copy")).exists()
+            assert (await memory.admin.abackup(tmp_path / "copy")).exists()
 
 
 @pytest.mark.sqlite_suffices
@@ -471,7 +472,7 @@ class TestTransfer:
             read = other.import_(tmp_path / "all.jsonl")
             assert read == written
             assert told(other) == told(memory)
-            assert other.verify().problems == ()
+            assert other.admin.verify().problems == ()
             assert [hit.id for hit in other.search("edited twice")] == [hit.id for hit in memory.search("edited twice")]
             again = other.import_(tmp_path / "all.jsonl")
             assert again.entries == 0
@@ -500,7 +501,7 @@ class TestTransfer:
             await memory.aexport(tmp_path / "all.jsonl")
             await memory.aerase(namespace=())
             await memory.aimport_(tmp_path / "all.jsonl")
-            assert memory.stats()["messages"] == 77
+            assert memory.admin.stats()["messages"] == 77
 
     @pytest.mark.parametrize(
         "damage",
@@ -536,7 +537,7 @@ class TestTransfer:
         with AgentMemory(url) as memory:
             with pytest.raises(InvalidInput):
                 memory.import_(path)
-            stats = memory.stats()
+            stats = memory.admin.stats()
             assert (stats["messages"], stats["contents"], stats["conversations"]) == (0, 0, 0)
 
     def test_a_missing_file_a_folder_and_a_database_are_refused(self, memory, tmp_path):
@@ -546,7 +547,7 @@ class TestTransfer:
         for wrong in ("missing.jsonl", ".", "picture.png", "other.db"):
             with pytest.raises(InvalidInput):
                 memory.import_(tmp_path / wrong)
-        assert memory.stats()["conversations"] == 0
+        assert memory.admin.stats()["conversations"] == 0
 
     def test_other_content_under_one_id_is_refused_and_nothing_is_imported(self, url, tmp_path):
         with AgentMemory() as memory:
@@ -556,8 +557,8 @@ class TestTransfer:
             memory.conversation("c").add({"role": "user", "content": "mine, not theirs", "message_id": "m2"})
             with pytest.raises(MessageError, match="m2"):
                 memory.import_(tmp_path / "all.jsonl")
-            assert memory.stats()["messages"] == 2
-            assert memory.verify().problems == ()
+            assert memory.admin.stats()["messages"] == 2
+            assert memory.admin.verify().problems == ()
 
     def test_an_export_that_fails_leaves_the_old_file(self, memory, tmp_path, monkeypatch):
         path = tmp_path / "all.jsonl"
@@ -572,7 +573,7 @@ class TestTransfer:
     @pytest.mark.parametrize("target", [5, None, b"copy.db"])
     def test_a_copy_to_what_is_no_place_is_refused(self, target):
         with AgentMemory() as memory, pytest.raises(InvalidInput, match="A database is a path"):
-            memory.copy(target)
+            memory.admin.copy(target)
 
     def test_a_place_that_cannot_be_written_is_named(self, memory, tmp_path):
         with pytest.raises(InvalidInput, match="nowhere"):
@@ -591,4 +592,4 @@ class TestTransfer:
             features[trail].append(line)
         (tmp_path / "all.jsonl").write_text("\n".join([first, *features[0], *features[1], end]))
         assert memory.import_(tmp_path / "all.jsonl") == written
-        assert memory.verify().ok
+        assert memory.admin.verify().ok

@@ -44,7 +44,7 @@ def filled(memory):
 
 class TestNamespaces:
     def test_each_tells_what_it_holds_itself(self, filled):
-        found = {each.namespace: each for each in filled.namespaces()}
+        found = {each.namespace: each for each in filled.admin.namespaces()}
         ada, notes, ben = found[ADA], found[NOTES], found[BEN]
         assert (ada.threads, ada.messages, ada.checkpoints, ada.memories, ada.items, ada.audit) == (2, 5, 3, 2, 0, 0)
         assert (notes.threads, notes.items, ben.audit, ben.messages) == (0, 1, 1, 0)
@@ -53,60 +53,60 @@ class TestNamespaces:
         assert 0 < ben.bytes < 1_000
 
     async def test_one_and_those_below_it(self, filled):
-        assert {each.namespace for each in filled.namespaces(ADA)} == {ADA, NOTES}
-        assert await filled.anamespaces(NOTES) == filled.namespaces(NOTES)
-        assert {each.namespace for each in filled.within(ADA).namespaces()} == {ADA, NOTES}
-        assert filled.namespaces(("nobody",)) == []
+        assert {each.namespace for each in filled.admin.namespaces(ADA)} == {ADA, NOTES}
+        assert await filled.admin.anamespaces(NOTES) == filled.admin.namespaces(NOTES)
+        assert {each.namespace for each in filled.within(ADA).admin.namespaces()} == {ADA, NOTES}
+        assert filled.admin.namespaces(("nobody",)) == []
         with pytest.raises(InvalidInput):
-            filled.namespaces("users")
+            filled.admin.namespaces("users")
 
     def test_on_a_server_they_tell_their_schema(self, filled):
-        schemas = {each.schema for each in filled.namespaces()}
+        schemas = {each.schema for each in filled.admin.namespaces()}
         if filled.database.engine.dialect == "sqlite":
             assert schemas == {None}
         else:
             assert all(schema.startswith("agentmem") for schema in schemas)
 
     def test_an_empty_memory_holds_nothing(self, memory):
-        assert [each for each in memory.namespaces() if each.bytes or each.threads] == []
+        assert [each for each in memory.admin.namespaces() if each.bytes or each.threads] == []
 
 
 class TestGrowth:
     async def test_each_day_tells_what_was_written(self, filled, clock):
         clock.pass_time(days=2)
         filled.conversation("later", BEN).add_messages([HumanMessage("a"), AIMessage("b")])
-        days = filled.growth(days=4)
+        days = filled.admin.growth(days=4)
         assert [each.day for each in days] == [date(2025, 12, 31), *(date(2026, 1, day) for day in (1, 2, 3))]
         assert [each.messages for each in days] == [0, 6, 0, 2]
         assert [each.memories for each in days] == [0, 2, 0, 0]
         assert sum(each.checkpoints for each in days) == 3
-        assert [each.messages for each in await filled.agrowth(BEN, days=3)] == [0, 0, 2]
-        assert [each.messages for each in filled.within(ADA).growth(days=3)] == [5, 0, 0]
+        assert [each.messages for each in await filled.admin.agrowth(BEN, days=3)] == [0, 0, 2]
+        assert [each.messages for each in filled.within(ADA).admin.growth(days=3)] == [5, 0, 0]
 
     @pytest.mark.sqlite_suffices
     def test_how_many_days_is_a_number(self, memory):
-        assert len(memory.growth()) == 30
+        assert len(memory.admin.growth()) == 30
         for wrong in (0, -1, True, 1.5, "3", 3_661, 10**30):
             with pytest.raises(InvalidInput, match="days"):
-                memory.growth(days=wrong)
+                memory.admin.growth(days=wrong)
 
 
 class TestDiagnosis:
     async def test_a_memory_says_what_may_be_wrong_with_it(self, memory):
-        found = {each.name: each.level for each in await memory.adiagnose()}
+        found = {each.name: each.level for each in await memory.admin.adiagnose()}
         assert found["schema"] == "ok"
         assert "verify" not in found
 
     def test_one_within_a_namespace_says_nothing_of_the_whole(self, memory):
         with pytest.raises(InvalidInput, match="whole database"):
-            memory.within(ADA).diagnose()
+            memory.within(ADA).admin.diagnose()
 
     def test_of_a_database_in_memory_there_is_what_is_around_it(self):
         with AgentMemory() as memory:
-            names = {each.name for each in memory.diagnose()}
+            names = {each.name for each in memory.admin.diagnose()}
         assert "python" in names
         assert "file" not in names
 
     def test_through_a_pool_it_finds_the_same_server(self, new_database):
         with ConnectionPool(new_database("postgres"), open=True) as pool, AgentMemory(pool) as memory:
-            assert {each.name: each.level for each in memory.diagnose()}["schema"] == "ok"
+            assert {each.name: each.level for each in memory.admin.diagnose()}["schema"] == "ok"

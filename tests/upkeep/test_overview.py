@@ -36,7 +36,7 @@ class TestThreads:
         say(graph, "hello", at("only", agentmem_namespace=("ada",)))
         memory.conversation("both").add_user_message("hello")
         memory.conversation("talk", ("ada", "private")).add_messages([HumanMessage("a"), AIMessage("b")])
-        found = memory.threads()
+        found = memory.admin.threads()
         assert found.total == 3
         assert [(each.namespace, each.thread_id, each.checkpoints, each.messages) for each in found.threads] == [
             (("ada", "private"), "talk", 0, 2),
@@ -55,28 +55,28 @@ class TestThreads:
         for namespace in ((), ("ada",), ("ada", "private"), ("adam",)):
             memory.conversation("talk", namespace).add_user_message("hello")
         memory.conversation("other", ("ada",)).add_user_message("hello")
-        assert memory.threads(("ada",)).total == 3
-        assert {each.namespace for each in memory.threads(thread_id="talk").threads} == {
+        assert memory.admin.threads(("ada",)).total == 3
+        assert {each.namespace for each in memory.admin.threads(thread_id="talk").threads} == {
             (),
             ("ada",),
             ("ada", "private"),
             ("adam",),
         }
-        few = await memory.athreads(("ada",), thread_id="talk", limit=1)
+        few = await memory.admin.athreads(("ada",), thread_id="talk", limit=1)
         assert ([each.namespace for each in few.threads], few.total) == ([("ada", "private")], 2)
-        assert memory.threads(limit=0).threads == ()
+        assert memory.admin.threads(limit=0).threads == ()
         for wrong in (-1, True, "3"):
             with pytest.raises(InvalidInput, match="limit"):
-                memory.threads(limit=wrong)
+                memory.admin.threads(limit=wrong)
         with pytest.raises(InvalidInput):
-            memory.threads("ada")
+            memory.admin.threads("ada")
 
     def test_what_thread_and_conversation_share_counts_once(self, memory):
         text = "x" * 50_000
         say(talking(memory), text, at())
-        alone = memory.threads().threads[0].bytes
+        alone = memory.admin.threads().threads[0].bytes
         memory.conversation("t").add_user_message(text)
-        assert 50_000 < alone <= memory.threads().threads[0].bytes < 1.1 * alone
+        assert 50_000 < alone <= memory.admin.threads().threads[0].bytes < 1.1 * alone
 
     def test_forks_are_counted(self, memory):
         graph = talking(memory)
@@ -84,7 +84,7 @@ class TestThreads:
         first = memory.checkpointer.history(at()).checkpoints[0].checkpoint_id
         for text in ("two", "three", "four"):
             say(graph, text, at(checkpoint_id=first))
-        [found] = memory.threads().threads
+        [found] = memory.admin.threads().threads
         assert found.forks == 2
 
     def test_its_title_is_the_first_question_that_it_shows(self, memory):
@@ -96,19 +96,19 @@ class TestThreads:
         memory.conversation("unasked").add_ai_message("Hello.")
         say(graph, "first", at("rewound"))
         graph.update_state(at("rewound"), {"messages": [RemoveMessage(id=REMOVE_ALL_MESSAGES)]})
-        titles = {each.thread_id: each.title for each in memory.threads().threads}
+        titles = {each.thread_id: each.title for each in memory.admin.threads().threads}
         assert titles.pop("birds") == "Which birds nest here? " + "x" * 96 + "…"
         assert titles == {"edited": "Where?", "unasked": "", "rewound": "first"}
 
     def test_a_page_begins_anywhere(self, memory):
         for number in range(5):
             memory.conversation(f"t{number}", (f"user{number}",)).add_user_message("hello")
-        pages = [memory.threads(limit=2, offset=offset) for offset in (0, 2, 4, 6)]
+        pages = [memory.admin.threads(limit=2, offset=offset) for offset in (0, 2, 4, 6)]
         assert [[each.thread_id for each in page.threads] for page in pages] == [["t4", "t3"], ["t2", "t1"], ["t0"], []]
         assert {page.total for page in pages} == {5}
-        assert [each.thread_id for each in memory.threads(offset=3).threads] == ["t1", "t0"]
+        assert [each.thread_id for each in memory.admin.threads(offset=3).threads] == ["t1", "t0"]
         with pytest.raises(InvalidInput, match="offset"):
-            memory.threads(offset=-1)
+            memory.admin.threads(offset=-1)
 
     def test_they_are_found_by_what_was_said_in_one_message_and_by_their_ids(self, memory):
         say(talking(memory), "Our herons nest in the alders.", at("one", agentmem_namespace=("ada",)))
@@ -116,7 +116,7 @@ class TestThreads:
         memory.conversation("heron-3").add_user_message("hello")
 
         def found(query, namespace=()):
-            return {each.thread_id for each in memory.threads(namespace, query=query).threads}
+            return {each.thread_id for each in memory.admin.threads(namespace, query=query).threads}
 
         assert found("heron") == {"one", "two", "heron-3"}
         assert found("heron alder") == {"one"}
@@ -135,7 +135,7 @@ class TestThreads:
         memory.conversation("told").add_ai_message("hello")
 
         def found(**wanted):
-            return {each.thread_id for each in memory.threads(**wanted).threads}
+            return {each.thread_id for each in memory.admin.threads(**wanted).threads}
 
         assert found(role="user") == {"asked", "team"}
         assert found(role="Planner") == {"team"}
@@ -143,16 +143,16 @@ class TestThreads:
         assert found(since=then) == {"team", "told"}
         assert found(until=then) == {"asked"}
         assert found(since=then, role="user", query="plan") == {"team"}
-        [told] = memory.threads(thread_id="told").threads
+        [told] = memory.admin.threads(thread_id="told").threads
         assert found(since=told.changed_at) == {"told"}
         assert found(until=told.changed_at) == {"asked", "team"}
         for wrong in ({"since": "today"}, {"until": 3}, {"role": 3}, {"query": b"a"}, {"sizes": None}):
             with pytest.raises(InvalidInput):
-                memory.threads(**wrong)
+                memory.admin.threads(**wrong)
 
     def test_without_sizes_nothing_of_a_thread_is_counted(self, memory):
         say(talking(memory), "one", at())
-        [with_sizes], [without] = memory.threads().threads, memory.threads(sizes=False).threads
+        [with_sizes], [without] = memory.admin.threads().threads, memory.admin.threads(sizes=False).threads
         assert with_sizes.checkpoints == 3
         assert without == replace(with_sizes, checkpoints=None, forks=None, bytes=None)
 
@@ -160,7 +160,7 @@ class TestThreads:
         say(talking(memory), "one", at())
         memory.conversation("t").add_user_message("one")
         memory.erase(thread_id="t")
-        assert memory.threads().total == 0
+        assert memory.admin.threads().total == 0
 
 
 class TestBranches:
@@ -172,15 +172,15 @@ class TestBranches:
         draft.archival.write("a record")
         draft.fork("deep")
         memory.layers("main").core.set("name", "Ben")
-        found = memory.branches()
+        found = memory.admin.branches()
         assert [(each.namespace, each.name, each.parent, each.own) for each in found] == [
             ((), "main", None, 1),
             (("ada",), "main", None, 1),
             (("ada",), "draft", "main", 1),
             (("ada",), "deep", "draft", 0),
         ]
-        assert await memory.abranches(("ada",)) == found[1:]
-        assert memory.branches(("nobody",)) == []
+        assert await memory.admin.abranches(("ada",)) == found[1:]
+        assert memory.admin.branches(("nobody",)) == []
 
 
 class TestHistory:
@@ -259,6 +259,6 @@ def test_a_read_only_database_is_shown(new_database):
         say(talking(memory), "one", at())
         memory.layers("main").core.set("a", "b")
     with AgentMemory(f"file:{path}?mode=ro") as memory:
-        assert memory.threads().total == 1
-        assert len(memory.branches()) == 1
+        assert memory.admin.threads().total == 1
+        assert len(memory.admin.branches()) == 1
         assert memory.checkpointer.history(at()).total == 3

@@ -11,6 +11,7 @@ from langchain_agentmem import AgentMemory
 from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.storage import sqlite
 from langchain_agentmem.upkeep import export
+from langchain_agentmem.upkeep.admin import Admin
 
 
 @pytest.fixture
@@ -46,13 +47,13 @@ def test_each_tells_how_much_of_what_there_is(filled, tmp_path):
     file, backup = tmp_path / "export.jsonl", tmp_path / "backup"
     with AgentMemory(tmp_path / "other.db") as other:
         for work in (
-            filled.verify,
-            lambda progress: filled.backup(backup, progress=progress),
+            filled.admin.verify,
+            lambda progress: filled.admin.backup(backup, progress=progress),
             lambda progress: filled.export(file, progress=progress),
             lambda progress: other.import_(file, progress=progress),
-            lambda progress: filled.prune(retention=Retention(keep_last=10), progress=progress),
-            lambda progress: filled.copy(tmp_path / "copy.db", progress=progress),
-            lambda progress: AgentMemory.restore(backup, tmp_path / "restored.db", progress=progress),
+            lambda progress: filled.admin.prune(retention=Retention(keep_last=10), progress=progress),
+            lambda progress: filled.admin.copy(tmp_path / "copy.db", progress=progress),
+            lambda progress: Admin.restore(backup, tmp_path / "restored.db", progress=progress),
             lambda progress: filled.erase(namespace=("ada",), progress=progress),
         ):
             watching = Watching()
@@ -60,7 +61,7 @@ def test_each_tells_how_much_of_what_there_is(filled, tmp_path):
             assert watching.last.done >= 0.9 * watching.last.total > 0, watching.told
     with AgentMemory(tmp_path / "restored.db") as restored:
         assert len(restored.conversation("talk", ("ada",))) == 20
-        assert restored.verify().ok
+        assert restored.admin.verify().ok
 
 
 def test_within_a_namespace_it_tells_nothing_of_others(filled, tmp_path):
@@ -83,14 +84,14 @@ def test_a_backup_is_as_of_one_moment_whoever_writes_meanwhile(filled, tmp_path)
     def write(at) -> None:
         written.append(filled.conversation("later").add(role="user", content="x" * 10_000))
 
-    filled.backup(tmp_path / "backup", progress=write)
+    filled.admin.backup(tmp_path / "backup", progress=write)
     assert written
     assert len(written) < 100
     target = tmp_path / "restored.db"
-    AgentMemory.restore(tmp_path / "backup", target)
+    Admin.restore(tmp_path / "backup", target)
     with AgentMemory(target) as restored:
         assert len(restored.conversation("later")) == 0
-        assert restored.verify().ok
+        assert restored.admin.verify().ok
 
 
 def test_what_a_watcher_raises_ends_an_import_and_nothing_was_imported(filled, tmp_path):
@@ -103,4 +104,4 @@ def test_what_a_watcher_raises_ends_an_import_and_nothing_was_imported(filled, t
     with AgentMemory(tmp_path / "other.db") as other:
         with pytest.raises(KeyboardInterrupt):
             other.import_(tmp_path / "export.jsonl", progress=stop)
-        assert other.stats()["messages"] == 0
+        assert other.admin.stats()["messages"] == 0

@@ -24,6 +24,7 @@ from langchain_agentmem.storage import encrypted_database
 from langchain_agentmem.storage.encrypted_database import connected
 from langchain_agentmem.storage.engine import Opening
 from langchain_agentmem.storage.sqlite import SqliteEngine
+from langchain_agentmem.upkeep.admin import Admin
 from tests.conftest import KEY
 from tests.everything import fill, with_vectors
 from tests.forking import COMMAND
@@ -37,7 +38,7 @@ with suppress(ImportError):
 OTHER = bytes(32)
 KILLED = """
 import os, signal, sys
-from langchain_agentmem import AgentMemory
+from langchain_agentmem import Admin
 key, new_key = (None if each == "-" else bytes.fromhex(each) for each in sys.argv[2:4])
 left = int(sys.argv[4])
 def hook(event, arguments):
@@ -65,7 +66,7 @@ def counted(*given):
     return overwrite(*given)
 os.pwrite = counted
 sys.addaudithook(hook)
-AgentMemory.rekey(sys.argv[1], key=key, new_key=new_key)
+Admin.rekey(sys.argv[1], key=key, new_key=new_key)
 print("done")
 """
 
@@ -101,7 +102,7 @@ class TestRewriting:
         held, names, seen = digest(path), {"memory.db"}, []
         before = path.stat().st_size
         with path.open("rb") as old:
-            told = AgentMemory.rekey(path, new_key=KEY, progress=seen.append)
+            told = Admin.rekey(path, new_key=KEY, progress=seen.append)
             assert old.read().strip(b"\0") == b""  # what the old file held was overwritten
         assert seen == [("copying", 0, 2), ("checking", 1, 2), ("checking", 2, 2)]
         assert (told.encrypted, told.overwritten) == (True, before)
@@ -110,14 +111,14 @@ class TestRewriting:
         assert readable(path.parent) == []
         assert stat.S_IMODE(path.stat().st_mode) == 0o640
         assert digest(path, KEY) == held
-        assert AgentMemory.rekey(path, key=KEY, new_key=OTHER).encrypted
+        assert Admin.rekey(path, key=KEY, new_key=OTHER).encrypted
         with pytest.raises(DatabaseUnreadable, match="The key does not fit"):
             AgentMemory(path, key=KEY)
         assert readable(path.parent) == []
-        assert not AgentMemory.rekey(path, key=OTHER).encrypted
+        assert not Admin.rekey(path, key=OTHER).encrypted
         assert digest(path) == held
         with AgentMemory(path) as memory:
-            assert memory.verify().ok
+            assert memory.admin.verify().ok
             [[mode]] = memory.database.engine._writer.execute("pragma journal_mode").fetchall()
             [[vacuum]] = memory.database.engine._writer.execute("pragma auto_vacuum").fetchall()
             assert (mode, vacuum) == ("wal", 2)
@@ -132,7 +133,7 @@ class TestRewriting:
         log = path.with_name("memory.db-wal")
         with log.open("rb") as old:
             size = log.stat().st_size
-            told = await AgentMemory.arekey(path, new_key=KEY)
+            told = await Admin.arekey(path, new_key=KEY)
             assert told.overwritten >= size
             assert b"heron" not in old.read()
         with AgentMemory(path, key=KEY) as memory:
@@ -152,13 +153,13 @@ class TestRefused:
         try:
             assert running.stdout.readline() == "open\n"
             with pytest.raises(DatabaseBusy, match="is open in another program"):
-                AgentMemory.rekey(path, new_key=KEY)
+                Admin.rekey(path, new_key=KEY)
         finally:
             running.communicate()
         with AgentMemory(path), pytest.raises(DatabaseBusy, match=r"is open in this process\. Close it first"):
-            AgentMemory.rekey(path, new_key=KEY)
+            Admin.rekey(path, new_key=KEY)
         assert {each.name for each in path.parent.iterdir()} <= {"memory.db", "memory.db-wal", "memory.db-shm"}
-        AgentMemory.rekey(path, new_key=KEY)
+        Admin.rekey(path, new_key=KEY)
 
     def test_who_waited_for_it_does_not_write_where_nobody_looks(self, path, monkeypatch):
         """Somebody opened the old file before it was replaced, and reads it afterwards."""
@@ -169,7 +170,7 @@ class TestRefused:
             real(handle, size)
 
         monkeypatch.setattr(encrypted_database, "_overwrite", overwrite)
-        AgentMemory.rekey(path, new_key=KEY)
+        Admin.rekey(path, new_key=KEY)
         left = f"/proc/self/fd/{waiting[0]}"
         shutil.copyfile(left, path.with_name("left.db"))
         for each in waiting:
@@ -192,7 +193,7 @@ class TestRefused:
     def test_what_makes_no_sense(self, path, given, error, says):
         before = path.read_bytes()
         with pytest.raises(error, match=says):
-            AgentMemory.rekey(path, **given)
+            Admin.rekey(path, **given)
         assert path.read_bytes() == before
         assert [each.name for each in path.parent.iterdir()] == ["memory.db"]
 
@@ -201,23 +202,23 @@ class TestRefused:
         monkeypatch.chdir(tmp_path)
         (tmp_path / "empty.db").touch()
         with pytest.raises(InvalidInput):
-            AgentMemory.rekey(name, new_key=KEY)
+            Admin.rekey(name, new_key=KEY)
         assert [each.name for each in tmp_path.iterdir()] == ["empty.db"]
 
     def test_another_programs_a_damaged_or_an_encrypted_file(self, path, tmp_path):
         with closing(sqlite3.connect(tmp_path / "other.db")) as other:
             other.execute("create table theirs (a)")
         with pytest.raises(ForeignDatabase):
-            AgentMemory.rekey(tmp_path / "other.db", new_key=KEY)
-        AgentMemory.rekey(path, new_key=KEY)
+            Admin.rekey(tmp_path / "other.db", new_key=KEY)
+        Admin.rekey(path, new_key=KEY)
         for given in ({"new_key": OTHER}, {"key": OTHER, "new_key": KEY}):
             with pytest.raises(DatabaseUnreadable, match=r"The key does not fit|not a database, or an encrypted one"):
-                AgentMemory.rekey(path, **given)
+                Admin.rekey(path, **given)
         held = bytearray(path.read_bytes())
         held[5 * 4096 + 100] ^= 1
         path.write_bytes(held)
         with pytest.raises(StorageError):
-            AgentMemory.rekey(path, key=KEY, new_key=OTHER)
+            Admin.rekey(path, key=KEY, new_key=OTHER)
         assert path.read_bytes() == held
 
     def test_a_new_file_that_is_not_like_the_old_one(self, path, monkeypatch):
@@ -231,7 +232,7 @@ class TestRefused:
 
         monkeypatch.setattr(encrypted_database, "_connected", altered)
         with pytest.raises(StorageError, match=r"The new file is not whole .*so the old one was kept"):
-            AgentMemory.rekey(path, new_key=KEY)
+            Admin.rekey(path, new_key=KEY)
         assert [each.name for each in path.parent.iterdir()] == ["memory.db"]
         assert digest(path) == before
 
@@ -241,7 +242,7 @@ class TestRefused:
             encrypted_database.shutil, "copymode", lambda *_: (_ for _ in ()).throw(OSError(28, "No space"))
         )
         with pytest.raises(InvalidInput, match=r"cannot be rewritten: .*No space.* It is as it was"):
-            AgentMemory.rekey(path, new_key=KEY)
+            Admin.rekey(path, new_key=KEY)
         assert [each.name for each in path.parent.iterdir()] == ["memory.db"]
         assert digest(path) == before
 
@@ -258,7 +259,7 @@ class TestKilled:
     @pytest.mark.parametrize(("key", "new_key"), [(None, KEY), (KEY, OTHER), (KEY, None)])
     def test_at_any_point_there_is_one_whole_database_and_the_next_attempt_succeeds(self, path, forks, key, new_key):
         if key is not None:
-            AgentMemory.rekey(path, new_key=key)
+            Admin.rekey(path, new_key=key)
         held, original = digest(path, key), path.read_bytes()
         given = ["-" if each is None else each.hex() for each in (key, new_key)]
         point, ended, after = 1, False, set()
@@ -273,7 +274,7 @@ class TestKilled:
             after.add(now == new_key)
             assert digest(path, now) == held
             if now == key:
-                AgentMemory.rekey(path, key=key, new_key=new_key)
+                Admin.rekey(path, key=key, new_key=new_key)
             assert digest(path, new_key) == held
             assert [each.name for each in path.parent.iterdir()] == ["memory.db"]
             point += max(1, point // 2)

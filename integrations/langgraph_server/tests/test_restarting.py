@@ -43,4 +43,4 @@ def test_nothing_is_lost(server):
         assert kept(client, thread, before)
 
     with AgentMemory(server.folder / "agentmem.db") as memory:
-        assert memory.verify().ok
+        assert memory.admin.verify().ok

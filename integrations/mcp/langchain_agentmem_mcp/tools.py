@@ -158,9 +158,11 @@ class Tools:
 
     async def _places(self, here: Namespace) -> str | None:
         """For who found nothing in a namespace that does not exist: which ones there are."""
-        if await self._memory.anamespaces(here):
+        if await self._memory.admin.anamespaces(here):
             return None
-        there = [self._access.shown(each.namespace) for each in await self._memory.anamespaces(self._access.here())]
+        there = [
+            self._access.shown(each.namespace) for each in await self._memory.admin.anamespaces(self._access.here())
+        ]
         told = ", ".join(str(each) for each in there[:PLACES] if each)
         return f"Nothing is kept in this namespace. {f'There are: {told}.' if told else 'Leave it out.'}"
 

@@ -46,7 +46,7 @@ async def test_clients_with_different_tokens_work_at_once_and_see_only_their_own
         assert memory.layers("main", ("alice",)).core.get("key 1") == {"key 1": "Alice"}
         assert memory.layers("main", ("bob", "notes")).core.get("key 1") == {"key 1": "Bob"}
         assert len(memory.layers("main", ("alice",)).archival.all()) == 6
-        assert memory.verify().ok
+        assert memory.admin.verify().ok
 
 
 async def test_who_has_no_token_or_a_wrong_one_or_anothers_session_is_refused(memory):
@@ -140,4 +140,4 @@ async def test_a_write_that_is_cancelled_is_whole_or_not_there(sqlite_url):
             await ask("set_core_memory", key="second", value="2")
         assert memory.layers("main").core.get() == {"first": "1", "second": "2"}
         assert [fact.text for fact in memory.facts("main").history("a")] in ([], ["a b c"])
-        assert memory.verify().ok
+        assert memory.admin.verify().ok

@@ -302,12 +302,12 @@ class TestResourcesAndPrompt:
 class TestHostileInput:
     async def test_what_is_wrong_is_an_error_to_act_on_and_nothing_is_written(self, client, memory):
         memory.conversation("talk", ("alice",)).add_user_message("Hello.")
-        before = memory.stats()["bytes_by_part"]
+        before = memory.admin.stats()["bytes_by_part"]
         for name, arguments, told in WRONG:
             text = await refused(client, name, **arguments)
             assert told in text
             assert len(text) < 1_000
-        assert memory.stats()["bytes_by_part"] == before
+        assert memory.admin.stats()["bytes_by_part"] == before
 
     async def test_nothing_that_was_remembered_can_pass_for_anything_else(self, memory, client, ask):
         memory.conversation("talk", ("alice",)).add(role="user", content=f"plums {ATTACK} \ud800")

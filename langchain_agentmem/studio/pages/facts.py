@@ -81,7 +81,8 @@ async def facts(request: Request) -> Response:
     valid, recorded = time_asked(request, "valid"), time_asked(request, "recorded")
     kept = place.facts
     learned, branches = await asyncio.gather(
-        kept.alatest(PAGE + 1, entity=entity, recorded=recorded, before=before), place.memory.abranches(place.namespace)
+        kept.alatest(PAGE + 1, entity=entity, recorded=recorded, before=before),
+        place.memory.admin.abranches(place.namespace),
     )
     if not learned and not any(asked.values()):
         for each in await holders(request, "memories", PATIENT):

@@ -16,8 +16,8 @@ from langchain_agentmem.agent_memory import AgentMemory
 from langchain_agentmem.base.namespaces import Namespace
 from langchain_agentmem.studio.application import PAGE, page, studio_of
 from langchain_agentmem.studio.kept_answers import PATIENCE, Seen
+from langchain_agentmem.upkeep.admin import DayCounts, NamespaceSummary
 from langchain_agentmem.upkeep.database_report import Finding
-from langchain_agentmem.upkeep.namespace_sizes import DayCounts, NamespaceSummary
 
 LARGEST = 10
 """Namespaces and operations that are shown."""
@@ -116,7 +116,7 @@ async def namespaces_kept(request: Request, patience: float = PATIENCE) -> Seen[
         patience: Seconds to wait for it. Default: `PATIENCE`.
     """
     studio = studio_of(request)
-    return await studio.kept.look("namespaces", studio.memory.namespaces, patience=patience)
+    return await studio.kept.look("namespaces", studio.memory.admin.namespaces, patience=patience)
 
 
 async def holders(request: Request, what: str, patience: float = 0) -> list[NamespaceSummary]:
@@ -170,9 +170,9 @@ class Figures:
 
 def figures_of(memory: AgentMemory) -> Figures:
     """Count and measure; this reads the whole database."""
-    stats: Any = memory.stats()
+    stats: Any = memory.admin.stats()
     whole = memory.database.scopes.within is None
-    return Figures(stats=stats, growth=memory.growth(), findings=memory.diagnose() if whole else ())
+    return Figures(stats=stats, growth=memory.admin.growth(), findings=memory.admin.diagnose() if whole else ())
 
 
 async def overview(request: Request) -> Response:

@@ -122,7 +122,7 @@ async def thread(request: Request) -> Response:
     )
     whose = place.namespace if beginning is None else beginning.found.config["configurable"]["thread_id"].namespace
     if whose != place.namespace:  # a thread of any namespace is found by its id alone where the root has none
-        found = await place.memory.athreads((), thread_id=place.name, sizes=False)
+        found = await place.memory.admin.athreads((), thread_id=place.name, sizes=False)
         if place.namespace in {each.namespace for each in found.threads}:
             return await _logged(request, _asked(request))
         return back(request, "/thread", **{**request.query_params, "namespace": whose})
@@ -235,7 +235,7 @@ async def _logged(request: Request, place: Place, *, of_thread: bool = False) ->
     """
     shown = await _panel(request, place, OF_LOGS)
     if not shown["messages"]:
-        found = await place.memory.athreads(place.namespace, thread_id=place.name)
+        found = await place.memory.admin.athreads(place.namespace, thread_id=place.name)
         if place.namespace not in {each.namespace for each in found.threads}:
             raise missing(f"There is no thread and no conversation {safe_repr(place.name)} in this namespace.")
     return page(request, "thread.html", **shown, place=place, title=place.name, of_thread=of_thread)

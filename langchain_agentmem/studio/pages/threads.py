@@ -37,9 +37,9 @@ async def threads(request: Request) -> Response:
         "limit": PAGE,
         "offset": start,
     }
-    sizes = partial(studio.memory.threads, namespace, **wanted)
+    sizes = partial(studio.memory.admin.threads, namespace, **wanted)
     found, seen = await asyncio.gather(
-        studio.memory.athreads(namespace, sizes=False, **wanted),
+        studio.memory.admin.athreads(namespace, sizes=False, **wanted),
         studio.kept.look(("threads", namespace, *wanted.values()), sizes),
     )
     sized = {} if seen is None else {(each.namespace, each.thread_id): each for each in seen.value.threads}

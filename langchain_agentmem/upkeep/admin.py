@@ -1,0 +1,482 @@
+"""`memory.admin`: listings, statistics, verification and copies, for those who operate a database.
+
+    with AgentMemory("agent.db") as memory:
+        assert memory.admin.verify().ok
+        memory.admin.backup("copy.db")
+        print(memory.admin.stats()["messages"])
+
+The work on the database stands in `integrity.py`, `database_report.py` and `database_copy.py`; here it becomes steps
+of a trace.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, fields
+from datetime import date, datetime, timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from langchain_agentmem.base.argument_checks import check_flag, check_whole
+from langchain_agentmem.base.clock import EPOCH, micros, time_given
+from langchain_agentmem.base.concurrency import awaited
+from langchain_agentmem.base.encryption_key import EncryptionKey, KeyLike
+from langchain_agentmem.base.events import ThreadMoved, Watch, listener_given
+from langchain_agentmem.base.files import check_free, path_of_file
+from langchain_agentmem.base.namespaces import NESTED, Namespace, id_of, namespace_of, path_of, range_of
+from langchain_agentmem.conversations.persistence import checked_retention
+from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.language_models.model_calls import Do, Run, Shown, Work, both
+from langchain_agentmem.messages.role_rounds import Retention
+from langchain_agentmem.storage import Steps, is_pool, name_of, query
+from langchain_agentmem.storage.database import Database
+from langchain_agentmem.tracing import given_only
+from langchain_agentmem.upkeep import database_report, export, integrity
+from langchain_agentmem.upkeep.database_copy import CopyReport, PruneReport, copy, place_of, prune_work, rekey, restore
+from langchain_agentmem.upkeep.database_report import BranchSummary, Finding, Stats, ThreadList
+from langchain_agentmem.upkeep.export import TransferReport
+from langchain_agentmem.upkeep.integrity import VerifyReport
+from langchain_agentmem.upkeep.maintenance import Upkeep
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NamespaceSummary:
+    """What one namespace holds itself, without those below it.
+
+    Attributes:
+        namespace: Which.
+        schema: The schema of PostgreSQL in which it lies; None on SQLite.
+        threads: LangGraph threads and conversations; those of one id are one.
+        messages: Messages, each once, however often it was edited.
+        checkpoints: Checkpoints of its threads.
+        memories: Current entries of core memory, events, records and facts, on all branches.
+        items: Long-term items.
+        audit: Entries of the audit trail.
+        bytes: What all of these take, and values of byte stores, without indexes. What several namespaces share
+            counts for each.
+    """
+
+    namespace: Namespace
+    schema: str | None
+    threads: int
+    messages: int
+    checkpoints: int
+    memories: int
+    items: int
+    audit: int
+    bytes: int
+
+
+_COUNTS = tuple(each.name for each in fields(NamespaceSummary) if each.name not in ("namespace", "schema"))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DayCounts:
+    """What was written on one day in UTC and is still there.
+
+    Attributes:
+        day: The day.
+        messages: Messages.
+        checkpoints: Checkpoints.
+        memories: Entries of core memory, events, records and facts, with those of their versions that are kept.
+    """
+
+    day: date
+    messages: int = 0
+    checkpoints: int = 0
+    memories: int = 0
+
+
+def list_namespaces(namespace: Sequence[str]) -> Steps[list[NamespaceSummary]]:
+    """What a namespace holds, and each of those below it.
+
+    Args:
+        namespace: Which; empty for all.
+    """
+    low, high = range_of(namespace)
+    [here] = yield query.schema_here()
+    rows = yield query.namespace_sizes(low=low, high=high, mark=NESTED)
+    return [
+        NamespaceSummary(
+            namespace=namespace_of(row["path"]), schema=here["schema"], **{name: int(row[name]) for name in _COUNTS}
+        )
+        for row in rows
+    ]
+
+
+def count_days(namespace: Sequence[str], days: int, now: datetime) -> Steps[list[DayCounts]]:
+    """What was written on each of the last days in a namespace and all below it, the oldest day first.
+
+    Args:
+        namespace: Which; empty for all.
+        days: How many days, this one included.
+        now: When this is.
+    """
+    low, high = range_of(namespace)
+    today = (now - EPOCH).days
+    first = today - days + 1
+    rows = yield query.written_by_day(low=low, high=high, since=micros(EPOCH + timedelta(days=first)))
+    found: dict[int, dict[str, int]] = {}
+    for row in rows:
+        found.setdefault(int(row["day"]), {})[row["what"]] = row["written"]
+    return [
+        DayCounts(day=(EPOCH + timedelta(days=number)).date(), **found.get(number, {}))
+        for number in range(first, today + 1)
+    ]
+
+
+L = TypeVar("L", BranchSummary, NamespaceSummary)
+_MOST_DAYS = 3_660
+
+
+class Admin(Upkeep):
+    """Operations on a whole database: listings, statistics, verification, backups, copies, pruning.
+
+    `memory.admin` is one. `Admin.restore` and `Admin.rekey` need no open memory.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+
+    # -- what there is -------------------------------------------------------------------------------------------
+
+    def _threads_work(
+        self,
+        namespace: Sequence[str] | None = None,
+        *,
+        thread_id: str | None = None,
+        query: str | None = None,
+        role: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        sizes: bool = True,
+        limit: int | None = None,
+        offset: int = 0,
+    ) -> Work[ThreadList]:
+        """What threads and conversations there are, how large they are, and when they changed last.
+
+        Args:
+            namespace: This namespace and all below it. Default: the running config's, else the root, so all.
+            thread_id: Only those of this id. Default: all.
+            query: Only those with a message that has all words of this, also one that was rewound; or whose id
+                has it. Default: all.
+            role: Only those in which this role speaks: "user", "assistant" and so on, or one of a session by its name.
+                Default: all.
+            since: Only those that changed last at this time or later. Without a time zone it is taken as UTC.
+            until: Only those that changed last before this time.
+            sizes: Whether the checkpoints and forks of each are counted, and bytes summed up, which reads all that a
+                thread holds. Default: yes.
+            limit: Most of them. Default: all.
+            offset: How many of the first to leave out. Default: 0.
+
+        Returns:
+            Those that changed last first, and how many there are in all.
+
+        Raises:
+            InvalidInput: An argument is wrong.
+        """
+        where = self.database.scopes.resolve(namespace, bare=True)
+        asked: dict[str, Any] = {"thread_id": thread_id, "role": role, "since": since, "until": until}
+        make = partial(
+            database_report.list_threads, where, said=query, sizes=sizes, limit=limit, offset=offset, **asked
+        )
+        shown = partial(given_only, {"namespace": where, "query": query, **asked, "limit": limit, "offset": offset})
+        done: ThreadList = yield Run("care.threads", make, inputs=shown, outputs=_threads_shown)
+        return done
+
+    threads, athreads = both(_threads_work)
+
+    def _branches_work(self, namespace: Sequence[str] | None = None) -> Work[list[BranchSummary]]:
+        """What branches of layered memory and facts there are that have a name.
+
+        Args:
+            namespace: This namespace and all below it. Default: the running config's, else the root, so all.
+
+        Returns:
+            By namespace, each branch before its forks.
+
+        Raises:
+            InvalidInput: This is no namespace.
+        """
+        return self._summaries("care.branches", namespace, database_report.list_branches)
+
+    branches, abranches = both(_branches_work)
+
+    def _namespaces_work(self, namespace: Sequence[str] | None = None) -> Work[list[NamespaceSummary]]:
+        """How much each namespace holds itself. It reads much of what they hold.
+
+        Args:
+            namespace: This namespace and all below it. Default: the running config's, else the root, so all.
+
+        Returns:
+            In the order of their names.
+
+        Raises:
+            InvalidInput: This is no namespace.
+        """
+        return self._summaries("care.namespaces", namespace, list_namespaces)
+
+    namespaces, anamespaces = both(_namespaces_work)
+
+    def _growth_work(self, namespace: Sequence[str] | None = None, *, days: int = 30) -> Work[list[DayCounts]]:
+        """How much was written on each of the last days, of what is still there. It reads much of what there is.
+
+        Args:
+            namespace: This namespace and all below it. Default: the running config's, else the root, so all.
+            days: How many days in UTC, with this one, 1 to 3,660. Default: 30.
+
+        Returns:
+            Each day, the oldest first.
+
+        Raises:
+            InvalidInput: An argument is wrong.
+        """
+        where = self.database.scopes.resolve(namespace, bare=True)
+        check_whole("days", days, 1)
+        if days > _MOST_DAYS:
+            raise InvalidInput(f"days must be {_MOST_DAYS:,} at most, not {days:,}.")
+        make = partial(count_days, where, days, self.database.clock())
+        run = Run("care.growth", make, inputs=lambda: {"namespace": where, "days": days})
+        done: list[DayCounts] = yield run
+        return done
+
+    growth, agrowth = both(_growth_work)
+
+    def _stats_work(self) -> Work[Stats]:
+        """Counts of everything stored, bytes by part, tokens kept out of prompts, cache hits, slowest operations.
+
+        What was measured is that of every process that used the database and of this one: each writes it when the
+        memory is closed, and every ten minutes, if it wrote anything else. What nobody has written yet is known to the
+        process alone that measured it. Exports leave it out, and `erase(namespace=())` deletes it.
+
+        On SQLite the whole file is read twice: 1 GB takes about a second where the system has it at hand. On PostgreSQL
+        the bodies of messages are counted, and sizes come from the server's own books. A memory within a namespace
+        counts what is there, and tells nothing of the database.
+
+        Returns:
+            A dictionary, see `Stats`: "messages", "bytes" and other numbers; "bytes_by_part", "caches" and
+            "operations", the one with the slowest call first.
+
+        Raises:
+            StorageError: The database cannot be read.
+        """
+        measures, within = self.database.measures, self._below(None)
+        if within or self.database.scopes.within is not None:
+            look = partial(database_report.counting_within, within)
+            return (yield Run("care.stats", look, outputs=dict))  # type: ignore[no-any-return]
+        counted = yield Run("care.stats", database_report.counting, outputs=_counts)
+        engine = self.database.engine
+        sizes = yield Do(engine.sizes, partial(engine.in_thread, engine.sizes, write=False))
+        return database_report.told(counted, sizes, measures.so_far(), engine.pool_stats())
+
+    stats, astats = both(_stats_work)
+
+    def _verify_work(self, *, progress: Watch | None = None) -> Work[VerifyReport]:
+        """Check the whole database: pages, keys, digests of every body, heads, versions and the index.
+
+        Args:
+            progress: Is told what is looked at next: the pages, then each of the checks.
+        """
+        self._check_whole("verify")
+        check = partial(integrity.verify, self.database.engine, listener_given(progress, "progress"))
+        done: VerifyReport = yield Shown("care.verify", self._blocking("care.check", check), None, _verified)
+        return done
+
+    verify, averify = both(_verify_work)
+
+    def _diagnose_work(self) -> Work[list[Finding]]:
+        """Look for trouble with the database and around it, as far as that is told without reading all of it.
+
+        It is what `agentmem doctor --quick` tells. A database in memory has only what is around it.
+
+        Raises:
+            InvalidInput: The memory is within a namespace.
+        """
+        self._check_whole("diagnose")
+        url, engine = self.database.url, self.database.engine
+        place = None if not engine.lasting else str(url.conninfo) if is_pool(url) else os.fspath(url)
+        look = partial(
+            database_report.diagnose, place, schema=engine.opening.schema, deep=False, key=engine.opening.key
+        )
+        work = self._blocking("care.look", lambda: list(look()))
+        done: list[Finding] = yield Shown("care.diagnose", work, None, lambda found: {"count": len(found)})
+        return done
+
+    diagnose, adiagnose = both(_diagnose_work)
+
+    # -- copies --------------------------------------------------------------------------------------------------
+
+    def _backup_work(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        force: bool = False,
+        progress: Watch | None = None,
+        key: KeyLike | None = None,
+    ) -> Work[Path]:
+        """Write a consistent copy, while others go on reading and writing.
+
+        Of a SQLite database the copy is a database that `AgentMemory` opens. PostgreSQL has no such file, so there
+        the copy is an export, which `import_` reads; for the server's own form use pg_dump.
+
+        Args:
+            path: Where to.
+            force: Whether a file that is there is replaced, when the new one is whole. Default: it is an error.
+            progress: Is told how far it has come.
+            key: What encrypts the copy: of an encrypted database, or the export. Default: the key of the database, if
+                it has one.
+
+        Returns:
+            The path.
+
+        Raises:
+            InvalidInput: The file is there or cannot be written, or there is a key and the SQLite database is not
+                encrypted: `copy` encrypts it.
+        """
+        key = EncryptionKey.of(key)
+        self._check_whole("backup")
+        target, told = path_of_file(path), listener_given(progress, "progress")
+        check_flag("force", force)
+        yield Do(partial(check_free, target, force=force))
+
+        def work() -> Work[dict[str, Any]]:
+            if (yield from self._blocking("care.copy", partial(self.database.engine.backup, target, told, key))):
+                return {"type": "database"}
+            report: TransferReport = yield Run(
+                "care.export", partial(export.export, target, progress=told, key=key), shown=False
+            )
+            return {"type": "export", **asdict(report)}
+
+        yield Shown("care.backup", work(), lambda: {"path": path}, dict)
+        return target
+
+    backup, abackup = both(_backup_work)
+
+    restore, arestore = staticmethod(restore), staticmethod(awaited(restore))
+    rekey, arekey = staticmethod(rekey), staticmethod(awaited(rekey))
+
+    def _copy_work(
+        self,
+        target: str | os.PathLike[str],
+        *,
+        force: bool = False,
+        progress: Watch | None = None,
+        key: KeyLike | None = None,
+    ) -> Work[CopyReport]:
+        """Copy everything into another place, of the same engine or of the other one, as of one moment.
+
+        What the copy holds is what is here, vectors, jobs and measures included; words are indexed anew. It is made
+        beside its place, every row of it is read again and compared, and only then it takes its place. After an
+        interruption, of whatever kind, the same call goes on where it was, and brings up to date what has changed here.
+        Where what is stored there is replaced, nobody else should have it open.
+
+        Args:
+            target: A path or a "postgresql://…" URL, where nothing is stored yet.
+            force: Whether what is stored there is replaced.
+            progress: Is told how far it has come.
+            key: What encrypts a copy in a SQLite file. Default: the key of this database, or of the environment.
+
+        Raises:
+            InvalidInput: Something else than the whole copy is stored there, or the other engine cannot store a value.
+            StorageError: A database failed. What was copied is kept for the next call.
+        """
+        key = EncryptionKey.of(key)
+        self._check_whole("copy")
+        place = name_of(target)
+        told = listener_given(progress, "progress")
+        copying = partial(copy, self.database.engine, place, force=force, progress=told, key=key)
+        work = self._blocking("care.rows", copying)
+        done: CopyReport = yield Shown("care.move", work, lambda: {"target": place_of(place).name})
+        return done
+
+    copy, acopy = both(_copy_work)
+
+    # -- what moves, goes and waits -------------------------------------------------------------------------------
+
+    def _adopt_work(self, thread_id: str, namespace: Sequence[str]) -> Work[None]:
+        """Move a thread of the root into a namespace, where other threads see from then on what it remembers.
+
+        Its checkpoints, what it remembers and the conversation of its id go along, in one transaction. What was said of
+        it stays where it was said: the audit trail. Nothing of the thread should run.
+
+        Args:
+            thread_id: The thread, or a conversation that has none.
+            namespace: Where to. It is made if need be.
+
+        Raises:
+            InvalidInput: The root has no such thread, the namespace has one, or a copy shares what it remembers.
+        """
+        self._check_whole("adopt")
+        given = {"thread_id": thread_id, "namespace": namespace}
+        name, path = id_of(thread_id, "thread"), path_of(self.database.scopes.checked(namespace))
+        if not path:
+            raise InvalidInput("A thread of the root is there already: name another namespace.")
+        make = partial(integrity.adopt, name, path, tail=self.database.tail)
+        yield Run("care.adopt", make, write=True, inputs=lambda: given)
+        self._let_go(())
+        self._tell(ThreadMoved, path, name)
+
+    adopt, aadopt = both(_adopt_work)
+
+    def _prune_work(
+        self,
+        *,
+        namespace: Sequence[str] = (),
+        keep_checkpoints: int | None = None,
+        retention: Retention | None = None,
+        archive_before: datetime | None = None,
+        dry_run: bool = False,
+        progress: Watch | None = None,
+    ) -> Work[PruneReport]:
+        """Remove what is old, or make it smaller, in a namespace and all below it.
+
+        Args:
+            namespace: Where. Default: everywhere.
+            keep_checkpoints: How many of the newest checkpoints of each thread stay, and of each of its subgraphs;
+                threads of DeltaChannels stay whole. Default: all.
+            retention: Which messages of each conversation stay. Default: all.
+            archive_before: Entries of the audit trail that were made before are compressed. Default: none.
+            dry_run: Whether to tell only what would be done.
+            progress: Is told how many of the threads and conversations were looked at.
+
+        Raises:
+            InvalidInput: Nothing is to be pruned, or an argument is wrong.
+        """
+        where = self._below(namespace)
+        work = prune_work(
+            self.database,
+            where,
+            now=self.database.now(),
+            keep_checkpoints=keep_checkpoints,
+            retention=checked_retention(retention),
+            archive_before=None if archive_before is None else time_given(archive_before, "archive_before"),
+            dry_run=dry_run,
+            progress=listener_given(progress, "progress"),
+        )
+        done: PruneReport = yield Shown("care.prune", work, None, asdict)
+        return done
+
+    prune, aprune = both(_prune_work)
+
+    def _summaries(
+        self, name: str, namespace: Sequence[str] | None, look: Callable[[Namespace], Steps[list[L]]]
+    ) -> Work[list[L]]:
+        """Return the summaries of a namespace and of all below it, in the order of their namespaces."""
+        where = self.database.scopes.resolve(namespace, bare=True)
+        run = Run(name, partial(look, where), inputs=lambda: {"namespace": where})
+        return (yield run)  # type: ignore[no-any-return]  # an answer may be anything
+
+
+def _counts(counted: database_report.StatsRead) -> dict[str, Any]:
+    """What a trace shows of statistics."""
+    return counted["counts"]
+
+
+def _threads_shown(found: ThreadList) -> dict[str, Any]:
+    return {"count": len(found.threads), "total": found.total}
+
+
+def _verified(report: VerifyReport) -> dict[str, Any]:
+    return {"ok": report.ok, "problems": list(report.problems), "checked": report.checked}
