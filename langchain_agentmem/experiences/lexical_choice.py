@@ -1,14 +1,14 @@
 """Which conditions a query meets, judged by words alone: pure arithmetic, without a model and without a database.
 
-A word that few conditions have tells much, one that is everywhere little. A condition lists situations, and each is a
-clause of its own: the best one counts. What a condition says it is not for speaks against it. What went before counts
-where a query is about that. Conditions have scores of their own, which no other lowers; of those that the same words
-speak for, such as several rules on refunds, only the ones that lead apply.
+A word that few conditions have tells much, one that is everywhere little. A condition lists alternatives, and a word
+counts less where it is only a part of one. What a condition says it is not for speaks against it. What went before
+counts where a query is about that. Conditions have scores of their own, which no other lowers; of those that the same
+words speak for, such as several rules on refunds, only the ones that lead apply.
 
 The constants were tuned on two sets in `tests/benchmarks/experiences`. On a third that nobody had tuned on, words alone
-find 57 % of what applies, and 60 % of what they choose does (an F1 of 0.58): a first choice, and no substitute for a
+find 56 % of what applies, and 60 % of what they choose does (an F1 of 0.58): a first choice, and no substitute for a
 model. More rules fitted the two sets better and were no help there, which is why they are gone: synonyms, compounds,
-word families, British spelling.
+word families, British spelling, clauses.
 
 `words.yaml` and the patterns here are English only. A text in another language does without them.
 """
@@ -18,7 +18,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, lru_cache
-from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
 from langchain_agentmem.base.data_tables import data_table
@@ -69,14 +68,16 @@ FOLLOW_UP = re.compile(
 _INSIDE = re.compile(  # fooBar, OOMKilled; not iPhone, NaNs
     r"(?<=[A-Za-z][a-z\d])(?=[A-Z](?:[a-z]{2}|[A-Z]))|(?<=[A-Z])(?=[A-Z][a-z]{2})"
 )
-_BULLET = re.compile(r"(?:[-*+\u2022]|\d+[.)])\s")
-_SENTENCE = re.compile(r"(?<=[.;!?]) ")
+_PARAGRAPH = re.compile(r"\n[^\S\n]*\n")
+_SENTENCE = re.compile(r"(?<=[.;!?])\s|\n(?=[^\S\n]*(?:[-*+\u2022]|\d+[.)])\s)")
 _FRAGMENT = re.compile(r"[,:;()]|\b(?:or|and)\b", re.IGNORECASE)
 _LABEL = re.compile(r"^(User|Execution|Error):", re.MULTILINE)
 _MOST_LINES = 50
 
 Weights: TypeAlias = Mapping[str, float]
 """Terms, and what each counts."""
+Alternatives: TypeAlias = Mapping[str, Weights]
+"""Terms, and for each the shortest alternative that it stands in, "stock prices" say."""
 
 
 class Judged(NamedTuple):
@@ -97,21 +98,6 @@ class Judged(NamedTuple):
         return ", ".join(f"{term} {worth:.2f}" for term, worth in terms if worth > 0)
 
 
-_NOTHING = Judged(0.0, MappingProxyType({}))
-
-
-class _Clause(NamedTuple):
-    """A situation: its terms, and for each the alternative that it stands in, "stock prices" say."""
-
-    words: Weights
-    company: Mapping[str, Weights]
-
-
-class _Condition(NamedTuple):
-    clauses: tuple[_Clause, ...]
-    against: tuple[_Clause, ...]  # for which it says that it does not apply
-
-
 def judged(query: str, context: str, conditions: Sequence[str]) -> list[Judged]:
     """How far a query meets each of some conditions.
 
@@ -123,27 +109,29 @@ def judged(query: str, context: str, conditions: Sequence[str]) -> list[Judged]:
     Returns:
         One for each condition, in their order. The same for the same arguments.
     """
-    if not conditions:
-        return []
-    every, holding = _indexed(tuple(conditions))
-    spelled: dict[str, str] = {}
-    asked = dict(_said(query, spelled))
+    every = [_read(condition) for condition in conditions]
+    spelled = {term: word for word, term in _words(query).items()}
+    asked = dict(_said(query))
     length = sum(asked.values())
     if length < 1 or FOLLOW_UP.search(_within(query)):
-        for word, weight in _before(query, context, spelled):
+        for word, weight in _before(query, context):
             asked[word] = max(asked.get(word, 0.0), BEFORE * weight)
+    holding = {word: [word in met or word in against for met, against in every] for word in asked}
     among = max(len(every), AMONG)
-    most = rarity(among, 1)
-    worth = {word: asked[word] * rarity(among, len(holding[word])) / most for word in asked if word in holding}
-    found = [_NOTHING] * len(conditions)
-    for number in sorted({number for word in worth for number in holding[word]}):
-        told = _evidence(worth, every[number])
-        evidence = _sum(told)
-        if evidence > 0:
-            enough = evidence / (SHORT + length) ** LENGTH
-            score = enough / (enough + HALF)
-            reasons = {spelled[word]: value / evidence * score for word, value in told.items()}
-            found[number] = Judged(score, MappingProxyType(reasons))
+    worth = {word: asked[word] * rarity(among, sum(holds)) / rarity(among, 1) for word, holds in holding.items()}
+    found = [Judged(0.0, {})] * len(every)
+    for number, is_met in enumerate(zip(*holding.values(), strict=True)):
+        if not any(is_met):
+            continue
+        condition, denied = every[number]
+        told = _met(worth, condition)
+        against = {word: value for word, value in _met(worth, denied).items() if value > told.get(word, 0.0)}
+        told |= {word: told.get(word, 0.0) - AGAINST * value for word, value in against.items()}
+        evidence = sum(told.values())
+        enough = max(0.0, evidence) / (SHORT + length) ** LENGTH
+        score = enough / (enough + HALF)
+        reasons = {spelled.get(word, word): value / evidence * score for word, value in told.items() if score}
+        found[number] = Judged(score, reasons)
     return found
 
 
@@ -165,112 +153,59 @@ def leading(found: Sequence[Judged]) -> list[bool]:
     ]
 
 
-def _evidence(worth: Weights, condition: _Condition) -> dict[str, float]:
-    """What each word of a query is worth for a condition."""
-    told = max((_met(worth, clause) for clause in condition.clauses), key=_sum, default={})
-    against = max(
-        (
-            {word: v for word, v in _met(worth, clause).items() if v > told.get(word, 0.0)}
-            for clause in condition.against
-        ),
-        key=_sum,
-        default={},
-    )
-    return told | {word: told.get(word, 0.0) - AGAINST * value for word, value in against.items()}
-
-
-def _met(worth: Weights, clause: _Clause) -> dict[str, float]:
-    """What each word of a query is worth in a clause: less where it is only a part of what is said there."""
-    met = [word for word in worth if word in clause.words]
-    return {word: worth[word] * clause.words[word] * _covered(clause.company.get(word), met) for word in met}
-
-
-def _covered(company: Weights | None, met: Sequence[str]) -> float:
-    if not company:
-        return 1.0
-    return float((sum(company[word] for word in met if word in company) / _sum(company)) ** COVER)
-
-
-def _sum(worths: Weights) -> float:
-    return sum(worths.values())
+def _met(worth: Weights, condition: Alternatives) -> dict[str, float]:
+    """What each word of a query is worth for a condition: less where it is only a part of what is said there."""
+    met = {}
+    for word in (word for word in worth if word in condition):
+        beside = condition[word]
+        share = sum(weight for each, weight in beside.items() if each in worth) / sum(beside.values())
+        met[word] = worth[word] * beside[word] * share**COVER
+    return met
 
 
 # -- what texts say ------------------------------------------------------------------------------------------------
 
 
-@lru_cache(maxsize=8)
-def _indexed(conditions: tuple[str, ...]) -> tuple[list[_Condition], Mapping[str, set[int]]]:
-    """The conditions as they are read, and by which of them each term is held."""
-    every = [_read(condition) for condition in conditions]
-    holding: dict[str, set[int]] = {}
-    for number, condition in enumerate(every):
-        for clause in (*condition.clauses, *condition.against):
-            for word in clause.words:
-                holding.setdefault(word, set()).add(number)
-    return every, holding
-
-
 @lru_cache(maxsize=4_096)
-def _read(condition: str) -> _Condition:
-    clauses: list[str] = []
+def _read(condition: str) -> tuple[Alternatives, Alternatives]:
+    """What a condition is for, and what it says that it is not for."""
+    met: list[str] = []
     against: list[str] = []
-    listing = False  # what a list that began with "Not for:" names
-    for sentence in _sentences(_within(condition)):
-        denial = NEGATIVE.search(sentence)
-        listing = listing and bool(_BULLET.match(sentence))
-        if denial:
-            before, after = sentence[: denial.start()], sentence[denial.end() :]
-            if before.rstrip().endswith("(") and ")" in after:  # what follows the brackets belongs to what went before
-                after, _, rest = after.partition(")")
-                before += rest
-            clauses.append(before)
-            against.append(after)
-            listing = sentence.endswith(":")
-        else:
-            (against if listing else clauses).append(sentence)
-    return _Condition(_clauses(clauses), _clauses(against))
+    for paragraph in _PARAGRAPH.split(_within(condition)):
+        listing = False  # what a list that began with "Not for:" names
+        for piece in _SENTENCE.split(paragraph):
+            sentence = " ".join(piece.split())
+            denial = NEGATIVE.search(sentence)
+            start, end = (0, 0) if listing else denial.span() if denial else (len(sentence), len(sentence))
+            met.append(sentence[:start])
+            against.append(sentence[end:])
+            listing = listing or (denial is not None and sentence.endswith(":"))
+    return _alternatives(met), _alternatives(against)
 
 
-def _sentences(text: str) -> Iterator[str]:
-    """Sentences and items of lists; lines that were only wrapped are one."""
-    paragraphs: list[list[str]] = [[]]
-    for line in text.splitlines():
-        words = " ".join(line.split())
-        if not words or _BULLET.match(words):
-            paragraphs.append([])
-        if words:
-            paragraphs[-1].append(words)
-    for paragraph in paragraphs:
-        yield from filter(None, _SENTENCE.split(" ".join(paragraph)))
-
-
-def _clauses(texts: Sequence[str]) -> tuple[_Clause, ...]:
-    found = []
-    for text in texts:
-        company: dict[str, Weights] = {}
-        words = _said(text, {})
-        for fragment in _FRAGMENT.split(_INSIDE.sub(" ", text)):
+def _alternatives(texts: Sequence[str]) -> Alternatives:
+    found: dict[str, Weights] = {}
+    for text in filter(None, texts):
+        words = _said(text)
+        for fragment in (*_FRAGMENT.split(_INSIDE.sub(" ", text)), text):
             beside = {word: words[word] for word in terms(fragment) if word in words}
-            company |= {word: beside for word in beside if word not in company or len(beside) < len(company[word])}
-        if words:
-            found.append(_Clause(words, company))
-    return tuple(found)
+            found |= {word: beside for word in beside if word not in found or len(beside) < len(found[word])}
+    return found
 
 
-def _said(text: str, spelled: dict[str, str]) -> dict[str, float]:
-    """The terms of a text, and what each counts. The names of programs are the words that they are made of.
+def _words(text: str) -> Mapping[str, str]:
+    """The words of a text, with the term of each. The names of programs are the words that they are made of."""
+    return question(_INSIDE.sub(" ", _within(text))).words
 
-    Args:
-        text: Anything; no text is invalid.
-        spelled: Is told how each term was spelled.
-    """
+
+def _said(text: str) -> dict[str, float]:
+    """The terms of a text, and what each counts."""
     silent, faint = _lists()
-    words: dict[str, float] = {}
-    for word, term in question(_INSIDE.sub(" ", _within(text))).words.items():
-        spelled.setdefault(term, word)
-        if word not in silent and (len(term) > 1 or not term.isascii() or term.isdigit()):
-            words[term] = FAINT if term in faint else 1.0
-    return words
+    return {
+        term: FAINT if term in faint else 1.0
+        for word, term in _words(text).items()
+        if word not in silent and (len(term) > 1 or not term.isascii() or term.isdigit())
+    }
 
 
 def _within(text: str) -> str:
@@ -279,7 +214,7 @@ def _within(text: str) -> str:
     return text if len(text) <= MOST_CHARACTERS else f"{text[:half]}\n{text[-half:]}"
 
 
-def _before(query: str, context: str, spelled: dict[str, str]) -> Iterator[tuple[str, float]]:
+def _before(query: str, context: str) -> Iterator[tuple[str, float]]:
     """What the round before adds: what was asked, and the last lines of errors, which say what went wrong."""
     first, *labelled = _LABEL.split(context)
     lines = [("User", first), *zip(labelled[::2], labelled[1::2], strict=True)]
@@ -289,7 +224,7 @@ def _before(query: str, context: str, spelled: dict[str, str]) -> Iterator[tuple
     last = max((place for place, (kind, _) in enumerate(lines) if kind == "User"), default=0)
     for kind, text in lines[last:]:
         if kind != "Execution":  # which says whether it worked, not what it was about
-            yield from _said(text.splitlines()[-1] if kind == "Error" else text, spelled).items()
+            yield from _said(text.splitlines()[-1] if kind == "Error" else text).items()
 
 
 @cache
