@@ -142,8 +142,6 @@ REFUSED = {
     'memory.layers("ada").write(core={"home": {"worth": 1}})': "There is no 'worth' in a value; it has value,",
     'memory.layers("ada").write(core={"home": {"ttl": 60}})': "There is no value in a value",
     'memory.layers("ada").write(recall=7)': "Events and records are texts or mappings, or lists of them, not 7",
-    'LayersConfig(oversize="shorten")': '"compress" or "refuse", not \'shorten\'',
-    "LayersConfig(pressure_thresholds=(3, 2, 1))": "three ascending numbers above 0, not (3, 2, 1)",
     'LayersConfig(section_budgets=["core"])': "section_budgets must map names of sections to numbers",
     'LayersConfig(final_memory_filename_md="../final.md")': "the name of a file without a folder",
     "LayersConfig.from_config([1])": "A configuration is a mapping of names to values, not list",

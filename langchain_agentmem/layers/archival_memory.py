@@ -34,7 +34,7 @@ class ArchivalMemory(Layer):
             Its id.
 
         Raises:
-            InvalidInput: An argument is wrong, or the content is longer than `archival_max_chars` and is to be refused.
+            InvalidInput: An argument is wrong.
         """
         clean, marks = self._checked(content, tags)
         told = {"content": clean, "characters": len(clean), "tags": marks}
@@ -44,13 +44,12 @@ class ArchivalMemory(Layer):
 
     def _written(self, clean: str, marks: Sequence[str]) -> Work[str]:
         """Write a record that was checked, as a detail of a step."""
-        text = yield from self._fitted(clean)
         key = self._ground.database.new_id()
 
         def make(change: Change) -> Steps[str]:
-            return (yield from add_record(change, key, text, marks))
+            return (yield from add_record(change, key, clean, marks))
 
-        return (yield from self._change("add", make, shown=False))
+        return self._change("add", make, shown=False)
 
     def _update_work(self, record_id: str, content: str | None = None, tags: Sequence[str] | None = None) -> Work[bool]:
         """Change a record; what is not given stays as it is.
@@ -72,19 +71,14 @@ class ArchivalMemory(Layer):
         marks = None if tags is None else self._marks(tags)
         key = name_given(record_id, "the id of a record")
 
-        def work() -> Work[bool]:
-            text = None if clean is None else (yield from self._fitted(clean))
-
-            def make(change: Change) -> Steps[bool]:
-                there = yield from memory_rows.named(change.view, RECORD, [key])
-                if key in there:
-                    change.drafts.append(next_version(there[key], text, marks))
-                return key in there
-
-            return (yield from self._change("change", make, shown=False))
+        def make(change: Change) -> Steps[bool]:
+            there = yield from memory_rows.named(change.view, RECORD, [key])
+            if key in there:
+                change.drafts.append(next_version(there[key], clean, marks))
+            return key in there
 
         told = {"record_id": key, "content": clean, "tags": marks}
-        return self._as_step("update", work(), outputs=lambda there: {"updated": there}, **told)
+        return self._change("update", make, outputs=lambda there: {"updated": there}, **told)
 
     update, aupdate = both(_update_work)
 
@@ -172,15 +166,6 @@ class ArchivalMemory(Layer):
             InvalidInput: One is wrong.
         """
         return self._clean(content), self._marks(tags)
-
-    def _fitted(self, clean: str) -> Work[str]:
-        """Content that is no longer than a record may be.
-
-        Raises:
-            InvalidInput: It is too long, and is to be refused.
-        """
-        limit = self._ground.settings.archival_max_chars
-        return clean if limit is None else (yield from self._ground.fitted(clean, limit, "an archival record"))
 
     def _clean(self, content: Any) -> str:
         return self._ground.clean(text_given(content, "The content of a record"))

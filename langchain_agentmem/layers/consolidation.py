@@ -36,6 +36,8 @@ MOST_EVENTS = 200
 """So many events one record stands for at most."""
 MOST_CHARS = 100_000
 """So many characters they have in all at most, unless one alone has more."""
+CONSOLIDATES_AT = 1.5
+"""Old events are consolidated at more than so many times `recall_max_events`."""
 LATER = Ahead()
 """Consolidates in the background."""
 LANE = "layers"
@@ -103,7 +105,7 @@ def consolidating(
 
 def _summed_up(ground: Ground, keep: int, kind: str | None, *, automatic: bool) -> Work[ConsolidationReport]:
     """Sum up old events, and put what that says in their place, as far as they are still there."""
-    limit = room(ground.settings)
+    limit = ground.settings.section_budgets["archival_snippet"]
     bundles = yield from looking(ground, "recall.old", lambda view: old(_own(ground, view), keep, kind), shown=False)
     if not bundles:
         return ConsolidationReport()
@@ -134,10 +136,8 @@ def too_many(ground: Ground, change: Change, new: int) -> Steps[bool]:
         change: What adds them.
         new: How many are added.
     """
-    settings = ground.settings
-    if not settings.auto_consolidate or not new:
-        return False
-    return (yield from count(_own(ground, change.view), EVENT)) + new > settings.consolidates_at
+    most = int(ground.settings.recall_max_events * CONSOLIDATES_AT)
+    return new > 0 and (yield from count(_own(ground, change.view), EVENT)) + new > most
 
 
 def report_shown(report: ConsolidationReport) -> dict[str, Any]:
@@ -147,10 +147,9 @@ def report_shown(report: ConsolidationReport) -> dict[str, Any]:
 
 
 def making_room(ground: Ground) -> Work[None]:
-    """Consolidate old events. A model is asked in the background, where settings and memory allow it."""
+    """Consolidate old events: of a branch with a model in the background, else immediately."""
     make = partial(consolidating, ground, keep=ground.settings.recall_max_events, automatic=True)
-    is_slow = ground.compressor.model is not None
-    if is_slow and ground.settings.consolidate_later and isinstance(ground.point, BranchAt):
+    if ground.compressor.model is not None and isinstance(ground.point, BranchAt):
         LATER.begin(ground.database, (ground.point.path, ground.point.name), LANE, make)
     else:
         yield from make()
@@ -205,11 +204,6 @@ def digest(bundle: EventBundle, limit: int) -> str:
     return truncated("\n".join([bundle.heading, *lines]), limit)
 
 
-def room(settings: LayersConfig) -> int:
-    """How long a record may be that stands for events."""
-    return min(settings.section_budgets["archival_snippet"], settings.archival_max_chars or MOST_CHARS)
-
-
 def _replace(
     ground: Ground, change: Change, texts: Sequence[tuple[EventBundle, str]], *, automatic: bool
 ) -> ConsolidationReport:
@@ -252,6 +246,8 @@ def _time(event: Kept) -> str:
 
 
 LEVELS = ("low", "medium", "high", "critical")
+THRESHOLDS = (0.70, 0.85, 0.95)
+"""The shares of the budgets at which the pressure is medium, high and critical."""
 MANY_RECORDS = 100
 """From more records than these on it is said that some could go."""
 UNIMPORTANT = 2
@@ -293,12 +289,12 @@ def pressure_of(pairs: Iterable[tuple[str, str]], events: int, records: int, set
         pairs: The keys and values of core memory.
         events: How many events there are.
         records: How many records there are.
-        settings: The budgets and thresholds.
+        settings: The budgets.
     """
     chars = size(pairs)
     core, recall = chars / settings.core_max_chars, events / settings.recall_max_events
     overall = _SHARE_OF_CORE * core + _SHARE_OF_RECALL * min(recall, 1)
-    medium, high, _ = settings.pressure_thresholds
+    medium, high, _ = THRESHOLDS
     advice = {
         "consolidate_recall": recall > 1,
         "evict_core": core > high,
@@ -307,7 +303,7 @@ def pressure_of(pairs: Iterable[tuple[str, str]], events: int, records: int, set
         "prune_archival": records > MANY_RECORDS,
     }
     return Pressure(
-        level=LEVELS[sum(overall >= threshold for threshold in settings.pressure_thresholds)],
+        level=LEVELS[sum(overall >= threshold for threshold in THRESHOLDS)],
         overall=overall,
         core=core,
         recall=recall,
@@ -365,7 +361,7 @@ def _relieving(ground: Ground, core: CoreMemory, level: str | None) -> Work[Cons
 
     def relieve(change: Change) -> Steps[tuple[str, ...]]:
         there = yield from everything(change.view)
-        goal = int(settings.core_max_chars * settings.pressure_thresholds[0])
+        goal = int(settings.core_max_chars * THRESHOLDS[0])
         gone = leaving(there, settings, limit=goal, wanted=lambda each: (each.importance or 0) <= UNIMPORTANT)
         if rank >= LEVELS.index("critical"):
             gone += leaving([each for each in there if each not in gone], settings)

@@ -20,7 +20,7 @@ from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.language_models.model_calls import Work, both
 from langchain_agentmem.layers.archival_memory import record
-from langchain_agentmem.layers.layer import Layer, LayersConfig, Written, origin
+from langchain_agentmem.layers.layer import PROTECTED_KEYS, Layer, LayersConfig, Written, origin
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.memory_access import Change, pairs
 from langchain_agentmem.rewinding.memory_rows import CORE, RECORD, Kept, RowDraft, View, body_of, moved
@@ -141,7 +141,7 @@ class CoreMemory(Layer):
                 ever.
 
         Raises:
-            InvalidInput: An argument is wrong; or the value is larger than the budget and is to be refused.
+            InvalidInput: An argument is wrong, or there is no room for the value.
         """
         settings = [self._setting_of(key, value, importance, ttl)]
         told = {"entries": lambda: [setting_shown(each) for each in settings]}
@@ -257,12 +257,14 @@ class CoreMemory(Layer):
         """The values, with the one for which there was no room compressed.
 
         Raises:
-            InvalidInput: There is no room at all, or what is too large is to be refused.
+            InvalidInput: There is no room at all.
         """
         wanted, room = too_large
         if room < 1:
             raise InvalidInput(NO_ROOM)
-        value = yield from self._ground.fitted(wanted.value, room, f"the core memory {safe_repr(wanted.key)}")
+        value = yield from self._ground.compressor._compress_work(
+            wanted.value, room, f"the core memory {safe_repr(wanted.key)}"
+        )
         return [each._replace(value=value) if each is wanted else each for each in settings]
 
     def _key(self, key: Any) -> str:
@@ -324,7 +326,7 @@ def fitting(there: Iterable[Kept], settings: Sequence[Setting], config: LayersCo
     """
     new = {each.key: each for each in settings}
     others = [each for each in there if each.key not in new]
-    staying = [each for each in others if each.key in config.protected_keys]
+    staying = [each for each in others if each.key in PROTECTED_KEYS]
     least = size([*((each.key, each.value) for each in new.values()), *((each.key, each.text) for each in staying)])
     if (excess := least - config.core_max_chars) > 0:
         largest = max(new.values(), key=lambda each: len(each.value))
@@ -358,7 +360,7 @@ def leaving(
     for each in sorted(entries, key=lambda each: (each.importance or USUAL, each.written_at, each.number)):
         if total <= limit:
             break
-        if each.key not in config.protected_keys and wanted(each):
+        if each.key not in PROTECTED_KEYS and wanted(each):
             gone.append(each)
             total -= cost(each.key, each.text)
     return gone

@@ -6,23 +6,14 @@ together. Expired values are swept away with them, a few at a time.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import datetime
 from functools import partial
 from types import MappingProxyType
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
-from langchain_agentmem.base.argument_checks import (
-    ALL,
-    check_whole,
-    flag_fields,
-    listed_field,
-    patterns_given,
-    texts_given,
-    whole_field,
-)
+from langchain_agentmem.base.argument_checks import ALL, check_whole, flag_fields, whole_field
 from langchain_agentmem.base.clock import moment
 from langchain_agentmem.base.redaction import DEFAULT, SecretPattern, redact
 from langchain_agentmem.base.safe_repr import safe_repr
@@ -43,84 +34,58 @@ SECTION_BUDGETS: Mapping[str, int] = MappingProxyType({"archival_snippet": 3000}
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LayersConfig:
-    """How a layered memory behaves.
+    """The settings of a layered memory.
 
     Attributes:
-        enabled: Whether agents should use it; `is_enabled()` says so to them. Default: True.
-        core_max_chars: How much core memory holds, in characters of its `key: value` lines. Default: 2,000.
-        protected_keys: Keys of core memory that are never moved to archival memory to make room.
-        oversize: What happens to a value that is larger than the whole budget: "compress" it, or "refuse" it with an
-            `InvalidInput`. Default: "compress".
-        recall_max_events: How many events stay when old ones are consolidated, and how many `recent` gives.
-            Default: 20.
-        retrieval_k: How many records a search gives. Default: 8.
-        archival_max_chars: How long one record may be; a longer one is compressed or refused, as `oversize` says.
-            Default: None, as long as it likes.
-        pressure_thresholds: From which share of the budgets on the pressure is medium, high and critical. Default:
-            .70, .85 and .95.
-        auto_consolidate: Whether old events are consolidated by themselves. Default: True.
-        recall_consolidation_threshold: At how many times `recall_max_events` that is done. Default: 1.5.
-        consolidate_later: Whether a model that consolidates by itself is asked in the background, so that who appends
-            an event does not wait for it. The memory of a thread is always consolidated at once. Default: True.
-        max_compression_iterations: How often a model is asked to compress one text. Default: 3.
-        section_budgets: How much of a prompt its sections may take. Default: 3,000 characters for a record.
-        redact_secrets: Whether secrets are taken out of everything before it enters. Default: True.
-        secret_patterns: What is taken for a secret; see `patterns_with`. Default: `secrets.DEFAULT`.
+        enabled: Whether agents should use the memory; `is_enabled()` returns it. Default: True.
+        core_max_chars: The budget of core memory, in characters of its `key: value` lines. Default: 2,000.
+        recall_max_events: The number of events that stay when old ones are consolidated, and that `recent` returns.
+            Old events are consolidated when there are more than 1.5 times as many. Default: 20.
+        retrieval_k: The number of records that a search returns. Default: 8.
+        max_compression_iterations: The number of times that a model is asked to compress one text. Default: 3.
+        section_budgets: The room of the sections of a prompt. Default: 3,000 characters for a record.
+        redact_secrets: Whether secrets are removed from everything before it is stored. Default: True.
         final_memory_filename_md: The name of the exported text. Default: "final_memory_for_paper.md".
         final_memory_filename_json: The name of the exported data. Default: "final_memory_for_paper.json".
 
     Raises:
-        InvalidInput: A value cannot work.
+        InvalidInput: A value is wrong.
     """
 
     enabled: bool = True
     core_max_chars: int = 2000
-    protected_keys: Sequence[str] = PROTECTED_KEYS
-    oversize: Literal["compress", "refuse"] = "compress"
     recall_max_events: int = 20
     retrieval_k: int = 8
-    archival_max_chars: int | None = None
-    pressure_thresholds: Sequence[float] = (0.70, 0.85, 0.95)
-    auto_consolidate: bool = True
-    recall_consolidation_threshold: float = 1.5
-    consolidate_later: bool = True
     max_compression_iterations: int = 3
     section_budgets: Mapping[str, int] = field(default_factory=lambda: SECTION_BUDGETS)
     redact_secrets: bool = True
-    secret_patterns: Sequence[SecretPattern] = DEFAULT
     final_memory_filename_md: str = "final_memory_for_paper.md"
     final_memory_filename_json: str = "final_memory_for_paper.json"
 
     def __post_init__(self) -> None:
         for name in ("core_max_chars", "recall_max_events", "retrieval_k", "max_compression_iterations"):
             whole_field(self, name, least=1)
-        whole_field(self, "archival_max_chars", least=1, optional=True)
         flag_fields(self)
-        if self.oversize not in ("compress", "refuse"):
-            raise InvalidInput(f'oversize must be "compress" or "refuse", not {safe_repr(self.oversize)}.')
-        threshold: Any = self.recall_consolidation_threshold
-        if isinstance(threshold, bool) or not isinstance(threshold, int | float) or not 1 <= threshold < math.inf:
-            fault = f"must be a number of 1 or more, not {safe_repr(threshold)}"
-            raise InvalidInput(f"recall_consolidation_threshold {fault}.")
-        protected = listed_field("protected_keys", self.protected_keys)
-        object.__setattr__(self, "protected_keys", tuple(texts_given(protected, "protected_keys")))
-        object.__setattr__(self, "pressure_thresholds", _levels(self.pressure_thresholds))
-        object.__setattr__(self, "section_budgets", _budgets(self.section_budgets))
-        object.__setattr__(self, "secret_patterns", patterns_given(self.secret_patterns))
+        budgets: Any = self.section_budgets
+        if not isinstance(budgets, Mapping):
+            raise InvalidInput(f"section_budgets must map names of sections to numbers, not {safe_repr(budgets)}.")
+        for name, value in budgets.items():
+            check_whole(f"section_budgets[{safe_repr(name)}]", value, 0)
+        object.__setattr__(self, "section_budgets", MappingProxyType({**SECTION_BUDGETS, **budgets}))
         for name in ("final_memory_filename_md", "final_memory_filename_json"):
-            value: Any = getattr(self, name)
-            if not isinstance(value, str) or value in ("", ".", "..") or any(sign in value for sign in "/\\\x00"):
-                raise InvalidInput(f"{name} must be the name of a file without a folder, not {safe_repr(value)}.")
+            file: Any = getattr(self, name)
+            if not isinstance(file, str) or file in ("", ".", "..") or any(sign in file for sign in "/\\\x00"):
+                raise InvalidInput(f"{name} must be the name of a file without a folder, not {safe_repr(file)}.")
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> LayersConfig:
-        """Take what concerns layered memory out of a configuration as the original has them.
+        """Read the settings of layered memory from a configuration as the original has them.
 
         Args:
-            config: Settings by name. Those that are for something else, such as `db_path`, are left alone.
+            config: Settings by name. Those of other parts, such as `db_path`, are ignored.
 
         Raises:
-            InvalidInput: It is no mapping, or a value cannot work.
+            InvalidInput: It is no mapping, or a value is wrong.
         """
         if not isinstance(config, Mapping):
             raise InvalidInput(f"A configuration is a mapping of names to values, not {type(config).__name__}.")
@@ -128,34 +93,9 @@ class LayersConfig:
         return cls(**{name: value for name, value in config.items() if name in known})
 
     @property
-    def consolidates_at(self) -> int:
-        """The number of events beyond which old ones are consolidated."""
-        return max(self.recall_max_events, math.floor(self.recall_max_events * self.recall_consolidation_threshold))
-
-    @property
     def patterns(self) -> Sequence[SecretPattern]:
-        """What is taken out of texts; nothing where secrets are not redacted."""
-        return self.secret_patterns if self.redact_secrets else ()
-
-
-def _levels(values: Any) -> tuple[float, ...]:
-    if (
-        isinstance(values, str | Mapping)
-        or not isinstance(values, Sequence)
-        or len(values) != 3  # noqa: PLR2004 - medium, high and critical
-        or any(isinstance(each, bool) or not isinstance(each, int | float) for each in values)
-        or not 0 < values[0] < values[1] < values[2] < math.inf
-    ):
-        raise InvalidInput(f"pressure_thresholds must be three ascending numbers above 0, not {safe_repr(values)}.")
-    return tuple(map(float, values))
-
-
-def _budgets(values: Any) -> Mapping[str, int]:
-    if not isinstance(values, Mapping):
-        raise InvalidInput(f"section_budgets must map names of sections to numbers, not {safe_repr(values)}.")
-    for name, value in values.items():
-        check_whole(f"section_budgets[{safe_repr(name)}]", value, 0)
-    return MappingProxyType({**SECTION_BUDGETS, **values})
+        """The patterns of secrets that are removed from texts."""
+        return DEFAULT if self.redact_secrets else ()
 
 
 USUAL_LAYERS = LayersConfig()
@@ -282,26 +222,6 @@ class Ground(Footing):
     def clean(self, text: str) -> str:
         """A text without secrets."""
         return redact(text, self.settings.patterns)
-
-    def fitted(self, text: str, limit: int, what: str) -> Work[str]:
-        """A text that is no longer than it may be.
-
-        Args:
-            text: Any text.
-            limit: The most characters that it may have.
-            what: What it is, for the model or the error.
-
-        Raises:
-            InvalidInput: It is longer, and the settings want that refused.
-        """
-        if len(text) <= limit:
-            return text
-        if self.settings.oversize == "refuse":
-            raise InvalidInput(
-                f"The text has {len(text)} characters, and {what} has room for {limit}. Shorten it, or set "
-                'oversize="compress".'
-            )
-        return (yield from self.compressor._compress_work(text, limit, what))
 
 
 class Layer(Performer):

@@ -78,7 +78,15 @@ from langchain_agentmem.layers.consolidation import (
     too_many,
 )
 from langchain_agentmem.layers.core_memory import CoreMemory, Setting, entry_of, everything, setting_shown
-from langchain_agentmem.layers.layer import USUAL_LAYERS, Ground, Layer, LayersConfig, event_of, record_of
+from langchain_agentmem.layers.layer import (
+    PROTECTED_KEYS,
+    USUAL_LAYERS,
+    Ground,
+    Layer,
+    LayersConfig,
+    event_of,
+    record_of,
+)
 from langchain_agentmem.layers.prompt_context import (
     Material,
     composed,
@@ -327,10 +335,8 @@ class LayeredMemory(Layer):
         self, settings: Sequence[Setting], new: Sequence[RowDraft], clean: Sequence[tuple[str, list[str]]]
     ) -> Work[WrittenLayers]:
         marks: dict[str, list[str]] = {}
-        texts = []
-        for given, tags in clean:
-            texts.append((yield from self.archival._fitted(given)))
-            marks.setdefault(texts[-1], []).extend(tags)
+        for text, tags in clean:
+            marks.setdefault(text, []).extend(tags)
         ids = {text: self._ground.database.new_id() for text in marks}
         keys: dict[str, str] = {}
 
@@ -343,9 +349,8 @@ class LayeredMemory(Layer):
         settings, _, is_full = yield from self.core._placing(settings, also)
         if is_full:
             yield from making_room(self._ground)
-        return WrittenLayers(
-            tuple(each.key for each in settings), tuple(each.key for each in new), tuple(keys[text] for text in texts)
-        )
+        written = ([each.key for each in settings], [each.key for each in new], [keys[text] for text, _ in clean])
+        return WrittenLayers(*map(tuple, written))
 
     # -- branches --------------------------------------------------------------------------------------------------
 
@@ -460,7 +465,7 @@ class LayeredMemory(Layer):
 
         def work() -> Work[dict[str, Any]]:
             material = yield from self._material(task_hint)
-            shown = yield from composed(material, room, protected=self.settings.protected_keys, whole=True)
+            shown = yield from composed(material, room, protected=PROTECTED_KEYS, whole=True)
             return shown.data
 
         return self._as_step("context", work(), task_hint=lambda: task_hint, outputs=_counts)
@@ -484,8 +489,8 @@ class LayeredMemory(Layer):
 
         def work() -> Work[str]:
             material = yield from self._material(task_hint)
-            shorten, protected = self._ground.compressor._compress_work, self.settings.protected_keys
-            return (yield from composed(material, room, shorten, protected=protected)).text
+            shorten = self._ground.compressor._compress_work
+            return (yield from composed(material, room, shorten, protected=PROTECTED_KEYS)).text
 
         def show(text: str) -> dict[str, Any]:
             return {"text": brief(text), "characters": len(text)}

@@ -34,10 +34,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from langchain_agentmem.base.argument_checks import check_whole, listed_field, patterns_given, text_given
+from langchain_agentmem.base.argument_checks import check_whole, listed_field, text_given
 from langchain_agentmem.base.clock import moment
 from langchain_agentmem.base.encoding import encode
-from langchain_agentmem.base.redaction import DEFAULT, redact, redact_value
+from langchain_agentmem.base.redaction import redact, redact_value
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.language_models.model_calls import Do, Work, both
@@ -94,7 +94,6 @@ def build_resource_snapshot(
               Default 6,000.
             - "resource_ignore": names of files and folders to leave out, beside `.git`, `node_modules` and their like.
             - "redact_secrets": False shows secrets as they are. Default True.
-            - "secret_patterns": what is taken for a secret, see `patterns_with`. Default: `secrets.DEFAULT`.
         resolve_paths: False looks at nothing: every item is "pending", and its path is as it was written. Default True.
         fetcher: Fetches what lies on GitHub and Hugging Face. It is given what the file says of an item, and gives a
             `pathlib.Path` (of the file, or of the whole repository, in which the item's path is looked up) or a text;
@@ -136,7 +135,6 @@ def _options(config: Any) -> Options:
     config = config or {}
     root, chars = config.get("workspace_root"), config.get("resource_item_max_chars", ITEM_CHARS)
     ignored, hides = config.get("resource_ignore", ()), config.get("redact_secrets", True)
-    patterns = patterns_given(config.get("secret_patterns", DEFAULT))
     if root is not None and not isinstance(root, str | os.PathLike):
         raise InvalidInput(f"workspace_root must be a path, not {safe_repr(root)}.")
     check_whole("resource_item_max_chars", chars)
@@ -144,7 +142,7 @@ def _options(config: Any) -> Options:
         workspace_root=None if root is None else os.fsdecode(root),
         item_chars=chars,
         ignored=IGNORED | {str(name) for name in listed_field("resource_ignore", ignored)},
-        redact=partial(redact, patterns=patterns) if hides else str,
+        redact=redact if hides else str,
     )
 
 
@@ -404,7 +402,7 @@ class ResourceMemory(Layer):
                 known = there.get(item["id"])
                 if known is None or known.extra["resource"] != item:
                     key = self._ground.database.new_id() if known is None else known.key
-                    body = truncated(_body(item), self._most())
+                    body = truncated(_body(item), ITEM_CHARS)
                     change.drafts.append(record(key, body, _tags(item), change.now, label=_LABEL, resource=item))
             yield from self._index(change, snapshot["digest"], [*items, *others])
 
@@ -478,20 +476,14 @@ class ResourceMemory(Layer):
     def _snapshot(
         self, resource_file: Any, config: Mapping[str, Any] | None, resolve_paths: Any, fetcher: Fetcher | None
     ) -> dict[str, Any]:
-        settings = self._ground.settings
         if config is None or isinstance(config, Mapping):
-            own = {"redact_secrets": settings.redact_secrets, "secret_patterns": settings.secret_patterns}
-            config = {**own, **(config or {})}
+            config = {"redact_secrets": self.settings.redact_secrets, **(config or {})}
         return build_resource_snapshot(resource_file, config, resolve_paths, fetcher)
 
     def _kept_of(self, item: Mapping[str, Any], file: str) -> dict[str, Any]:
         """What is remembered of an item."""
         clean: dict[str, Any] = redact_value({**item, "file": file}, self._ground.settings.patterns)
-        return clean | {"content_excerpt": truncated(clean["content_excerpt"], self._most())}
-
-    def _most(self) -> int:
-        limit = self._ground.settings.archival_max_chars
-        return ITEM_CHARS if limit is None else min(ITEM_CHARS, limit)
+        return clean | {"content_excerpt": truncated(clean["content_excerpt"], ITEM_CHARS)}
 
     def _index(self, change: Change, digest: str, items: list[dict[str, Any]]) -> Steps[None]:
         """Have core memory name all items."""

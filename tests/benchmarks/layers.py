@@ -45,7 +45,7 @@ VERSIONS = 1_000
 ROUNDS = 200
 TURNS = 10  # of a conversation
 BATCH = 10_000
-SETTINGS = LayersConfig(auto_consolidate=False, core_max_chars=100_000)
+SETTINGS = LayersConfig(recall_max_events=1_000_000, core_max_chars=100_000)
 
 
 def compared(name: str, small: Callable[[], object], large: Callable[[], object]) -> None:

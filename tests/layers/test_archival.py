@@ -7,7 +7,6 @@ import pytest
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.language_models.model_calls import written_by
 from langchain_agentmem.layers.archival_memory import record
-from langchain_agentmem.layers.layer import LayersConfig
 from langchain_agentmem.layers.layered_memory import LayeredMemory
 from langchain_agentmem.rewinding.memory_access import changed
 
@@ -137,14 +136,6 @@ class TestWhatCannotBe:
     def test_a_limit_that_is_none(self, layers, limit):
         with pytest.raises(InvalidInput, match="limit"):
             layers.archival.search("text", limit=limit)
-
-    def test_content_that_is_too_long(self, memory):
-        layers = LayeredMemory(memory, "main", settings=LayersConfig(archival_max_chars=20))
-        record_id = layers.archival.write("word " * 20)
-        assert len(layers.archival.get(record_id).content) <= 20
-        refusing = LayersConfig(archival_max_chars=20, oversize="refuse")
-        with pytest.raises(InvalidInput, match="room for 20"):
-            LayeredMemory(memory, "main", settings=refusing).archival.write("word " * 20)
 
 
 class TestSearch:

@@ -25,16 +25,15 @@ def layers(memory):
     return LayeredMemory(memory, "main", settings=LayersConfig(recall_max_events=4))
 
 
-def summarizing(memory, *, later=False, model=lambda _: "They went well.", **more):
-    config = LayersConfig(
-        recall_max_events=4, consolidate_later=later, section_budgets={"archival_snippet": 150}, **more
-    )
+def summarizing(memory, model, events=4):
+    config = LayersConfig(recall_max_events=events, section_budgets={"archival_snippet": 150})
     return LayeredMemory(memory, "main", settings=config, model=model)
 
 
 def happen(layers, count, length=10):
     for number in range(count):
         layers.recall.append("ab"[number % 2], f"event {number} " + "x" * length)
+    assert LATER.wait(120)  # a model is asked in the background
 
 
 class TestByItself:
@@ -53,11 +52,6 @@ class TestByItself:
             assert len(layers.recall.recent(None)) <= 6
         layers.write(recall=[f"event {number}" for number in range(50)])
         assert len(layers.recall.recent(None)) == 4
-
-    def test_not_where_the_settings_say_so(self, memory):
-        layers = LayeredMemory(memory, "main", settings=LayersConfig(recall_max_events=2, auto_consolidate=False))
-        happen(layers, 20)
-        assert len(layers.recall.recent(None)) == 20
 
     def test_the_newest_stay_in_their_order(self, layers):
         happen(layers, 7, length=0)
@@ -92,9 +86,9 @@ class TestNothingIsLost:
         assert [each.id for each in layers.archival.search("zebra")] == [record.id]
 
     def test_very_many_events_become_several_records(self, memory):
-        layers = LayeredMemory(memory, "main", settings=LayersConfig(recall_max_events=4, auto_consolidate=False))
+        layers = LayeredMemory(memory, "main", settings=LayersConfig(recall_max_events=400))
         layers.write(recall=[f"event {number}" for number in range(454)])
-        report = layers.recall.summarize()
+        report = layers.recall.summarize(keep=4)
         assert (report.events, len(report.records)) == (450, 3)
         kept = [each[2] for record in layers.archival.all() for each in record.details["events"]]
         assert kept == [f"event {number}" for number in range(450)]
@@ -133,7 +127,7 @@ class TestWithAModel:
             LayeredMemory(memory, "other").core.set("k", "written meanwhile")
             return "They went well."
 
-        layers = summarizing(memory, model=model)
+        layers = summarizing(memory, model)
         happen(layers, 7, length=70)
         a, _ = layers.archival.all()
         assert a.content == "They went well."
@@ -147,22 +141,15 @@ class TestWithAModel:
 
         told = []
         with AgentMemory(url, hooks=[told.append]) as memory:
-            layers = summarizing(memory, model=model)
+            layers = summarizing(memory, model)
             happen(layers, 7, length=70)
             assert len(layers.recall.recent(None)) == 4
             a, _ = layers.archival.all()
             assert a.content.startswith("2 events of kind a")
         assert [type(each.error) for each in told if isinstance(each, CompressionFellShort)] == [ValueError]
 
-    def test_in_the_background_nobody_waits_for_it(self, memory):
-        layers = summarizing(memory, later=True)
-        happen(layers, 7, length=70)
-        assert LATER.wait(120)
-        assert len(layers.recall.recent(None)) == 4
-        assert layers.archival.all()[0].content == "They went well."
-
     def test_what_was_evicted_while_it_was_asked_is_not_summed_up(self, memory):
-        layers = summarizing(memory, auto_consolidate=False)
+        layers = summarizing(memory, None, 8)
         happen(layers, 8, length=100)
         first = layers.recall.recent(None)[0]
 
@@ -170,7 +157,7 @@ class TestWithAModel:
             layers.recall.evict(ids=[first.id])
             return "They went well."
 
-        report = summarizing(memory, model=model).recall.summarize()
+        report = summarizing(memory, model).recall.summarize()
         assert report.events == 2  # the other kind's
         assert not [each for each in layers.archival.all(tags=[CONSOLIDATED]) if "kind:a" in each.tags]
 
@@ -178,9 +165,10 @@ class TestWithAModel:
         async def model(_):
             return "They went well."
 
-        layers = summarizing(memory, model=model)
+        layers = summarizing(memory, model)
         for number in range(7):
             await layers.recall.aappend("a", f"event {number} " + "x" * 100)
+        assert LATER.wait(120)
         assert contents(await layers.archival.aall()) == ["They went well."]
 
 

@@ -216,13 +216,6 @@ class TestAValueThatIsTooLarge:
         assert layers.core.get() == {"k": "short"}
         assert len(asked) == 1
 
-    def test_is_refused_where_that_is_wanted(self, memory):
-        layers = small(memory, oversize="refuse")
-        layers.core.set("old", "stays")
-        with pytest.raises(InvalidInput, match=r"250 characters.*room for 37"):
-            layers.core.set("k", "word " * 50)
-        assert layers.core.get() == {"old": "stays"}
-
     def test_has_only_the_room_that_protected_keys_leave(self, memory):
         layers = small(memory)
         layers.core.set("resource_digest", "x" * 10)

@@ -9,11 +9,10 @@ from langgraph.graph import START, StateGraph
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.base.events import StepFinished
-from langchain_agentmem.base.redaction import patterns_with
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.layers.consolidation import CONSOLIDATED
 from langchain_agentmem.layers.core_memory import EVICTED
-from langchain_agentmem.layers.layer import PROTECTED_KEYS, LayersConfig
+from langchain_agentmem.layers.layer import LayersConfig
 from langchain_agentmem.layers.layered_memory import LayeredMemory
 
 pytestmark = pytest.mark.sqlite_suffices
@@ -61,32 +60,20 @@ class TestSettings:
     def test_the_documents_defaults(self):
         settings = LayersConfig()
         assert (settings.core_max_chars, settings.recall_max_events, settings.retrieval_k) == (2000, 20, 8)
-        assert settings.pressure_thresholds == (0.70, 0.85, 0.95)
         assert settings.section_budgets["archival_snippet"] == 3000
-        assert settings.protected_keys == PROTECTED_KEYS
         assert settings.max_compression_iterations == 3
 
     @pytest.mark.parametrize(
         "wrong",
         [
             {"core_max_chars": 0}, {"core_max_chars": "2000"}, {"recall_max_events": True}, {"retrieval_k": 0},
-            {"archival_max_chars": 0}, {"oversize": "explode"}, {"enabled": "yes"},
-            {"recall_consolidation_threshold": 0.5}, {"pressure_thresholds": (0.9, 0.8, 0.7)},
-            {"pressure_thresholds": 0.7}, {"protected_keys": "RESOURCE_INDEX"}, {"protected_keys": [5]},
-            {"section_budgets": {"archival_snippet": -1}}, {"section_budgets": 3000}, {"secret_patterns": ["x"]},
-            {"secret_patterns": "x"}, {"final_memory_filename_md": "../x.md"}, {"final_memory_filename_json": ""},
+            {"enabled": "yes"}, {"section_budgets": {"archival_snippet": -1}}, {"section_budgets": 3000},
+            {"final_memory_filename_md": "../x.md"}, {"final_memory_filename_json": ""},
         ],
     )  # fmt: skip
     def test_what_cannot_work_is_refused_at_once(self, wrong):
         with pytest.raises(InvalidInput):
             LayersConfig(**wrong)
-
-    def test_patterns_of_ones_own(self, memory):
-        settings = LayersConfig(secret_patterns=patterns_with([r"\bBADGE-\d{6}\b"]))
-        layers = memory.layers("main", settings=settings)
-        layers.recall.append("k", "BADGE-123456 came in")
-        assert contents(layers.recall.recent()) == ["*** came in"]
-        assert contents(layers.recall.search("123456")) == []
 
 
 class TestPrompts:

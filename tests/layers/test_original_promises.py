@@ -53,7 +53,7 @@ def test_2_core_memory_is_set_read_and_deleted(layers, clock):
 
 
 def test_3_recall_memory_is_appended_to_and_searched_and_a_star_means_all(memory):
-    layers = memory.layers("root", settings=LayersConfig(auto_consolidate=False))
+    layers = memory.layers("root")
     for number in range(25):
         layers.recall.append(event_type="metric_extracted", content=f"loss {number}")
     assert len(layers.recall.search("loss")) == len(layers.recall.search("*")) == 10
@@ -89,7 +89,7 @@ def test_5_a_branch_is_forked_with_all_that_it_inherits_read_and_written(layers,
 
 
 def test_6_the_context_is_core_the_newest_events_and_what_fits_the_task(memory):
-    layers = memory.layers("root", settings=LayersConfig(auto_consolidate=False))
+    layers = memory.layers("root")
     layers.core.set("name", "Ada")
     for number in range(30):
         layers.recall.append("step", f"{number} " + "x" * 300)

@@ -12,7 +12,7 @@ from langchain_agentmem.layers.layered_memory import LayeredMemory
 
 pytestmark = pytest.mark.sqlite_suffices
 
-SETTINGS = LayersConfig(core_max_chars=100, recall_max_events=10, auto_consolidate=False)
+SETTINGS = LayersConfig(core_max_chars=100, recall_max_events=10)
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.sqlite_suffices
 
 @pytest.fixture
 def layers(memory):
-    return LayeredMemory(memory, "main", settings=LayersConfig(auto_consolidate=False))
+    return LayeredMemory(memory, "main")
 
 
 def contents(events):
@@ -76,7 +76,7 @@ class TestTheWindow:
         assert layers.recall.recent(0) == []
 
     def test_the_window_is_as_large_as_the_settings_say(self, memory):
-        layers = LayeredMemory(memory, "main", settings=LayersConfig(recall_max_events=3, auto_consolidate=False))
+        layers = LayeredMemory(memory, "main", settings=LayersConfig(recall_max_events=3))
         for number in range(5):
             layers.recall.append("k", str(number))
         assert contents(layers.recall.recent()) == ["2", "3", "4"]

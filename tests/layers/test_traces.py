@@ -130,16 +130,16 @@ class TestAnOperation:
         assert all(where(run) == FOUND for run in runs)
 
     def test_that_fails_is_a_run_that_failed(self, collector, memory):
-        layers = memory.layers("main", settings=LayersConfig(archival_max_chars=3, oversize="refuse"))
+        layers = memory.layers("main", settings=LayersConfig(core_max_chars=3))
 
         def work():
             with pytest.raises(InvalidInput):
-                layers.archival.write("too long")
+                layers.core.set("key", "value")
 
         within(collector, work)
-        run = collector.run("memory.archival.write")
-        assert "has room for 3" in run.error
-        assert (run.inputs["content"], run.outputs) == ("too long", {})
+        run = collector.run("memory.core.set")
+        assert "has no room" in run.error
+        assert (run.inputs["entries"][0]["key"], run.outputs) == ("key", {})
 
     def test_long_texts_and_lists_are_cut(self, collector, layers):
         layers.write(recall=[f"event {number}" for number in range(30)])
@@ -171,11 +171,9 @@ class TestWhatIsMadeOfSeveral:
         assert run.outputs == {"text": "short", "characters": 5}
 
     def test_a_consolidation_shows_the_model_s_work_and_what_was_written(self, collector, memory):
-        settings = LayersConfig(
-            recall_max_events=1, auto_consolidate=False, core_max_chars=10, section_budgets={"archival_snippet": 60}
-        )
+        settings = LayersConfig(recall_max_events=2, core_max_chars=10, section_budgets={"archival_snippet": 60})
         layers = memory.layers("main", namespace=("ada",), settings=settings, model=Scripted(lambda _: "much was said"))
-        layers.write(recall=["one " * 20, "two"])
+        layers.write(recall=["one " * 20, "two", "three"])
         layers.core.set("k", "1234567", importance=1)
         within(collector, layers.consolidate)
         assert trees(collector) == [
@@ -192,26 +190,13 @@ class TestWhatIsMadeOfSeveral:
         assert collector.run("memory.core.relieve").outputs == {"evicted": ["k"]}
 
     def test_what_an_event_sets_off_stands_beneath_it(self, collector, memory):
-        settings = LayersConfig(
-            recall_max_events=1,
-            auto_consolidate=True,
-            consolidate_later=False,
-            section_budgets={"archival_snippet": 60},
-        )
-        layers = memory.layers("main", namespace=("ada",), settings=settings, model=Scripted(lambda _: "much was said"))
-        layers.write(recall=["one " * 20] * (settings.consolidates_at))
-        within(collector, lambda: layers.recall.append("note", "two"))
-        assert trees(collector)[:3] == ["turn", "  memory.recall.append", "    memory.recall.consolidate"]
-        assert collector.run("memory.recall.consolidate").inputs["automatic"] is True
-
-    def test_without_a_model_it_says_what_became_of_old_events_too(self, collector, memory):
-        settings = LayersConfig(recall_max_events=1, auto_consolidate=True)
-        layers = memory.layers("main", settings=settings)
-        layers.write(recall=["one"] * settings.consolidates_at)
+        layers = memory.layers("main", settings=LayersConfig(recall_max_events=1))
+        layers.recall.append("note", "one")
         within(collector, lambda: layers.recall.append("note", "two"))
         assert trees(collector) == ["turn", "  memory.recall.append", "    memory.recall.consolidate"]
-        [record] = layers.archival.all()
-        assert collector.run("memory.recall.consolidate").outputs["record_ids"] == [record.id]
+        consolidation = collector.run("memory.recall.consolidate")
+        assert consolidation.inputs["automatic"] is True
+        assert consolidation.outputs["record_ids"] == [layers.archival.all()[0].id]
 
     def test_what_leaves_core_memory_is_told(self, collector, memory):
         layers = memory.layers("main", settings=LayersConfig(core_max_chars=20))
@@ -336,7 +321,7 @@ class TestWithheldContent:
 
         def do(shown):
             with AgentMemory(new_database("sqlite"), trace_content=shown, new_id=new_id) as memory:
-                settings = LayersConfig(core_max_chars=60, archival_max_chars=40)
+                settings = LayersConfig(core_max_chars=60)
                 model = Scripted(lambda _: f"{WORD} in short")
                 layers = memory.layers("main", namespace=("ada",), settings=settings, model=model)
 

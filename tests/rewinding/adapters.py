@@ -12,7 +12,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.layers.layer import LayersConfig
 
-WHOLE = LayersConfig(auto_consolidate=False)
+WHOLE = LayersConfig(recall_max_events=10_000)
 """Old events stay events."""
 
 

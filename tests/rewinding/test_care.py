@@ -666,7 +666,7 @@ class TestMoving:
         graph = StateGraph(State).add_node("node", node).add_edge(START, "node")
         for said in ("open", "finished", "open too"):
             graph.compile(checkpointer=memory.checkpointer).invoke({"said": [said]}, at())
-        another.layers("x", settings=LayersConfig(auto_consolidate=False)).write(recall=["event"] * 50)
+        another.layers("x", settings=LayersConfig(recall_max_events=1_000)).write(recall=["event"] * 50)
         memory.export(tmp_path / "all.jsonl")
         another.import_(tmp_path / "all.jsonl")
         assert [each.user_query for each in another.session(at()).rounds] == ["open", "finished", "open too"]
@@ -781,7 +781,7 @@ class TestMoving:
 
     @pytest.mark.slow("in every form")
     def test_many_versions_move_in_pages_and_keep_their_order(self, memory, another, tmp_path):
-        layers = memory.layers("x", settings=LayersConfig(auto_consolidate=False))
+        layers = memory.layers("x", settings=LayersConfig(recall_max_events=1_000))
         layers.write(recall=[f"event {n}" for n in range(450)])
         fork = layers.fork("y")
         layers.write(recall=[f"later {n}" for n in range(250)])
