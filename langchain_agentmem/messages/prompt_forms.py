@@ -252,7 +252,7 @@ def _opened(given: Any, config: RunnableConfig, key: str, *, shared: bool) -> Fo
             return Form(_asking(given), lambda put: {**given, key: put.text})
         raise InvalidInput(
             f"Memory cannot be put into this: {safe_repr(given)}. Give a text, messages, a prompt, a dictionary, or a "
-            f"state that has a list of messages under {HISTORY!r}."
+            f"state that has a list of messages under '{HISTORY}'."
         )
     said = converted(found)
     texts = [key] if shared else []
