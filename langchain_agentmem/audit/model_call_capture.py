@@ -34,6 +34,7 @@ from __future__ import annotations
 
 import logging
 import re
+import threading
 import time
 import weakref
 from collections import deque
@@ -47,8 +48,8 @@ from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessageChunk, BaseMessage, message_chunk_to_message
 
 from langchain_agentmem.audit.audit_entry import CALL, AuditEntry
-from langchain_agentmem.base import concurrency
 from langchain_agentmem.base.clock import Clock, NewId, new_uuid, utc_now
+from langchain_agentmem.base.concurrency import PerProcess
 from langchain_agentmem.base.encoding import MAX_DEPTH, is_plain, to_plain
 from langchain_agentmem.base.events import FirstFailures
 from langchain_agentmem.base.namespaces import CONFIG_KEY, LONGEST_ID, Namespace, Scopes, id_of, running_config
@@ -549,6 +550,12 @@ class AuditHandler(BaseCallbackHandler):
     ignore_agent = ignore_retriever = ignore_retry = ignore_custom_event = True
     on_llm_new_token = on_stream_event = on_chain_start = on_chain_end = on_chain_error = _UNHEARD
 
+    # Per process, as the calls that are under way in the parent end there.
+    _lock = PerProcess(threading.Lock)
+    _open: PerProcess[dict[str, _Open]] = PerProcess(dict)
+    # Filled where garbage is collected, which may be anywhere: nothing may be written there, nor any lock taken.
+    _gone: PerProcess[deque[str]] = PerProcess(deque)
+
     def __init__(
         self,
         record: Callable[[AuditEntry], object],
@@ -572,15 +579,6 @@ class AuditHandler(BaseCallbackHandler):
         self._nested = nested
         self._clean = cleaner_of(redact)
         self._failures = FirstFailures(logger)
-        self._lock = concurrency.lock()
-        self.renew()
-        concurrency.renewed(self)
-
-    def renew(self) -> None:
-        """Begin with nothing: the calls that are under way are the parent's."""
-        self._open: dict[str, _Open] = {}
-        # Filled where garbage is collected, which may be anywhere: nothing may be written there, nor any lock taken.
-        self._gone: deque[str] = deque()
 
     def on_chat_model_start(
         self, serialized: Any, messages: Sequence[Sequence[Any]], *, run_id: Any, **told: Any

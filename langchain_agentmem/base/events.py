@@ -49,8 +49,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
-from langchain_agentmem.base import concurrency
-from langchain_agentmem.base.concurrency import at_home
+from langchain_agentmem.base.concurrency import PerProcess, at_home
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 
@@ -122,19 +121,15 @@ class Delivery:
         report: Logs what goes wrong.
     """
 
+    _line: PerProcess[queue.SimpleQueue[tuple[Delivery, _Call]]] = PerProcess(queue.SimpleQueue)
+    _served = PerProcess(threading.Lock)  # by its thread
+
     def __init__(self, listener: object, report: Report) -> None:
         self.listener = listener
         self._report = report
         self._prompt = True
         # A loop holds its tasks weakly: without this, a listener could be collected halfway through its work.
         self._tasks: set[asyncio.Future[object]] = set()
-        self.renew()
-        concurrency.renewed(self)
-
-    def renew(self) -> None:
-        """Begin without a thread. In a child of the process there is none."""
-        self._line: queue.SimpleQueue[tuple[Delivery, _Call]] = queue.SimpleQueue()
-        self._served = threading.Lock()
 
     def tell(self, call: Callable[[Any], object], event: object) -> None:
         """Have `call`, which belongs to the listener, called with the event. Never raises an `Exception`.

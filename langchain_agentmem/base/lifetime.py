@@ -21,7 +21,7 @@ from concurrent.futures import Future, InvalidStateError
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
-from langchain_agentmem.base import concurrency
+from langchain_agentmem.base.concurrency import PerProcess
 from langchain_agentmem.errors import MemoryClosed
 
 
@@ -104,18 +104,14 @@ class Attendant:
         name: The name of the thread.
     """
 
+    _news = PerProcess(threading.Condition)  # guards what follows
+    _changed = PerProcess(bool)
+    _thread: PerProcess[threading.Thread | None] = PerProcess(lambda: None)
+
     def __init__(self, look: Callable[[], Looked], name: str) -> None:
         self._look = look
         self._name = name
-        self._news = concurrency.condition()  # guards what follows
         self._started = False
-        self.renew()
-        concurrency.renewed(self)
-
-    def renew(self) -> None:
-        """Begin without a thread."""
-        self._changed = False
-        self._thread: threading.Thread | None = None
 
     def start(self) -> bool:
         """Look from now on, when there is word. Returns whether it did not yet."""

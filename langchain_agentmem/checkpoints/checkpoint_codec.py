@@ -36,6 +36,7 @@ from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
 from langchain_agentmem.base import concurrency
 from langchain_agentmem.base.clock import micros, time_written
+from langchain_agentmem.base.concurrency import PerProcess
 from langchain_agentmem.base.namespaces import (
     CONFIG_KEY,
     Scopes,
@@ -312,14 +313,15 @@ class Coding:
         scopes: How configs are led to their namespace.
     """
 
+    _remembering = PerProcess(threading.Lock)
+    _turns: PerProcess[WeakValueDictionary[ThreadAt, threading.Lock]] = PerProcess(WeakValueDictionary)
+
     def __init__(self, measures: Measures | None = None, scopes: Scopes = Scopes()) -> None:  # noqa: B008 - a value
         self.scopes = scopes
         self.prototypes = Prototypes(measures=measures)
         self._measures = measures
         self._stamps = Stamps()
         self._threads: dict[ThreadAt, Thread] = {}
-        self._remembering = concurrency.lock()
-        self._turns: WeakValueDictionary[ThreadAt, threading.Lock] = WeakValueDictionary()
 
     def plan(
         self, serde: SerializerProtocol, at: ThreadAt, rows: Rows, values: Sequence[tuple[str, Any]], *, listing: bool
@@ -364,7 +366,7 @@ class Coding:
         Nothing rests on that, so whoever waits for long goes on.
         """
         with self._remembering:
-            turn = self._turns.setdefault(at, concurrency.lock())
+            turn = self._turns.setdefault(at, threading.Lock())
         taken = turn.acquire(timeout=LONGEST_TURN)
         try:
             yield

@@ -14,6 +14,7 @@ import contextvars
 import copy
 import logging
 import math
+import threading
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -23,7 +24,7 @@ from typing import Any
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables.config import ensure_config
 
-from langchain_agentmem.base import concurrency
+from langchain_agentmem.base.concurrency import PerProcess
 from langchain_agentmem.compaction.compacted_context import ConversationOption
 from langchain_agentmem.compaction.compaction_config import (
     ManagedMemoryConfig,
@@ -103,6 +104,8 @@ class CompactionMiddleware(AgentMiddleware[Any, Any, Any]):
         StorageError: The database cannot be opened.
     """
 
+    _lock = PerProcess(threading.Lock)
+
     def __init__(
         self,
         memory: MemoryLike,
@@ -125,7 +128,6 @@ class CompactionMiddleware(AgentMiddleware[Any, Any, Any]):
         self._window = checked_window(window)
         self._agent_name = agent_name
         self._background = background
-        self._lock = concurrency.lock()
         self._shared: Compactor | None = None
         self._refused: OrderedDict[Any, Size] = OrderedDict()
         self._told = False

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextvars
 import logging
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -22,8 +23,8 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from langchain_agentmem.base import concurrency
 from langchain_agentmem.base.argument_checks import check_timeout
+from langchain_agentmem.base.concurrency import PerProcess
 from langchain_agentmem.base.lifetime import Attendant, Looked
 from langchain_agentmem.base.namespaces import path_of
 from langchain_agentmem.compaction.compacted_context import COMPACT, CompactionReport
@@ -87,6 +88,8 @@ class ContextCompactor:
         InvalidInput: An argument is wrong.
     """
 
+    _turning = PerProcess(threading.Lock)  # who stops it must not meet who has begun to start it
+
     def __init__(
         self,
         session: SessionMemory,
@@ -119,7 +122,6 @@ class ContextCompactor:
         self._counter = TokenCounter()
         self._wanted = compaction_job(self._at, lane_of(role))
         self._attendant = Attendant(self._look, "agentmem-rounds")
-        self._turning = concurrency.lock()  # who stops it must not meet who has begun to start it
         self._unwatch: Callable[[], None] = lambda: None
 
     def start(self) -> None:

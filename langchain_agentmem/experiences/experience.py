@@ -26,6 +26,7 @@ import os
 import re
 import stat
 import tempfile
+import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -36,8 +37,8 @@ from typing import Any, Final, NamedTuple, Self, TypeAlias
 
 import yaml
 
-from langchain_agentmem.base import concurrency
 from langchain_agentmem.base.argument_checks import check_flag
+from langchain_agentmem.base.concurrency import PerProcess
 from langchain_agentmem.base.fencing import fenced, harmless
 from langchain_agentmem.base.files import path_of_file
 from langchain_agentmem.base.namespaces import id_of
@@ -238,6 +239,8 @@ class Folder:
         InvalidInput: There is no such folder.
     """
 
+    _lock = PerProcess(threading.Lock)
+
     def __init__(
         self, directory: str | os.PathLike[str], *, subfolders: bool = False, measures: Measures | None = None
     ) -> None:
@@ -251,7 +254,6 @@ class Folder:
         self._subfolders = subfolders
         self._read: dict[str, _Read] = {}
         self._below: dict[str, Folder] = {}
-        self._lock = concurrency.lock()
 
     def load(self, sub_path: str | None = None) -> ExperienceShelf:
         """`look`, with one warning in the log for each file that cannot be used, as long as the reason stays the same.

@@ -26,6 +26,7 @@ import logging
 import math
 import os
 import re
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -37,8 +38,8 @@ from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage, To
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import ensure_config
 
-from langchain_agentmem.base import concurrency
 from langchain_agentmem.base.argument_checks import check_flag, check_timeout, check_whole
+from langchain_agentmem.base.concurrency import PerProcess
 from langchain_agentmem.base.events import ExperienceSelectionFellBack, FirstFailures
 from langchain_agentmem.base.files import path_of_file, whole_file
 from langchain_agentmem.base.namespaces import config_given
@@ -186,6 +187,8 @@ class ExperienceSelector(Performer, Runnable[Any, Any], BaseExampleSelector):
         MissingExtra: The model is a name, and langchain is not installed.
     """
 
+    _lock = PerProcess(threading.Lock)  # guards what is known
+
     def __init__(
         self,
         library: ExperienceLibrary,
@@ -236,7 +239,6 @@ class ExperienceSelector(Performer, Runnable[Any, Any], BaseExampleSelector):
         self._reuse = PromptReuse(self._database, "with experiences")
         self._failures = FirstFailures(logger)
         self._known: dict[bytes, AnswerReading] = {}
-        self._lock = concurrency.lock()  # guards what is known
 
     @staticmethod
     def from_config(

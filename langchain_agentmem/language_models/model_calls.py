@@ -30,8 +30,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, Proto
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables.config import RunnableConfig, run_in_executor
 
-from langchain_agentmem.base import concurrency
-from langchain_agentmem.base.concurrency import aside, led
+from langchain_agentmem.base.concurrency import PerProcess, aside, led
 from langchain_agentmem.base.encoding import THOUGHTS, kind_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput, MemoryClosed, MissingExtra, leaves_the_node
@@ -477,16 +476,10 @@ Place: TypeAlias = tuple[str, str]
 class Ahead:
     """Makes compactions in the background. One object serves any number of conversations and threads."""
 
-    def __init__(self) -> None:
-        self._news = concurrency.condition()  # guards what follows
-        self.renew()
-        concurrency.renewed(self)
-
-    def renew(self) -> None:
-        """Begin without threads, and with nothing to do."""
-        self._begun: set[Place] = set()
-        self._waiting: deque[tuple[Database, Place, str, Callable[[], Work[object]]]] = deque()
-        self._threads = 0
+    _news = PerProcess(threading.Condition)  # guards what follows
+    _begun: PerProcess[set[Place]] = PerProcess(set)
+    _waiting: PerProcess[deque[tuple[Database, Place, str, Callable[[], Work[object]]]]] = PerProcess(deque)
+    _threads = PerProcess(int)
 
     def begin(self, database: Database, at: Place, lane: str, make: Callable[[], Work[object]]) -> bool:
         """Have a compaction made, unless one of the conversation is being made. Never waits.

@@ -20,14 +20,15 @@ import logging
 import math
 import re
 import sys
+import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from langchain_agentmem.base import concurrency
 from langchain_agentmem.base.argument_checks import check_whole
+from langchain_agentmem.base.concurrency import PerProcess
 from langchain_agentmem.base.encoding import CALLS, MEDIA, TEXTS, THOUGHTS, called, is_image, kind_of, thoughts
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput, MessageError
@@ -308,6 +309,8 @@ class TokenCounter:
         InvalidInput: "tiktoken" without its file, an unknown name, something that cannot count, a negative number.
     """
 
+    _lock = PerProcess(threading.RLock)
+
     def __init__(
         self,
         counter: CounterLike | None = None,
@@ -326,7 +329,6 @@ class TokenCounter:
         self._image_tokens = image_tokens
         self._message_overhead = message_overhead
         self._cache_size = cache_size
-        self._lock = concurrency.rlock()
         self._counts: OrderedDict[Any, int] = OrderedDict()
         self._tools: OrderedDict[Any, tuple[Any, str]] = OrderedDict()
         self._factors: dict[str, tuple[float, int]] = {}

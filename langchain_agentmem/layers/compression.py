@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import threading
 import unicodedata
 from collections import OrderedDict
 from collections.abc import Hashable
@@ -23,8 +24,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 
-from langchain_agentmem.base import concurrency
 from langchain_agentmem.base.argument_checks import check_timeout, check_whole
+from langchain_agentmem.base.concurrency import PerProcess
 from langchain_agentmem.base.events import CompressionFellShort
 from langchain_agentmem.base.fencing import fenced, unfenced
 from langchain_agentmem.base.safe_repr import safe_repr
@@ -151,10 +152,11 @@ class Answers:
         size: How many are remembered; 0 for none.
     """
 
+    _lock = PerProcess(threading.Lock)
+
     def __init__(self, size: int = CACHE_SIZE) -> None:
         self._size = size
         self._kept: OrderedDict[_Key, tuple[str, Any]] = OrderedDict()
-        self._lock = concurrency.lock()
         self._forgotten = 0
 
     def __len__(self) -> int:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import secrets
 import sys
+import threading
 import weakref
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,7 +25,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple, TypeAlias
 from uuid import UUID
 
-from langchain_agentmem.base import concurrency
+from langchain_agentmem.base.concurrency import PerProcess
 from langchain_agentmem.base.namespaces import Namespace, Scopes, id_of, namespace_of, path_of
 from langchain_agentmem.errors import InvalidInput, StepIsOver
 from langchain_agentmem.rewinding.memory_rows import FOREVER
@@ -387,9 +388,10 @@ class Runs:
         scopes: How calls are led to the namespace whose threads share their memory.
     """
 
+    lock = PerProcess(threading.RLock)
+
     def __init__(self, scopes: Scopes = Scopes()) -> None:  # noqa: B008 - a value
         self.scopes = scopes
-        self.lock = concurrency.rlock()
         self._runs: dict[tuple[int, ThreadAt], GraphRun] = {}
         self._newest: dict[str, GraphRun] = {}
         self._graphs: dict[UUID, GraphRun] = {}

@@ -29,7 +29,6 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 from zlib import crc32
 
-from langchain_agentmem.base import concurrency
 from langchain_agentmem.base.data_tables import data_table, word_set
 
 _ENGLISH = data_table("search/english.toml")
@@ -240,8 +239,8 @@ def _carries_meaning(mark: str, name: str) -> bool:
 _FOLDING = _FoldingTable(enumerate(_LETTERS_AND_DIGITS[:128].decode()))
 
 
-def _english_stemmer() -> Any:
-    """The stemmer of English, and not the one of PyStemmer that may be installed: every process must cut words alike.
+def _english_stemmer() -> Callable[[], Any]:
+    """Return the class of the English stemmer, never that of PyStemmer: every process must cut words alike.
 
     Its package would bring those of thirty other languages, so a package of our own with the same modules stands in for
     it; where there are no files, as in a program that was packed up, it comes as usual.
@@ -251,12 +250,11 @@ def _english_stemmer() -> Any:
         alias = f"{__name__}_snowball"
         sys.modules[alias] = module_from_spec(found)
         with suppress(ImportError):
-            return import_module(f"{alias}.{name}").EnglishStemmer()
-    return import_module(f"snowballstemmer.{name}").EnglishStemmer()
+            return import_module(f"{alias}.{name}").EnglishStemmer  # type: ignore[no-any-return]
+    return import_module(f"snowballstemmer.{name}").EnglishStemmer  # type: ignore[no-any-return]
 
 
-_snowball = _english_stemmer()
-_stemming = concurrency.lock()  # a stemmer keeps the word it is at work on in itself
+_Stemmer = _english_stemmer()
 
 
 class Analysed(NamedTuple):
@@ -373,8 +371,7 @@ def _is_one_word(text: str) -> bool:
 def _stem(word: str) -> str:
     if not (word.isascii() and word.isalpha()):
         return word[article.end() :] if (article := _ARTICLE.match(word)) else word
-    with _stemming:
-        return str(_snowball.stemWord(BASE_FORMS.get(word, word)))
+    return str(_Stemmer().stemWord(BASE_FORMS.get(word, word)))  # its own, as it keeps the word it is at work on
 
 
 @cache

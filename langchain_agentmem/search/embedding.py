@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, TypeVar
 
-from langchain_agentmem.base import concurrency
+from langchain_agentmem.base.concurrency import PerProcess
 from langchain_agentmem.base.namespaces import path_of
 from langchain_agentmem.errors import AgentMemoryError, InvalidInput, MemoryClosed
 from langchain_agentmem.search import vectors
@@ -88,6 +88,8 @@ class Embedder:
         MissingExtra: numpy is not installed.
     """
 
+    _threads = PerProcess(partial(ThreadPoolExecutor, _THREADS, thread_name_prefix="agentmem-near"))
+
     def __init__(self, database: Database, embeddings: Any, dimensions: int, texts: Mapping[str, TextsOf]) -> None:
         vectors.numpy()
         self.embeddings = embeddings
@@ -96,13 +98,7 @@ class Embedder:
         self._shelf = VectorCache(database.measures, maps=not database.engine.encrypted)
         self._asking = _Asking(embeddings)
         self._closed = False
-        self.renew()
-        concurrency.renewed(self)
         self._engine, self._worker = database.engine, database.worker  # it keeps no database open
-
-    def renew(self) -> None:
-        """Begin without threads."""
-        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="agentmem-near")
 
     def serve(self) -> None:
         """Give what is in the database its vectors, from now on.
@@ -283,17 +279,13 @@ def _next_batch(job: Job, after: int) -> Steps[list[Waiting]]:
 class _Asking:
     """Asks embeddings, also those that can only be awaited: on an event loop of their own, which stays the same."""
 
+    _starting = PerProcess(threading.RLock)  # the collector may close it anywhere
+    _loop: PerProcess[asyncio.AbstractEventLoop | None] = PerProcess(lambda: None)
+
     def __init__(self, embeddings: Any) -> None:
         self._embeddings = embeddings
-        self._starting = concurrency.rlock()  # the collector may close it anywhere
-        self.renew()
-        concurrency.renewed(self)
         # LangGraph's wrapper of an async function has nothing else.
         self._awaited = getattr(embeddings, "afunc", None) is not None and getattr(embeddings, "func", None) is None
-
-    def renew(self) -> None:
-        """Begin without a loop."""
-        self._loop: asyncio.AbstractEventLoop | None = None
 
     def ask(self, method: str, given: Any) -> Any:
         """What a method of the embeddings gives."""

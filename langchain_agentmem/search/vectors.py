@@ -11,13 +11,14 @@ counts the more when it is a question. numpy is needed only here, and loaded whe
 from __future__ import annotations
 
 import json
+import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from langchain_agentmem.base import concurrency
+from langchain_agentmem.base.concurrency import PerProcess
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput, MissingExtra
 from langchain_agentmem.search.ranking import Closeness
@@ -441,16 +442,13 @@ class VectorCache:
         maps: Whether a file may be written: not of what is encrypted, since vectors tell what texts are about.
     """
 
+    _changing = PerProcess(threading.Lock)
+    # Also per process, as a child would write into the same files.
+    _blocks: PerProcess[OrderedDict[tuple[Range, ...], _Block]] = PerProcess(OrderedDict)
+
     def __init__(self, measures: Measures | None = None, *, maps: bool = True) -> None:
         self._measures = measures
         self._maps = maps
-        self._changing = concurrency.lock()
-        self.renew()
-        concurrency.renewed(self)
-
-    def renew(self) -> None:
-        """Begin with none: a child of the process would write into the same files."""
-        self._blocks: OrderedDict[tuple[Range, ...], _Block] = OrderedDict()
 
     def within(self, ranges: Sequence[Range], dimensions: int, look: Look) -> Steps[None]:
         """Look at the numbers of the documents in some ranges with their vectors, part after part."""

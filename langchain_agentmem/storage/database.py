@@ -15,14 +15,15 @@ from __future__ import annotations
 import copy
 import logging
 import os
+import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar, cast
 
-from langchain_agentmem.base import concurrency
 from langchain_agentmem.base.clock import Clock, NewId, micros, new_uuid, utc_now
+from langchain_agentmem.base.concurrency import PerProcess
 from langchain_agentmem.base.events import Hook, Hooks, MemoryEvent
 from langchain_agentmem.base.limits import MemoryLimits
 from langchain_agentmem.base.namespaces import Namespace, Scopes
@@ -105,17 +106,13 @@ class Keeper:
         measures: What was measured.
     """
 
+    _writing = PerProcess(threading.Lock)
+
     def __init__(self, engine: Engine, measures: Measures) -> None:
         self._engine = engine
         self._measures = measures
         self._next = time.monotonic() + EVERY
-        self._writing = concurrency.lock()
-        concurrency.renewed(self)
         engine.afterwards = self.now_and_then
-
-    def renew(self) -> None:
-        """Begin with nothing: what was measured so far, the parent writes."""
-        self._measures.take()
 
     def now_and_then(self) -> None:
         """Write what was measured, if that was not done lately."""
@@ -184,9 +181,10 @@ class Draining(Protocol):
 class InUse(Generic[T]):
     """Objects that are in use. Others may be made, in any thread, while somebody goes through them."""
 
+    _changing = PerProcess(threading.Lock)
+
     def __init__(self) -> None:
         self._parts: weakref.WeakSet[Any] = weakref.WeakSet()
-        self._changing = concurrency.lock()
 
     def add(self, part: T) -> None:
         """Keep a part as long as somebody else does."""
@@ -226,6 +224,12 @@ class Unopened:
 
 MemoryLike: TypeAlias = "HasDatabase | Database | str | os.PathLike[str]"
 """What a part can be built from: an `AgentMemory` or another part; or the path or URL of a database."""
+
+
+class _Attached(dict[type, object]):
+    """The objects that belong to a database, by their classes. All views of it share them, and the lock."""
+
+    making = PerProcess(threading.RLock)
 
 
 class Database:
@@ -291,8 +295,7 @@ class Database:
         self.homes: list[Callable[[Mapping[str, Any]], Namespace]] = []
         self.scopes = scopes._replace(home=self._home)
         self.whole: Database | None = None  # kept open by whoever looks at it in another way
-        self._attached: dict[type, object] = {}
-        self._attaching = concurrency.rlock()
+        self._attached = _Attached()
         self._closes_itself = weakref.finalize(self, _close, self.worker, keeper, self.engine)
 
     @property
@@ -321,7 +324,7 @@ class Database:
         """The one object of a class that belongs to this database, made when it is first wanted."""
         found = self._attached.get(kind)
         if found is None:
-            with self._attaching:
+            with self._attached.making:
                 found = self._attached.get(kind)
                 if found is None:
                     found = make()
@@ -462,8 +465,13 @@ class Database:
             each(self)
 
 
-_shared: weakref.WeakValueDictionary[str, Database] = weakref.WeakValueDictionary()
-_sharing = concurrency.lock()
+class _Shared(weakref.WeakValueDictionary[str, Database]):
+    """The databases that parts share, by path or URL."""
+
+    changing = PerProcess(threading.Lock)
+
+
+_shared = _Shared()
 
 
 def shared(url: str | os.PathLike[str]) -> Database:
@@ -487,7 +495,7 @@ def shared(url: str | os.PathLike[str]) -> Database:
         return database
     # Opening may take long, so others are not kept waiting for it; who opens the same second closes theirs again.
     new = Database(text)
-    with _sharing:
+    with _shared.changing:
         database = _opened(key)
         if database is None:
             _shared[key] = new

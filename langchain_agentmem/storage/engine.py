@@ -17,18 +17,16 @@ import contextlib
 import contextvars
 import re
 import threading
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NamedTuple, TypedDict, TypeVar
+from typing import Any, Literal, NamedTuple, TypedDict, TypeVar
 
-from langchain_agentmem.base import concurrency
 from langchain_agentmem.base.argument_checks import check_flag, check_whole
-from langchain_agentmem.base.concurrency import ended
+from langchain_agentmem.base.concurrency import PerProcess, ended
 from langchain_agentmem.base.encryption_key import EncryptionKey, KeyLike
 from langchain_agentmem.base.events import Watch
 from langchain_agentmem.base.limits import USUAL_LIMITS, MemoryLimits
@@ -52,12 +50,6 @@ READER_THREADS = 4
 """Threads for reads that were awaited. Reads from the caller's own threads are not limited."""
 
 _THREADS = "agentmem-"
-
-FORKED = (
-    "The process was forked in the midst of a call on this memory, so this child cannot use it, nor open its file anew "
-    "without harm to what its parent writes. Fork when no call is under way, or start processes with 'spawn'."
-)
-
 
 SCHEMA = "agentmem"
 POOL_SIZE = 10
@@ -174,6 +166,21 @@ class PoolStats(TypedDict):
     waited_ms: float
 
 
+class Calls:
+    """The calls of one process that are under way.
+
+    Attributes:
+        changed: Guards the others, and is notified when a call has ended.
+        running: The threads inside a call. A thread may stand there twice.
+        held: Whether no call may begin now, except within another.
+    """
+
+    def __init__(self) -> None:
+        self.changed = threading.Condition()
+        self.running: list[int] = []
+        self.held = False
+
+
 class Engine(ABC):
     """One open database.
 
@@ -195,22 +202,14 @@ class Engine(ABC):
     encrypted: bool = False
     afterwards: Callable[[], object] | None = None
 
-    lost: ClassVar[list[Engine]] = []
-    """Those of the parent that were in the midst of something. They are kept: to close them would disturb it."""
+    _opening = PerProcess(threading.Lock)
+    _threads: PerProcess[dict[bool, ThreadPoolExecutor]] = PerProcess(dict)
+    _calls = PerProcess(Calls)
 
     def __init__(self, opening: Opening, *, writer_threads: int) -> None:
         self.opening = opening.checked()
         self._writer_threads = writer_threads
-        self._opening = concurrency.lock()
-        self._ended = concurrency.condition()
         self._closed = False
-        self._resting = self._at_rest = False  # while the process forks
-        self._begin()
-        concurrency.rests(self)
-
-    def _begin(self) -> None:
-        self._threads: dict[bool, ThreadPoolExecutor] = {}
-        self._running: list[int] = []  # the threads that are inside a call; one of them may stand here twice
 
     @abstractmethod
     def _run(self, make: Operation[T], *, write: bool) -> T:
@@ -223,14 +222,6 @@ class Engine(ABC):
     @abstractmethod
     def _close(self) -> None:
         """Let go of every connection."""
-
-    @abstractmethod
-    def _rest(self) -> None:
-        """The process is about to fork, and nothing is under way: leave no connection that the child must not have."""
-
-    @abstractmethod
-    def _renew(self) -> None:
-        """This is a child: forget the connections of the parent, without a word to whom they lead."""
 
     @property
     @abstractmethod
@@ -373,20 +364,18 @@ class Engine(ABC):
 
     def close(self) -> None:
         """Wait for what runs, then close. Closing twice is harmless."""
-        with self._opening, self._ended:
+        calls, this = self._calls, threading.get_ident()
+        with self._opening, calls.changed:
             if self._closed:
                 return
             self._closed = True
-        if self in Engine.lost:
-            return
         # The last user of a database may let go of it in one of these very threads, which cannot join itself.
         inside = threading.current_thread().name.startswith(_THREADS)
         for executor in self._threads.values():
             executor.shutdown(wait=not inside)
-        this = threading.get_ident()
-        with self._ended:
-            self._ended.wait_for(lambda: inside or all(thread == this for thread in self._running))
-            self._running.append(this)
+        with calls.changed:
+            calls.changed.wait_for(lambda: inside or all(thread == this for thread in calls.running))
+            calls.running.append(this)
         try:
             self._close()
         finally:
@@ -394,8 +383,8 @@ class Engine(ABC):
 
     @property
     def usable(self) -> bool:
-        """Whether the engine is open, in this process."""
-        return not self._closed and self not in Engine.lost
+        """Whether the engine is open."""
+        return not self._closed
 
     def _executor(self, *, write: bool) -> ThreadPoolExecutor:
         with self._opening:
@@ -419,19 +408,20 @@ class Engine(ABC):
 
     def _enter(self) -> None:
         self._check()
-        this = threading.get_ident()
-        with self._ended:
-            if self._resting and this not in self._running:
-                self._ended.wait_for(lambda: not self._resting)
+        calls, this = self._calls, threading.get_ident()
+        with calls.changed:
+            while calls.held and this not in calls.running:
+                calls.changed.wait()
             if self._closed:
                 raise MemoryClosed
-            self._running.append(this)
+            calls.running.append(this)
 
     def _leave(self) -> None:
-        with self._ended:
-            self._running.remove(threading.get_ident())
-            if self._closed or self._resting:
-                self._ended.notify_all()
+        calls = self._calls
+        with calls.changed:
+            calls.running.remove(threading.get_ident())
+            if self._closed or calls.held:
+                calls.changed.notify_all()
 
     def _check_writable(self) -> None:
         if self.opening.read_only:
@@ -447,8 +437,6 @@ class Engine(ABC):
     def _check(self) -> None:
         if self._closed:
             raise MemoryClosed
-        if Engine.lost and self in Engine.lost:
-            raise StorageError(FORKED)
 
     def _pending(self, applied: set[str]) -> list[Migration]:
         """The migrations to be made on opening.
@@ -472,30 +460,6 @@ class Engine(ABC):
                 "role that may do so run: agentmem migrate URL"
             )
         return pending
-
-    # -- forking -----------------------------------------------------------------------------------------------
-
-    def rest(self, until: float) -> None:
-        """Let calls end and none begin, as the process is about to fork; see `forks`."""
-        this = threading.get_ident()
-        with self._ended:
-            self._resting = True
-            self._ended.wait_for(lambda: not self._running or this in self._running, until - time.monotonic())
-            self._at_rest = not self._running
-        if self._at_rest and not self._closed:
-            self._rest()
-
-    def go_on(self, *, in_child: bool) -> None:
-        """Let calls begin again."""
-        if in_child and not self._closed:
-            self._begin()
-            if self._at_rest:
-                self._renew()
-            elif self not in Engine.lost:
-                Engine.lost.append(self)
-        with self._ended:
-            self._resting = False
-            self._ended.notify_all()
 
 
 RECORD = """create table if not exists agentmem_migration (name text primary key, applied_at bigint not null)"""

@@ -31,7 +31,7 @@ from functools import partial
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
-from langchain_agentmem.base import concurrency
+from langchain_agentmem.base.concurrency import PerProcess
 from langchain_agentmem.base.namespaces import Namespace, namespace_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import AgentMemoryError, InvalidInput, MemoryClosed
@@ -458,24 +458,21 @@ class _Lane:
     handler: Handler
     find: Operation[Iterable[WantedJob]] | None
 
+    _news = PerProcess(threading.Condition)  # guards what follows
+    _thread: PerProcess[threading.Thread | None] = PerProcess(lambda: None)
+    _woken = PerProcess(bool)
+    _hurried = PerProcess(bool)
+    _begun = PerProcess(int)  # rounds
+    _ended = PerProcess(int)
+    _behind = PerProcess(bool)  # somebody has waited in vain, so the next ones need not
+    _at_work: PerProcess[set[int]] = PerProcess(set)  # threads, whether the lane's own or not, that are doing a job
+
     def __init__(self, kind: str, engine: Engine, now: Callable[[], int], leases: _Leases) -> None:
         self.kind = kind
         self._engine = engine
         self._now = now
         self._leases = leases
-        self._news = concurrency.condition()  # guards what follows
         self._stopped = False
-        self.renew()
-        concurrency.renewed(self)
-
-    def renew(self) -> None:
-        """Begin without a thread."""
-        self._thread: threading.Thread | None = None
-        self._woken = False
-        self._hurried = False
-        self._begun = self._ended = 0  # rounds
-        self._behind = False  # somebody has waited in vain, so the next ones need not
-        self._at_work: set[int] = set()  # threads, whether the lane's own or not, that are doing a job
 
     def wake(self) -> None:
         with self._news:
@@ -609,18 +606,14 @@ class _Lane:
 class _Leases:
     """The leases on what this process works on, renewed by a thread as long as there are any."""
 
+    _taking = PerProcess(threading.RLock)  # held from before a job is taken until it is known here
+    _news = PerProcess(threading.Condition)  # guards what follows
+    _held: PerProcess[dict[str | None, tuple[Engine, Job]]] = PerProcess(dict)  # by owner
+    _thread: PerProcess[threading.Thread | None] = PerProcess(lambda: None)
+
     def __init__(self, now: Callable[[], int]) -> None:
         self._now = now
-        self._taking = concurrency.rlock()  # held from before a job is taken until it is known here
-        self._news = concurrency.condition()  # guards what follows
         self._closed = False
-        self.renew()
-        concurrency.renewed(self)
-
-    def renew(self) -> None:
-        """Begin without a thread, and without jobs: they are the parent's."""
-        self._held: dict[str | None, tuple[Engine, Job]] = {}  # by owner
-        self._thread: threading.Thread | None = None
 
     def take(self, engine: Engine, make: Operation[Job | None]) -> Job | None:
         """Run an operation that takes a job, and renew its lease from now on.

@@ -211,7 +211,10 @@ class PostgresEngine(Engine):
         self._busy_timeout = opening.busy_timeout
         self._timeout = opening.timeout
         self._hosts = 1 + str(psycopg.conninfo.conninfo_to_dict(self._url).get("host", "")).count(",")
-        self._renew()
+        if self._given is None:
+            self._pool = Pool(self._session, size=self.opening.pool_size, timeout=self._busy_timeout)
+        else:
+            self._pool = GivenPool(self._given, self._session_on, timeout=self._busy_timeout)
         with self._in_use(), self._translated():
             try:
                 self._open()
@@ -502,15 +505,6 @@ class PostgresEngine(Engine):
 
     def _close(self) -> None:
         self._pool.close()
-
-    def _rest(self) -> None:
-        """Sessions stay: a child has no more than their descriptors, and libpq ends none from there."""
-
-    def _renew(self) -> None:
-        if self._given is None:
-            self._pool = Pool(self._session, size=self.opening.pool_size, timeout=self._busy_timeout)
-        elif not hasattr(self, "_pool"):  # a child must not use what its parent was given
-            self._pool = GivenPool(self._given, self._session_on, timeout=self._busy_timeout)
 
     # -- care --------------------------------------------------------------------------------------------------
 

@@ -34,6 +34,7 @@ from psycopg import pq, waiting
 from psycopg.abc import PQGen
 from psycopg.adapt import Transformer
 
+from langchain_agentmem.base.concurrency import PerProcess
 from langchain_agentmem.errors import DatabaseBusy, StorageError
 from langchain_agentmem.storage.engine import PoolStats
 from langchain_agentmem.storage.steps import Rows
@@ -438,13 +439,15 @@ class Pool:
         timeout: Seconds to wait for one.
     """
 
+    # Per process: a child opens sessions of its own, and leaves those of its parent alone.
+    _free = PerProcess(threading.Condition)
+    _idle: PerProcess[deque[tuple[Session, float]]] = PerProcess(deque)  # with the time since when; last in, first out
+    _count = PerProcess(int)
+
     def __init__(self, connect: Callable[[], Session], *, size: int, timeout: float) -> None:
         self._connect = connect
         self._size = size
         self._timeout = timeout
-        self._free = threading.Condition(threading.Lock())
-        self._idle: deque[tuple[Session, float]] = deque()  # with the time since when; the last one is lent first
-        self._count = 0
         self._waiting = self._waits = 0
         self._waited = 0.0
         self._closed = False

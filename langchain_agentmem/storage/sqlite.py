@@ -12,6 +12,7 @@ import contextlib
 import os
 import re
 import sqlite3
+import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
@@ -19,7 +20,7 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 from urllib.parse import quote
 
-from langchain_agentmem.base import concurrency
+from langchain_agentmem.base.concurrency import PerProcess
 from langchain_agentmem.base.encryption_key import EncryptionKey, key_in_environment
 from langchain_agentmem.base.events import Progress, Watch
 from langchain_agentmem.base.files import file_of, made_private, whole_copy
@@ -37,7 +38,7 @@ from langchain_agentmem.errors import (
 )
 from langchain_agentmem.storage import engine
 from langchain_agentmem.storage.encrypted_database import Cipher, begins_plain, no_database
-from langchain_agentmem.storage.engine import FORKED, Engine, Opening, Sizes
+from langchain_agentmem.storage.engine import Engine, Opening, Sizes
 from langchain_agentmem.storage.foreign_tables import columns_in, how_to_import, is_text
 from langchain_agentmem.storage.queries import for_sqlite, load
 from langchain_agentmem.storage.steps import Operation, Rows, Statement, drive
@@ -79,6 +80,14 @@ _ERRORS: dict[int, type[StorageError]] = {
 }
 
 
+FORKED = (
+    "The process was forked during a call on this database, and SQLite's locks do not hold in this child. Fork when no "
+    "call is running, or start processes with 'spawn'."
+)
+PATIENCE = 10.0
+"""Seconds that a fork waits for calls to end."""
+
+
 class SqliteEngine(Engine):
     """One SQLite database.
 
@@ -100,6 +109,9 @@ class SqliteEngine(Engine):
     dialect = "sqlite"
     index_tail = 64
     _open: ClassVar[weakref.WeakSet[SqliteEngine]] = weakref.WeakSet()
+    _inherited: ClassVar[list[SqliteEngine]] = []  # in a child: not to be used, nor closed, which would harm the parent
+    _in_call = False  # when the process last forked
+    _writing = PerProcess(threading.RLock)
 
     def __init__(self, path: str, opening: Opening = Opening()) -> None:  # noqa: B008 - a value
         super().__init__(opening, writer_threads=1)
@@ -115,21 +127,22 @@ class SqliteEngine(Engine):
         self._sql = load(self.dialect)
         # Connections are opened when they are needed, wherever the process is by then.
         self._file = path if path == ":memory:" or path.startswith("file:") else os.path.abspath(path)  # noqa: PTH100
-        self._writing = concurrency.rlock()
         self._idle: list[sqlite3.Connection] = []
         self._address = self._file
         self._opened: sqlite3.Connection | None = None
-        if self.lasting and self._file in {each._file for each in Engine.lost if isinstance(each, SqliteEngine)}:
-            raise StorageError(FORKED)
         if any((each.cipher is None) != (self.cipher is None) for each in self.open_here(file_of(self._file))):
             how = "a key" if self.cipher is None else "no key"
             raise InvalidInput(
                 f"{safe_repr(path)} is open in this process already, with {how}. Open it in the same way."
             )
-        with self._in_use(), self._translated():
-            self._opened = self._first_opened()
-            self._changes = self._opened.total_changes
         self._open.add(self)
+        try:
+            with self._in_use(), self._translated():
+                self._opened = self._first_opened()
+                self._changes = self._opened.total_changes
+        except BaseException:
+            self._open.discard(self)
+            raise
 
     @classmethod
     def open_here(cls, file: Path) -> list[SqliteEngine]:
@@ -137,6 +150,16 @@ class SqliteEngine(Engine):
         found = [each for each in list(cls._open) if each.lasting and each.usable]
         places = [(each, file_of(each._file)) for each in found]
         return [each for each, place in places if file.exists() and place.exists() and file.samefile(place)]
+
+    @property
+    def usable(self) -> bool:
+        """Whether the engine is open, in this process."""
+        return super().usable and self not in self._inherited
+
+    def _check(self) -> None:
+        super()._check()
+        if any(each is self or (self.lasting and each._file == self._file) for each in self._inherited):
+            raise StorageError(FORKED)
 
     # -- transactions ------------------------------------------------------------------------------------------
 
@@ -350,27 +373,40 @@ class SqliteEngine(Engine):
 
     def _close(self) -> None:
         """Close what nobody uses. A reader that is at work closes its connection itself when it comes back."""
+        if self in self._inherited:
+            return
         with self._writing:
             if self._opened is not None:
                 self._opened.close()
             while self._idle:
                 self._idle.pop().close()
 
-    def _rest(self) -> None:
-        """Close all connections but those of a database in memory, of which the child has a copy.
+    def before_fork(self, until: float) -> None:
+        """Let calls end and none begin, and close the connections.
 
-        What a child opens anew beside a connection that it has from its parent would share that one's locks, which the
-        system does not count as the child's: when the parent closed its own, the child's writes would be lost.
+        A connection that a child opens next to one of its parent shares that one's locks, which the system does not
+        count as the child's: when the parent closed its own, the child's writes would be lost. A database in memory
+        keeps its connection, and the child has a copy.
+
+        Args:
+            until: When to stop waiting for calls to end, as `time.monotonic` counts.
         """
-        if self._in_memory:
-            return
-        if self._opened is not None:
-            self._changes -= self._opened.total_changes
-        self._close()
-        self._opened = None
+        calls, this = self._calls, threading.get_ident()
+        with calls.changed:
+            calls.held = True
+            calls.changed.wait_for(lambda: not calls.running or this in calls.running, until - time.monotonic())
+            self._in_call = bool(calls.running)
+        if not (self._in_call or self._closed or self._in_memory):
+            if self._opened is not None:
+                self._changes -= self._opened.total_changes
+            self._close()
+            self._opened = None
 
-    def _renew(self) -> None:
-        """There is no connection of the parent left."""
+    def after_fork(self) -> None:
+        """Let calls begin again, in the parent."""
+        with self._calls.changed:
+            self._calls.held = False
+            self._calls.changed.notify_all()
 
     # -- care --------------------------------------------------------------------------------------------------
 
@@ -623,3 +659,28 @@ def _statements(script: str) -> Iterator[str]:
         if sqlite3.complete_statement(statement):
             yield statement
             statement = ""
+
+
+_forking = threading.RLock()  # the child has the thread that holds it
+
+
+def _before_fork() -> None:
+    _forking.acquire()
+    until = time.monotonic() + PATIENCE
+    for each in list(SqliteEngine._open):
+        each.before_fork(until)
+
+
+def _after_fork_in_parent() -> None:
+    for each in list(SqliteEngine._open):
+        each.after_fork()
+    _forking.release()
+
+
+def _after_fork_in_child() -> None:
+    SqliteEngine._inherited += [each for each in list(SqliteEngine._open) if each._in_call]
+    _forking.release()
+
+
+if hasattr(os, "register_at_fork"):  # not where there is no fork
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)

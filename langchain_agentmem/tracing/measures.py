@@ -11,11 +11,12 @@ whoever writes it, so that what the database holds and what is here always add u
 
 from __future__ import annotations
 
+import threading
 import time
 from dataclasses import dataclass, field
-from typing import ClassVar, TypeVar
+from typing import TypeVar
 
-from langchain_agentmem.base import concurrency
+from langchain_agentmem.base.concurrency import PerProcess
 
 T = TypeVar("T")
 
@@ -97,13 +98,9 @@ class Measured:
 class Measures:
     """What was measured and is not written yet. Any thread may add to it at any time."""
 
-    __slots__ = ("_measured",)
-
-    # Of all together. Held for a fraction of a microsecond; a finalizer may run while a thread holds it, and add too.
-    _adding: ClassVar = concurrency.rlock()
-
-    def __init__(self) -> None:
-        self._measured = Measured()
+    # Held for a fraction of a microsecond; a finalizer may run while a thread holds it, and add too.
+    _adding = PerProcess(threading.RLock)
+    _measured = PerProcess(Measured)  # a parent writes its own
 
     def ended(self, name: str, seconds: float, failed: bool = False) -> None:  # noqa: FBT001, FBT002 - told each time
         """An operation ended.

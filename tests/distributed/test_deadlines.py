@@ -121,7 +121,7 @@ class TestAServerThatStandsStill:
         say(memory)
         with server.frozen(), ThreadPoolExecutor(1) as executor:
             answer = executor.submit(memory.search, "apple")
-            until(lambda: memory.database.engine._running, "it asks")
+            until(lambda: memory.database.engine._calls.running, "it asks")
             memory.close()
             assert isinstance(answer.exception(10), StorageError)
 

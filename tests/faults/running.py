@@ -269,7 +269,7 @@ class Written:
         assert len(memory.conversation("afterwards")) == 1
         assert (report := memory.admin.verify()).ok, report.problems
         engine: Any = memory.database.engine
-        assert not engine._running, "a call is still running"
+        assert not engine._calls.running, "a call is still running"
         stats = engine.pool_stats()
         assert stats is None or not (stats["in_use"] or stats["waiting"]), f"a connection is not given back: {stats}"
         _say(GOES_ON)

@@ -507,7 +507,7 @@ class TestPoolers:
     def _pooled(self, engine):
         engine._pooled = True
         engine._pool.close()
-        engine._renew()
+        engine._pool._closed = False
 
     def test_nothing_is_left_on_the_server(self, engine):
         engine.write(adding(1, 2))
@@ -558,7 +558,7 @@ class TestPoolers:
 
     def test_a_pooler_that_passes_for_the_server_is_found_out(self, engine):
         engine._pooled = False
-        engine._renew()
+        engine._pool._closed = False
         engine.write(adding(1))
         forget(engine, engine._pool.take())
         engine.write(adding(2))
@@ -567,7 +567,7 @@ class TestPoolers:
 
     def test_so_it_is_by_many_at_once(self, engine):
         engine._pooled = False
-        engine._renew()
+        engine._pool._closed = False
         sessions = [engine._pool.take() for _ in range(4)]
         for session in sessions:
             engine._pool.give_back(session)
