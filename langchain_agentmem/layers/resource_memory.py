@@ -14,16 +14,14 @@ A snapshot has a digest that tells whether the resources changed, and the beginn
         {"id": "template:baseline:local:data:baseline", "class": "local_data", "fetch_status": "available",
          "path": "/workspace/input/data/baseline", "tree_summary": "main.c\nMakefile", "content_excerpt": "File: …"}]}
 
-Nothing is read outside of the workspace, and nothing is fetched: what lies on GitHub or Hugging Face is "pending",
-until the user gives a function that fetches it. A digest depends on the names and contents of files. It does not depend
-on where the workspace lies, when a file was written, or in which order things are named, as that of the original did.
+Nothing outside of the workspace is read, and nothing is fetched: an item on GitHub or Hugging Face is "pending"; clone
+it and name it under `local` to have it read. A digest depends on the names and contents of files. It does not depend on
+the place of the workspace, the times of files, or the order of entries, as that of the original did.
 """
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
-import inspect
 import json
 import math
 import os
@@ -31,10 +29,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
-from langchain_agentmem.base.argument_checks import check_whole, listed_field, text_given
+from langchain_agentmem.base.argument_checks import text_given
 from langchain_agentmem.base.clock import moment
 from langchain_agentmem.base.encoding import encode
 from langchain_agentmem.base.redaction import redact, redact_value
@@ -47,19 +45,11 @@ from langchain_agentmem.layers.core_memory import NO_ROOM, CoreMemory, Setting
 from langchain_agentmem.layers.layer import Ground, Layer
 from langchain_agentmem.layers.resource_files import (
     CLASSES,
-    IGNORED,
     ITEM_CHARS,
     Item,
-    Options,
-    Parts,
-    ResourceFile,
-    ResourceSource,
-    SeenFile,
+    ItemExcerpt,
     Unreachable,
-    Workspace,
-    limit_of,
-    look,
-    plain,
+    read_item,
     read_resource_file,
     under,
 )
@@ -70,10 +60,6 @@ from langchain_agentmem.storage import Steps
 
 __all__ = ["ResourceMemory", "build_resource_snapshot", "usage_record"]
 
-Fetcher = Callable[[dict[str, Any]], Any]
-"""Fetches what an item names: gives a `Path` of this machine, or a text, or None for "not yet"; or what can be awaited
-for one of these."""
-
 _REASON_CHARS = 300
 
 
@@ -81,195 +67,77 @@ def build_resource_snapshot(
     resource_file: str | os.PathLike[str],
     config: Mapping[str, Any] | None = None,
     resolve_paths: bool = True,  # noqa: FBT001, FBT002 - the original's signature
-    fetcher: Fetcher | None = None,
 ) -> dict[str, Any]:
     """Take a snapshot of the resources that a file names.
 
     Args:
         resource_file: A YAML or JSON file, see `resource_files.py`.
-        config: What may be said of it; other keys are left out. Default: nothing.
-
-            - "workspace_root": the folder that nothing is read outside of. Default: that of the resource file.
-            - "resource_item_max_chars": the most characters of an item's content whose file sets no other limit.
-              Default 6,000.
-            - "resource_ignore": names of files and folders to leave out, beside `.git`, `node_modules` and their like.
-            - "redact_secrets": False shows secrets as they are. Default True.
-        resolve_paths: False looks at nothing: every item is "pending", and its path is as it was written. Default True.
-        fetcher: Fetches what lies on GitHub and Hugging Face. It is given what the file says of an item, and gives a
-            `pathlib.Path` (of the file, or of the whole repository, in which the item's path is looked up) or a text;
-            None leaves the item pending. What it raises makes the item "failed".
+        config: "workspace_root", the folder outside of which nothing is read (default: that of the resource file), and
+            "redact_secrets" (default: True). Other keys are ignored.
+        resolve_paths: Whether local paths are read. If not, every item is "pending", with its path as written.
+            Default: True.
 
     Returns:
         "digest", "resource_file_sha", "config_normalized" and "items", as the original has them. An item has "id",
         "class" (local_data, github, huggingface), "fetch_status" (pending, available, failed), "path", "tree_summary"
-        and "content_excerpt", and beside these "name", "kind" (its class in the file), "notes", "digest" and "reason"
-        (why it is not available, or not whole). What cannot be read, or lies outside of the workspace, has failed.
+        and "content_excerpt", and besides "name", "kind" (its class in the file), "notes", "digest" and "reason" (the
+        reason why it is not available, or incomplete). An item that cannot be read, or is outside of the workspace,
+        has failed.
 
     Raises:
-        InvalidInput: The resource file, the config or the fetcher is wrong.
+        InvalidInput: The resource file or the config is wrong.
     """
-    options = _options(config)
-    if fetcher is not None and not callable(fetcher):
-        raise InvalidInput(f"fetcher must be a function, not {safe_repr(fetcher)}.")
+    if config is not None and not isinstance(config, Mapping):
+        raise InvalidInput(f"config must be a dictionary, not {safe_repr(config)}.")
+    given = config or {}
     file = read_resource_file(resource_file)
-    workspace: Workspace | None = None
-    if resolve_paths:
-        try:
-            workspace = Workspace(file.folder if options.workspace_root is None else options.workspace_root)
-        except (Unreachable, ValueError) as error:
-            raise InvalidInput(f"The workspace cannot be used: {error}") from error
-    items = [_snapshot(item, file, workspace, fetcher, options) for item in file.items]
-    said = _normalized(file)
-    stable = said | {"local": [entry | {"host_path": ""} for entry in said["local"]]}
+    root = file.folder if given.get("workspace_root") is None else given["workspace_root"]
+    if not isinstance(root, str | os.PathLike) or not Path(root).is_dir():
+        raise InvalidInput(f"workspace_root must be the path of a folder, not {safe_repr(root)}.")
+    clean = redact if given.get("redact_secrets", True) else str
+    workspace = Path(os.path.realpath(root)) if resolve_paths else None
+    items = [_snapshot(item, file.folder, workspace, clean) for item in file.items]
+    normalized: dict[str, Any] = {
+        kind: [asdict(each) for each in file.sources if each.source == kind] for kind in CLASSES
+    }
+    normalized["items"] = [
+        asdict(each) | {"source": each.source.source, "resource": each.source.name or each.source.repo}
+        for each in file.items
+    ]
+    stable = normalized | {"local": [entry | {"host_path": ""} for entry in normalized["local"]]}
     return {
         "digest": _digest({"config": stable, "items": {item["id"]: item["digest"] for item in items}}),
         "resource_file_sha": file.sha,
-        "config_normalized": said,
+        "config_normalized": normalized,
         "items": items,
     }
 
 
-def _options(config: Any) -> Options:
-    if config is not None and not isinstance(config, Mapping):
-        raise InvalidInput(f"config must be a dictionary, not {safe_repr(config)}.")
-    config = config or {}
-    root, chars = config.get("workspace_root"), config.get("resource_item_max_chars", ITEM_CHARS)
-    ignored, hides = config.get("resource_ignore", ()), config.get("redact_secrets", True)
-    if root is not None and not isinstance(root, str | os.PathLike):
-        raise InvalidInput(f"workspace_root must be a path, not {safe_repr(root)}.")
-    check_whole("resource_item_max_chars", chars)
-    return Options(
-        workspace_root=None if root is None else os.fsdecode(root),
-        item_chars=chars,
-        ignored=IGNORED | {str(name) for name in listed_field("resource_ignore", ignored)},
-        redact=redact if hides else str,
-    )
-
-
-def _snapshot(
-    item: Item, file: ResourceFile, workspace: Workspace | None, fetcher: Fetcher | None, options: Options
-) -> dict[str, Any]:
-    """One item, as a snapshot has it."""
-    path = _mounted(item.source, item.path)
-    try:
-        seen = None
-        if workspace is not None and item.source.source == "local":
-            parts = _local_parts(item, file, workspace)
-            seen = look(item, workspace, parts, options)
-            path = path or str(workspace.root.joinpath(*parts))
-        elif workspace is not None and fetcher is not None:
-            seen = _fetched(item, fetcher, options)
-    except Unreachable as error:
-        seen = SeenFile(status="failed", reason=str(error))
-    seen = seen or SeenFile(status="pending")
-    content = {"id": item.id, "notes": item.notes, "status": seen.status, "found": seen.found}
+def _snapshot(item: Item, folder: Path, workspace: Path | None, clean: Callable[[str], str]) -> dict[str, Any]:
+    """Take the snapshot of one item."""
+    source, path = item.source, item.path
+    rest = under(path, source.mount_path) if source.mount_path else None
+    mounted = source.mount_path and str(PurePosixPath(source.mount_path, path))
+    seen = ItemExcerpt("pending")
+    if workspace is not None and source.source == "local":
+        local = folder / source.host_path / (path if rest is None else rest)
+        try:
+            seen, path = read_item(item, workspace, local, clean), os.path.normpath(local)
+        except Unreachable as error:
+            seen = ItemExcerpt("failed", reason=str(error))
     return {
         "id": item.id,
-        "class": CLASSES[item.source.source],
+        "class": CLASSES[source.source],
         "fetch_status": seen.status,
-        "path": path or item.path,
+        "path": mounted or path,
         "tree_summary": seen.tree,
         "content_excerpt": seen.excerpt,
         "name": item.name,
         "kind": item.kind,
-        "notes": options.redact(item.notes),
-        "digest": _digest(content),
-        "reason": truncated(options.redact(seen.reason), _REASON_CHARS),
+        "notes": clean(item.notes),
+        "digest": _digest({"id": item.id, "notes": item.notes, "status": seen.status, "found": seen.found}),
+        "reason": truncated(clean(seen.reason), _REASON_CHARS),
     }
-
-
-def _mounted(source: ResourceSource, path: str) -> str:
-    """Where the agent sees a path of a source; empty where nobody says."""
-    mount = source.mount_path.rstrip("/")
-    if not source.mount_path:
-        return ""
-    return path if under(path, source.mount_path) is not None else mount if path == "." else f"{mount}/{path}"
-
-
-def _local_parts(item: Item, file: ResourceFile, workspace: Workspace) -> Parts:
-    source, path = item.source, item.path
-    # A resource file may lie below the workspace, and then name a folder beside its own.
-    host = os.path.normpath(os.path.join(file.folder, source.host_path))  # noqa: PTH118 - purely of names
-    folder = workspace.parts_of(host)
-    if source.mount_path and (rest := under(path, source.mount_path)) is not None:
-        path = rest
-    return workspace.parts_of(path, folder)
-
-
-def _fetched(item: Item, fetcher: Fetcher, options: Options) -> SeenFile | None:
-    try:
-        given = fetcher(_told(item))
-        if inspect.isawaitable(given):
-            given = _waited_for(given)
-    except Exception as error:
-        raise Unreachable(f"It could not be fetched: {type(error).__name__}: {error}") from error
-    if given is None:
-        return None
-    if isinstance(given, str):
-        digest = hashlib.sha256(given.encode("utf-8", "surrogatepass")).hexdigest()
-        excerpt = truncated(options.redact(plain(given)), limit_of(item, options))
-        return SeenFile(status="available", excerpt=excerpt, found={"text": digest})
-    if not isinstance(given, os.PathLike):
-        raise Unreachable(f"The fetcher gave a {type(given).__name__}, and not a Path or a text.")
-    local = Path(os.fsdecode(given))
-    if local.is_file():
-        return look(item, Workspace(local.parent), (local.name,), options)
-    workspace = Workspace(local)
-    return look(item, workspace, workspace.parts_of(item.path), options)
-
-
-def _waited_for(given: Any) -> Any:
-    """What a fetcher gives that has to be awaited."""
-
-    async def awaited() -> Any:
-        return await given
-
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
-            return runner.run(awaited())
-    if inspect.iscoroutine(given):
-        given.close()
-    raise InvalidInput("A fetcher that is awaited cannot be waited for where a loop runs. Use aload.")
-
-
-def _told(item: Item) -> dict[str, Any]:
-    """What a fetcher is told of an item."""
-    return {
-        **item.source.as_written(),
-        "id": item.id,
-        "class": CLASSES[item.source.source],
-        "name": item.name,
-        "kind": item.kind,
-        "path": item.path,
-        "include_files": list(item.include_files),
-    }
-
-
-# --- Digests ---------------------------------------------------------------------------------------------------------
-
-
-def _normalized(file: ResourceFile) -> dict[str, Any]:
-    """What a resource file says, whatever the order and notation."""
-    said: dict[str, Any] = {
-        kind: [each.as_written() for each in file.sources if each.source == kind] for kind in CLASSES
-    }
-    said["items"] = [
-        {
-            "id": each.id,
-            "name": each.name,
-            "class": each.kind,
-            "source": each.source.source,
-            "resource": each.source.name or each.source.repo,
-            "path": each.path,
-            "notes": each.notes,
-            "include_files": list(each.include_files),
-            **asdict(each.limits),
-        }
-        for each in file.items
-    ]
-    return said
 
 
 def _digest(value: Any) -> str:
@@ -366,7 +234,6 @@ class ResourceMemory(Layer):
         resource_file: str | os.PathLike[str],
         config: Mapping[str, Any] | None = None,
         resolve_paths: bool = True,  # noqa: FBT001, FBT002 - the original's signature
-        fetcher: Fetcher | None = None,
     ) -> Work[dict[str, Any]]:
         """Take a snapshot of what a file names, and remember it.
 
@@ -375,9 +242,8 @@ class ResourceMemory(Layer):
 
         Args:
             resource_file: See `build_resource_snapshot`, for this and the others.
-            config: As there. What counts as secret is as the memory's settings say, where this says nothing.
+            config: As there. The default of "redact_secrets" is that of the memory's settings.
             resolve_paths: As there.
-            fetcher: As there.
 
         Returns:
             The snapshot. Of each item at most 6,000 characters are remembered.
@@ -385,7 +251,10 @@ class ResourceMemory(Layer):
         Raises:
             InvalidInput: The file or an argument is wrong, or core memory has no room for the index.
         """
-        snapshot: dict[str, Any] = yield Do(partial(self._snapshot, resource_file, config, resolve_paths, fetcher))
+        given = config
+        if config is None or isinstance(config, Mapping):
+            given = {"redact_secrets": self.settings.redact_secrets, **(config or {})}
+        snapshot: dict[str, Any] = yield Do(partial(build_resource_snapshot, resource_file, given, resolve_paths))
         name = self._ground.clean(Path(os.fsdecode(resource_file)).name)
         items = [self._kept_of(item, name) for item in snapshot["items"]]
 
@@ -472,13 +341,6 @@ class ResourceMemory(Layer):
         return self._as_step("used", using(), outputs=lambda uses: listed("uses", uses, show))
 
     used, aused = both(_used_work)
-
-    def _snapshot(
-        self, resource_file: Any, config: Mapping[str, Any] | None, resolve_paths: Any, fetcher: Fetcher | None
-    ) -> dict[str, Any]:
-        if config is None or isinstance(config, Mapping):
-            config = {"redact_secrets": self.settings.redact_secrets, **(config or {})}
-        return build_resource_snapshot(resource_file, config, resolve_paths, fetcher)
 
     def _kept_of(self, item: Mapping[str, Any], file: str) -> dict[str, Any]:
         """What is remembered of an item."""

@@ -13,10 +13,9 @@ import yaml
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.layers import resource_files as workspaces
 from langchain_agentmem.layers.layer import LayersConfig
 from langchain_agentmem.layers.layered_memory import LayeredMemory
-from langchain_agentmem.layers.resource_files import Unreachable, Workspace, under
+from langchain_agentmem.layers.resource_files import under
 from langchain_agentmem.layers.resource_memory import ResourceMemory, build_resource_snapshot, usage_record
 
 pytestmark = pytest.mark.sqlite_suffices
@@ -98,7 +97,7 @@ class TestASnapshot:
         assert (
             seen["content_excerpt"] == "File: src/deep.h (13 bytes)\n#pragma once\n\n\nFile: missing.c (not readable)"
         )
-        assert (seen["fetch_status"], seen["reason"]) == ("available", "missing.c: There is nothing at this path.")
+        assert (seen["fetch_status"], seen["reason"]) == ("available", "missing.c: There is no file at this path.")
 
     @pytest.mark.parametrize(
         ("kind", "tree", "content"),
@@ -157,15 +156,14 @@ class TestASnapshot:
     def test_says_where_a_file_lies(self, place):
         assert item_of(place, path="data/manifest.json")["path"] == str(place / "data" / "manifest.json")
 
-    def test_leaves_out_what_one_says(self, place):
-        snapshot = described(place, [{"path": "data/baseline"}], config={"resource_ignore": ["src"], "other": 1})
-        assert snapshot["items"][0]["tree_summary"] == "Makefile\nmain.c"
-
 
 class TestWhatCannotBeShown:
     def test_is_missing(self, place):
         seen = item_of(place, path="nothing.txt")
-        assert (seen["fetch_status"], seen["reason"]) == ("failed", "There is nothing at this path.")
+        assert (seen["fetch_status"], seen["reason"]) == (
+            "failed",
+            "There is no file or folder at this path.",
+        )
 
     def test_is_binary(self, place):
         write(place / "image.png", b"\x89PNG\0\0" * 100)
@@ -191,18 +189,18 @@ class TestWhatCannotBeShown:
     def test_is_a_pipe_and_nobody_waits_for_it(self, place):
         os.mkfifo(place / "pipe")
         os.mkfifo(place / "data" / "baseline" / "pipe.c")
-        assert item_of(place, path="pipe")["reason"] == "It is neither a file nor a folder."
+        assert item_of(place, path="pipe")["reason"] == "There is no file or folder at this path."
         assert "pipe.c?" in item_of(place, path="data/baseline")["tree_summary"]
 
     def test_is_not_readable(self, place, monkeypatch):
-        opened = os.open
+        opened = Path.open
 
         def deny(path, *arguments, **options):
-            if path == "manifest.json":
+            if path.name == "manifest.json":
                 raise PermissionError(13, "Permission denied")
             return opened(path, *arguments, **options)
 
-        monkeypatch.setattr(os, "open", deny)
+        monkeypatch.setattr(Path, "open", deny)
         seen = item_of(place, path="data/manifest.json")
         assert (seen["fetch_status"], seen["reason"]) == ("failed", "It cannot be read: Permission denied.")
 
@@ -236,8 +234,7 @@ class TestTheWorkspace:
     def test_is_not_left(self, place, path):
         path = path.format(root=place, outside=place.parent / "workspace2")
         seen = item_of(place, path=path)
-        assert seen["fetch_status"] == "failed"
-        assert "outside" in seen["reason"] or "goes up" in seen["reason"]
+        assert (seen["fetch_status"], seen["reason"]) == ("failed", "It is outside of the workspace.")
         assert (seen["tree_summary"], seen["content_excerpt"]) == ("", "")
 
     def test_is_not_left_by_what_a_source_says(self, place):
@@ -279,13 +276,6 @@ class TestTheWorkspace:
         assert item_of(place.parent / "link", path="data/manifest.json")["fetch_status"] == "available"
 
 
-@pytest.fixture(params=[True, False], ids=["below open folders", "by path"])
-def opening(request, monkeypatch):
-    """Both ways to reach a file: below open folders, and by a path that is resolved first."""
-    monkeypatch.setattr(workspaces, "OPENS_BELOW", request.param and workspaces.OPENS_BELOW)
-
-
-@pytest.mark.usefixtures("opening")
 class TestLinks:
     def test_out_of_the_workspace_are_refused(self, place):
         outside = place.parent / "workspace2"
@@ -295,7 +285,7 @@ class TestLinks:
         (place / "twice").symlink_to("relative")
         for path in ("file", "folder", "folder/secret.txt", "relative", "twice"):
             seen = item_of(place, path=path)
-            assert (seen["fetch_status"], seen["reason"]) == ("failed", "A link leads out of the workspace.")
+            assert (seen["fetch_status"], seen["reason"]) == ("failed", "It is outside of the workspace.")
             assert "outside" not in seen["content_excerpt"]
 
     def test_out_of_the_workspace_are_refused_among_the_files_of_an_item(self, place):
@@ -319,31 +309,6 @@ class TestLinks:
         (place / "data" / "baseline" / "again").symlink_to("..")
         assert item_of(place, path="a")["fetch_status"] == "failed"
         assert item_of(place, path="data/baseline")["tree_summary"].count("main.c") == 1
-
-
-class TestSomebodyElse:
-    @pytest.mark.parametrize("time", [1, 2])
-    def test_who_puts_a_link_in_place_of_a_file_gains_nothing(self, place, monkeypatch, time):
-        opened = os.open
-        manifest = place / "data" / "manifest.json"
-        looked = []
-
-        def swapping(path, *arguments, **options):
-            if path == "manifest.json" and looked.append(path) is None and len(looked) == time:
-                manifest.unlink()
-                manifest.symlink_to(place.parent / "workspace2" / "secret.txt")
-            return opened(path, *arguments, **options)
-
-        monkeypatch.setattr(os, "open", swapping)
-        seen = item_of(place, path="data/manifest.json")
-        assert manifest.is_symlink()
-        assert (seen["fetch_status"], seen["content_excerpt"]) == ("failed", "")
-
-    def test_who_removes_the_workspace_is_told_of(self, place):
-        workspace = Workspace(place)
-        shutil.rmtree(place)
-        with pytest.raises(Unreachable, match="nothing at this path"):
-            workspace.kind(("data",))
 
 
 class TestA19:
@@ -402,73 +367,6 @@ class TestA19:
         assert after["digest"] != before["digest"]
 
 
-class TestAFetcher:
-    def docs(self, place, fetcher):
-        items = described(place, RESOURCES, fetcher=fetcher)["items"]
-        return next(item for item in items if item["name"] == "docs")
-
-    def test_gives_a_text(self, place):
-        told = []
-        seen = self.docs(place, lambda item: told.append(item) or f"# Solver {SECRET}")
-        assert (seen["fetch_status"], seen["content_excerpt"]) == ("available", "# Solver ***")
-        assert {item["name"] for item in told} == {"docs", "small"}
-        docs = next(item for item in told if item["name"] == "docs")
-        assert (docs["repo"], docs["ref"], docs["path"]) == ("https://github.com/example/solver", "v1", "README.md")
-
-    def test_gives_a_folder_in_which_the_path_is_looked_up(self, place, tmp_path):
-        write(tmp_path / "clone" / "README.md", "# Solver")
-        assert self.docs(place, lambda item: tmp_path / "clone")["content_excerpt"].endswith("# Solver")
-
-    def test_gives_a_file(self, place, tmp_path):
-        file = write(tmp_path / "clone" / "README.md", "# Solver")
-        assert self.docs(place, lambda item: file)["content_excerpt"].endswith("# Solver")
-
-    def test_gives_a_folder_that_is_not_left_either(self, place, tmp_path):
-        (tmp_path / "clone").mkdir()
-        (tmp_path / "clone" / "README.md").symlink_to(place.parent / "workspace2" / "secret.txt")
-        seen = self.docs(place, lambda item: tmp_path / "clone")
-        assert (seen["fetch_status"], seen["content_excerpt"]) == ("failed", "")
-
-    def test_gives_a_text_that_is_never_taken_for_a_path(self, place):
-        secret = place.parent / "workspace2" / "secret.txt"
-        assert self.docs(place, lambda item: str(secret))["content_excerpt"] == str(secret)
-
-    def test_gives_nothing_yet(self, place):
-        assert self.docs(place, lambda item: None)["fetch_status"] == "pending"
-
-    def test_may_be_awaited(self, place):
-        async def fetch(item):
-            return "# Solver"
-
-        assert self.docs(place, fetch)["content_excerpt"] == "# Solver"
-
-    async def test_cannot_be_awaited_within_a_loop_and_says_what_can(self, place):
-        async def fetch(item):
-            return "# Solver"
-
-        assert "Use aload" in self.docs(place, fetch)["reason"]
-
-    @pytest.mark.parametrize("given", [3, b"bytes", ["text"]])
-    def test_that_gives_something_else_has_failed(self, place, given):
-        assert "not a Path or a text" in self.docs(place, lambda item: given)["reason"]
-
-    def test_that_raises_has_failed_and_the_others_have_not(self, place):
-        def fetch(item):
-            if item["name"] == "docs":
-                raise OSError(f"no route to https://maya:{SECRET}@example.org")
-            return "weights"
-
-        items = {item["name"]: item for item in described(place, RESOURCES, fetcher=fetch)["items"]}
-        assert items["docs"]["fetch_status"] == "failed"
-        assert items["docs"]["reason"].startswith("It could not be fetched: OSError: no route")
-        assert SECRET not in items["docs"]["reason"]
-        assert items["small"]["fetch_status"] == "available"
-
-    def test_that_is_no_function_is_refused(self, place):
-        with pytest.raises(InvalidInput, match="fetcher"):
-            described(place, fetcher="git")
-
-
 class TestAFile:
     def test_may_name_the_source_in_the_item(self, place):
         said = [
@@ -522,8 +420,7 @@ class TestAFile:
     @pytest.mark.parametrize(
         "config",
         [
-            3, {"workspace_root": 3}, {"workspace_root": "/nothing/here"}, {"resource_item_max_chars": -1},
-            {"resource_ignore": "src"},
+            3, {"workspace_root": 3}, {"workspace_root": "/nothing/here"},
         ],
     )  # fmt: skip
     def test_with_a_config_that_cannot_work_is_refused(self, place, config):
@@ -662,12 +559,8 @@ class TestResourceMemory:
         assert (other.items(), other.used()) == ([], [])
 
     async def test_is_awaited(self, memory, file):
-        async def fetch(item):
-            return f"fetched {item['name']}"
-
         _, resources = resources_of(memory)
-        snapshot = await resources.aload(file, fetcher=fetch)
+        snapshot = await resources.aload(file)
         assert await resources.aitems() == snapshot["items"]
-        assert "fetched docs" in str(snapshot)
         await resources.atrack_usage("a", "read", "why")
         assert [each["context"] for each in await resources.aused()] == ["why"]
