@@ -1,7 +1,7 @@
 """Moving from an `agent_memory.json` of prompts and replies: all of it that can be read, though the file is damaged.
 
 Run it with `python examples/move_from_agent_memory_json.py`. It needs no extra and no key. On the command line, with
-the extra `[cli]`: `agentmem audit import agent_memory.json --database agent.db`.
+the extra `[cli]`: `agentmem audit import agent.db agent_memory.json`.
 """
 
 import json

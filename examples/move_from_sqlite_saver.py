@@ -2,7 +2,7 @@
 
 Run it with `python examples/move_from_sqlite_saver.py`. It needs the extra `[import]` and no key. `AsyncSqliteSaver`,
 `PostgresSaver` and any other saver are moved in the same way, or on the command line, with the extra `[cli]` too:
-`agentmem import-from langgraph-saver old.db --database agent.db`.
+`agentmem import-from agent.db langgraph-saver old.db`.
 """
 
 import tempfile

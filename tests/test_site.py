@@ -28,7 +28,7 @@ NOT_RUN = {
     r"pip install ": "It asks a package index; `tests/test_wheel.py` has what is shipped, .ci/run installs it.",
     r"python3 -m venv ": "It makes an environment; .ci/run makes one, and runs the second command of README in it.",
     r"python -m langchain_agentmem demo --studio": "It serves: `tests/cli/test_demo.py`.",
-    r"agentmem import-from \S+ postgresql://": "A server of theirs: `importers/test_langgraph_sources.py` has one.",
+    r"agentmem import-from \S+ \S+ postgresql://": "A server of theirs: `importers/test_langgraph_sources.py` has one.",
     r"create role ada_user": "Roles are of the whole server: `tests/storage/test_options.py` makes these.",
     r"create role memory_owner": "The same: `tests/storage/test_options.py`.",
     r"select citus_schema_distribute": "It takes Citus: `tests/distributed/on_citus.py`.",
@@ -148,7 +148,7 @@ def test_what_is_shown_is_what_is_printed(shown, printed, same):
 
 def test_every_kind_of_source_has_a_command():
     commands = [shlex.split(step.text) for step in steps_of("docs/moving.md") if step.kind == "command"]
-    assert {command[2] for command in commands if command[:2] == ["agentmem", "import-from"]} == set(KINDS)
+    assert {command[3] for command in commands if command[:2] == ["agentmem", "import-from"]} == set(KINDS)
 
 
 def test_the_pictures_are_what_the_command_draws(tmp_path):

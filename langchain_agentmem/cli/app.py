@@ -22,7 +22,6 @@ from langchain_agentmem.cli.console import (
     EPILOG,
     SCHEMA_VARIABLE,
     AsJson,
-    Commands,
     Existing,
     Screen,
     Words,
@@ -59,7 +58,7 @@ from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.search.memory_search import Recollection
 from langchain_agentmem.search.timeline import Order
 
-app = Commands(
+app = typer.Typer(
     name="agentmem",
     help="One database for everything an agent remembers.",
     epilog=EPILOG,
@@ -150,15 +149,15 @@ def options(
 
 def demo(
     *,
+    database: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="DATABASE", help="Keep it here: a path or a postgresql:// URL. Default: a temporary one."
+        ),
+    ] = None,
     model: Annotated[
         str | None,
         typer.Option(metavar="PROVIDER:NAME", help="A real model. Default: a deterministic one that needs no key."),
-    ] = None,
-    database: Annotated[
-        str | None,
-        typer.Option(
-            metavar="PATH", help="Keep the database here: a path or a postgresql:// URL. Default: a temporary one."
-        ),
     ] = None,
     limit: Annotated[
         int, typer.Option(min=1, max=1000, metavar="N", help="Recall at most so much for each question.")
@@ -191,15 +190,15 @@ def demo(
         code = tell_story(database=place, model=model, limit=limit, as_json=as_json)
         if serve is not None and code == 0:
             look_at(screen, serve, database=place, open_browser=not no_open)
-    kept = f"The database is kept: agentmem threads --database {shlex.quote(place)}"
+    kept = f"The database is kept: agentmem threads list {shlex.quote(place)}"
     screen.line("The database was temporary and is deleted." if database is None else kept)
     raise typer.Exit(code)
 
 
 def search(
     *,
-    query: Words,
     database: Existing,
+    query: Words,
     namespace: Annotated[
         str | None,
         typer.Option("--namespace", metavar="A/B", help="This namespace and all below it. Default: the root alone."),

@@ -14,13 +14,9 @@ from langchain_agentmem.base.namespaces import named, namespace_named
 from langchain_agentmem.base.safe_repr import counted
 from langchain_agentmem.cli.console import (
     AsJson,
-    Commands,
     Existing,
-    FirstDatabase,
-    GroupOnDatabase,
     Most,
     Screen,
-    database_given,
     elsewhere,
     existing,
     interruptible,
@@ -39,25 +35,29 @@ if TYPE_CHECKING:
     from langchain_agentmem.audit.audit_entry import AuditEntry
     from langchain_agentmem.audit.audit_trail import AuditTrail
 
-audit = Commands(cls=GroupOnDatabase, name="audit", help="Every prompt and reply.", rich_markup_mode=None)
+audit = typer.Typer(name="audit", help="Every prompt and reply.", no_args_is_help=True, rich_markup_mode=None)
 
 Namespace = Annotated[str | None, typer.Option("--namespace", metavar="A/B", help="The namespace. Default: the root.")]
 Conversation = Annotated[str | None, typer.Option(metavar="ID", help="Only this conversation. Default: all.")]
 File = Annotated[str, typer.Argument(help="The file, such as agent_memory.json.")]
 
-_LAST = 10
-NOTHING = "There are no entries."
+
+@audit.command()
+def report(*, database: Existing, namespace: Namespace = None, as_json: AsJson = False) -> None:
+    """Report how the audit trail fares, there and below."""
+    here = namespace_named(namespace)
+    with existing(database) as memory:
+        trail = _trail_in(memory, namespace)
+        health, is_empty = trail.report(), bool(here) and not trail.last(1, include_junk=True)
+        others = f"\n{_none(memory, namespace)}" if is_empty else ""
+    tell(f"{health}{others}", {**plain(health), "size": health.size}, as_json=as_json)
 
 
-@audit.callback(invoke_without_command=True)
-def report(
+@audit.command("list")
+def entries(
     *,
-    context: typer.Context,
-    database: FirstDatabase = None,
+    database: Existing,
     namespace: Namespace = None,
-    last: Annotated[
-        int | None, typer.Option(min=0, metavar="N", help="Print the last N entries in place of the report.")
-    ] = None,
     conversation: Conversation = None,
     include_junk: Annotated[
         bool, typer.Option("--include-junk", help="Print hidden entries too, and why they are hidden.")
@@ -65,28 +65,19 @@ def report(
     messages: Annotated[
         bool, typer.Option("--messages", help="Print entries with all messages that the model was given and gave.")
     ] = False,
+    limit: Annotated[int, typer.Option(min=1, metavar="N", help="Print the last N entries.")] = 10,
     as_json: AsJson = False,
 ) -> None:
-    """Report how the audit trail fares, there and below; or print its last entries."""
-    if context.invoked_subcommand is not None:
-        return
-    if last is None and (conversation is not None or include_junk or messages):
-        last = _LAST
-    with existing(database_given(database)) as memory:
-        trail = _trail_in(memory, namespace)
-        if last is None:
-            health = trail.report()
-            tell(str(health), {**plain(health), "size": health.size}, as_json=as_json)
-            here = namespace_named(namespace)
-            if not as_json and here and not trail.last(1, include_junk=True):
-                Screen().line(f"{NOTHING}{elsewhere(memory, ['audit'], here)}")
-            return
-        entries = trail.last(last, conversation, include_junk=include_junk)
-        empty = (
-            NOTHING if entries or not last else f"{NOTHING}{elsewhere(memory, ['audit'], namespace_named(namespace))}"
-        )
+    """List the last entries, the newest last."""
+    with existing(database) as memory:
+        found = _trail_in(memory, namespace).last(limit, conversation, include_junk=include_junk)
+        empty = "" if found else _none(memory, namespace)
     show, told = (_print_whole, _whole) if messages else (_print, _entry)
-    print_list(entries, show, told, empty, limit=last or 1, as_json=as_json)
+    print_list(found, show, told, empty, limit=limit, as_json=as_json)
+
+
+def _none(memory: AgentMemory, namespace: str | None) -> str:
+    return f"There are no entries.{elsewhere(memory, ['audit'], namespace_named(namespace))}"
 
 
 @audit.command()
@@ -163,7 +154,7 @@ def filter_junk(*, database: Existing, namespace: Namespace = None, as_json: AsJ
 
 
 @audit.command("import")
-def import_document(*, file: File, database: Existing, namespace: Namespace = None, as_json: AsJson = False) -> None:
+def import_document(*, database: Existing, file: File, namespace: Namespace = None, as_json: AsJson = False) -> None:
     """Add what an agent_memory.json holds, however damaged. The exit code is 1 where something could not be read.
 
     The database is made if it is not there.
@@ -185,7 +176,7 @@ def import_document(*, file: File, database: Existing, namespace: Namespace = No
 
 
 @audit.command("export")
-def export_document(*, file: File, database: Existing, namespace: Namespace = None, as_json: AsJson = False) -> None:
+def export_document(*, database: Existing, file: File, namespace: Namespace = None, as_json: AsJson = False) -> None:
     """Write all entries as an agent_memory.json.
 
     Hidden ones are included. A file that is there is replaced.

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
 import os
 import re
 import shlex
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from difflib import get_close_matches
 from functools import partial
@@ -28,12 +26,11 @@ from rich.measure import Measurement
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
-from typer.core import TyperCommand, TyperGroup
 
 from langchain_agentmem.agent_memory import AgentMemory
 from langchain_agentmem.base.clock import time_written
 from langchain_agentmem.base.events import Progress as HowFar
-from langchain_agentmem.base.files import file_of, is_database
+from langchain_agentmem.base.files import file_of
 from langchain_agentmem.base.namespaces import CONFIG_KEY, named, namespace_named, namespace_of
 from langchain_agentmem.base.safe_repr import counted, one_line, printable, safe_repr
 from langchain_agentmem.errors import DatabaseReadOnly, InvalidInput, NothingStored
@@ -53,8 +50,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 INTERRUPTED = 130
-DATABASE_VARIABLE = "AGENTMEM_DATABASE"
-"""The environment variable that names the database where no option does."""
 SCHEMA_VARIABLE = "AGENTMEM_SCHEMA"
 """The environment variable that names PostgreSQL's schema where no option does."""
 LIMIT = 50
@@ -77,11 +72,9 @@ Exit codes:
 130  interrupted
 """
 
-_DATABASE = {"metavar": "PATH", "envvar": DATABASE_VARIABLE}
-_NAMED = "The database: a path or a postgresql:// URL; it may also come first, without --database"
-Existing = Annotated[str, typer.Option("--database", help=f"{_NAMED}.", **_DATABASE)]
-Made = Annotated[str, typer.Option("--database", help=f"{_NAMED}. Made if it is not there.", **_DATABASE)]
-FirstDatabase = Annotated[str | None, typer.Option("--database", help=f"{_NAMED}.", **_DATABASE)]
+_NAMED = "The database: a path or a postgresql:// URL"
+Existing = Annotated[str, typer.Argument(metavar="DATABASE", help=f"{_NAMED}.")]
+Made = Annotated[str, typer.Argument(metavar="DATABASE", help=f"{_NAMED}. Made if it is not there.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Within = Annotated[
     str | None,
@@ -94,106 +87,6 @@ Whose = Annotated[
 Most = Annotated[
     int | None, typer.Option("--limit", min=1, metavar="N", help="Print at most so many. Default: 50, and in JSON all.")
 ]
-
-
-def database_given(database: str | None) -> str:
-    """The database that a command names which can do without in some cases.
-
-    Raises:
-        InvalidInput: It names none.
-    """
-    if database is None:
-        raise InvalidInput(f"Which database? Name it first, with --database PATH, or in {DATABASE_VARIABLE}.")
-    return database
-
-
-class OnDatabase(TyperCommand):
-    """A command with an option --database, whose value may also be its first argument.
-
-    It is the database where the command takes fewer arguments. Where a first word may as well be another one, such as
-    one of a query, it is the database if it is a URL, or the name of a SQLite file that is there.
-    """
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """As for every command, with the database where it belongs."""
-        try:
-            return super().parse_args(ctx, _with_database(self, ctx, args))
-        except typer.BadParameter as error:
-            if error.param is not None and error.param.name == "database":
-                database_given(None)
-            raise
-
-    def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        """What its usage consists of."""
-        return _with_place(self, super().collect_usage_pieces(ctx))
-
-
-class GroupOnDatabase(TyperGroup):
-    """Commands that share a first argument, the database; without a command, it does something itself."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """As for every group, with the database where it belongs."""
-        return super().parse_args(ctx, _with_database(self, ctx, args))
-
-    def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        """What its usage consists of."""
-        return _with_place(self, super().collect_usage_pieces(ctx))
-
-
-class Commands(typer.Typer):
-    """Commands that may be given a database first."""
-
-    def command(self, name: str | None = None, **options: Any) -> Callable[[Any], Any]:
-        """Register a command."""
-        return super().command(name, cls=OnDatabase, **options)
-
-
-def _with_place(command: TyperCommand | TyperGroup, pieces: list[str]) -> list[str]:
-    return [*pieces[:1], "[DATABASE]", *pieces[1:]] if _options(command)[1] else pieces
-
-
-def _options(command: TyperCommand | TyperGroup) -> tuple[list[Any], bool]:
-    """The options of a command, and whether one of them names its database."""
-    options = [each for each in command.params if each.param_type_name == "option"]
-    return options, any(each.name == "database" for each in options)
-
-
-def _with_database(command: TyperCommand | TyperGroup, ctx: Any, args: list[str]) -> list[str]:
-    """The arguments of a command, where the one that names its database is the value of --database."""
-    options, has_database = _options(command)
-    if not has_database:
-        return args
-    parser = TyperCommand(None, params=options).make_parser(ctx)
-    parser.allow_interspersed_args = isinstance(command, TyperCommand)
-    given, words, _ = parser.parse_args([*args])
-    parser.allow_interspersed_args = False  # now it stops at the first word
-    at = len(args) - len(parser.parse_args([*args])[1])
-    if given.get("database"):
-        return args
-    around = ctx.parent.params.get("database") if ctx.parent is not None else None
-    if words and _is_database(command, words, named=bool(around or os.environ.get(DATABASE_VARIABLE))):
-        return ["--database", words[0], *args[:at], *args[at + 1 :]]
-    return ["--database", around, *args] if around else args
-
-
-def _is_database(command: TyperCommand | TyperGroup, words: Sequence[str], *, named: bool) -> bool:
-    """Whether the first of these words is the database; `named` says whether one is named elsewhere."""
-    first = words[0]
-    if isinstance(command, TyperGroup):
-        return first not in command.commands and (names_database(first) or any(each in first for each in "./"))
-    takes = [each for each in command.params if each.param_type_name == "argument"]
-    most = math.inf if any(each.nargs < 0 for each in takes) else sum(each.nargs for each in takes)
-    spare = len(words) - sum(each.required for each in takes)
-    return len(words) > most or (names_database(first) and (spare > 0 or not named))
-
-
-def names_database(word: str) -> bool:
-    """Whether a word can only mean a database: a PostgreSQL URL, or the name of a SQLite file that is there."""
-    if "://" in word and is_postgres(word):
-        return True
-    with suppress(OSError, ValueError):  # many words cannot be the name of a file
-        return file_of(word).is_file() and is_database(file_of(word))
-    return False
 
 
 def existing(database: str, *, read_only: bool = False, index: IndexGiven | None = None) -> AgentMemory:
@@ -209,9 +102,7 @@ def existing(database: str, *, read_only: bool = False, index: IndexGiven | None
     """
     on_server = is_postgres(name_of(database))
     if not on_server and not file_of(database).is_file():
-        last = sys.argv[-1]  # who writes the database behind what is looked for
-        hint = f" Did you mean {safe_repr(last)}? The database comes first." if names_database(last) else ""
-        raise InvalidInput(f"There is no database at {safe_repr(database)}.{hint}")
+        raise InvalidInput(f"There is no database at {safe_repr(database)}.")
     # Nothing that is shown needs a class of the user's.
     opened = partial(made, database, strict=True, read_only=read_only, index=index)
     try:
@@ -507,7 +398,9 @@ def one_thread(memory: AgentMemory, thread_id: str, namespace: str | None) -> Th
         return exact[0]
     if not found:
         within = f" in {named(where)}" if where else ""
-        raise InvalidInput(f"There is no thread or conversation {safe_repr(thread_id)}{within}. See: agentmem threads")
+        raise InvalidInput(
+            f"There is no thread or conversation {safe_repr(thread_id)}{within}. See: agentmem threads list DATABASE"
+        )
     if len(found) > 1:
         homes = ", ".join(sorted(named(each.namespace) for each in found)[:5])
         raise InvalidInput(f"There is a {safe_repr(thread_id)} in {len(found)} namespaces: {homes}. Say --namespace.")
@@ -529,7 +422,9 @@ def checkpoint_at(memory: AgentMemory, thread: ThreadSummary, checkpoint_id: str
     found = memory.checkpointer.get_tuple(config_of(thread, checkpoint_id))
     if found is None:
         which = "no checkpoints" if checkpoint_id is None else f"no checkpoint {safe_repr(checkpoint_id)}"
-        raise InvalidInput(f"{safe_repr(thread.thread_id)} has {which}. See: agentmem branches {thread.thread_id}")
+        raise InvalidInput(
+            f"{safe_repr(thread.thread_id)} has {which}. See: agentmem branches DATABASE {thread.thread_id}"
+        )
     return found
 
 
@@ -555,7 +450,7 @@ def branch_home(memory: AgentMemory, namespace: str | None, *names: str) -> tupl
         everywhere = set().union(*held.values())
         missing = next((name for name in names if name not in everywhere), None)
         problem = f"no branch {safe_repr(missing)}" if missing else "no namespace that has both branches"
-        raise InvalidInput(f"There is {problem}. See: agentmem branches")
+        raise InvalidInput(f"There is {problem}. See: agentmem branches DATABASE")
     if len(homes) > 1:
         some = ", ".join(sorted(map(named, homes))[:5])
         raise InvalidInput(f"{counted(len(homes), 'namespaces')} have these branches: {some}. Say --namespace.")

@@ -25,7 +25,6 @@ from langchain_agentmem.base.safe_repr import counted, printable, safe_repr
 from langchain_agentmem.cli.console import (
     AsJson,
     Existing,
-    FirstDatabase,
     Made,
     Screen,
     Within,
@@ -58,8 +57,8 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Tell only what would be
 
 def backup(
     *,
-    file: File,
     database: Existing,
+    file: File,
     force: Annotated[bool, typer.Option("--force", help="Replace the file if it is there.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -78,8 +77,8 @@ def backup(
 
 def restore(
     *,
+    database: Annotated[str, typer.Argument(metavar="DATABASE", help="Where to: a path or a postgresql:// URL.")],
     file: File,
-    database: Annotated[str, typer.Argument(metavar="TARGET", help="Where to: a path or a postgresql:// URL.")],
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
@@ -95,8 +94,8 @@ def restore(
 
 def export(
     *,
-    file: File,
     database: Existing,
+    file: File,
     namespace: Within = None,
     encrypted: Annotated[bool, typer.Option("--encrypt", help="Encrypt the file.")] = False,
     as_json: AsJson = False,
@@ -117,7 +116,7 @@ def export(
     tell(f"{file} was written: {_counts(told)}.{others}", {"path": file, **told}, as_json=as_json)
 
 
-def import_(*, file: File, database: Made, as_json: AsJson = False) -> None:
+def import_(*, database: Made, file: File, as_json: AsJson = False) -> None:
     """Add what an export holds, all of it or nothing.
 
     What is in the database stays. An encrypted export is read with AGENTMEM_EXPORT_KEY (or _FILE, _COMMAND), else with
@@ -151,7 +150,7 @@ def _key(variable: str, what: str, *, twice: bool = True) -> EncryptionKey:
 
 def key(
     *,
-    path: Annotated[str, typer.Argument(metavar="PATH", help="The file of a SQLite database.")],
+    path: Annotated[str, typer.Argument(metavar="DATABASE", help="The file of a SQLite database.")],
     action: Annotated[
         Literal["encrypt", "change", "decrypt"], typer.Argument(metavar="ACTION", help="encrypt, change or decrypt.")
     ],
@@ -303,7 +302,7 @@ def _items_elsewhere(places: Sequence[tuple[str, ...]], namespace: str | None) -
     """That more of a person lies where the namespace does not lead, and how to erase that; "" where there is none."""
     if not places:
         return ""
-    commands = shlex.join(["agentmem", "erase", "--namespace", named(places[0])])
+    commands = shlex.join(["agentmem", "erase", "DATABASE", "--namespace", named(places[0])])
     return f" Items under {some([*map(named, places)])} are not below {namespace}: erase them too, with {commands}."
 
 
@@ -371,6 +370,7 @@ def prune(
 
 def import_from(
     *,
+    database: Made,
     kind: Annotated[
         SourceKind,
         typer.Argument(
@@ -380,7 +380,6 @@ def import_from(
     source: Annotated[
         str, typer.Argument(metavar="SOURCE", help="A file, a folder of files, or a postgresql:// URL; only read.")
     ],
-    database: Made,
     namespace: Annotated[
         str | None,
         typer.Option(
@@ -477,7 +476,9 @@ _SIGNS = {"ok": ("ok  ", ""), "note": ("note", "yellow"), "problem": ("BAD ", "r
 
 def doctor(
     *,
-    database: FirstDatabase = None,
+    database: Annotated[
+        str | None, typer.Argument(metavar="DATABASE", help="A path or a postgresql:// URL. Default: none.")
+    ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Do not verify the content, which reads all of it.")] = False,
     as_json: AsJson = False,
 ) -> None:

@@ -267,8 +267,8 @@ def tell_story(*, database: str, model: str | None, limit: int, as_json: bool) -
         screen.line(NO_KEY)
     first_process(screen, database=database, model=model, limit=limit, as_json=as_json)
     sys.stdout.flush()
-    command = [sys.executable, "-m", "langchain_agentmem", "demo", "--process", str(SECOND_PROCESS)]
-    command += ["--database", database, "--limit", str(limit), *(("--model", model) if model else ())]
+    command = [sys.executable, "-m", "langchain_agentmem", "demo", database, "--process", str(SECOND_PROCESS)]
+    command += ["--limit", str(limit), *(("--model", model) if model else ())]
     command += ["--json"] if as_json else []
     return subprocess.run(command, check=False).returncode  # noqa: S603 - this very package, without a shell
 

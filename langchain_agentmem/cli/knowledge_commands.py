@@ -13,7 +13,6 @@ from langchain_agentmem.base.safe_repr import counted
 from langchain_agentmem.cli.console import (
     MAIN,
     AsJson,
-    Commands,
     Existing,
     Most,
     Screen,
@@ -38,8 +37,8 @@ if TYPE_CHECKING:
 
 def facts(
     *,
-    words: Annotated[list[str] | None, typer.Argument(metavar="ENTITY", help="Only facts that name it.")] = None,
     database: Existing,
+    words: Annotated[list[str] | None, typer.Argument(metavar="ENTITY", help="Only facts that name it.")] = None,
     namespace: Whose = None,
     branch: Annotated[str, typer.Option("--branch", metavar="NAME", help="A named branch of memory.")] = MAIN,
     thread: Annotated[
@@ -133,7 +132,7 @@ def _print(screen: Screen, fact: Fact) -> None:
         screen.line(f"   told by {fact.role}: {', '.join(fact.sources)}", "dim")
 
 
-experiences = Commands(
+experiences = typer.Typer(
     name="experiences",
     help="Handcrafted experiences: what to do, and when.",
     no_args_is_help=True,

@@ -16,10 +16,7 @@ from langchain_agentmem.base.safe_repr import counted, printable, safe_repr, siz
 from langchain_agentmem.cli.console import (
     LIMIT,
     AsJson,
-    Commands,
     Existing,
-    FirstDatabase,
-    GroupOnDatabase,
     Most,
     Screen,
     Whose,
@@ -27,7 +24,6 @@ from langchain_agentmem.cli.console import (
     branch_home,
     checkpoint_at,
     config_of,
-    database_given,
     existing,
     interruptible,
     lines_of,
@@ -64,14 +60,15 @@ if TYPE_CHECKING:
 _NUMBERS = ("checkpoints", "forks", "messages", "size")
 
 
-threads = Commands(cls=GroupOnDatabase, name="threads", rich_markup_mode=None)
+threads = typer.Typer(
+    name="threads", help="Threads and conversations: list and move.", no_args_is_help=True, rich_markup_mode=None
+)
 
 
-@threads.callback(invoke_without_command=True)
+@threads.command("list")
 def listed(
     *,
-    context: typer.Context,
-    database: FirstDatabase = None,
+    database: Existing,
     namespace: Within = None,
     query: Annotated[
         str | None,
@@ -97,9 +94,7 @@ def listed(
     JSON: a list of objects with namespace, thread_id, title, checkpoints, forks, checkpoint_id, messages, bytes,
     changed_at.
     """
-    if context.invoked_subcommand is not None:
-        return
-    with existing(database_given(database)) as memory:
+    with existing(database) as memory:
         most = limit or (None if as_json else LIMIT)
         found = memory.admin.threads(
             namespace_named(namespace), query=query, role=role, since=since, until=until, limit=most
@@ -142,9 +137,9 @@ def _none(what: str, namespace: str | None, elsewhere: Iterable[ThreadSummary | 
 @threads.command()
 def move(
     *,
+    database: Existing,
     thread: Annotated[str, typer.Argument(metavar="ID", help="A thread of the root, or a conversation.")],
     namespace: Annotated[str, typer.Argument(metavar="A/B", help="Where to.")],
-    database: Existing,
     as_json: AsJson = False,
 ) -> None:
     """Move a thread of the root into a namespace.
@@ -162,8 +157,8 @@ def move(
 
 def show(
     *,
-    thread: Annotated[str | None, typer.Argument(metavar="ID", help="A thread, or a conversation.")] = None,
     database: Existing,
+    thread: Annotated[str | None, typer.Argument(metavar="ID", help="A thread, or a conversation.")] = None,
     namespace: Whose = None,
     branch: Annotated[
         str | None, typer.Option(metavar="NAME", help="In place of a thread: the core memory of this named branch.")
@@ -214,8 +209,8 @@ def show(
 
 def why(
     *,
-    thread: Annotated[str, typer.Argument(metavar="ID", help="A thread.")],
     database: Existing,
+    thread: Annotated[str, typer.Argument(metavar="ID", help="A thread.")],
     namespace: Whose = None,
     message: Annotated[str | None, typer.Option(metavar="MESSAGE", help="Only what it was shown for this one.")] = None,
     as_json: AsJson = False,
@@ -353,7 +348,7 @@ def _show_thread(
         screen.line(f"waits: {brief(each)}", "yellow")
     if thread.messages:
         logged = f"its conversation's log holds {counted(thread.messages, 'messages')}"
-        screen.line(f"({logged}: agentmem show {thread.thread_id} --conversation)", "dim")
+        screen.line(f"({logged}: agentmem show DATABASE {thread.thread_id} --conversation)", "dim")
 
 
 def _whose(thread: ThreadSummary) -> dict[str, Any]:
@@ -404,10 +399,10 @@ _PAGE = 100
 
 def branches(
     *,
+    database: Existing,
     thread: Annotated[
         str | None, typer.Argument(metavar="THREAD", help="The checkpoints of this thread. Default: named branches.")
     ] = None,
-    database: Existing,
     namespace: Whose = None,
     limit: Most = None,
     as_json: AsJson = False,
@@ -434,11 +429,11 @@ def branches(
 
 def diff(
     *,
+    database: Existing,
     first: Annotated[str, typer.Argument(metavar="A", help="A named branch; with --thread, a checkpoint.")],
     second: Annotated[
         str | None, typer.Argument(metavar="B", help="Another one. Default, with --thread: the newest.")
     ] = None,
-    database: Existing,
     thread: Annotated[
         str | None, typer.Option("--thread", metavar="ID", help="A and B are checkpoints of this thread.")
     ] = None,

@@ -168,7 +168,7 @@ def rewrite(
         raise InvalidInput(f"There is no database at {name}.")
     path = path.resolve()
     if key is not None and begins_plain(path):
-        raise InvalidInput(f"{name} is not encrypted: agentmem key PATH encrypt does that.")
+        raise InvalidInput(f"{name} is not encrypted: agentmem key DATABASE encrypt does that.")
     old, new = (None if each is None else Cipher(each) for each in (key, new_key))
     made = Path(f"{path}.rekeying")
     try:

@@ -64,7 +64,7 @@ def how_to_import(columns: Columns, source: str) -> str:
         source: What names it.
     """
     known = [each for each in _FORMS if each.is_in(columns)]
-    told = " and ".join(f"{each.what} (agentmem import-from {each.kind} {source} --database …)" for each in known)
+    told = " and ".join(f"{each.what} (agentmem import-from DATABASE {each.kind} {source})" for each in known)
     return f" It holds {told}." if told else ""
 
 

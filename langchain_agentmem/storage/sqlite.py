@@ -607,7 +607,9 @@ class SqliteEngine(Engine):
         """Why SQLite takes the file for no database."""
         name, file = safe_repr(self.path), file_of(self.path)
         if self.cipher is not None and begins_plain(file):
-            return f"{name} is not encrypted. Open it without a key, or encrypt it first: agentmem key PATH encrypt."
+            return (
+                f"{name} is not encrypted. Open it without a key, or encrypt it first: agentmem key DATABASE encrypt."
+            )
         if not is_text(file):
             return no_database(name, keyed=self.cipher is not None)
         return (

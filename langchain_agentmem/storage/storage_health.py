@@ -79,7 +79,7 @@ def sqlite_file(path: Path, key: EncryptionKey | None = None) -> Iterator[Findin
         if _code(error) == sqlite3.SQLITE_NOTADB and key is not None and begins_plain(path):
             told, remedy = (
                 f"{path} is not encrypted, and a key is given.",
-                "Open it without a key, or: agentmem key PATH encrypt",
+                "Open it without a key, or: agentmem key DATABASE encrypt",
             )
         elif _code(error) == sqlite3.SQLITE_NOTADB:
             told = no_database(safe_repr(str(path)), keyed=key is not None)

@@ -416,7 +416,7 @@ def restore(
     if kind == "database" and key is not None and begins_plain(file):
         raise InvalidInput(
             f"{safe_repr(str(file))} is not encrypted. Restore it without a key, and encrypt what was restored: "
-            "agentmem key PATH encrypt."
+            "agentmem key DATABASE encrypt."
         )
     place = place_of(name, None if is_postgres(name) else key)
     place.check(force=force)

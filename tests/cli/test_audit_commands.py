@@ -58,68 +58,64 @@ def test_a_call_is_shown_with_all_that_the_model_was_given(agentmem, tmp_path):
         model = FakeMessagesListChatModel(responses=[AIMessage("In the sun.")])
         asked = [("system", "You are\n\x1b[31ma gardener."), ("user", "Where do I plant a quince?")]
         model.invoke(asked, {"callbacks": [memory.audit.handler()]})
-    shown = fine(agentmem(path, "--messages"))
+    shown = fine(agentmem("list", path, "--messages"))
     assert "   You are\n" in shown
-    assert "gardener" not in fine(agentmem(path, "--last", "1"))
-    [entry] = json.loads(fine(agentmem(path, "--messages", "--json")))
+    assert "gardener" not in fine(agentmem("list", path, "--limit", "1"))
+    [entry] = json.loads(fine(agentmem("list", path, "--messages", "--json")))
     assert [(each["role"], each["text"]) for each in entry["messages"]] == [
         ("system", asked[0][1]),
         ("user", asked[1][1]),
         ("assistant", "In the sun."),
     ]
-    assert "messages" not in json.loads(fine(agentmem(path, "--last", "1", "--json")))[0]
+    assert "messages" not in json.loads(fine(agentmem("list", path, "--limit", "1", "--json")))[0]
 
 
 class TestReport:
     @pytest.mark.slow("in every form")
     def test_it_says_how_the_trail_fares(self, agentmem, database):
-        lines = fine(agentmem("--database", database)).splitlines()
+        lines = fine(agentmem("report", database)).splitlines()
         assert lines[0].startswith("5 entries, ")
         assert "1 open todo:" in lines
         assert any("done, it seems: id-4 says: I fixed the gate." in line for line in lines)
 
     def test_of_a_namespace_only_what_is_there_and_below(self, agentmem, database):
         for path in ("ada", "ada/private"):
-            assert fine(agentmem("--database", database, "--namespace", path)).startswith("1 entry, ")
+            assert fine(agentmem("report", database, "--namespace", path)).startswith("1 entry, ")
 
     def test_as_json_it_is_whole(self, agentmem, database):
-        said = json.loads(fine(agentmem("--database", database, "--json")))
+        said = json.loads(fine(agentmem("report", database, "--json")))
         assert said["sizes"]["entries"] == 5
         assert said["size"] > 0
         assert said["todos"][0]["signs"] == [{"entry_id": "id-4", "quote": "I fixed the gate."}]
 
     def test_without_a_database_or_with_one_that_is_not_there_it_says_so(self, agentmem, tmp_path):
-        assert "--database" in refused(agentmem())
-        assert "--database" in agentmem("todos").stderr
-        assert "There is no database at" in refused(agentmem("--database", tmp_path / "none.db"))
-        assert "There is no database at" in refused(agentmem("verify", "--database", tmp_path / "none.db"))
+        assert "DATABASE" in agentmem("report").stderr
+        assert "There is no database at" in refused(agentmem("report", tmp_path / "none.db"))
+        assert "There is no database at" in refused(agentmem("verify", tmp_path / "none.db"))
 
 
 class TestEntries:
     def test_the_last_are_printed_oldest_first_on_plain_lines(self, agentmem, database):
-        assert fine(agentmem("--database", database, "--last", 2)) == (
+        assert fine(agentmem("list", database, "--limit", "2")) == (
             "2026-01-01 12:00  todo-capture  todo  id-3\n   > [TODO] Please fix the gate.\n   < \n"
             "2026-01-01 12:00  tuesday  exchange  id-4\n   > Is it done?\n   < I fixed the gate.\n"
         )
 
     def test_those_of_a_conversation_hidden_ones_with_their_reasons(self, agentmem, database):
-        shown = fine(agentmem("--database", database, "--conversation", "monday"))
+        shown = fine(agentmem("list", database, "--conversation", "monday"))
         assert "Where is \\x1b[31mthe ladder?" in shown
         assert "   < Behind the barn.\n" in shown
         assert "Thanks!" not in shown
-        every = fine(agentmem("--database", database, "--conversation", "monday", "--include-junk"))
+        every = fine(agentmem("list", database, "--conversation", "monday", "--include-junk"))
         assert "   hidden: small talk" in every
 
-    def test_none_are_none(self, agentmem, database):
-        assert fine(agentmem("--database", database, "--last", 0)) == "There are no entries.\n"
-
     def test_as_json_they_are_whole(self, agentmem, database):
-        [entry] = json.loads(fine(agentmem("--database", database, "--last", 1, "--json")))
+        [entry] = json.loads(fine(agentmem("list", database, "--limit", "1", "--json")))
         assert (entry["id"], entry["reply"], entry["junk"]) == ("id-4", "I fixed the gate.", [])
         assert datetime.fromisoformat(entry["created_at"]).tzinfo is not None
 
     def test_who_finds_no_entries_is_told_where_there_are_some(self, agentmem, database):
-        said = fine(agentmem("--last", "3", "--namespace", "ben", "--database", database))
+        said = fine(agentmem("list", database, "--limit", "3", "--namespace", "ben"))
         assert said == "There are no entries. Elsewhere there is something: --namespace /, --namespace ada/private.\n"
 
 
@@ -127,40 +123,40 @@ class TestTodos:
     @pytest.mark.slow
     def test_they_are_listed_completed_and_reopened(self, agentmem, database):
         listed = "id-3  2026-01-01\n   [TODO] Please fix the gate.\n"
-        assert fine(agentmem("todos", "--database", database)) == listed
-        assert fine(agentmem("todos", "--database", database, "--complete", "id-3")) == "Nothing is to be done.\n"
-        assert fine(agentmem("todos", "--database", database, "--done")) == listed
-        assert fine(agentmem("todos", "--database", database, "--reopen", "id-3")) == listed
-        [found] = json.loads(fine(agentmem("todos", "--database", database, "--json")))
+        assert fine(agentmem("todos", database)) == listed
+        assert fine(agentmem("todos", database, "--complete", "id-3")) == "Nothing is to be done.\n"
+        assert fine(agentmem("todos", database, "--done")) == listed
+        assert fine(agentmem("todos", database, "--reopen", "id-3")) == listed
+        [found] = json.loads(fine(agentmem("todos", database, "--json")))
         assert found["status"] == "open"
 
     def test_what_is_no_todo_is_refused(self, agentmem, database):
-        assert "There is no todo 'id-1'" in refused(agentmem("todos", "--database", database, "--complete", "id-1"))
+        assert "There is no todo 'id-1'" in refused(agentmem("todos", database, "--complete", "id-1"))
 
 
 class TestCare:
     def test_the_chain_is_verified_and_a_change_is_found(self, agentmem, database):
-        *_, head = fine(agentmem("verify", "--database", database)).split()
-        assert fine(agentmem("verify", "--database", database, "--since", head)).startswith(
+        *_, head = fine(agentmem("verify", database)).split()
+        assert fine(agentmem("verify", database, "--since", head)).startswith(
             "All is well: checked 5 entries, of which 0 are erased."
         )
         with sqlite3.connect(database) as raw:
             raw.execute("update audit set created_at = created_at + 1 where sequence = 2")
         raw.close()
-        run = agentmem("verify", "--database", database)
+        run = agentmem("verify", database)
         assert (run.returncode, run.stderr) == (1, "")
         assert "1 problem" in run.stdout
-        run = agentmem("verify", "--database", database, "--json")
+        run = agentmem("verify", database, "--json")
         assert run.returncode == 1
         assert json.loads(run.stdout)["ok"] is False
 
     def test_what_is_no_head_is_refused(self, agentmem, database):
-        assert "is no head of an audit trail" in refused(agentmem("verify", "--database", database, "--since", "7"))
+        assert "is no head of an audit trail" in refused(agentmem("verify", database, "--since", "7"))
 
     def test_old_entries_are_archived_and_still_found(self, agentmem, database):
         day = (datetime.now(UTC) + timedelta(days=1)).date().isoformat()
-        assert fine(agentmem("archive", "--database", database, "--before", "2025-12-31")) == "0 entries archived.\n"
-        assert fine(agentmem("archive", "--database", database, "--before", day)) == "4 entries archived.\n"
+        assert fine(agentmem("archive", database, "--before", "2025-12-31")) == "0 entries archived.\n"
+        assert fine(agentmem("archive", database, "--before", day)) == "4 entries archived.\n"
         with AgentMemory(database) as memory:
             assert memory.audit.search("ladder")[0].id == "id-1"
 
@@ -168,30 +164,30 @@ class TestCare:
         with sqlite3.connect(database) as raw:
             raw.execute("update audit set hidden = 0, junk = null")
         raw.close()
-        assert fine(agentmem("filter-junk", "--database", database)) == "1 entry judged otherwise than before.\n"
-        assert fine(agentmem("filter-junk", "--database", database)) == "0 entries judged otherwise than before.\n"
+        assert fine(agentmem("filter-junk", database)) == "1 entry judged otherwise than before.\n"
+        assert fine(agentmem("filter-junk", database)) == "0 entries judged otherwise than before.\n"
 
 
 class TestFiles:
     @pytest.mark.slow
     def test_a_document_goes_out_and_in_again(self, agentmem, database, tmp_path):
         file, other = tmp_path / "agent_memory.json", tmp_path / "other.db"
-        assert fine(agentmem("export", file, "--database", database)) == "4 entries written.\n"
+        assert fine(agentmem("export", database, file)) == "4 entries written.\n"
         assert len(json.loads(file.read_text(encoding="utf-8"))["history"]) == 4
         done = "4 entries added; 0 were there already.\n"
-        assert fine(agentmem("import", file, "--database", other, "--namespace", "bob")) == done
-        done = json.loads(fine(agentmem("import", file, "--database", other, "--namespace", "bob", "--json")))
+        assert fine(agentmem("import", other, file, "--namespace", "bob")) == done
+        done = json.loads(fine(agentmem("import", other, file, "--namespace", "bob", "--json")))
         assert done == {"added": 0, "known": 4, "lost": [], "kept": None, "notes": []}
-        assert "Please fix the gate." in fine(agentmem("todos", "--database", other, "--namespace", "bob"))
+        assert "Please fix the gate." in fine(agentmem("todos", other, "--namespace", "bob"))
 
     def test_of_a_damaged_one_it_says_what_was_lost(self, agentmem, tmp_path):
         file, other = tmp_path / "agent_memory.json", tmp_path / "other.db"
         whole = json.dumps({"history": [{"prompt": f"Where {i}?", "reply": "There."} for i in range(3)]})
         file.write_text(whole[:-20], encoding="utf-8")
-        run = agentmem("import", file, "--database", other)
+        run = agentmem("import", other, file)
         assert (run.returncode, run.stderr) == (1, "")
         assert "The damaged file is kept as" in run.stdout
         assert run.stdout.endswith(" added; 0 were there already.\n")
 
     def test_a_file_that_is_not_there_is_refused(self, agentmem, tmp_path):
-        assert refused(agentmem("import", tmp_path / "none.json", "--database", tmp_path / "other.db"))
+        assert refused(agentmem("import", tmp_path / "other.db", tmp_path / "none.json"))

@@ -30,32 +30,32 @@ WIDE = 80
 THREAD = "6f1f6c1e-4a53-4d0f-8f3e-3d9b6f1d2a10"
 WHOSE = ("users", "ada-lovelace-0123456789", "projects-of-hers")
 COMMANDS = {
-    "threads": ["threads"],
-    "show": ["show", THREAD],
-    "show a branch": ["show", "--branch", "main", "--namespace", "/".join(WHOSE)],
-    "show a conversation": ["show", "talk", "--limit", "3"],
-    "why": ["why", "talk"],
-    "search": ["search", "grey", "heron", "--everything"],
-    "nothing here": ["search", "grey", "heron"],
-    "branches": ["branches"],
-    "branches of a thread": ["branches", THREAD],
-    "diff": ["diff", "main", "draft"],
-    "facts": ["facts", "--namespace", "/".join(WHOSE)],
-    "neighbours": ["facts", "Ada", "Lovelace", "--neighbours", "--namespace", "/".join(WHOSE)],
-    "stats": ["stats"],
-    "namespaces": ["namespaces"],
-    "verify": ["verify"],
-    "doctor": ["doctor", "--quick"],
-    "audit": ["audit"],
-    "audit entries": ["audit", "--last", "3", "--namespace", "/".join(WHOSE)],
-    "audit todos": ["audit", "todos"],
-    "audit verify": ["audit", "verify"],
-    "erase": ["erase", "--namespace", "/".join(WHOSE), "--dry-run"],
-    "prune": ["prune", "--keep-messages", "1", "--dry-run"],
-    "backup": ["backup", "backup.db"],
-    "export": ["export", "export.jsonl"],
+    "threads": ["threads", "list", "memory.db"],
+    "show": ["show", "memory.db", THREAD],
+    "show a branch": ["show", "memory.db", "--branch", "main", "--namespace", "/".join(WHOSE)],
+    "show a conversation": ["show", "memory.db", "talk", "--limit", "3"],
+    "why": ["why", "memory.db", "talk"],
+    "search": ["search", "memory.db", "grey", "heron", "--everything"],
+    "nothing here": ["search", "memory.db", "grey", "heron"],
+    "branches": ["branches", "memory.db"],
+    "branches of a thread": ["branches", "memory.db", THREAD],
+    "diff": ["diff", "memory.db", "main", "draft"],
+    "facts": ["facts", "memory.db", "--namespace", "/".join(WHOSE)],
+    "neighbours": ["facts", "memory.db", "Ada", "Lovelace", "--neighbours", "--namespace", "/".join(WHOSE)],
+    "stats": ["stats", "memory.db"],
+    "namespaces": ["namespaces", "memory.db"],
+    "verify": ["verify", "memory.db"],
+    "doctor": ["doctor", "memory.db", "--quick"],
+    "audit": ["audit", "report", "memory.db"],
+    "audit entries": ["audit", "list", "memory.db", "--limit", "3", "--namespace", "/".join(WHOSE)],
+    "audit todos": ["audit", "todos", "memory.db"],
+    "audit verify": ["audit", "verify", "memory.db"],
+    "erase": ["erase", "memory.db", "--namespace", "/".join(WHOSE), "--dry-run"],
+    "prune": ["prune", "memory.db", "--keep-messages", "1", "--dry-run"],
+    "backup": ["backup", "memory.db", "backup.db"],
+    "export": ["export", "memory.db", "export.jsonl"],
     "copy": ["copy", "memory.db", "copy.db"],
-    "restore": ["restore", "memory.db", "restored.db"],
+    "restore": ["restore", "restored.db", "memory.db"],
     "migrate": ["migrate", "memory.db"],
 }
 SHOWN_ONE_AFTER_THE_OTHER = """
@@ -74,9 +74,7 @@ for name, arguments in COMMANDS.items():
 ONCE = {"backup", "export", "copy", "restore", "stats", "doctor", "audit"}
 """What prints something else each time, as sizes change."""
 CHANGING = {"erase", "prune", "backup", "export", "copy", "restore", "migrate", "verify"}
-PLAIN = {name: value for name, value in ENVIRONMENT.items() if name not in {"NO_COLOR", "COLUMNS", "FORCE_COLOR"}} | {
-    "AGENTMEM_DATABASE": "memory.db"
-}
+PLAIN = {name: value for name, value in ENVIRONMENT.items() if name not in {"NO_COLOR", "COLUMNS", "FORCE_COLOR"}}
 HEARD = r"\x1b\[[\d;?]*[a-zA-Z]|\r"
 
 
@@ -186,7 +184,7 @@ class TestAtEightyColumns:
 
     @pytest.mark.slow("in every form")
     def test_an_error_is_broken_between_words(self, home):
-        asked = {"a text": ["stats", "--database", "notes.txt"]}
+        asked = {"a text": ["stats", "notes.txt"]}
         [said] = on_a_terminal(home, asked, code=3).values()
         assert len(said.splitlines()) > 1
         assert max(map(len, said.splitlines())) <= WIDE
@@ -251,7 +249,7 @@ Database.__init__ = interrupted
     def test_every_command_says_what_it_leaves_and_its_exit_code_is_130(self, forks, home, name):
         paths = {"memory.db": str(home / "memory.db")}
         arguments = [paths.get(each, each) for each in COMMANDS[name]]
-        run = forks.run(self.PROGRAM + COMMAND, *arguments, AGENTMEM_DATABASE=paths["memory.db"])
+        run = forks.run(self.PROGRAM + COMMAND, *arguments)
         assert run.returncode == 130
         [line] = run.stderr.splitlines()
         assert line.startswith("Interrupted.")

@@ -84,7 +84,13 @@ def fine(run):
 
 @pytest.mark.bare
 class TestWhereNothingIsStored:
-    LOOKING = (("verify",), ("stats",), ("threads",), ("search", "heron"), ("erase", "--namespace", "ada", "--dry-run"))
+    LOOKING = (
+        ("verify",),
+        ("stats",),
+        ("threads list",),
+        ("search", "heron"),
+        ("erase", "--namespace", "ada", "--dry-run"),
+    )
 
     @pytest.mark.slow
     @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
@@ -93,7 +99,7 @@ class TestWhereNothingIsStored:
         if kind == "sqlite":
             Path(url).touch()  # it is there, and nothing is in it
         for name, *arguments in self.LOOKING[: 1 if kind == "sqlite" else None]:
-            run = agentmem(name, *arguments, "--database", url)
+            run = agentmem(*name.split(), url, *arguments)
             assert (run.returncode, run.stdout) == (2, "")
             assert run.stderr.startswith("Nothing is stored in")
         if kind == "sqlite":
@@ -107,7 +113,7 @@ class TestWhereNothingIsStored:
         url = new_database("postgres")
         with AgentMemory(url, schema="bot") as memory:
             memory.conversation("one").add_user_message("a heron")
-        run = agentmem("search", "heron", "--database", url)
+        run = agentmem("search", url, "heron")
         assert run.returncode == 2
         assert "There is a memory in another schema: --schema bot" in run.stderr
         for arguments in (("search", url, "heron"), ("audit", "verify", url)):
@@ -124,9 +130,9 @@ def refused(run, code=2) -> str:
 class TestBackupAndRestore:
     def test_a_backup_is_restored_whole(self, agentmem, database, tmp_path):
         copy, again = str(tmp_path / "copy"), str(tmp_path / "again.db")
-        assert fine(agentmem("backup", copy, "--database", database)).startswith(f"{copy} was written: ")
+        assert fine(agentmem("backup", database, copy)).startswith(f"{copy} was written: ")
         before = Path(copy).read_bytes()
-        assert "is whole: " in fine(agentmem("restore", copy, again))
+        assert "is whole: " in fine(agentmem("restore", again, copy))
         assert messages(again) == messages(database)
         assert Path(copy).read_bytes() == before
         assert sorted(path.name for path in tmp_path.iterdir()) == ["again.db", "copy", "memory.db"]
@@ -138,8 +144,8 @@ class TestBackupAndRestore:
     ):
         for what in ("export", "backup"):
             file, target = str(tmp_path / what), new_database(engine)
-            fine(agentmem(what, file, "--database", database))
-            told = json.loads(fine(agentmem("restore", file, target, "--json")))
+            fine(agentmem(what, database, file))
+            told = json.loads(fine(agentmem("restore", target, file, "--json")))
             assert told["kind"] == {"export": "export", "backup": "database"}[what]
             assert told["ok"]
             assert told["checked"]["messages"] == 66
@@ -147,45 +153,45 @@ class TestBackupAndRestore:
 
     def test_what_is_there_stays_unless_it_is_forced(self, agentmem, database, tmp_path):
         copy, target = str(tmp_path / "copy"), str(tmp_path / "target.db")
-        fine(agentmem("backup", copy, "--database", database))
+        fine(agentmem("backup", database, copy))
         with AgentMemory(target) as memory:
             memory.conversation("precious").add(role="user", content="a pearl")
-        assert "holds memories already" in refused(agentmem("restore", copy, target))
+        assert "holds memories already" in refused(agentmem("restore", target, copy))
         with AgentMemory(target) as memory:
             assert len(memory.conversation("precious")) == 1
-        fine(agentmem("restore", copy, target, "--force"))
+        fine(agentmem("restore", target, copy, "--force"))
         assert messages(target) == messages(database)
 
     def test_a_damaged_backup_never_takes_the_place(self, agentmem, database, tmp_path):
         copy, target = str(tmp_path / "copy"), str(tmp_path / "target.db")
-        fine(agentmem("backup", copy, "--database", database))
+        fine(agentmem("backup", database, copy))
         with closing(sqlite3.connect(copy)) as connection:
             connection.execute("update content set body = x'7b7d' where id = 3")
             connection.commit()
         with AgentMemory(target) as memory:
             memory.conversation("precious").add(role="user", content="a pearl")
-        assert "is damaged, and was not restored" in refused(agentmem("restore", copy, target, "--force"), 3)
+        assert "is damaged, and was not restored" in refused(agentmem("restore", target, copy, "--force"), 3)
         with AgentMemory(target) as memory:
             assert len(memory.conversation("precious")) == 1
         with pytest.raises(InvalidInput, match="not 5"):
             Admin.restore(copy, 5)  # type: ignore[arg-type]
         export = tmp_path / "export"
-        fine(agentmem("export", str(export), "--database", database))
+        fine(agentmem("export", database, str(export)))
         export.write_text(export.read_text().rpartition('{"record": "end"')[0])
-        assert "was cut off" in refused(agentmem("restore", str(export), str(tmp_path / "new.db")))
+        assert "was cut off" in refused(agentmem("restore", str(tmp_path / "new.db"), str(export)))
         assert not (tmp_path / "new.db").exists()
         assert not list(tmp_path.glob("*.copying*"))
 
     def test_what_is_no_backup_is_refused(self, agentmem, tmp_path):
         (tmp_path / "notes").write_text("dear diary")
-        assert "There is no backup" in refused(agentmem("restore", str(tmp_path / "nothing"), str(tmp_path / "t")))
-        refused(agentmem("restore", str(tmp_path / "notes"), str(tmp_path / "t")))
+        assert "There is no backup" in refused(agentmem("restore", str(tmp_path / "t"), str(tmp_path / "nothing")))
+        refused(agentmem("restore", str(tmp_path / "t"), str(tmp_path / "notes")))
         assert [path.name for path in tmp_path.iterdir()] == ["notes"]
 
     def test_ctrl_c_leaves_the_target_as_it_was(self, interrupted, agentmem, database, tmp_path):
         copy, target = str(tmp_path / "copy"), str(tmp_path / "target.db")
-        fine(agentmem("backup", copy, "--database", database))
-        run = interrupted("restore", copy, target)
+        fine(agentmem("backup", database, copy))
+        run = interrupted("restore", target, copy)
         assert (run.returncode, run.stderr) == (130, "Interrupted. The target is as it was.\n")
         assert sorted(path.name for path in tmp_path.iterdir()) == ["copy", "memory.db"]
 
@@ -193,9 +199,9 @@ class TestBackupAndRestore:
 class TestExportAndImport:
     def test_of_one_person_it_has_what_is_theirs_and_nothing_else(self, agentmem, database, tmp_path):
         file, target = str(tmp_path / "ada"), str(tmp_path / "target.db")
-        told = json.loads(fine(agentmem("export", file, "--namespace", "ada", "--database", database, "--json")))
+        told = json.loads(fine(agentmem("export", database, file, "--namespace", "ada", "--json")))
         assert (told["conversations"], told["entries"], told["threads"]) == (1, 30, 0)
-        fine(agentmem("import", file, "--database", target))
+        fine(agentmem("import", target, file))
         assert len(messages(target, ("ada", "private"))) == 30
         assert messages(target, ("ben", "private")) == []
 
@@ -203,13 +209,13 @@ class TestExportAndImport:
         file, target = str(tmp_path / "export"), str(tmp_path / "target.db")
         with AgentMemory(target) as memory:
             memory.conversation("precious").add(role="user", content="a pearl")
-        told = json.loads(fine(agentmem("export", file, "--database", database, "--json")))
+        told = json.loads(fine(agentmem("export", database, file, "--json")))
         assert (told["conversations"], told["entries"], told["audit"]) == (3, 66, 5)
-        assert "66 entries" in fine(agentmem("import", file, AGENTMEM_DATABASE=target))
+        assert "66 entries" in fine(agentmem("import", target, file))
         assert messages(target) == messages(database)
         with AgentMemory(target) as memory:
             assert len(memory.conversation("precious")) == 1
-        again = json.loads(fine(agentmem("import", file, "--database", target, "--json")))
+        again = json.loads(fine(agentmem("import", target, file, "--json")))
         assert (again["entries"], again["checkpoints"], again["audit"]) == (0, 0, 0)
 
     def test_a_damaged_message_is_refused_by_all_that_read_it(self, agentmem, database, tmp_path):
@@ -218,20 +224,19 @@ class TestExportAndImport:
             connection.execute(sql)
             connection.commit()
         file = tmp_path / "export"
-        on = ("--database", database)
-        for command in (
+        for name, *options in (
             ("show", "one", "--namespace", "ada"),
             ("search", "pond", "--everything", "--limit", "99"),
             ("export", str(file)),
         ):
-            line = refused(agentmem(*command, *on), 3)
+            line = refused(agentmem(name, database, *options), 3)
             assert line.startswith(("The message 'ada-7' is damaged", "'ada-7' of the conversation 'one' is damaged"))
             assert "verify() tells more" in line
         assert not file.exists()
-        assert "is not what was stored" in agentmem("verify", *on).stdout
+        assert "is not what was stored" in agentmem("verify", database).stdout
 
     def test_a_mistyped_path_of_an_export_makes_no_database(self, agentmem, tmp_path):
-        assert "There is no export" in refused(agentmem("import", "typo", "--database", str(tmp_path / "x.db")))
+        assert "There is no export" in refused(agentmem("import", str(tmp_path / "x.db"), "typo"))
         assert list(tmp_path.iterdir()) == []
 
 
@@ -260,8 +265,8 @@ class TestCopying:
     def test_a_place_that_cannot_be_written_is_told(self, agentmem, database, tmp_path):
         target = tmp_path / "target.db"
         Path(f"{target}.copying-lock").mkdir()
-        for command in ("copy", "restore"):
-            assert "cannot be written" in refused(agentmem(command, database, str(target)))
+        for arguments in (("copy", database, str(target)), ("restore", str(target), database)):
+            assert "cannot be written" in refused(agentmem(*arguments))
         assert not target.exists()
 
     def test_a_source_that_is_not_there(self, agentmem, tmp_path):
@@ -270,26 +275,26 @@ class TestCopying:
 
 
 class TestVerifying:
-    def test_json_and_the_environment(self, agentmem, database):
-        told = json.loads(fine(agentmem("verify", "--json", AGENTMEM_DATABASE=database)))
+    def test_json(self, agentmem, database):
+        told = json.loads(fine(agentmem("verify", database, "--json")))
         assert told["ok"]
         assert told["checked"]["messages"] == 66
         with closing(sqlite3.connect(database)) as connection:
             connection.execute("update content set body = x'7b7d' where id = 3")
             connection.commit()
-        run = agentmem("verify", "--json", "--database", database)
+        run = agentmem("verify", database, "--json")
         assert run.returncode == 1
         assert not json.loads(run.stdout)["ok"]
 
     def test_ctrl_c(self, interrupted, database):
-        run = interrupted("verify", "--database", database)
+        run = interrupted("verify", database)
         assert (run.returncode, run.stderr) == (130, "Interrupted. Nothing was changed.\n")
 
 
 class TestErasing:
     def test_a_rehearsal_tells_what_would_go_and_changes_nothing(self, agentmem, database):
         before = Path(database).read_bytes()
-        said = fine(agentmem("erase", "--database", database, "--namespace", "ada", "--dry-run"))
+        said = fine(agentmem("erase", database, "--namespace", "ada", "--dry-run"))
         assert said == "1 conversation, 30 entries would be erased.\n"
         assert len(messages(database)) == 30
         assert Path(database).read_bytes() == before
@@ -304,13 +309,16 @@ class TestErasing:
         ):
             said = fine(agentmem("erase", database, "--namespace", "ada", options))
             assert told in said
-            assert "Items under it's/ada are not below ada: erase them too, with agentmem erase --namespace" in said
+            assert (
+                "Items under it's/ada are not below ada: erase them too, with agentmem erase DATABASE --namespace"
+                in said
+            )
         assert json.loads(fine(agentmem("erase", database, "--namespace", "ada", "--yes", "--json")))["elsewhere"] == [
             ["it's", "ada"]
         ]
 
     def test_where_nobody_can_be_asked_nothing_is_erased(self, agentmem, database):
-        line = refused(agentmem("erase", "--database", database, "--namespace", "ada"))
+        line = refused(agentmem("erase", database, "--namespace", "ada"))
         assert line.startswith("This deletes in ada, for ever: 1 conversation, 30 entries. There is no terminal")
         assert len(messages(database)) == 30
 
@@ -319,7 +327,7 @@ class TestErasing:
     def test_at_a_terminal_it_asks(self, database):
         typed, stdin = pty.openpty()
         os.write(typed, b"y\n")
-        command = [sys.executable, "-m", "langchain_agentmem", "erase", "--namespace", "ada", "--database", database]
+        command = [sys.executable, "-m", "langchain_agentmem", "erase", database, "--namespace", "ada"]
         run = subprocess.run(command, stdin=stdin, capture_output=True, text=True, check=False)
         for handle in (stdin, typed):
             os.close(handle)
@@ -327,30 +335,31 @@ class TestErasing:
         assert (run.returncode, messages(database)) == (0, [])
 
     def test_with_yes_it_is_gone_from_the_file_too(self, agentmem, database):
-        told = json.loads(fine(agentmem("erase", "--database", database, "--namespace", "ada", "--yes", "--json")))
+        told = json.loads(fine(agentmem("erase", database, "--namespace", "ada", "--yes", "--json")))
         assert told["entries"] == 30
         assert messages(database) == []
         assert b"grey heron" not in Path(database).read_bytes()
         assert len(messages(database, ("ben", "private"))) == 30
-        assert (
-            fine(agentmem("erase", "--database", database, "--thread", "nobody", "--yes"))
-            == "There was nothing to erase.\n"
-        )
+        assert fine(agentmem("erase", database, "--thread", "nobody", "--yes")) == "There was nothing to erase.\n"
 
     def test_who_names_what_holds_nothing_is_told_where_there_is_something(self, agentmem, database, tmp_path):
         there = "Elsewhere there is something: ada/private"
-        for command in (("erase", "--yes"), ("prune", "--keep-messages", "9"), ("export", str(tmp_path / "new"))):
-            assert there in fine(agentmem(*command, "--database", database, "--namespace", "ada/privat"))
+        for name, *options in (
+            ("erase", "--yes"),
+            ("prune", "--keep-messages", "9"),
+            ("export", str(tmp_path / "new")),
+        ):
+            assert there in fine(agentmem(name, database, *options, "--namespace", "ada/privat"))
         said = fine(agentmem("erase", database, "--conversation", "one", "--dry-run"))
         assert "Elsewhere there is something: " in said
         assert "ada/private" in said
         assert there not in fine(agentmem("prune", database, "--namespace", "ada", "--keep-messages", "99"))
 
     def test_something_has_to_be_named(self, agentmem, database):
-        assert "--namespace, --thread or --conversation" in refused(agentmem("erase", "--database", database, "--yes"))
+        assert "--namespace, --thread or --conversation" in refused(agentmem("erase", database, "--yes"))
 
     def test_slash_is_everything(self, agentmem, database):
-        fine(agentmem("erase", "--database", database, "--namespace", "/", "--yes"))
+        fine(agentmem("erase", database, "--namespace", "/", "--yes"))
         with AgentMemory(database) as memory:
             assert memory.admin.stats()["messages"] == memory.admin.stats()["checkpoints"] == 0
 
@@ -358,7 +367,7 @@ class TestErasing:
     @pytest.mark.parametrize("written", ["", "ada/", "/ada", "ada//private", "//"])
     @pytest.mark.parametrize("command", [("erase", "--yes"), ("prune", "--keep-messages", "1")])
     def test_a_variable_that_was_not_set_names_nothing(self, agentmem, database, command, written):
-        line = refused(agentmem(*command, "--database", database, "--namespace", written))
+        line = refused(agentmem(command[0], database, *command[1:], "--namespace", written))
         assert line.endswith("write labels separated by /, such as users/ada; / alone is everything.")
         assert [len(messages(database, (label, "private"))) for label in ("ada", "ben")] == [30, 30]
 
@@ -368,7 +377,6 @@ class TestPruning:
 
     def test_a_rehearsal_tells_exactly_what_is_done(self, agentmem, database):
         options = (
-            "--database",
             database,
             *self.OPTIONS,
             (datetime.now(UTC) - timedelta(days=30)).isoformat(),
@@ -390,17 +398,17 @@ class TestPruning:
             assert len(list(memory.checkpointer.list(at("t")))) == 2
 
     def test_only_within_a_namespace(self, agentmem, database):
-        fine(agentmem("prune", "--database", database, "--namespace", "ada", "--keep-messages", "1"))
+        fine(agentmem("prune", database, "--namespace", "ada", "--keep-messages", "1"))
         assert (len(messages(database)), len(messages(database, ("ben", "private")))) == (1, 30)
 
     def test_by_age(self, agentmem, database):
-        said = fine(agentmem("prune", "--database", database, "--max-age", "1"))
+        said = fine(agentmem("prune", database, "--max-age", "1"))
         assert said.startswith("0 checkpoints of 0 threads and 0 messages of 0 conversations removed")
 
     def test_something_has_to_be_said(self, agentmem, database):
-        assert "Say what to prune" in refused(agentmem("prune", "--database", database))
-        assert "has not come yet" in refused(agentmem("prune", "--database", database, "--archive-audit", "2999-01-01"))
-        assert agentmem("prune", "--database", database, "--keep-messages", "0").returncode == 2
+        assert "Say what to prune" in refused(agentmem("prune", database))
+        assert "has not come yet" in refused(agentmem("prune", database, "--archive-audit", "2999-01-01"))
+        assert agentmem("prune", database, "--keep-messages", "0").returncode == 2
 
     async def test_the_awaited_twins(self, database):
         async with AgentMemory(database) as memory:

@@ -180,7 +180,7 @@ def demo(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str
 class TestTheStory:
     @pytest.mark.slow("in every form")
     def test_a_second_process_remembers(self, url):
-        run = demo("--database", url)
+        run = demo(url)
         assert (run.returncode, run.stderr) == (0, "")
         assert "\x1b" not in run.stdout
         first, second = re.findall(r"^Process (\d+) (?:talks|is new)", run.stdout, re.MULTILINE)
@@ -201,7 +201,7 @@ class TestTheStory:
     @pytest.mark.slow
     def test_as_json_it_is_one_object_a_line_and_what_is_kept_is_gone_on_with(self, tmp_path):
         database = str(tmp_path / "kept.db")
-        run = demo("--database", database, "--json")
+        run = demo(database, "--json")
         assert (run.returncode, run.stderr) == (0, "")
         *exchanges, summary = map(json.loads, run.stdout.splitlines())
         assert summary == {"type": "summary", "messages": 22, "conversations": 3}
@@ -213,10 +213,10 @@ class TestTheStory:
         assert [each["conversation"] for each in exchanges[:6]] == [name for name, talk in TALKS.items() for _ in talk]
         asked = exchanges[6]
         assert "“For years he has wanted a copper smoker for his bees.”" in asked["answer"]
-        arguments = ("search", QUESTIONS[0], "--database", database, "--namespace", "irena", "--json")
+        arguments = ("search", database, QUESTIONS[0], "--namespace", "irena", "--json")
         searched = json.loads(INTERPRETERS[0].run(COMMAND, *arguments).stdout)
         assert asked["recalled"][0].keys() == searched[0].keys()
-        again = demo("--database", database)
+        again = demo(database)
         assert again.returncode == 0
         assert again.stdout.count("not lived again") == len(TALKS)
         assert "“For years he has wanted a copper smoker for his bees.”" in again.stdout
@@ -232,7 +232,7 @@ class TestTheStory:
         assert tempfile.gettempdir() not in run.stdout
 
     @pytest.mark.slow
-    @pytest.mark.parametrize("arguments", [("--database", ":memory:"), ("--model", "nobody:nothing")])
+    @pytest.mark.parametrize("arguments", [(":memory:",), ("--model", "nobody:nothing")])
     def test_what_cannot_work_is_said_on_one_line(self, arguments, tmp_path):
         run = demo(*arguments, TMPDIR=str(tmp_path))
         assert run.returncode == 2

@@ -65,14 +65,14 @@ def agentmem(forks):
 
 class TestTheCommand:
     def test_a_sound_database(self, agentmem, database):
-        run = agentmem("doctor", "--database", database)
+        run = agentmem("doctor", database)
         assert (run.returncode, run.stderr) == (0, "")
         assert "ok    verify" in run.stdout
         assert "0 problems" in run.stdout
         assert run.stdout.isascii()
 
-    def test_json_and_the_environment_variable(self, agentmem, database):
-        told = json.loads(agentmem("doctor", "--json", "--quick", AGENTMEM_DATABASE=database).stdout)
+    def test_json(self, agentmem, database):
+        told = json.loads(agentmem("doctor", database, "--json", "--quick").stdout)
         assert told["ok"]
         names = {each["name"] for each in told["findings"]}
         assert {
@@ -89,7 +89,7 @@ class TestTheCommand:
         assert all(each.keys() == {"name", "level", "text", "remedy"} for each in told["findings"])
 
     def test_a_problem_has_a_remedy_and_an_exit_code(self, agentmem, tmp_path):
-        run = agentmem("doctor", "--database", str(tmp_path / "nothing.db"))
+        run = agentmem("doctor", str(tmp_path / "nothing.db"))
         assert run.returncode == 1
         assert "does not exist" in run.stdout
         assert "what to do: Check the path" in run.stdout
@@ -102,10 +102,9 @@ class TestTheCommand:
         assert "None was named, so none was looked at" in run.stdout
 
     @pytest.mark.slow
-    def test_the_database_is_an_argument_or_an_option(self, agentmem, database):
-        for named in ([database], ["--database", database]):
-            assert "schema        up to date" in agentmem("doctor", "--quick", *named).stdout
-            assert "is up to date" in agentmem("migrate", *named).stdout
+    def test_what_is_migrated_is_up_to_date(self, agentmem, database):
+        assert "is up to date" in agentmem("migrate", database).stdout
+        assert "schema        up to date" in agentmem("doctor", database, "--quick").stdout
 
 
 class TestFiles:

@@ -100,13 +100,13 @@ class Ran(TypedDict):
 
 @pytest.fixture
 def run(monkeypatch, capsys, database):
-    """Runs a command in this process; the environment names the database."""
+    """Runs a command on a database in this process."""
     for name in ("FORCE_COLOR", "NO_COLOR", "TTY_COMPATIBLE", "COLUMNS"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("AGENTMEM_DATABASE", database)
 
-    def call(*arguments: str) -> Ran:
-        monkeypatch.setattr(sys, "argv", ["agentmem", *arguments])
+    def call(*arguments: str, on: str = database) -> Ran:
+        words = 2 if arguments[0] in {"threads", "audit"} else 1
+        monkeypatch.setattr(sys, "argv", ["agentmem", *arguments[:words], on, *arguments[words:]])
         with pytest.raises(SystemExit) as left:
             cli.main()
         output, errors = capsys.readouterr()
@@ -119,8 +119,8 @@ def run(monkeypatch, capsys, database):
 def lines(run):
     """The lines that a command printed that found nothing wrong, and no others."""
 
-    def call(*arguments: str) -> list[str]:
-        ran = run(*arguments)
+    def call(*arguments: str, **on: str) -> list[str]:
+        ran = run(*arguments, **on)
         assert (ran["code"], ran["errors"]) == (0, "")
         assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e]", ran["output"])
         return ran["output"].splitlines()
@@ -132,8 +132,8 @@ def lines(run):
 def told(run):
     """The JSON that a command printed."""
 
-    def call(*arguments: str):
-        ran = run(*arguments, "--json")
+    def call(*arguments: str, **on: str):
+        ran = run(*arguments, "--json", **on)
         assert (ran["code"], ran["errors"]) == (0, "")
         assert ran["output"].isascii()
         return json.loads(ran["output"])
@@ -145,8 +145,8 @@ def told(run):
 def refused(run):
     """The one line that a refused command printed."""
 
-    def call(*arguments: str, code: int = 2) -> str:
-        ran = run(*arguments)
+    def call(*arguments: str, code: int = 2, **on: str) -> str:
+        ran = run(*arguments, **on)
         assert (ran["code"], ran["output"]) == (code, "")
         [line] = ran["errors"].splitlines()
         return line
@@ -166,9 +166,9 @@ def checkpoints(told):
 
 class TestThreads:
     def test_as_plain_columns_that_are_not_cut(self, lines, told):
-        heading, *rows = lines("threads")
+        heading, *rows = lines("threads", "list")
         assert heading.split("  ")[0] == "thread"
-        newest = told("threads")[1]["checkpoint_id"]
+        newest = told("threads", "list")[1]["checkpoint_id"]
         assert [re.split(r" {2,}", row)[:5] for row in rows] == [
             ["talk", "ben", "0", "0", "60"],
             ["trip", "ada/private", "19", "2", "9"],
@@ -177,16 +177,16 @@ class TestThreads:
 
     def test_those_of_words_of_a_role_and_of_a_time(self, told, run):
         def found(*options):
-            return [each["thread_id"] for each in told("threads", *options)]
+            return [each["thread_id"] for each in told("threads", "list", *options)]
 
-        [talk, trip] = told("threads")
+        [talk, trip] = told("threads", "list")
         assert found("--query", "heron plain") == ["talk"]
         assert found("--query", "no such words") == []
         assert found("--role", "assistant", "--namespace", "ada") == ["trip"]
         assert found("--role", "Nobody") == []
         assert found("--since", trip["changed_at"]) == ["talk", "trip"]
         assert found("--until", talk["changed_at"]) == ["trip"]
-        ran = run("threads", "--since", "yesterday")
+        ran = run("threads", "list", "--since", "yesterday")
         assert (ran["code"], "no time such as" in ran["errors"]) == (2, True)
 
     def test_one_of_the_root_moves_into_a_namespace(self, lines, told, refused, tmp_path):
@@ -194,19 +194,19 @@ class TestThreads:
         with AgentMemory(path) as memory:
             for name in ("monday", "tuesday"):
                 memory.conversation(name).add(Message(role="user", content="a heron", message_id="m"))
-        assert lines("threads", "move", "monday", "users/ada", "--database", path) == ["monday is in users/ada."]
-        moved = told("threads", "move", "tuesday", "users/ada", "--database", path)
+        assert lines("threads", "move", "monday", "users/ada", on=path) == ["monday is in users/ada."]
+        moved = told("threads", "move", "tuesday", "users/ada", on=path)
         assert moved == {"namespace": ["users", "ada"], "thread_id": "tuesday"}
-        assert {tuple(each["namespace"]) for each in told("threads", "--database", path)} == {("users", "ada")}
-        again = refused("threads", "move", "monday", "users/ada", "--database", path)
+        assert {tuple(each["namespace"]) for each in told("threads", "list", on=path)} == {("users", "ada")}
+        again = refused("threads", "move", "monday", "users/ada", on=path)
         assert again == "There is a conversation 'monday' in ('users', 'ada') already."
         assert "'nobody' in the root" in refused("threads", "move", "nobody", "users/ada")
 
     def test_a_namespace_a_limit_and_how_many_more_there_are(self, lines, told):
-        assert [each["thread_id"] for each in told("threads", "--namespace", "ada")] == ["trip"]
-        assert lines("threads", "--limit", "1")[-1] == "… and 1 more: --limit 2"
-        assert len(told("threads", "--limit", "1")) == 1
-        assert lines("threads", "--namespace", "nobody") == [
+        assert [each["thread_id"] for each in told("threads", "list", "--namespace", "ada")] == ["trip"]
+        assert lines("threads", "list", "--limit", "1")[-1] == "… and 1 more: --limit 2"
+        assert len(told("threads", "list", "--limit", "1")) == 1
+        assert lines("threads", "list", "--namespace", "nobody") == [
             "There are no threads and no conversations in nobody. Elsewhere there are some: ben, ada/private."
         ]
 
@@ -215,9 +215,9 @@ class TestThreads:
         with AgentMemory(path) as memory:
             for n in range(1253):
                 memory.conversation(f"c{n}").add(role="user", content="x")
-        found = lines("threads", "--database", path)
+        found = lines("threads", "list", on=path)
         assert (len(found), found[-1]) == (52, "… and 1,203 more: --limit 1253")
-        assert len(told("threads", "--database", path)) == 1253
+        assert len(told("threads", "list", on=path)) == 1253
 
 
 class TestWhy:
@@ -228,17 +228,15 @@ class TestWhy:
             record = memory.layers("ada").archival.write("The heron nests by the lake.")
             memory.conversation("t").add_messages([question := HumanMessage("Where does the heron nest?", id="q")])
             memory.inject("ada").invoke([question], {"configurable": {"thread_id": "t"}})
-        found, begun = told("why", "t", "--database", path)
+        found, begun = told("why", "t", on=path)
         assert (found["message_id"], found["kind"], found["id"], found["part"]) == ("q", "record", record, "archival")
         assert found["signals"]["heron"] > 0
         assert (begun["part"], begun["kind"], begun["id"], begun["score"]) == ("start", "core", "name", None)
-        head, *rows = lines("why", "t", "--database", path)
+        head, *rows = lines("why", "t", on=path)
         assert head.split() == ["for", "message", "part", "kind", "id", "score", "why"]
         assert "heron +" in rows[0]
-        assert told("why", "t", "--message", "other", "--database", path) == []
-        assert lines("why", "t", "--message", "other", "--database", path) == [
-            "Nothing is known of the prompts of this thread."
-        ]
+        assert told("why", "t", "--message", "other", on=path) == []
+        assert lines("why", "t", "--message", "other", on=path) == ["Nothing is known of the prompts of this thread."]
 
 
 class TestShow:
@@ -246,8 +244,8 @@ class TestShow:
         path = str(tmp_path / "memory.db")
         with AgentMemory(path) as memory:
             memory.layers("main").core.set("name", "Ada")
-        assert lines("show", "--branch", "main", "--database", path)[1:] == ["name = Ada"]
-        assert [each["key"] for each in told("show", "--branch", "main", "--database", path)["core"]] == ["name"]
+        assert lines("show", "--branch", "main", on=path)[1:] == ["name = Ada"]
+        assert [each["key"] for each in told("show", "--branch", "main", on=path)["core"]] == ["name"]
 
     def test_a_thread_says_who_said_what(self, lines):
         head, *rest = lines("show", "trip")
@@ -265,7 +263,7 @@ class TestShow:
         ]
         assert f"state note = {SHOWN}" in rest
         assert any(line.startswith('waits: {"question": "sure? ') for line in rest)
-        assert rest[-1] == "(its conversation's log holds 9 messages: agentmem show trip --conversation)"
+        assert rest[-1] == "(its conversation's log holds 9 messages: agentmem show DATABASE trip --conversation)"
 
     def test_at_a_checkpoint_it_is_as_it_was(self, lines, told, checkpoints):
         shown = lines("show", "trip", "--at", checkpoints["fork"])
@@ -306,21 +304,21 @@ class TestShow:
         with AgentMemory(path) as memory:
             for label in ("a/b", "a%2Fb", "100%"):
                 memory.conversation("talk", (label, "c")).add(role="user", content=label)
-        assert {line.split()[1] for line in lines("threads", "--database", path)[1:]} == {
+        assert {line.split()[1] for line in lines("threads", "list", on=path)[1:]} == {
             "a%2Fb/c",
             "a%252Fb/c",
             "100%25/c",
         }
         for written, label in (("a%2Fb/c", "a/b"), ("a%252Fb", "a%2Fb"), ("100%25", "100%"), ("100%", "100%")):
-            shown = told("show", "talk", "--namespace", written, "--database", path)
+            shown = told("show", "talk", "--namespace", written, on=path)
             assert shown["messages"][0]["text"] == label
-        assert "a%2Fb/c" in refused("show", "talk", "--database", path)
+        assert "a%2Fb/c" in refused("show", "talk", on=path)
 
     @pytest.mark.slow
     @pytest.mark.parametrize(
         "command",
         [
-            ("threads",),
+            ("threads", "list"),
             ("show", "trip"),
             ("search", "heron"),
             ("branches",),
@@ -328,7 +326,7 @@ class TestShow:
             ("diff", "main", "draft"),
             ("facts",),
             ("facts", "--thread", "trip"),
-            ("audit",),
+            ("audit", "report"),
             ("audit", "todos"),
         ],
     )
@@ -344,9 +342,11 @@ class TestShow:
             assert told("show", "trip", "--namespace", namespace)["namespace"] == ["ada", "private"]
 
     def test_what_is_not_there_is_refused(self, refused, tmp_path, checkpoints):
-        assert refused("show", "nobody") == "There is no thread or conversation 'nobody'. See: agentmem threads"
+        assert "'nobody'. See: agentmem threads list DATABASE" in refused("show", "nobody")
         assert "in ben" in refused("show", "trip", "--namespace", "ben")
-        assert refused("show", "trip", "--at", "x") == "'trip' has no checkpoint 'x'. See: agentmem branches trip"
+        assert (
+            refused("show", "trip", "--at", "x") == "'trip' has no checkpoint 'x'. See: agentmem branches DATABASE trip"
+        )
         assert "no checkpoints" in refused("show", "talk", "--at", checkpoints["air"])
         assert "--at" in refused("show", "trip", "--conversation", "--at", "x")
         assert "x99" in refused("show", "talk", "--around", "x99")
@@ -354,7 +354,7 @@ class TestShow:
         with AgentMemory(path) as memory:
             for name in ("ada", "ben"):
                 memory.conversation("talk", (name,)).add(role="user", content="x")
-        assert refused("show", "talk", "--database", path).endswith("2 namespaces: ada, ben. Say --namespace.")
+        assert refused("show", "talk", on=path).endswith("2 namespaces: ada, ben. Say --namespace.")
 
 
 class TestSearch:
@@ -454,7 +454,7 @@ class TestDiff:
         assert lines("diff", "--thread", "trip", checkpoints["sea"], checkpoints["sea"]) == ["Nothing differs."]
 
     def test_what_is_not_there_is_refused(self, refused, checkpoints):
-        assert refused("diff", "main", "nope") == "There is no branch 'nope'. See: agentmem branches"
+        assert refused("diff", "main", "nope") == "There is no branch 'nope'. See: agentmem branches DATABASE"
         assert "branch 'main'" in refused("diff", "main", "draft", "--namespace", "ben")
         assert "Name two" in refused("diff", "main")
         assert "no checkpoint 'main'" in refused("diff", "main", checkpoints["air"], "--thread", "trip")
@@ -480,10 +480,10 @@ class TestFacts:
     def test_a_database_without_facts_knows_none(self, lines, told, refused, tmp_path):
         path = str(tmp_path / "empty.db")
         AgentMemory(path).close()
-        assert lines("facts", "--database", path) == ["No such facts are known."]
-        assert lines("facts", "--database", path, "--namespace", "ada") == ["No such facts are known."]
-        assert told("facts", "--database", path) == []
-        assert "no branch 'nope'" in refused("facts", "--branch", "nope", "--database", path)
+        assert lines("facts", on=path) == ["No such facts are known."]
+        assert lines("facts", "--namespace", "ada", on=path) == ["No such facts are known."]
+        assert told("facts", on=path) == []
+        assert "no branch 'nope'" in refused("facts", "--branch", "nope", on=path)
 
     def test_neighbours(self, lines, told):
         near = told("facts", "Ana", "--neighbours", "--depth", "2")
@@ -503,7 +503,7 @@ class TestFacts:
 
 
 EVERY = {
-    "threads": ["threads"],
+    "threads": ["threads", "list"],
     "show": ["show", "trip"],
     "show a conversation": ["show", "talk", "--limit", "3"],
     "search": ["search", "heron", "--everything", "--limit", "3"],
@@ -512,7 +512,7 @@ EVERY = {
     "diff": ["diff", "main", "draft"],
     "facts": ["facts"],
     "neighbours": ["facts", "Ana", "--neighbours"],
-    "audit": ["audit", "--last", "1"],
+    "audit": ["audit", "list", "--limit", "1"],
 }
 
 
@@ -522,7 +522,7 @@ class TestEveryCommand:
     def test_its_help_documents_every_key_of_its_json(self, run, told, name):
         if name == "audit":
             return
-        documented = run(EVERY[name][0], "--help")["output"].partition("JSON:")[2]
+        documented = run(*EVERY[name], "--help")["output"].partition("JSON:")[2]
         found = told(*EVERY[name])
         for each in (
             found if isinstance(found, list) else [found, *found.get("messages", ()), *found.get("changes", ())]
@@ -534,8 +534,8 @@ class TestEveryCommand:
     def test_a_file_that_may_only_be_read_is_enough_and_is_left_as_it_was(self, database, lines, told):
         before = Path(database).read_bytes()
         for arguments in EVERY.values():
-            assert told(*arguments, "--database", f"file:{database}?mode=ro") == told(*arguments)
-        lines("show", "trip", "--database", f"file:{database}?mode=ro")
+            assert told(*arguments, on=f"file:{database}?mode=ro") == told(*arguments)
+        lines("show", "trip", on=f"file:{database}?mode=ro")
         assert Path(database).read_bytes() == before
 
     @pytest.mark.slow
@@ -551,16 +551,16 @@ class TestEveryCommand:
 
         for name, arguments in EVERY.items():
             if name not in {"search", "threads"}:
-                theirs = masked(json.dumps(told(*arguments, "--database", url)))
+                theirs = masked(json.dumps(told(*arguments, on=url)))
                 assert theirs == masked(json.dumps(told(*arguments))), name
-        for arguments in (["threads"], ["show", "trip"], ["branches", "trip"]):
-            assert len(lines(*arguments, "--database", url)) == len(lines(*arguments))
+        for arguments in (["threads", "list"], ["show", "trip"], ["branches", "trip"]):
+            assert len(lines(*arguments, on=url)) == len(lines(*arguments))
 
     def test_a_terminal_is_shown_tables_and_colours_and_no_color_none(self, run, monkeypatch):
         monkeypatch.setenv("FORCE_COLOR", "1")
         monkeypatch.setenv("COLUMNS", "300")
         monkeypatch.setenv("TERM", "xterm-256color")
-        assert "─" in run("threads")["output"]
+        assert "─" in run("threads", "list")["output"]
         coloured = run("diff", "main", "draft")["output"]
         assert re.search(r"\x1b\[3[12]m", coloured)
         assert SHOWN in coloured
@@ -569,25 +569,15 @@ class TestEveryCommand:
         assert "\x1b" not in run("diff", "main", "draft")["output"]
 
     @pytest.mark.slow
-    def test_without_a_database_nothing_is_guessed(self, run, refused, monkeypatch, tmp_path):
+    def test_without_a_database_nothing_is_guessed(self, refused, tmp_path):
         typo = str(tmp_path / "typo.db")
         for arguments in EVERY.values():
-            assert "There is no database at" in refused(*arguments, "--database", typo)
+            assert "There is no database at" in refused(*arguments, on=typo)
         for place in (f"file:{typo}?mode=rw", f"file:{typo}"):
-            assert "There is no database at" in refused("threads", "--database", place)
+            assert "There is no database at" in refused("threads", "list", on=place)
         assert not Path(typo).exists()
         (tmp_path / "text.txt").write_text("not a database " * 100)
-        assert "not a database" in refused("threads", "--database", str(tmp_path / "text.txt"), code=3)
-        monkeypatch.delenv("AGENTMEM_DATABASE")
-        assert run("threads")["code"] == 2
-        assert "AGENTMEM_DATABASE" in refused("audit")
-
-    def test_the_option_counts_before_the_environment(self, told, database, tmp_path):
-        path = str(tmp_path / "other.db")
-        with AgentMemory(path) as memory:
-            memory.conversation("mine").add(role="user", content="x")
-        assert [each["thread_id"] for each in told("threads", "--database", path)] == ["mine"]
-        assert "mine" not in [each["thread_id"] for each in told("threads")]
+        assert "not a database" in refused("threads", "list", code=3, on=str(tmp_path / "text.txt"))
 
     def test_the_exit_codes_are_listed(self, run):
         listed = run("--help")["output"]

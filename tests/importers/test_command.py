@@ -31,28 +31,28 @@ def agentmem(forks):
 class TestTheCommand:
     @pytest.mark.slow
     def test_it_says_what_came(self, agentmem, tmp_path):
-        run = agentmem("import-from", "chat-history", chat_history(tmp_path), "--database", tmp_path / "new.db")
+        run = agentmem("import-from", tmp_path / "new.db", "chat-history", chat_history(tmp_path))
         assert (run.returncode, run.stdout) == (
             0,
             "12 messages of 2 conversations came. Here already: 0. Left out: 0.\n",
         )
-        again = agentmem("import-from", "chat-history", tmp_path / "chat.db", "--database", tmp_path / "new.db")
+        again = agentmem("import-from", tmp_path / "new.db", "chat-history", tmp_path / "chat.db")
         assert again.stdout == "Nothing came. Here already: 12 messages. Left out: 0.\n"
 
     def test_a_dry_run_makes_no_database(self, agentmem, tmp_path):
         target = tmp_path / "new.db"
-        run = agentmem("import-from", "mem0", mem0(tmp_path), "--database", target, "--dry-run")
+        run = agentmem("import-from", target, "mem0", mem0(tmp_path), "--dry-run")
         assert (run.returncode, run.stdout) == (0, "3 memories would come. Here already: 0. Left out: 0.\n")
         assert not target.exists()
 
     def test_what_is_left_out_is_told_and_the_exit_code_says_so(self, agentmem, tmp_path):
-        run = agentmem("import-from", "memgpt", memgpt(tmp_path), "--database", tmp_path / "new.db")
+        run = agentmem("import-from", tmp_path / "new.db", "memgpt", memgpt(tmp_path))
         assert run.returncode == 1
         assert "Left out: core_memory 5: it has expired.\n" in run.stdout
 
     def test_json_has_all_of_the_report(self, agentmem, tmp_path):
         path = memgpt(tmp_path)
-        run = agentmem("import-from", "memgpt", path, "--database", tmp_path / "new.db", "--namespace", "a/b", "--json")
+        run = agentmem("import-from", tmp_path / "new.db", "memgpt", path, "--namespace", "a/b", "--json")
         assert json.loads(run.stdout) == {
             "kind": "memgpt",
             "source": str(path),
@@ -70,14 +70,14 @@ class TestTheCommand:
 
     def test_a_saver_comes_once(self, agentmem, tmp_path):
         source = saver(tmp_path)
-        first = agentmem("import-from", "langgraph-saver", source, "--database", tmp_path / "new.db")
+        first = agentmem("import-from", tmp_path / "new.db", "langgraph-saver", source)
         assert first.stdout == "12 checkpoints of 2 threads came. Here already: 0. Left out: 0.\n"
-        again = agentmem("import-from", "langgraph-saver", source, "--database", tmp_path / "new.db")
+        again = agentmem("import-from", tmp_path / "new.db", "langgraph-saver", source)
         assert "Here already: 12 " in again.stdout
 
     def test_what_is_left_out_of_a_saver_is_told_in_threads_too(self, agentmem, tmp_path):
         source, target = saver(tmp_path), tmp_path / "new.db"
-        run = agentmem("import-from", "langgraph-saver", source, "--database", target, "--namespace", "users/{user_id}")
+        run = agentmem("import-from", target, "langgraph-saver", source, "--namespace", "users/{user_id}")
         assert run.stdout.endswith("Nothing came. Here already: 0. Left out: 12 checkpoints of 2 threads.\n")
         assert "Left out: the thread 'ada' (6 checkpoints): nothing says whose it is: it has no user_id." in run.stdout
         assert "--owners FILE" in run.stdout
@@ -87,9 +87,9 @@ class TestTheCommand:
         owners.write_text('{"ada": "u-1", "bob": "u-2"}')
         given = ("--namespace", "users/{user_id}", "--owners", owners, "--only", "u-1", "--only", "eve")
         source = saver(tmp_path)
-        run = agentmem("import-from", "langgraph-saver", source, "--database", tmp_path / "n.db", *given, "--dry-run")
+        run = agentmem("import-from", tmp_path / "n.db", "langgraph-saver", source, *given, "--dry-run")
         assert "\nada goes to users/u-1.\n6 checkpoints of 1 thread would come" in run.stdout
-        run = agentmem("import-from", "langgraph-saver", source, "--database", tmp_path / "new.db", *given)
+        run = agentmem("import-from", tmp_path / "new.db", "langgraph-saver", source, *given)
         assert run.stdout == (
             "Left out: 'eve': the source has nothing of this id.\n"
             "6 checkpoints of 1 thread came. Here already: 0. Left out: 1 thing.\n"
@@ -98,8 +98,8 @@ class TestTheCommand:
             assert [each.namespace for each in memory.admin.threads().threads] == [("users", "u-1")]
 
     def test_an_unknown_kind_and_a_missing_source_are_errors_of_use(self, agentmem, tmp_path):
-        kind = agentmem("import-from", "mem1", "x", "--database", tmp_path / "new.db")
-        source = agentmem("import-from", "mem0", tmp_path / "x.json", "--database", tmp_path / "new.db")
+        kind = agentmem("import-from", tmp_path / "new.db", "mem1", "x")
+        source = agentmem("import-from", tmp_path / "new.db", "mem0", tmp_path / "x.json")
         assert (kind.returncode, source.returncode) == (2, 2)
         assert "langgraph-saver" in kind.stderr
         assert "There is no file at" in source.stderr
@@ -114,13 +114,13 @@ class TestTheCommand:
         if kind != "opus":  # it reads any file, however damaged
             wrong += [(tmp_path / "text.txt",), (tmp_path / "other.db",)]
         for source, *options in wrong:
-            run = agentmem("import-from", kind, source, "--database", tmp_path / "new.db", *options)
+            run = agentmem("import-from", tmp_path / "new.db", kind, source, *options)
             assert (run.returncode, run.stdout) == (2, ""), source
             assert {each.name for each in tmp_path.iterdir()} == names
 
     def test_an_interruption_says_what_is_kept(self, forks, tmp_path):
         target = tmp_path / "new.db"
-        arguments = ("import-from", "chat-history", str(chat_history(tmp_path)), "--database", str(target))
+        arguments = ("import-from", str(target), "chat-history", str(chat_history(tmp_path)))
         run = forks.run(INTERRUPTING + COMMAND, *arguments)
         assert (run.returncode, run.stderr) == (130, "Interrupted. What was brought is kept: run it again to go on.\n")
         with AgentMemory(target) as memory:
@@ -138,11 +138,13 @@ class TestOpeningAForeignFile:
         with pytest.raises(ForeignDatabase if path.suffix == ".db" else DatabaseUnreadable) as raised:
             AgentMemory(path)
         wanted = "langgraph-store" if kind == "langmem" else kind
-        told = f"agentmem import-from {wanted} {path}" if path.suffix == ".db" else "agentmem import-from --help"
+        told = (
+            f"agentmem import-from DATABASE {wanted} {path}" if path.suffix == ".db" else "agentmem import-from --help"
+        )
         assert told in str(raised.value)
         assert path.read_bytes() == before
 
     def test_from_any_command_too(self, agentmem, tmp_path):
-        run = agentmem("stats", "--database", saver(tmp_path))
+        run = agentmem("stats", saver(tmp_path))
         assert run.returncode == 3
-        assert f"agentmem import-from langgraph-saver {tmp_path / 'threads.db'} --database" in run.stderr
+        assert f"agentmem import-from DATABASE langgraph-saver {tmp_path / 'threads.db'}" in run.stderr

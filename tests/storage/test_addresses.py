@@ -87,8 +87,8 @@ class TestPasswords:
     @pytest.mark.parametrize(
         "command",
         [
-            ("stats", "--database"), ("doctor", "--database"), ("search", "x", "--database"), ("copy",),
-            ("copy", "source.db"), ("restore", "source.db"), ("import-from", "langgraph-saver", "--database", "new.db"),
+            ("stats",), ("doctor",), ("search",), ("copy",), ("copy", "source.db"), ("restore",),
+            ("import-from", "new.db", "langgraph-saver"),
         ],
         ids=" ".join,
     )  # fmt: skip
@@ -96,7 +96,7 @@ class TestPasswords:
         with AgentMemory("source.db") as memory:
             memory.conversation("c").add(role="user", content="hello")
         for secret in SECRETS:
-            more = ("target.db",) if command == ("copy",) else ()
+            more = {"copy": ("target.db",), "restore": ("source.db",), "search": ("x",)}.get(" ".join(command), ())
             done = CliRunner().invoke(app, [*command, address.format(secret), *more])
             assert done.exit_code
             assert pieces(secret, done.output) == []

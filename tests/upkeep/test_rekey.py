@@ -185,7 +185,7 @@ class TestRefused:
         ("given", "error", "says"),
         [
             ({}, InvalidInput, "Give key= to decrypt a database, new_key= to encrypt it, or both"),
-            ({"key": KEY}, InvalidInput, "is not encrypted: agentmem key PATH encrypt does that"),
+            ({"key": KEY}, InvalidInput, "is not encrypted: agentmem key DATABASE encrypt does that"),
             ({"new_key": b"short"}, InvalidInput, "A key is a passphrase, 32 bytes"),
             ({"new_key": lambda: ""}, InvalidInput, "not an empty text"),
         ],
@@ -309,26 +309,19 @@ class TestCommands:
         assert (run.returncode, run.stderr) == (0, "")
         assert "is encrypted" in run.stdout
         assert "What is left of it elsewhere is not encrypted: backups" in run.stdout
-        run = agentmem("search", "herons", "--everything", "--database", file)
+        run = agentmem("search", file, "herons", "--everything")
         assert (run.returncode, "give its key" in run.stderr, "Traceback" in run.stderr) == (3, True, False)
         for run in (
-            agentmem("search", "herons", "--everything", "--database", file, **raw),
-            agentmem("search", "herons", "--everything", "--database", file, "--key-file", str(tmp_path / "key")),
-            agentmem(
-                "--key-command", f"cat {tmp_path / 'key'}", "search", "herons", "--everything", "--database", file
-            ),
+            agentmem("search", file, "herons", "--everything", **raw),
+            agentmem("search", file, "herons", "--everything", "--key-file", str(tmp_path / "key")),
+            agentmem("--key-command", f"cat {tmp_path / 'key'}", "search", file, "herons", "--everything"),
         ):
             assert (run.returncode, "herons" in run.stdout) == (0, True), run.stderr
         assert agentmem("doctor", file, **raw).returncode == 0
-        assert agentmem("export", str(tmp_path / "e"), "--encrypt", "--database", file, **raw).returncode == 0
+        assert agentmem("export", file, str(tmp_path / "e"), "--encrypt", **raw).returncode == 0
         assert (tmp_path / "e").read_bytes().startswith(b"agentmem encrypted")
         new = str(tmp_path / "new.db")
-        assert (
-            agentmem(
-                "import", str(tmp_path / "e"), "--database", new, AGENTMEM_EXPORT_KEY=raw["AGENTMEM_KEY"]
-            ).returncode
-            == 0
-        )
+        assert agentmem("import", new, str(tmp_path / "e"), AGENTMEM_EXPORT_KEY=raw["AGENTMEM_KEY"]).returncode == 0
         run = agentmem("key", file, "change", "--json", **raw, AGENTMEM_NEW_KEY=f"x'{OTHER.hex()}'")
         assert (run.returncode, '"encrypted": true' in run.stdout) == (0, True), run.stderr
         run = agentmem("key", file, "decrypt", **raw)
@@ -345,9 +338,9 @@ class TestCommands:
         copy, restored = str(tmp_path / "backup"), str(tmp_path / "restored.db")
         with AgentMemory(url) as memory:
             memory.conversation("c").add_user_message("Herons nest in reeds.")
-        assert agentmem("backup", copy, "--database", url, **key).returncode == 0
+        assert agentmem("backup", url, copy, **key).returncode == 0
         assert Path(copy).read_bytes().startswith(b"agentmem encrypted")
-        assert agentmem("restore", copy, restored, **key).returncode == 0
+        assert agentmem("restore", restored, copy, **key).returncode == 0
         with AgentMemory(restored, key=key["AGENTMEM_KEY"]) as memory:
             assert memory.search("herons")
 

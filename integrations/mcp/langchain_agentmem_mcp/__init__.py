@@ -1,6 +1,6 @@
 """An MCP server that lends the memory of langchain-agentmem to any MCP client.
 
-    agentmem-mcp --database agent.db --namespace alice
+    agentmem-mcp agent.db --namespace alice
 
 is such a server over stdin and stdout; `--http 127.0.0.1:8765` serves streamable HTTP. In Python, `create_server` makes
 one of an open memory:

@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         address = None if options.http is None else _address(options.http)
         tokens = _tokens(options.tokens)
-        _check(options.database, address, tokens)
+        _check(address, tokens)
         with AgentMemory(options.database, schema=options.schema, migrate=not options.read_only) as memory:
             server = create_server(
                 memory,
@@ -79,10 +79,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="agentmem-mcp", description=ABOUT, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
     )
     parser.add_argument(
-        "--database",
-        metavar="PATH|URL",
-        default=os.environ.get("AGENTMEM_DATABASE"),
-        help="a SQLite file, which is made if need be, or postgresql://… (default: AGENTMEM_DATABASE)",
+        "database", metavar="DATABASE", help="a SQLite file, which is made if need be, or postgresql://…"
     )
     parser.add_argument(
         "--namespace", metavar="A/B", default="", help="whose memory (default: everything in the database)"
@@ -128,14 +125,12 @@ def _tokens(path: str | None) -> Mapping[str, Namespace] | None:
         raise InvalidInput(f"The file of tokens {path!r} cannot be read: {error}.") from error
 
 
-def _check(database: str | None, address: tuple[str, int] | None, tokens: Mapping[str, Namespace] | None) -> None:
-    """Whether there is something to serve, and it is safe to do so.
+def _check(address: tuple[str, int] | None, tokens: Mapping[str, Namespace] | None) -> None:
+    """Check that it is safe to serve.
 
     Raises:
         InvalidInput: It is not.
     """
-    if database is None:
-        raise InvalidInput("Say which database: --database PATH or URL, or AGENTMEM_DATABASE.")
     if address is None and tokens is not None:
         raise InvalidInput(f"Tokens are for HTTP: add --http HOST:PORT, or take away --tokens and {TOKENS_VARIABLE}.")
     if address is not None and tokens is None and address[0] not in OWN_MACHINE:

@@ -87,7 +87,7 @@ async def test_it_ends_when_it_is_told_and_frees_its_port_while_a_client_is_conn
     database, tokens = str(tmp_path / "agent.db"), tmp_path / "tokens.json"
     tokens.write_text(TOKENS)
     options, more = ([], {"AGENTMEM_MCP_TOKENS": TOKENS}) if code == 143 else (["--tokens", str(tokens)], {})
-    with serving("--database", database, *options, **more) as (process, address):
+    with serving(database, *options, **more) as (process, address):
         async with over_http(address, ALICE, "legacy") as client:
             await asking(client)("remember", text="A pear.")
             process.send_signal(told)

@@ -39,7 +39,7 @@ async def test_a_client_and_an_agent_share_one_memory(sqlite_url):
 
         assert said("My sister Ana paints tiles.") == "None: nothing"
         # The client is another process, which knows nothing of LangGraph.
-        async with over_stdio("--database", sqlite_url, "--namespace", "alice") as client:
+        async with over_stdio(sqlite_url, "--namespace", "alice") as client:
             ask = asking(client)
             found = {each["kind"] for each in (await ask("search_memory", query="Ana tiles"))["results"]}
             assert found == {"message", "item", "fact"}
