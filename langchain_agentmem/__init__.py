@@ -29,6 +29,7 @@
     langchain_agentmem.upkeep.admin                 backup, verification, statistics, pruning
     langchain_agentmem.importers                    moving in from other programs
     langchain_agentmem.testing                      a check for your tests: would providers take these messages?
+    langchain_agentmem.tenants                      many tenants in one PostgreSQL database
     langchain_agentmem.errors                       what can go wrong
 
 Names are loaded when they are first used, so that importing this package is quick and pulls in nothing.
@@ -103,6 +104,7 @@ if TYPE_CHECKING:
     from langchain_agentmem.stores.agent_store import AgentMemoryStore, AgentMemoryThreadStore
     from langchain_agentmem.stores.byte_store import AgentMemoryByteStore
     from langchain_agentmem.stores.retriever import AgentMemoryRetriever
+    from langchain_agentmem.tenants import Tenants
     from langchain_agentmem.upkeep.admin import Admin
 
 __version__ = "0.1.0"
@@ -163,6 +165,7 @@ _HOMES = {
     "SessionMemory": "conversations.session_memory",
     "SharedMemoryEntry": "messages.role_rounds",
     "StorageError": "errors",
+    "Tenants": "tenants",
     "TokenCounter": "language_models.tokens",
     "ToolCallMsg": "messages.message",
     "build_resource_snapshot": "layers.resource_memory",
@@ -230,6 +233,7 @@ __all__ = [
     "SessionMemory",
     "SharedMemoryEntry",
     "StorageError",
+    "Tenants",
     "TokenCounter",
     "ToolCallMsg",
     "build_resource_snapshot",

@@ -22,7 +22,7 @@ from langchain_agentmem import AgentMemory
 from langchain_agentmem.base import events
 from langchain_agentmem.search import embedding
 from langchain_agentmem.storage import postgres
-from langchain_agentmem.storage.queries import for_psycopg
+from langchain_agentmem.storage.queries import for_libpq
 
 from .emptying import PostgresDatabases, SqliteDatabases, direct, quick_in_memory, started
 from .forking import Forks
@@ -298,7 +298,8 @@ def run_raw(memory: AgentMemory, sql: str, **parameters: object) -> list[dict[st
     with psycopg.connect(
         direct(engine._url), autocommit=True, options="-c search_path=agentmem", row_factory=psycopg.rows.dict_row
     ) as connection:
-        cursor = connection.execute(for_psycopg(sql), parameters)
+        text, names = for_libpq(sql)
+        cursor = psycopg.RawCursor(connection).execute(text, [parameters[name] for name in names])
         return cursor.fetchall() if cursor.description else []
 
 

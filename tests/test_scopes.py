@@ -15,6 +15,7 @@ from langgraph.store.base import ListNamespacesOp, MatchCondition
 from langgraph.types import Command, interrupt
 
 from langchain_agentmem import AgentMemory, Attachment, AuditTrail, InvalidInput
+from tests.apart import check_apart
 
 ADA = ("users", "ada")
 TEMPLATE = ("users", "{user_id}")
@@ -276,33 +277,11 @@ class TestUnscoped:
 
 
 class TestWithin:
-    def test_everything_is_inside(self, memory):
-        ada, bob = memory.within(ADA), memory.within(("users", "bob"))
-        for handle, city in ((ada, "Lisbon"), (bob, "Porto")):
-            handle.conversation("c").add_user_message(f"the city is {city}")
-            handle.session("s").create_round(f"which city? {city}")
-            handle.layers().core.set("city", city)
-            handle.layers().archival.write(f"the city of the record is {city}")
-            handle.facts().add_fact("user", "user", "lives in", city)
-            handle.store.put(("notes",), "k", {"text": f"the city of the item is {city}"})
-            handle.byte_store().mset([("k", city.encode())])
-            handle.audit.add("which city?", city)
-        for handle, city, other in ((ada, "Lisbon", "Porto"), (bob, "Porto", "Lisbon")):
-            texts = " ".join(each.text for each in handle.search("city", limit=50, kinds=None))
-            assert city in texts
-            assert other not in texts
-            assert handle.layers().core.get() == {"city": city}
-            assert [each.object for each in handle.facts().as_of()] == [city]
-            assert handle.store.get(("notes",), "k").namespace == ("notes",)
-            assert [each.value["text"] for each in handle.store.search(())] == [f"the city of the item is {city}"]
-            assert handle.store.list_namespaces() == [("notes",)]
-            assert handle.byte_store().mget(["k"]) == [city.encode()]
-            assert [each.reply for each in handle.audit.last()] == [city]
-            assert {each.conversation_id for each in handle.conversations()} == {"c", "s"}
-            counted = handle.admin.stats()
-            assert (counted["conversations"], counted["core"], counted["items"], counted["audit"]) == (2, 1, 1, 1)
-        assert memory.store.get((*ADA, "notes"), "k").value == {"text": "the city of the item is Lisbon"}
-        assert memory.layers(namespace=ADA).core.get() == {"city": "Lisbon"}
+    def test_everything_is_inside(self, memory, tmp_path):
+        check_apart({user: memory.within(("users", user)) for user in ("heron", "quince")}, tmp_path)
+        assert memory.store.get(("users", "heron", "notes"), "k").value == {"text": "the fruit of the item is heron"}
+        assert memory.layers(namespace=("users", "heron")).core.get()["fruit"] == "heron"
+        assert memory.admin.verify().ok
 
     def test_by_the_keys_of_a_template(self, templated):
         said(templated, run_of("monday", user_id="ada"), "Lisbon")
@@ -413,29 +392,6 @@ class TestWithin:
 
         graph_of(ada, node).invoke({"messages": []}, run_of("t"))
         assert seen == [{}, {"city": "Lisbon"}]
-
-    @pytest.mark.slow
-    def test_exports_and_erasures_are_of_it_alone(self, memory, tmp_path):
-        for user in ("ada", "bob"):
-            said(memory, run_of("t", agentmem_namespace=("users", user)), f"I am {user}")
-            memory.within(("users", user)).layers().archival.write(f"this is {user}")
-            memory.store.put(("users", user, "notes"), "k", {"text": user})
-            memory.conversation("c", namespace=("users", user)).add_user_message(f"hello from {user}")
-            AuditTrail(memory, ("users", user)).add("who?", user)
-        memory.within(ADA).export(tmp_path / "ada.jsonl")
-        memory.export(tmp_path / "all.jsonl")
-        assert "bob" not in (tmp_path / "ada.jsonl").read_text()
-        report = memory.within(ADA).erase()
-        assert report.threads == 1
-        assert report.items == 1
-        assert memory.search("ada", namespace=ADA, kinds=["message", "item", "record", "audit"]) == []
-        assert memory.within(("users", "bob")).layers().core.get() == {"t": "I am bob"}
-        assert memory.admin.verify().ok
-        with pytest.raises(InvalidInput, match="bob"):
-            memory.within(ADA).import_(tmp_path / "all.jsonl")
-        memory.within(ADA).import_(tmp_path / "ada.jsonl")
-        assert memory.within(ADA).layers().core.get() == {"t": "I am ada"}
-        assert memory.store.get(("users", "ada", "notes"), "k").value == {"text": "ada"}
 
     def test_it_closes_nothing_and_keeps_the_database_open(self, url):
         ada = AgentMemory(url).within(ADA)

@@ -32,6 +32,7 @@ from langchain_agentmem.injection.memory_injection import InjectionOptions, Memo
 from langchain_agentmem.messages.message import Message, MessageFields
 from langchain_agentmem.storage.engine import OpeningOptions
 from langchain_agentmem.stores.retriever import RetrieverOptions, SearchOptions
+from langchain_agentmem.tenants import TenantOptions
 
 ROOT = Path(__file__).parent.parent
 USERS = ROOT / "tests" / "typing"
@@ -99,6 +100,9 @@ class TestOptions:
 
     def test_of_opening_are_those_of_the_memory(self):
         assert annotations_of(OpeningOptions).items() <= keywords_of(AgentMemory.__init__).items()
+
+    def test_of_tenants_are_those_of_the_memory(self):
+        assert annotations_of(TenantOptions).items() <= keywords_of(AgentMemory.__init__).items()
 
     def test_of_a_retriever_are_those_of_the_search(self):
         langchains = {"tags", "metadata", "name"}

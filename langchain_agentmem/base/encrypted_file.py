@@ -32,7 +32,6 @@ CHUNK = 64 * 1024
 TAG = 16
 """Bytes that sealing adds."""
 _SALT = _CHECK = 16
-_NONCE = 12
 _HEAD = len(BEGIN) + 1 + _SALT + _CHECK
 _RAW, _SCRYPT = b"k", b"p"
 _COST = {"n": 2**17, "r": 8, "p": 1, "maxmem": 256 * 2**20}

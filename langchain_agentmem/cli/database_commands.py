@@ -516,7 +516,7 @@ def namespaces(*, database: Existing, namespace: Within = None, as_json: AsJson 
 
     What takes most comes first, each without those below it. It reads much of what they hold.
 
-    JSON: a list of objects with namespace, schema, threads, messages, checkpoints, memories, items, audit, bytes.
+    JSON: a list of objects with namespace, threads, messages, checkpoints, memories, items, audit, bytes.
     """
     with existing(database) as memory, progress_bar("counting"):
         found = sorted(memory.admin.namespaces(namespace_named(namespace)), key=lambda each: -each.bytes)

@@ -147,12 +147,6 @@ _RECEIPT_OF = prepared(  # as soon as what the session is at is carried out or g
     "on conflict (session) do update set at = receipt.at returning transactions"
 )
 _FORGET_RECEIPTS = prepared("delete from receipt where at < :before")
-_IDENTITY = "generated always as identity"
-_COUNTING = """
-    select s.seqincrement as step, s.seqincrement + n.last_value % s.seqincrement as next
-    from pg_sequence s, namespace_id_seq n where s.seqrelid = cast('namespace_id_seq' as regclass)
-"""
-"""How the tables that are there number their rows."""
 
 
 class _Patience:
@@ -480,12 +474,8 @@ class PostgresEngine(Engine):
             connection.execute(f"create schema if not exists {self.schema}")
         look_in(connection, self.schema)
         connection.execute(engine.RECORD)
-        numbered = _IDENTITY
-        if applied:  # no two schemas of one memory give one number, in new tables either
-            [counting] = connection.execute(_COUNTING).fetchall()
-            numbered += f" (increment by {counting['step']} start with {counting['next']})"
         for migration in pending:
-            connection.execute(migration.sql.replace(_IDENTITY, numbered))
+            connection.execute(migration.sql)
             connection.execute(
                 "insert into agentmem_migration (name, applied_at) values (%s, %s)",
                 (migration.name, time.time_ns() // 1000),

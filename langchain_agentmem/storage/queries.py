@@ -81,19 +81,6 @@ def parameters(sql: str) -> frozenset[str]:
     return frozenset(match[1] for match in _PARAMETER.finditer(sql) if match[1])
 
 
-def for_psycopg(sql: str) -> str:
-    """Rewrite `:name` as `%(name)s`, the form that psycopg binds."""
-
-    def rewrite(match: re.Match[str]) -> str:
-        return f"%({match[1]})s" if match[1] else match[0].replace("%", "%%")
-
-    pieces, last = [], 0
-    for match in _PARAMETER.finditer(sql):
-        pieces += [sql[last : match.start()].replace("%", "%%"), rewrite(match)]
-        last = match.end()
-    return "".join([*pieces, sql[last:].replace("%", "%%")])
-
-
 def for_libpq(sql: str) -> tuple[str, tuple[str, ...]]:
     """Rewrite `:name` as `$1`, the form that PostgreSQL itself takes.
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import getpass
 import hmac
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Hashable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import wraps
 from importlib import resources
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 from urllib.parse import quote, urlencode
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -27,7 +29,6 @@ from langchain_agentmem.base.namespaces import named, namespace_named
 from langchain_agentmem.base.safe_repr import counted, printable, safe_repr, size_of
 from langchain_agentmem.errors import AgentMemoryError, DatabaseReadOnly, InvalidInput, StorageError
 from langchain_agentmem.studio.guard import CSRF, CSRF_OF_SCOPE, Guard
-from langchain_agentmem.studio.kept_answers import KeptAnswers
 
 if TYPE_CHECKING:
     from langchain_agentmem.agent_memory import AgentMemory
@@ -51,6 +52,79 @@ TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 
 Handler = Callable[[Request], Awaitable[Response]]
 User = str | Callable[[Mapping[str, Any]], str]
+T = TypeVar("T")
+
+PATIENCE = 0.03
+"""Seconds that a page waits for something."""
+KEPT_FOR = timedelta(minutes=1)
+MOST_KEPT = 100
+"""Things that are kept."""
+
+
+class Seen(NamedTuple, Generic[T]):
+    """What was found out.
+
+    Attributes:
+        value: It.
+        at: When, in UTC.
+    """
+
+    value: T
+    at: datetime
+
+
+class KeptAnswers:
+    """What takes long to find out: it is found beside the requests, and kept for a minute.
+
+        seen = await studio.kept.look("figures", lambda: memory.admin.stats())
+        if seen is None: ...      # it is not known yet: the page says so, and is loaded again
+
+    No page waits longer than `PATIENCE`. What is a minute old is found anew, and shown until that is there.
+    """
+
+    def __init__(self) -> None:
+        self._seen: dict[Hashable, Seen[Any]] = {}
+        self._finding: dict[Hashable, Future[Seen[Any]]] = {}
+        self._threads = ThreadPoolExecutor(2, "agentmem-studio")
+
+    async def look(self, name: Hashable, find: Callable[[], T], *, patience: float = PATIENCE) -> Seen[T] | None:
+        """What is known of something; None if nothing is known yet.
+
+        Args:
+            name: What it is.
+            find: Finds it out, in a thread.
+            patience: Seconds to wait for it. Default: `PATIENCE`.
+
+        Raises:
+            AgentMemoryError: It could not be found out. Whoever asks next has it tried again.
+        """
+        finding = self._finding.get(name)
+        if finding is not None and finding.done():  # since somebody looked
+            self._collected(name, finding)
+            finding = None
+        known = self._seen.get(name)
+        if finding is None:
+            if known is not None and datetime.now(UTC) - known.at < KEPT_FOR:
+                return known
+            finding = self._finding[name] = self._threads.submit(lambda: Seen(find(), datetime.now(UTC)))
+        await asyncio.to_thread(wait, [finding], patience)
+        return self._collected(name, finding) if finding.done() else known
+
+    def _collected(self, name: Hashable, finding: Future[Seen[Any]]) -> Seen[Any]:
+        if self._finding.get(name) is not finding:  # somebody else has collected it, or it is out of date
+            return finding.result()
+        del self._finding[name]
+        found = finding.result()
+        self._seen.pop(name, None)
+        self._seen[name] = found
+        while len(self._seen) > MOST_KEPT:
+            del self._seen[next(iter(self._seen))]
+        return found
+
+    def forget(self) -> None:
+        """Find out everything anew, as after something was erased."""
+        self._seen.clear()
+        self._finding.clear()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -47,7 +47,6 @@ class NamespaceSummary:
 
     Attributes:
         namespace: Which.
-        schema: The schema of PostgreSQL in which it lies; None on SQLite.
         threads: LangGraph threads and conversations; those of one id are one.
         messages: Messages, each once, however often it was edited.
         checkpoints: Checkpoints of its threads.
@@ -59,7 +58,6 @@ class NamespaceSummary:
     """
 
     namespace: Namespace
-    schema: str | None
     threads: int
     messages: int
     checkpoints: int
@@ -69,7 +67,7 @@ class NamespaceSummary:
     bytes: int
 
 
-_COUNTS = tuple(each.name for each in fields(NamespaceSummary) if each.name not in ("namespace", "schema"))
+_COUNTS = tuple(each.name for each in fields(NamespaceSummary) if each.name != "namespace")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -96,12 +94,9 @@ def list_namespaces(namespace: Sequence[str]) -> Steps[list[NamespaceSummary]]:
         namespace: Which; empty for all.
     """
     low, high = range_of(namespace)
-    [here] = yield query.schema_here()
     rows = yield query.namespace_sizes(low=low, high=high, mark=NESTED)
     return [
-        NamespaceSummary(
-            namespace=namespace_of(row["path"]), schema=here["schema"], **{name: int(row[name]) for name in _COUNTS}
-        )
+        NamespaceSummary(namespace=namespace_of(row["path"]), **{name: int(row[name]) for name in _COUNTS})
         for row in rows
     ]
 

@@ -35,8 +35,6 @@ FORMAT = "langchain-agentmem/export"
 _HEAD = 100
 """Bytes of a file that tell whether it is an export."""
 VERSION = 1
-TOGETHER = 500
-"""Records that one holds, of those that have no namespace."""
 END = "end"
 """The last record of an export, so that one that was cut off is noticed."""
 _TOLD = 100

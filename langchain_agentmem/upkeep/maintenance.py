@@ -245,8 +245,9 @@ class Maintenance(Upkeep):
         if not namespace or thread_id is not None or conversation_id is not None:
             return report
         look = partial(integrity.items_elsewhere, tuple(namespace), self.database.scopes)
-        found = yield Run("care.elsewhere", look, shown=False)
-        return replace(report, elsewhere=tuple(found)[:MOST_ELSEWHERE])
+        found, within = (yield Run("care.elsewhere", look, shown=False)), self.database.scopes.within or ()
+        reached = [each for each in found if each[: len(within)] == within]
+        return replace(report, elsewhere=tuple(reached)[:MOST_ELSEWHERE])
 
     def settle(self) -> None:
         """Do now what is otherwise done in the background: vectors of documents, summaries made ahead of need, facts.

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 
 import psycopg
@@ -142,37 +140,6 @@ class TestTheSameAsOnSqlite:
 
         same(work)
 
-    def test_items(self, same):
-        def work(memory):
-            store = memory.store
-            for n in range(20):
-                store.put(("docs", str(n % 2)), f"k{n}", {"text": f"quinces {n}", "n": n}, ttl=60.0 if n % 5 else None)
-            store.put(("docs", "0"), "k0", {"text": "medlars", "n": 100})
-            store.delete(("docs", "1"), "k1")
-            found = store.search(("docs",), query="quinces", limit=30)
-            return (
-                [(each.namespace, each.key, each.value, each.created_at) for each in found],
-                [each.key for each in store.search(("docs", "0"), filter={"n": {"$gt": 5}})],
-                store.list_namespaces(),
-                store.sweep_ttl(),
-            )
-
-        same(work)
-
-    def test_blobs(self, same):
-        def work(memory):
-            blobs = memory.byte_store(("b",))
-            blobs.mset([(f"k{n}", b"\0" * n) for n in range(30)] + [("a" * 3000, b"long")])
-            blobs.mset([("k1", b"anew")])
-            blobs.mdelete(["k2", "never"])
-            return (
-                list(blobs.yield_keys(prefix="k1")),
-                blobs.mget(["k1", "k2", "a" * 3000]),
-                len(list(blobs.yield_keys())),
-            )
-
-        same(work)
-
     def test_layers_with_branches(self, same):
         def work(memory):
             remembered.fill_branches(memory)
@@ -194,24 +161,6 @@ class TestTheSameAsOnSqlite:
             return [[str(getattr(each, "text", each)) for each in some] for some in found]
 
         same(work)
-
-    def test_search(self, same):
-        questions = ("herons", "quinces again", '"herons and" 7', "what was asked of Ana?", "nothing of it")
-
-        def work(memory):
-            for n in range(6):
-                talk(memory.conversation(f"c{n}", ("a", str(n % 2))), 12, start=n)
-            memory.conversation("c1", ("a", "1")).update("1-4", content="quinces, quinces, and no bird")
-            memory.conversation("c2", ("a", "0")).remove_by_id("2-7")
-            memory.store.put(("a",), "item", {"text": "Ana asked for herons"})
-            return [
-                [(each.kind, each.id, round(each.score, 9)) for each in memory.search(asked, namespace=where, **more)]
-                for asked in questions
-                for where in ((), ("a", "0"), ("a", "1"))
-                for more in ({"everything": True} if not where else {}, {"roles": ["user"]}, {"conversation_id": "c1"})
-            ]
-
-        assert any(same(work))
 
 
 class TestThreads:
@@ -288,21 +237,3 @@ class TestCare:
             assert memory.search("herons")[0].why.signals["vectors"] > 0
             assert memory.erase(conversation_id="c").entries == 10
             assert memory.admin.verify().problems == ()
-
-
-class TestManyWriters:
-    def test_who_write_together_lose_nothing(self, memory):
-        began = threading.Barrier(4)
-
-        def write(number):
-            began.wait()
-            for n in range(5):
-                memory.conversation("shared").add(role="user", content=f"herons {number} {n}")
-                talk(memory.conversation(f"own {number}"), 3, start=n)
-                memory.store.put(("docs",), f"k{n}", {"by": number})
-
-        with ThreadPoolExecutor(4) as pool:
-            list(pool.map(write, range(4)))
-        assert len(memory.conversation("shared").retrieve_all()) == 20
-        assert [len(memory.conversation(f"own {n}").retrieve_all()) for n in range(4)] == [15] * 4
-        assert memory.admin.verify().problems == ()

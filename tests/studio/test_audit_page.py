@@ -10,7 +10,7 @@ from langchain_core.language_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage
 
 from langchain_agentmem.audit.audit_trail import AuditTrail
-from langchain_agentmem.studio.kept_answers import KeptAnswers
+from langchain_agentmem.studio.application import KeptAnswers
 
 HOSTILE = "<script>alert(1)</script> \" ' onmouseover=x javascript:alert(1) \u202e{{ 7 * 7 }}"
 ADA = ("users", "ada")

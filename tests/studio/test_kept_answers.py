@@ -8,8 +8,8 @@ from datetime import timedelta
 
 import pytest
 
-from langchain_agentmem.studio import kept_answers
-from langchain_agentmem.studio.kept_answers import KeptAnswers
+from langchain_agentmem.studio import application
+from langchain_agentmem.studio.application import KeptAnswers
 
 LONG = 60
 
@@ -46,7 +46,7 @@ async def test_what_is_old_is_shown_until_there_is_something_new(find, monkeypat
     known = KeptAnswers()
     find.may.set()
     old = await known.look("x", find, patience=LONG)
-    monkeypatch.setattr(kept_answers, "LASTS", timedelta(0))
+    monkeypatch.setattr(application, "KEPT_FOR", timedelta(0))
     find.may.clear()
     assert await known.look("x", find, patience=0) == old
     find.may.set()
@@ -58,7 +58,7 @@ async def test_what_nobody_looked_at_grows_old_too(find, monkeypatch):
     assert await known.look("x", find, patience=0) is None
     find.may.set()
     await asyncio.to_thread(known._finding["x"].result)
-    monkeypatch.setattr(kept_answers, "LASTS", timedelta(0))
+    monkeypatch.setattr(application, "KEPT_FOR", timedelta(0))
     assert (await known.look("x", find, patience=LONG)).value == 2
 
 
@@ -77,7 +77,7 @@ async def test_what_fails_is_told_and_tried_again(find):
 
 async def test_things_have_names_and_few_are_kept(find):
     known = KeptAnswers()
-    for name in range(kept_answers.MOST + 5):
+    for name in range(application.MOST_KEPT + 5):
         assert (await known.look(name, lambda name=name: name, patience=LONG)).value == name
-    assert len(known._seen) == kept_answers.MOST
+    assert len(known._seen) == application.MOST_KEPT
     assert known._finding == {}

@@ -9,7 +9,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.storage.storage_health import Finding
-from langchain_agentmem.studio.kept_answers import KeptAnswers
+from langchain_agentmem.studio.application import KeptAnswers
 from langchain_agentmem.studio.pages import overview
 from langchain_agentmem.upkeep.admin import NamespaceSummary
 
@@ -36,7 +36,7 @@ def test_it_counts_what_is_stored(memory, browse):
 
 def summary(*namespace, size=1, **counts):
     held = dict.fromkeys(("threads", "messages", "checkpoints", "memories", "items", "audit"), 0) | counts
-    return NamespaceSummary(namespace=namespace, schema=None, bytes=size, **held)
+    return NamespaceSummary(namespace=namespace, bytes=size, **held)
 
 
 def test_a_namespace_counts_what_is_below_it_and_the_largest_comes_first():
@@ -102,7 +102,7 @@ def test_what_prompts_are_spared_is_told(memory, browse):
 @pytest.mark.sqlite_suffices
 def test_trouble_is_told_with_its_remedy(memory, browse, monkeypatch):
     found = [Finding("disk", "problem", "No <b>room</b>.", "Make some."), Finding("python", "ok", "Python 3")]
-    monkeypatch.setattr(type(memory), "diagnose", lambda _: found)
+    monkeypatch.setattr(type(memory.admin), "diagnose", lambda _: found)
     text = browse(memory).harmless("/")
     assert "<strong>disk</strong> No &lt;b&gt;room&lt;/b&gt;.<br>Make some." in text
     assert "1 check found nothing wrong" in text
@@ -111,7 +111,7 @@ def test_trouble_is_told_with_its_remedy(memory, browse, monkeypatch):
 @pytest.mark.sqlite_suffices
 def test_what_waits_is_told(memory, browse, monkeypatch):
     stats = memory.admin.stats() | {"waiting_facts": 3, "failed_facts": 1, "jobs": 2}
-    monkeypatch.setattr(type(memory), "stats", lambda _: stats)
+    monkeypatch.setattr(type(memory.admin), "stats", lambda _: stats)
     text = browse(memory).settled("/")
     assert "3 messages wait to have their facts extracted" in text
     assert "1 of them a model was asked about in vain" in text

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import assert_type
+from typing import Any, assert_type
 
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
@@ -16,6 +16,7 @@ from langgraph.graph import START, StateGraph
 from langgraph.prebuilt import ToolRuntime
 from langgraph.runtime import Runtime
 from langgraph.store.base import IndexConfig
+from psycopg_pool import ConnectionPool
 
 from langchain_agentmem import (
     AgentMemory,
@@ -41,6 +42,7 @@ from langchain_agentmem import (
     RememberFacts,
     Retention,
     SessionMemory,
+    Tenants,
     TokenCounter,
     fact_tools,
     layer_tools,
@@ -91,6 +93,11 @@ def parts(memory: AgentMemory, config: RunnableConfig, path: Path) -> None:
     ConversationMemory(memory, "monday")
     KGMemory("postgresql://host/name", "ada", model=answered)
     LayeredMemory(memory.database, "ada")
+
+
+def tenants(pool: ConnectionPool[Any]) -> None:
+    with Tenants(pool, str.lower, max_open=10, timeout=5.0).of("ada") as memory:
+        assert_type(memory, AgentMemory)
 
 
 def indexes(theirs: IndexConfig, path: Path) -> None:

@@ -60,13 +60,6 @@ class TestNamespaces:
         with pytest.raises(InvalidInput):
             filled.admin.namespaces("users")
 
-    def test_on_a_server_they_tell_their_schema(self, filled):
-        schemas = {each.schema for each in filled.admin.namespaces()}
-        if filled.database.engine.dialect == "sqlite":
-            assert schemas == {None}
-        else:
-            assert all(schema.startswith("agentmem") for schema in schemas)
-
     def test_an_empty_memory_holds_nothing(self, memory):
         assert [each for each in memory.admin.namespaces() if each.bytes or each.threads] == []
 

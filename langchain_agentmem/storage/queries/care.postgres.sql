@@ -3,7 +3,3 @@
 select v.id from entry v
 join entry slot on slot.id = v.replaces
 where v.branch_id is distinct from slot.branch_id or v.key <> slot.key or slot.replaces is not null;
-
--- name: schema_here
--- The schema of a memory. It is asked for by itself, since a node of Citus knows another.
-select cast(current_schema() as text) as schema;

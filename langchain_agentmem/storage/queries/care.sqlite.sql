@@ -3,7 +3,3 @@
 select v.id from entry v
 join entry slot on slot.id = v.replaces
 where v.branch_id is not slot.branch_id or v.key <> slot.key or slot.replaces is not null;
-
--- name: schema_here
--- A file holds all of a memory.
-select cast(null as text) as schema;

@@ -14,8 +14,7 @@ from starlette.routing import Route
 
 from langchain_agentmem.agent_memory import AgentMemory
 from langchain_agentmem.base.namespaces import Namespace
-from langchain_agentmem.studio.application import PAGE, page, studio_of
-from langchain_agentmem.studio.kept_answers import PATIENCE, Seen
+from langchain_agentmem.studio.application import PAGE, PATIENCE, Seen, page, studio_of
 from langchain_agentmem.upkeep.admin import DayCounts, NamespaceSummary
 from langchain_agentmem.upkeep.database_report import Finding
 

@@ -1,0 +1,265 @@
+"""`Tenants`: one memory for each tenant, in schemas of one PostgreSQL database, over one connection pool.
+
+    with ConnectionPool(url) as pool, Tenants(pool) as tenants:
+        with tenants.of("ada") as memory:
+            memory.conversation("monday").add_user_message("My sister Ana lives in Lisbon.")
+
+`async with` works in both places, too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import re
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from contextlib import ExitStack
+from functools import partial
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
+
+from langchain_agentmem.agent_memory import AgentMemory
+from langchain_agentmem.base.argument_checks import check_whole
+from langchain_agentmem.base.concurrency import PerProcess
+from langchain_agentmem.base.lifetime import Closing
+from langchain_agentmem.base.namespaces import Namespace, id_of, path_of
+from langchain_agentmem.base.safe_repr import safe_repr
+from langchain_agentmem.errors import AgentMemoryError, InvalidInput, MemoryClosed
+from langchain_agentmem.storage import Opening, is_pool
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from psycopg_pool import ConnectionPool
+
+    from langchain_agentmem.base.clock import Clock
+    from langchain_agentmem.base.events import Hook
+    from langchain_agentmem.base.limits import MemoryLimits
+    from langchain_agentmem.messages.role_rounds import Retention
+    from langchain_agentmem.search.ranking import Weights
+    from langchain_agentmem.stores.agent_store import IndexGiven
+    from langchain_agentmem.tracing import Content
+
+logger = logging.getLogger(__name__)
+
+_PLAIN_ID = re.compile(r"(?!.*_[0-9a-f]{32}$)[a-z0-9_]{1,56}")
+"""A tenant id that is part of a schema's name unchanged; no changed id looks like it."""
+
+
+def schema_of_tenant(tenant: str) -> str:
+    """Return the name of the schema of one tenant alone: "tenant_" and the id, or a part of it and its digest."""
+    if _PLAIN_ID.fullmatch(tenant):
+        return f"tenant_{tenant}"
+    readable = re.sub(r"[^a-z0-9]+", "_", tenant.lower())[:23]
+    return f"tenant_{readable}_{blake2b(tenant.encode(), digest_size=16).hexdigest()}"
+
+
+class TenantOptions(TypedDict, total=False):
+    """The options of `AgentMemory` that `Tenants` passes on."""
+
+    namespace: Sequence[str] | None
+    on_thread_delete: Literal["keep", "forget"]
+    hooks: Sequence[Hook]
+    trace_content: Content
+    strict: bool
+    retention: Retention | None
+    record: Sequence[str]
+    index: IndexGiven | None
+    weights: Weights | None
+    busy_timeout: float
+    timeout: float
+    read_only: bool
+    migrate: bool
+    limits: MemoryLimits
+    clock: Clock
+
+
+class Tenants(Closing):
+    """The memories of many tenants over one psycopg pool. Threads and tasks may share it.
+
+    By default each tenant has a schema of its own. With `schema_of`, tenants may share schemas; then each memory is
+    bound to the namespace `(tenant,)` of its schema, as by `AgentMemory.within`, also where the schema has one tenant.
+    A call that names another namespace raises `InvalidInput`, and threads of one id belong to one tenant each.
+
+    Args:
+        pool: The `psycopg_pool.ConnectionPool` of all memories. The caller closes it, after this.
+        schema_of: Returns the schema of a tenant's id. Default: "tenant_" and the id; an id that is too long or has
+            other characters than a-z, 0-9 and _ is shortened and gets its digest.
+        max_open: Most memories kept open. Those in use are never closed, and may be more. Default: 100.
+        **options: The options of `AgentMemory`, for every memory, without `schema`; without `namespace`, too, where
+            `schema_of` is given.
+
+    Raises:
+        InvalidInput: An argument is wrong.
+    """
+
+    _lock = PerProcess(threading.Lock)  # guards the mapping and its counts; nothing waits in it
+
+    def __init__(
+        self,
+        pool: ConnectionPool[Any],
+        schema_of: Callable[[str], str] | None = None,
+        *,
+        max_open: int = 100,
+        **options: Unpack[TenantOptions],
+    ) -> None:
+        if not is_pool(pool):
+            raise InvalidInput(f"pool must be a psycopg_pool.ConnectionPool, not {safe_repr(pool)}.")
+        if schema_of is not None and not callable(schema_of):
+            raise InvalidInput(f"schema_of must be a function, not {safe_repr(schema_of)}.")
+        check_whole("max_open", max_open, 1)
+        if schema_of is not None and options.get("namespace") is not None:
+            raise InvalidInput("Tenants takes no namespace with schema_of: each memory is bound to (tenant,).")
+        try:
+            inspect.signature(AgentMemory).bind(pool, schema="", **options)
+        except TypeError as error:
+            raise InvalidInput(f"Tenants takes the options of AgentMemory without schema: {error}.") from error
+        self._schema_of = schema_of
+        self._max_open = max_open
+        self._open = partial(AgentMemory, pool, **options)
+        self._memories: OrderedDict[str, _SchemaMemory] = OrderedDict()
+        self._closed = False
+
+    def of(self, tenant: str) -> TenantMemory:
+        """Return a context manager, for `with` and `async with`, that opens the memory of a tenant and keeps it open.
+
+        Args:
+            tenant: The tenant's id.
+
+        Raises:
+            InvalidInput: The id is empty, too long or has control characters, or `schema_of` returns no name of a
+                schema.
+        """
+        name = id_of(tenant, "tenant")
+        if self._schema_of is None:
+            return TenantMemory(self, schema_of_tenant(name), None)
+        path_of((name,))
+        return TenantMemory(self, Opening(schema=self._schema_of(name)).checked().schema, (name,))
+
+    def close(self) -> None:
+        """Close all memories, those in use as well, and leave the pool open. Closing twice is harmless."""
+        with self._lock:
+            self._closed = True
+            memories = list(self._memories.values())
+            self._memories.clear()
+        with ExitStack() as stack:
+            for each in memories:
+                stack.callback(each.close)
+
+    async def aclose(self) -> None:
+        """`close`, awaited, after the hooks that are still at work."""
+        for each in list(self._memories.values()):
+            if each.memory is not None:
+                await each.memory.database.hooks.settle()
+        await asyncio.to_thread(self.close)
+
+    def _acquire(self, schema: str) -> _SchemaMemory:
+        with self._lock:
+            if self._closed:
+                raise MemoryClosed("These Tenants have been closed. Make them again with Tenants(...).")
+            memory = self._memories.setdefault(schema, _SchemaMemory(partial(self._open, schema=schema)))
+            memory.users += 1
+            self._memories.move_to_end(schema)
+        return memory
+
+    def _release(self, schema: str) -> None:
+        with self._lock:
+            if schema in self._memories:  # not after `close`
+                self._memories[schema].users -= 1
+                self._memories.move_to_end(schema)
+
+    def _evict(self) -> None:
+        """Close memories that nobody uses: the least recently used beyond the bound, and those that failed to open."""
+        with self._lock:
+            surplus = len(self._memories) - self._max_open
+            unused = [schema for schema, each in self._memories.items() if not each.users]
+            gone = [s for n, s in enumerate(unused) if n < surplus or self._memories[s].memory is None]
+            evicted = [self._memories.pop(schema) for schema in gone]
+        for each in evicted:
+            try:
+                each.close()
+            except AgentMemoryError:  # no concern of the tenant in whose call it happens
+                logger.warning("A memory that nobody used could not be closed.", exc_info=True)
+
+
+class TenantMemory:
+    """The memory of one tenant, open inside `with` or `async with`. It may be entered often, also by many at once.
+
+    Args:
+        tenants: The tenants to which it belongs.
+        schema: Its schema.
+        namespace: The namespace to which it is bound. None where the schema is the tenant's alone.
+    """
+
+    def __init__(self, tenants: Tenants, schema: str, namespace: Namespace | None) -> None:
+        self._tenants = tenants
+        self._schema = schema
+        self._namespace = namespace
+
+    def __enter__(self) -> AgentMemory:
+        memory = self._tenants._acquire(self._schema)
+        try:
+            return self._get(memory)
+        except BaseException:
+            self._tenants._release(self._schema)
+            raise
+
+    def __exit__(self, *_: object) -> None:
+        self._tenants._release(self._schema)
+        self._tenants._evict()
+
+    async def __aenter__(self) -> AgentMemory:
+        memory = self._tenants._acquire(self._schema)
+        try:
+            return await asyncio.to_thread(self._get, memory)
+        except BaseException:
+            self._tenants._release(self._schema)
+            raise
+
+    async def __aexit__(self, *_: object) -> None:
+        self._tenants._release(self._schema)
+        await asyncio.to_thread(self._tenants._evict)
+
+    def _get(self, memory: _SchemaMemory) -> AgentMemory:
+        self._tenants._evict()
+        found = memory.get()
+        return found if self._namespace is None else found.within(self._namespace)
+
+
+class _SchemaMemory:
+    """The memory of one schema, opened when it is first wanted.
+
+    Args:
+        open_memory: Opens it.
+
+    Attributes:
+        memory: The memory. None before it was opened.
+        users: How many use it now; guarded by the lock of `Tenants`.
+    """
+
+    _opening = PerProcess(threading.Lock)
+
+    def __init__(self, open_memory: Callable[[], AgentMemory]) -> None:
+        self._open = open_memory
+        self._closed = False
+        self.memory: AgentMemory | None = None
+        self.users = 0
+
+    def get(self) -> AgentMemory:
+        """Return the memory. One that its user closed is opened again."""
+        with self._opening:
+            if self._closed:
+                raise MemoryClosed
+            if self.memory is None or not self.memory.database.engine.usable:
+                self.memory = self._open()
+            return self.memory
+
+    def close(self) -> None:
+        """Close the memory, and open it no more."""
+        with self._opening:
+            self._closed = True
+            if self.memory is not None:
+                self.memory.close()
