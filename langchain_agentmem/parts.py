@@ -5,7 +5,7 @@ from __future__ import annotations
 from langchain_agentmem.audit import audit_part
 from langchain_agentmem.conversations import conversation_part
 from langchain_agentmem.facts import fact_part
-from langchain_agentmem.layers import correction_part, layer_part
+from langchain_agentmem.layers import layer_part
 from langchain_agentmem.rewinding import memory_part
 from langchain_agentmem.search import search_index
 from langchain_agentmem.stores import item_part
@@ -13,7 +13,6 @@ from langchain_agentmem.threads import thread_part
 
 PARTS = (
     audit_part.PART,  # erased first, since who adds to the trail holds its end before anything else
-    correction_part.PART,  # before what it is about, with which its namespace may go
     conversation_part.PART,
     thread_part.PART,  # exported before what the threads remember
     item_part.PART,

@@ -109,11 +109,6 @@ def named(namespace: Namespace, *more: str) -> str:
     return "/".join(label.replace("%", "%25").replace("/", "%2F") for label in (*namespace, *more)) or "/"
 
 
-def of_thread(name: str) -> str:
-    """What stands for a thread where else a branch is named: the name of none."""
-    return _END + name
-
-
 def nested_conversation(thread: str, ns: str) -> str:
     """Return the id of the conversation of a nested graph: that of its thread, U+001F, and the graph's namespace.
 

@@ -237,20 +237,18 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         self,
         message_id: str,
         make: Callable[[message_log.Stored], message_log.LogEntry],
-        also: Callable[[], Steps[object]],
     ) -> Work[None]:
-        """Store a new version of a message in one transaction with something else.
+        """Store a new version of a message that a person corrects.
 
         Args:
             message_id: Which message.
             make: Takes the stored version and gives the new one.
-            also: What else is written, whether or not the versions differ.
 
         Raises:
             MessageError: No message has this id.
         """
         inputs = trace_inputs(message_id=message_id)
-        yield from self._revise("correct", inputs, make, key=message_id, also=also)
+        yield from self._revise("correct", inputs, make, key=message_id)
 
     def _replace_memory_work(
         self, /, idx: int, message: MessageLike | None = None, **fields: Unpack[MessageFields]
@@ -581,7 +579,6 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         *,
         key: str = "",
         idx: Any = None,
-        also: Callable[[], Steps[object]] | None = None,
     ) -> Work[None]:
         """Store a new version of the message of an id, or at an index."""
         now = self._now()
@@ -591,8 +588,6 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
             changed = yield from message_log.update(self._at, which, make, **now)
             if changed:
                 yield from message_log.disown(self._at, which)
-            if also is not None:
-                yield from also()
             return which if changed else None
 
         self._announce_update((yield from self._run(verb, steps, inputs, log_entries.trace_changed, write=True)))

@@ -15,8 +15,9 @@ from operator import itemgetter
 from typing import Any
 
 from langchain_agentmem.base import encoding
+from langchain_agentmem.base.argument_checks import name_given
 from langchain_agentmem.base.clock import is_time, moment
-from langchain_agentmem.base.encoding import read_plain, write_plain
+from langchain_agentmem.base.encoding import read_column, read_plain, write_plain
 from langchain_agentmem.base.namespaces import id_of, is_nested, namespace_of, path_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations import compaction_records, message_log, prompt_notes, recorded_messages
@@ -108,6 +109,8 @@ def _recollection(hit: Hit, row: Mapping[str, Any], conversation: str) -> Recoll
 
 
 TEXTS = ("role", "sender", "recipient", "round_key")
+_CORRECTION = ("id", "by", "undoes")
+"""The fields of the correction that an edit is."""
 
 
 def dump(at: message_log.Address) -> Steps[list[dict[str, Any]]]:
@@ -124,6 +127,8 @@ def dump(at: message_log.Address) -> Steps[list[dict[str, Any]]]:
 
 def _record(row: Row) -> dict[str, Any]:
     record = record_of(row, row["position"], edit=row["replaces"] is not None)
+    if row["correction"] is not None:
+        record["correction"] = read_column(row["correction"], dict)
     return record | {"follows": True} if row["follows"] else record
 
 
@@ -222,6 +227,9 @@ def _entry(record: Record, *, following: bool) -> message_log.LogEntry:
     text = _readable(record["kind"], body, attachments, key)
     created_at = _whole(record["created_at"])
     names["follows"] = following and record.get("follows") is True
+    if (made := record.get("correction")) is not None:
+        told = {name: made[name] for name in _CORRECTION}
+        names["correction"] = {name: text if text is None else name_given(text, name) for name, text in told.items()}
     return message_log.LogEntry(key, body, text, created_at, kind=record["kind"], attachments=attachments, **names)
 
 

@@ -10,19 +10,19 @@ Everything here is written as steps and does no I/O. Times are microseconds sinc
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple, Protocol
 
 from langchain_agentmem.base.clock import moment
+from langchain_agentmem.base.encoding import as_json
 from langchain_agentmem.base.namespaces import (
     NESTED,
     Namespace,
     is_nested,
     namespace_of,
     nested_range,
-    of_thread,
     range_of,
 )
 from langchain_agentmem.base.safe_repr import safe_repr
@@ -66,6 +66,7 @@ class LogEntry(NamedTuple):
         new_key: Whether the key was made for this entry, so that nothing can hold it yet.
         follows: Whether it follows the thread of the conversation's name, and is shown where that shows it.
         kept: Whether its body is stored already, by the same transaction.
+        correction: The correction that it is, if a person wrote it to correct a message.
     """
 
     key: str
@@ -81,6 +82,7 @@ class LogEntry(NamedTuple):
     new_key: bool = False
     follows: bool = False
     kept: bool = False
+    correction: Mapping[str, Any] | None = None
 
     @property
     def findable(self) -> bool:
@@ -376,7 +378,6 @@ def forget(at: Address) -> Steps[None]:
     for row in (yield from nested_in(*_own(at), at.name)):
         yield from forget(Address(row["path"], row["name"]))
     yield from memory_rows.discard((yield query.said_of(path=at.path, name=at.name, keys=None)))
-    yield query.forget_corrections(path=at.path, name=at.name, alone=of_thread(at.name))
     yield query.delete_prompt_notes(path=at.path, name=at.name)
     found = yield from locked(at)
     if found is None:
@@ -712,7 +713,7 @@ def _replace(at: Address, branch: int, head: int, row: Any, entry: LogEntry, *, 
         raise BranchMoved
     edited = not entry.follows and row["wording"] == row["newest"]
     if row["document_id"] is None or edited:
-        yield query.insert_entry(**new)
+        yield from _insert_edit(new, entry)
         if row["document_id"] is not None:
             old = body_text(bytes(row["body"]), with_calls=True)
             yield from search_index.replace(row["document_id"], old, row["wording"], _document(entry), tail=tail)
@@ -723,8 +724,14 @@ def _replace(at: Address, branch: int, head: int, row: Any, entry: LogEntry, *, 
         [wording] = yield query.insert_entry(**new | {"document": number})
     else:
         [wording] = yield query.say_again(wording=row["wording"], position=head + 1, document=number, now=now)
-        yield query.insert_entry(**new)
+        yield from _insert_edit(new, entry)
     yield from search_index.write(placed, [wording["id"]], tail=tail)
+
+
+def _insert_edit(row: Mapping[str, Any], entry: LogEntry) -> Steps[None]:
+    [written] = yield query.insert_entry(**row)
+    if entry.correction is not None:
+        yield query.sign_entry(id=written["id"], correction=as_json(entry.correction))
 
 
 def _places(at: Address, entries: Sequence[LogEntry]) -> Steps[search_index.Placed | None]:

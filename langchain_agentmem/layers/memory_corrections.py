@@ -21,21 +21,19 @@ from datetime import datetime
 from functools import partial
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
-from langchain_agentmem.base.argument_checks import check_flag, limit_given, name_given
+from langchain_agentmem.base.argument_checks import ALL, check_flag, limit_given, name_given
 from langchain_agentmem.base.clock import moment
-from langchain_agentmem.base.encoding import write_plain
-from langchain_agentmem.base.namespaces import Namespace, id_of, namespace_of, of_thread, path_of, range_of
+from langchain_agentmem.base.encoding import read_column, write_plain
+from langchain_agentmem.base.namespaces import Namespace, id_of, namespace_of, path_of, range_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations import message_log
 from langchain_agentmem.conversations.log_entries import edited, new_version
-from langchain_agentmem.errors import InvalidInput, MessageError, Outdated
+from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput, MessageError, Outdated
 from langchain_agentmem.facts import fact_commands, fact_events
 from langchain_agentmem.facts.fact_extraction import FactsGround
 from langchain_agentmem.language_models.model_calls import Performer, Run, Shown, Work, Writer, both
-from langchain_agentmem.layers import correction_part
 from langchain_agentmem.layers.archival_memory import next_version
 from langchain_agentmem.layers.core_memory import USUAL
-from langchain_agentmem.layers.correction_part import KINDS, MESSAGE, PERSON, CorrectedKind, KeptCorrection
 from langchain_agentmem.layers.layer import redraft
 from langchain_agentmem.layers.layered_memory import LayeredMemory
 from langchain_agentmem.messages.message import decode_body, kept_fields
@@ -44,9 +42,16 @@ from langchain_agentmem.rewinding.branches import MAIN
 from langchain_agentmem.rewinding.memory_access import Change, changing, looking
 from langchain_agentmem.rewinding.memory_rows import CORE, FACT, RECORD, SAID, Kept, RowDraft, View, body_of, text_of
 from langchain_agentmem.rewinding.thread_memory import amending
-from langchain_agentmem.storage import Steps, queries
+from langchain_agentmem.storage import Steps, queries, query
 from langchain_agentmem.storage.database import Database
+from langchain_agentmem.storage.steps import Row
 
+MESSAGE = "message"
+CorrectedKind: TypeAlias = Literal["core", "record", "fact", "message"]
+KINDS = (CORE, RECORD, FACT, MESSAGE)
+"""The kinds that can be corrected."""
+PERSON = "person"
+"""The source of a corrected value, see `Writer`."""
 _KEY = "the key of what is corrected"
 Values: TypeAlias = Mapping[str, Any]
 
@@ -114,22 +119,56 @@ class Revisable(Protocol):
         self,
         message_id: str,
         make: Callable[[message_log.Stored], message_log.LogEntry],
-        also: Callable[[], Steps[object]],
     ) -> Work[None]:
         """See `ConversationMemory._correct_work`."""
         ...
 
 
+class StoredCorrection(NamedTuple):
+    """A correction as its version stores it.
+
+    Attributes:
+        id: Its id, unique in the namespace.
+        path: The path of the namespace.
+        kind: One of `KINDS`.
+        key: The key, or the id of the record, fact or message.
+        name: The branch or conversation; None for a thread's own memory.
+        thread: The thread, if the memory is that thread's own.
+        by: The person.
+        at: The time, in microseconds since 1970.
+        before: The value before, None if there was none; the body of a message.
+        after: The value since.
+        undoes: The correction that this one reverts.
+        sources: The threads and conversations that the value before came from.
+        events: The numbers of the events of a fact that undoing switches off.
+    """
+
+    id: str
+    path: str
+    kind: str
+    key: str
+    name: str | None
+    thread: str | None
+    by: str
+    at: int
+    before: Any
+    after: Any
+    undoes: str | None = None
+    sources: Sequence[str] = ()
+    events: Sequence[int] = ()
+
+
 _Edit: TypeAlias = Callable[[Change, Kept | None], Steps[tuple[RowDraft | Kept | None, Sequence[int]]]]
-"""Adds what is written to a change, and gives what is there then, with the events of a fact that it is undone by."""
-_Check: TypeAlias = Callable[[Values | None], None]
-"""Raises where what is there is not what somebody wants to change."""
+"""Adds drafts to a change, and returns the new value, with the events of a fact that undoing switches off."""
+_Check: TypeAlias = Callable[[Any], None]
+"""Raises if the present value is not the one that the caller has seen."""
 
 
 class Corrections(Performer):
     """What people correct. Every method has an awaited twin, with an `a` before its name.
 
-    A correction and the change itself are one transaction. They stay until what they are about is erased.
+    A correction is a version with the source "person", which names the person. It stays in the history when newer
+    versions follow, until its value, or what the value before came from, is erased.
 
     Args:
         database: Where.
@@ -364,7 +403,11 @@ class Corrections(Performer):
         """
         check_flag("force", force)
         path = path_of(self._database.scopes.resolve(namespace))
-        made = yield from self._found(path, id_of(correction_id, "correction"))
+        name = id_of(correction_id, "correction")
+        every = yield Run("corrections.find", partial(self._stored, path, path + "\x01"), shown=False)
+        made = next((each for each in every if each.id == name), None)
+        if made is None:
+            raise InvalidInput(f"There is no correction {safe_repr(name)} in {safe_repr(namespace_of(path))}.")
 
         def check(present: Values | None) -> None:
             if not force and _version_of(present) != _version_of(made.after):
@@ -374,9 +417,10 @@ class Corrections(Performer):
                 )
 
         if made.kind == MESSAGE:
-            at = message_log.Address(path, made.name)
-            return (yield from self._rewording_back(at, made, by, check))
-        layers = self._layers(namespace_of(path), made.name, made.thread)
+            message = decode_body(made.before, made.key)
+            at = message_log.Address(path, str(made.name))
+            return (yield from self._rewording(at, made.key, by, lambda old: new_version(old, message), check, made.id))
+        layers = self._layers(namespace_of(path), made.name or MAIN, made.thread)
 
         def edit(change: Change, old: Kept | None) -> Steps[tuple[RowDraft | Kept | None, Sequence[int]]]:
             if made.kind == FACT:
@@ -422,8 +466,7 @@ class Corrections(Performer):
             stored = yield run
             if stored is None or stored.kind == message_log.ROUND:
                 return PresentValue(None, _version_of(None))
-            value = kept_fields(decode_body(stored.body, name), copied=True)
-            return PresentValue(value, _version_of(_digest_of(stored)), moment(stored.written_at))
+            return PresentValue(_shown(MESSAGE, stored.body, name), _version_of(stored.body), moment(stored.written_at))
         layers = self._layers(namespace, branch, thread_id)
         key = name_given(key, _KEY)
 
@@ -433,7 +476,7 @@ class Corrections(Performer):
             if kept is None or row is None:
                 return PresentValue(None, _version_of(None))
             at = moment(kept.written_at)
-            return PresentValue(_shown(kind, row), _version_of(row), at, kept.source, kept.actor, kept.thread)
+            return PresentValue(_shown(kind, row, key), _version_of(row), at, kept.source, kept.actor, kept.thread)
 
         told = partial(dict[str, Any], found=True)
         return (
@@ -473,11 +516,23 @@ class Corrections(Performer):
         most, first = limit_given(limit), message_log.count_given("offset", offset)
         where = self._database.scopes.resolve(namespace, bare=kind is None)
         low, high = range_of(where)
-        find: Callable[..., Steps[list[KeptCorrection]]] = partial(correction_part.within, low, high)
+        find = partial(self._stored, low, high, limit=most, offset=first)
         if kind is not None and key is not None:
-            name = id_of(branch, "branch") if thread_id is None else of_thread(id_of(thread_id, "thread"))
-            find = partial(correction_part.of_one, low, _kind_given(kind), name, name_given(key, _KEY))
-        return (yield _listing(partial(find, limit=most, offset=first)))  # type: ignore[no-any-return]
+            thread = None if thread_id is None else id_of(thread_id, "thread")
+            given = (_kind_given(kind), name_given(key, _KEY))
+            find = partial(
+                self._stored,
+                low,
+                low + "\x01",
+                limit=most,
+                offset=first,
+                of=self._slot(low, *given, id_of(branch, "branch"), thread),
+            )
+
+        def steps() -> Steps[list[Correction]]:
+            return [_correction(each) for each in (yield from find())]
+
+        return (yield Run("corrections.history", steps, outputs=lambda found: {"count": len(found)}))  # type: ignore[no-any-return]
 
     history, ahistory = both(_history_work)
 
@@ -493,12 +548,23 @@ class Corrections(Performer):
         path = path_of(self._database.scopes.resolve(namespace))
         return message_log.Address(path, id_of(conversation_id, "conversation"))
 
-    def _found(self, path: str, correction_id: str) -> Work[KeptCorrection]:
-        run = Run("corrections.find", partial(correction_part.find, path, correction_id), shown=False)
-        found = yield run
-        if found is None:
-            raise InvalidInput(f"There is no correction {safe_repr(correction_id)} in {safe_repr(namespace_of(path))}.")
-        return found  # type: ignore[no-any-return]  # an answer may be anything
+    def _stored(
+        self, low: str, high: str, *, limit: int = ALL, offset: int = 0, of: Values | None = None
+    ) -> Steps[list[StoredCorrection]]:
+        """Read the corrections of some namespaces, or those of one thing, the newest first.
+
+        Raises:
+            DatabaseUnreadable: One is damaged.
+        """
+        of = {"kind": None, "key": None, "name": None, "thread": None} if of is None else of
+        rows = yield query.corrections_within(low=low, high=high, limit=limit, offset=offset, **of)
+        return [_stored_of(row, shared=self._database.scopes.shared(row["path"])) for row in rows]
+
+    def _slot(self, path: str, kind: str, key: str, branch: str, thread: str | None) -> Values:
+        """Name what corrections are about, as the queries take it."""
+        if thread is None and branch == MAIN and self._database.scopes.shared(path):
+            thread = ""  # that of any thread which has moved here
+        return {"kind": kind, "key": key, "name": None if thread else branch, "thread": thread}
 
     def _correcting(
         self,
@@ -508,46 +574,43 @@ class Corrections(Performer):
         by: str,
         edit: _Edit,
         check: _Check,
-        undone: KeptCorrection | None = None,
+        undone: StoredCorrection | None = None,
     ) -> Work[Correction]:
-        """Write a version of something and the correction that it is."""
+        """Write a version that is a correction."""
         who, ground = _who(by), layers._facts_ground
-        thread = ground.point.thread
+        thread, path = ground.point.thread, path_of(layers.namespace)
         name_given(key, _KEY)
 
-        def make(change: Change) -> Steps[KeptCorrection]:
+        def make(change: Change) -> Steps[StoredCorrection]:
             change.writer = Writer(PERSON, who)
             old = (yield from memory_rows.named(change.view, kind, [key])).get(key)
             before = _row_of(kind, old)
             check(before)
-            path, name = path_of(layers.namespace), layers.name if thread is None else of_thread(thread)
-            last = yield from correction_part.of_one(path, kind, name, key, limit=1, offset=0)
-            # What a correction wrote may still have words of those from whom came what it replaced.
-            inherited = [
-                each for made in last if _version_of(made.after) == _version_of(before) for each in made.sources
-            ]
+            of = self._slot(path, kind, key, layers.name, thread)
+            last = yield from self._stored(path, path + "\x01", limit=1, of=of)
+            # A correction may still have words of those from whom its predecessor came.
+            inherited = {each for made in last if made.after == before for each in made.sources}
             new, events = yield from edit(change, old)
-            new = change.signed(new) if isinstance(new, RowDraft) else new  # as it will be there
-            made = KeptCorrection(
-                path,
-                self._database.new_id(),
-                kind,
-                name,
-                key,
-                who,
-                None if undone is None else undone.id,
-                change.now,
-                before,
-                _row_of(kind, new),
-                sorted({*_sources_of(old), *inherited, *(undone.sources if undone else ()), *filter(None, [thread])}),
-                events,
+            after = _row_of(kind, change.signed(new) if isinstance(new, RowDraft) else new)
+            _check_new(kind, key, before, after)
+            told: dict[str, Any] = {
+                "id": self._database.new_id(),
+                "undoes": None if undone is None else undone.id,
+                "before": before,
+                "after": after,
+                "sources": sorted(
+                    {*_sources_of(old), *inherited, *(undone.sources if undone else ()), *filter(None, [thread])}
+                ),
+                "events": list(events),
+            }
+            place = max(n for n, draft in enumerate(change.drafts) if (draft.kind, draft.key) == (kind, key))
+            change.drafts[place] = change.drafts[place]._replace(correction=told)
+            return StoredCorrection(
+                path=path, kind=kind, key=key, name=layers.name, thread=thread, by=who, at=change.now, **told
             )
-            yield from _keep(made)
-            return made
 
-        step = _step(undone)
-        made = yield from changing(ground, step, make, outputs=_made_shown, kind=kind, key=key, by=who)
-        return _correction(made, *(_shown(kind, row) for row in (made.before, made.after)))
+        made = yield from changing(ground, _step(undone), make, outputs=_made_shown, kind=kind, key=key, by=who)
+        return _correction(made)
 
     def _rewording(
         self,
@@ -556,60 +619,62 @@ class Corrections(Performer):
         by: str,
         edit: Callable[[message_log.Stored], message_log.LogEntry],
         check: _Check,
-        undone: KeptCorrection | None = None,
+        undoes: str | None = None,
     ) -> Work[Correction]:
-        """Write a version of a message and the correction that it is."""
+        """Write a version of a message that is a correction."""
         who, key = _who(by), id_of(message_id, "message", MessageError)
-        made: list[KeptCorrection] = []
-        told: list[Values] = []
+        made: list[StoredCorrection] = []
 
         def make(old: message_log.Stored) -> message_log.LogEntry:
-            before = _digest_of(old)
-            check(before)
+            check(old.body)
             entry = edit(old)
+            _check_new(MESSAGE, key, old.body, entry.body)
+            told: dict[str, Any] = {"id": self._database.new_id(), "by": who, "undoes": undoes}
+            now = self._database.now()
             made[:] = [
-                KeptCorrection(
-                    at.path,
-                    self._database.new_id(),
-                    MESSAGE,
-                    at.name,
-                    key,
-                    who,
-                    None if undone is None else undone.id,
-                    self._database.now(),
-                    before,
-                    {"digest": queries.digest(entry.body).hex()},
-                    [at.name],
+                StoredCorrection(
+                    path=at.path,
+                    kind=MESSAGE,
+                    key=key,
+                    name=at.name,
+                    thread=None,
+                    at=now,
+                    before=old.body,
+                    after=entry.body,
+                    **told,
                 )
             ]
-            told[:] = [kept_fields(decode_body(each.body, key), copied=True) for each in (old, entry)]
-            return entry
+            return entry._replace(correction=told)
 
-        work = self._conversation(at.name, namespace_of(at.path))._correct_work(key, make, lambda: _keep(made[0]))
+        work = self._conversation(at.name, namespace_of(at.path))._correct_work(key, make)
         inputs = partial(dict[str, Any], kind=MESSAGE, key=key, by=who)
-        step = Shown(_step(undone), work, inputs, lambda _: _made_shown(made[0]))
-        yield step
-        return _correction(made[0], *told)
-
-    def _rewording_back(
-        self, at: message_log.Address, undone: KeptCorrection, by: str, check: _Check
-    ) -> Work[Correction]:
-        """Write what a message said before a correction."""
-        find = partial(correction_part.version_of_message, at.path, at.name, undone.key, undone.before)
-        body = yield Run("corrections.find", find, shown=False)
-        if body is None:
-            raise MessageError(f"What the message {safe_repr(undone.key)} said before is not kept any more.")
-        message = decode_body(body, undone.key)
-        return (yield from self._rewording(at, undone.key, by, lambda old: new_version(old, message), check, undone))
+        yield Shown(_step(undoes), work, inputs, lambda _: _made_shown(made[0]))
+        return _correction(made[0])
 
 
-def _keep(made: KeptCorrection) -> Steps[None]:
-    if _version_of(made.after) == _version_of(made.before):
-        raise InvalidInput(f"The {made.kind} {safe_repr(made.key)} says so already: nothing was changed.")
-    yield from correction_part.add(made)
+def _stored_of(row: Row, *, shared: bool) -> StoredCorrection:
+    told = read_column(row["correction"], dict)
+    if row["kind"] == MESSAGE:
+        told |= {"before": bytes(row["earlier"]), "after": bytes(row["body"])}
+    else:
+        told["by"] = row["actor"]
+    # A thread that has moved into a namespace is corrected on the branch that its threads share.
+    thread = row["thread"] if row["place"] == "thread" and not shared else None
+    where = {name: row[name] for name in ("path", "kind", "key", "name")}
+    try:
+        made = StoredCorrection(**where, thread=thread, at=row["written_at"], **told)
+        _correction(made)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise DatabaseUnreadable(f"A correction of {safe_repr(row['key'])} is damaged; verify() tells more.") from error
+    return made
 
 
-def _step(undone: KeptCorrection | None) -> str:
+def _check_new(kind: str, key: str, before: Any, after: Any) -> None:
+    if _version_of(after) == _version_of(before):
+        raise InvalidInput(f"The {kind} {safe_repr(key)} says so already: nothing was changed.")
+
+
+def _step(undone: object) -> str:
     """What a trace calls it."""
     return "corrections.correct" if undone is None else "corrections.undo"
 
@@ -658,11 +723,6 @@ def _switched(ground: FactsGround, change: Change, kept: Kept, events: Sequence[
     return book.written[kept.key]
 
 
-def _digest_of(stored: message_log.Stored) -> Values:
-    """What a correction holds of a version of a message."""
-    return {"digest": queries.digest(stored.body).hex()}
-
-
 def _row_of(kind: str, given: Kept | RowDraft | None) -> Values | None:
     """What a correction holds of something; None where it is not there, or was taken back."""
     if given is None or given.body is None:
@@ -684,10 +744,12 @@ def _draft_of(kind: str, key: str, row: Values) -> RowDraft:
     return RowDraft(kind, key, body, row["created_at"], extra=row["extra"] or None, findable=findable, **others)
 
 
-def _shown(kind: str, row: Values | None) -> Values | None:
-    """What a correction holds, as a user is shown it."""
+def _shown(kind: str, row: Any, key: str) -> Values | None:
+    """Return a value as a user is shown it."""
     if row is None:
         return None
+    if kind == MESSAGE:
+        return kept_fields(decode_body(row, key), copied=True)
     if kind == CORE:
         return {"value": row["text"], "importance": row["importance"], "expires_at": _moment(row["expires_at"])}
     if kind == RECORD:
@@ -701,45 +763,26 @@ def _moment(time: int | None) -> datetime | None:
     return None if time is None else moment(time)
 
 
-def _version_of(row: Values | None) -> str:
-    """Tells what something says."""
-    return queries.digest(write_plain(row)).hex()
+def _version_of(row: Any) -> str:
+    """Return a digest of a value."""
+    return queries.digest(row if isinstance(row, bytes) else write_plain(row)).hex()
 
 
-def _correction(kept: KeptCorrection, before: Values | None, after: Values | None) -> Correction:
+def _correction(made: StoredCorrection) -> Correction:
     return Correction(
-        id=kept.id,
-        kind=kept.kind,
-        key=kept.key,
-        namespace=namespace_of(kept.path),
-        branch=kept.thread or kept.name,
-        by=kept.actor,
-        at=moment(kept.created_at),
-        before=before,
-        after=after,
-        undoes=kept.undoes,
-        thread_id=kept.thread,
+        id=made.id,
+        kind=made.kind,
+        key=made.key,
+        namespace=namespace_of(made.path),
+        branch=made.thread or made.name or MAIN,
+        by=made.by,
+        at=moment(made.at),
+        before=_shown(made.kind, made.before, made.key),
+        after=_shown(made.kind, made.after, made.key),
+        undoes=made.undoes,
+        thread_id=made.thread,
     )
 
 
-def _listing(find: Callable[[], Steps[list[KeptCorrection]]]) -> Run:
-    """The corrections that are found; of messages, with what those versions say that are still kept."""
-
-    def steps() -> Steps[list[Correction]]:
-        found = []
-        for kept in (yield from find()):
-            values: list[Values | None] = []
-            for row in (kept.before, kept.after):
-                if kept.kind == MESSAGE:
-                    body = yield from correction_part.version_of_message(kept.path, kept.name, kept.key, row)
-                    values.append(None if body is None else kept_fields(decode_body(body, kept.key), copied=True))
-                else:
-                    values.append(_shown(kept.kind, row))
-            found.append(_correction(kept, *values))
-        return found
-
-    return Run("corrections.history", steps, outputs=lambda found: {"count": len(found)})
-
-
-def _made_shown(made: KeptCorrection) -> dict[str, Any]:
+def _made_shown(made: StoredCorrection) -> dict[str, Any]:
     return {"correction_id": made.id, "undoes": made.undoes}

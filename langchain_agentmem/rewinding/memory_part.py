@@ -223,6 +223,7 @@ def _told(row: Row) -> dict[str, Any]:
         "checksum": None if body is None else zlib.crc32(body),
         "extra": extra,
         "found": None if row["series"] is None else {"namespace": namespace_of(row["path"]), "series": row["series"]},
+        **({} if row["correction"] is None else {"correction": read_column(row["correction"], dict)}),
         "stamp": row["stamp"],
         "author": None
         if row["author_id"] is None
@@ -360,6 +361,17 @@ class _Author(BaseModel):
     living: Annotated[bool, Field(strict=True)]
 
 
+class _Correction(BaseModel):
+    """A correction that a person made with a version."""
+
+    id: Text
+    undoes: Text | None
+    before: dict[str, Any] | None
+    after: dict[str, Any] | None
+    sources: list[Text]
+    events: list[Whole]
+
+
 class _Version(BaseModel):
     """A version as the export tells of it."""
 
@@ -385,6 +397,7 @@ class _Version(BaseModel):
     author: _Author | None = None
     source: Text | None = None
     actor: Text | None = None
+    correction: _Correction | None = None
 
     @property
     def series(self) -> Series | None:
@@ -741,6 +754,7 @@ class Arrival:
             hash=None if version.body is None else queries.digest(version.body),
             deleted=int(version.body is None),
             extra=None if version.extra is None else as_json(self._pointing(version)),
+            correction=None if version.correction is None else as_json(version.correction.model_dump()),
             document=None if document is None else document[0].numbers[document[1]],
             **(yield from self._committed(version, landing)),
         )
@@ -805,6 +819,7 @@ def _erase(erasure: Erasure) -> Steps[None]:
     low, high, name = erasure.low, erasure.high, erasure.name
     [before] = yield query.memory_total(last=None)
     if name is not None:
+        yield from message_sources.forget_corrections(low, high, name, take_back=erasure.threads)
         yield from message_sources.forget(low, high, name)
     if erasure.threads:
         erasure.removed["threads"] += len((yield from thread_memory.delete(low, high, name)))

@@ -145,6 +145,7 @@ class RowDraft(NamedTuple):
         source: Where it comes from: "user", "model", "tool", "import" or "person".
         actor: Who that is.
         moved: Whether somebody else wrote it before, and it only moves: it says itself where it comes from.
+        correction: The correction that it is, if a person wrote it to correct something.
     """
 
     kind: str
@@ -161,6 +162,7 @@ class RowDraft(NamedTuple):
     source: str | None = None
     actor: str | None = None
     moved: bool = False
+    correction: Mapping[str, Any] | None = None
 
 
 class Kept(NamedTuple):
@@ -369,7 +371,7 @@ def write(place: Place, drafts: Sequence[RowDraft], *, series: Series, now: int,
             others = bool((yield query.has_other_authors(scope=author.scope)))
         yield from _supersede(place, drafts, stamp)
         if not place.forked and not others:  # there is nothing that would have to be hidden
-            drafts = [draft for draft in drafts if draft.body is not None]
+            drafts = [draft for draft in drafts if draft.body is not None or draft.correction is not None]
     # After what they replace is gone, or the same body would be stored and then collected with it.
     yield from queries.store({queries.digest(draft.body): draft.body for draft in drafts if draft.body is not None})
     placed = yield from _places(series, [draft for draft in drafts if draft.findable and draft.body is not None])
@@ -402,6 +404,8 @@ def write(place: Place, drafts: Sequence[RowDraft], *, series: Series, now: int,
         )
         numbers.append(row["id"])
         yield from rest(row["id"], draft.extra)
+        if draft.correction is not None:
+            yield query.sign_memory(id=row["id"], correction=as_json(draft.correction))
     owners = {(draft.kind, draft.key): number for draft, number in zip(drafts, numbers, strict=True)}
     for each in {id(each): each for each, _ in placed.values()}.values():
         mine = [owners[key] for key, (other, _) in placed.items() if other is each]
@@ -610,7 +614,11 @@ def problems() -> Steps[list[str]]:
     found += [f"memory {row['id']} is not in the index" for row in rows]
     after = 0
     while page := (yield query.extras_after(after=after, limit=PAGE)):
-        found += [f"what belongs to memory {row['id']} cannot be read" for row in page if not _is_object(row["extra"])]
+        found += [
+            f"what belongs to memory {row['id']} cannot be read"
+            for row in page
+            if not all(row[name] is None or _is_object(row[name]) for name in ("extra", "correction"))
+        ]
         found += yield from _wrong_sources(after, page)
         after = page[-1]["id"]
     rows = yield query.sources_of_nothing()
@@ -650,7 +658,7 @@ def _wrong_sources(after: int, page: Sequence[Row]) -> Steps[list[str]]:
         noted.setdefault(row["memory_id"], set()).add(row["source"])
     found = []
     for row in page:
-        extra = _read(row["extra"])
+        extra = None if row["extra"] is None else _read(row["extra"])
         try:
             told = sources_of(extra if isinstance(extra, Mapping) else {})
             if row["origin"] is not None:  # a copy is found by what it is a copy of

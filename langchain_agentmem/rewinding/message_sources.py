@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from langchain_agentmem.base.encoding import as_json
+from langchain_agentmem.base.encoding import as_json, read_column
 from langchain_agentmem.base.namespaces import thread_around
 from langchain_agentmem.errors import DatabaseUnreadable
 from langchain_agentmem.rewinding import memory_rows
@@ -126,11 +126,59 @@ def _forget(low: str, high: str, names: list[str], gone: Callable[[Mapping[str, 
             lost = sources_of(extra) - sources_of(left)
             yield query.delete_sources.many([{"memory": row["id"], "source": name} for name in sorted(lost)])
     retold |= {row["key"] for row in unfounded}
-    yield query.forget_corrected_facts.many([{"key": key, "low": low, "high": high} for key in sorted(retold)])
+    corrected: list[Row] = []
+    for key in sorted(retold):
+        corrected += yield query.forget_corrected_facts(key=key, low=low, high=high)
     held = yield from hiding(unfounded)
     yield from memory_rows.bury([row for row in unfounded if number_of(row) in held])
     yield from memory_rows.discard([row for row in unfounded if number_of(row) not in held])
+    yield from _release_ended(corrected)
     return len(unfounded)
+
+
+def forget_corrections(low: str, high: str, name: str, *, take_back: bool) -> Steps[None]:
+    """Forget the corrections that hold words of a thread or conversation; the values that people wrote themselves stay.
+
+    Args:
+        low: The first namespace path.
+        high: Path after the last.
+        name: The id of the thread or conversation.
+        take_back: Whether a value of the thread that a person restored goes, too.
+    """
+    found = yield query.corrected_memory(low=low, high=high)
+    rows = [row for row in found if name in correction_of(row).get("sources", ())]
+    said: set[tuple[int, str, str, str]] = set()
+    own = set(said)
+    for row in rows:
+        told = correction_of(row)
+        before, after = ((told[side] or {}).get("text") for side in ("before", "after"))
+        slot = (row["branch_id"], row["kind"], row["key"])
+        said |= {(*slot, text) for text in (before, after) if text is not None}
+        if told["undoes"] is None and after is not None and after != before:
+            own.add((*slot, after))
+    yield query.sign_memory.many([{"id": row["id"], "correction": None} for row in rows])
+    restored = [
+        row
+        for row in rows
+        if take_back
+        and row["body"] is not None
+        and (row["branch_id"], row["kind"], row["key"], memory_rows.text_of(bytes(row["body"]))) in said - own
+    ]
+    yield from memory_rows.bury(restored)
+    yield from _release_ended(rows)
+
+
+def correction_of(row: Row) -> dict[str, Any]:
+    """Return the correction that a version is; nothing where it cannot be read."""
+    try:
+        return read_column(row["correction"], dict)
+    except DatabaseUnreadable:
+        return {}
+
+
+def _release_ended(rows: Sequence[Row]) -> Steps[None]:
+    """Delete those of some former corrections that a newer version has replaced and nobody can see."""
+    yield from memory_rows.release([row["id"] for row in rows if row["until"] < FOREVER])
 
 
 def _resting_on(low: str, high: str, names: list[str]) -> Steps[list[Row]]:

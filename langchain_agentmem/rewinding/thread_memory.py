@@ -24,7 +24,7 @@ from langchain_agentmem.base.namespaces import (
 )
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import BranchMoved, InvalidInput
-from langchain_agentmem.rewinding import memory_rows, sealing
+from langchain_agentmem.rewinding import memory_rows, message_sources, sealing
 from langchain_agentmem.rewinding.branches import MAIN, BranchAt, Standpoint, branch_at, main_author, view_of
 from langchain_agentmem.rewinding.graph_runs import Runs, Spot, nested_graphs, runs_of, thread_of
 from langchain_agentmem.rewinding.memory_rows import FOREVER, Place, View
@@ -391,9 +391,9 @@ def _let_go(row: Row, *, quoted: bool) -> Steps[None]:
     [author] = yield query.author_of_thread(thread=row["id"])
     if author["id"] is not None:
         yield query.unmark(author=author["id"], branch=0)
-    for part in () if quoted else all_parts().all:
-        if part.forget is not None:
-            yield from part.forget(row["path"], row["name"])
+    if not quoted:
+        low = row["path"]
+        yield from message_sources.forget_corrections(low, low + "\x01", row["name"], take_back=True)
 
 
 def _fold(at: ThreadAt, now: int) -> Steps[list[Spot]]:

@@ -38,7 +38,6 @@ only after the statements that follow. To store a checkpoint on a known thread w
 - `search_index`: FTS5 on SQLite, `tsvector` on PostgreSQL, over terms that Python analysed. Indexing a message in its
   own commit took FTS5 80 µs, among 64 others 6 µs, so on SQLite new documents wait (`search/`). Nothing is ever missing
   from a search.
-- `correction`: what people corrected, with what was there before and after (`layers/correction_part.py`).
 - `blob`: values by key, for byte stores. Keys are bytes (UTF-8, unpaired surrogates included), so that any string is
   one, their order is that of code points on both engines, and a prefix is a range. A long key is cut in two, since an
   index entry of PostgreSQL has no room for it.

@@ -208,7 +208,6 @@ class Part:
         tables: Its tables, by what `stats` calls that part of the database.
         verify: Its checks, by name; each gives what is wrong, in sentences.
         erase: Deletes what an erasure names.
-        forget: Deletes what it holds of a thread, by path and name, of which nothing is to be kept when it is deleted.
         records: Which records of an export are its own, and which they hold.
         dump: Writes its records of the namespaces from a path up to another, and gives how many there are by the names
             of `TransferReport`.
@@ -224,7 +223,6 @@ class Part:
     tables: Mapping[str, Sequence[str]] = field(default_factory=dict)
     verify: Mapping[str, Operation[list[str]]] = field(default_factory=dict)
     erase: Callable[[Erasure], Steps[None]] | None = None
-    forget: Callable[[str, str], Steps[None]] | None = None
     records: Mapping[str, Collection[str]] = field(default_factory=dict)
     dump: Callable[[WriteRecord, str, str], Steps[Mapping[str, int]]] | None = None
     load: LoadOf | None = None

@@ -109,7 +109,6 @@ TABLES = (
     Table("branch_base", ("branch_id",)),
     Table("base_group", ("group_id", "branch_id")),
     Table("prompt_note", ("namespace_id", "name", "key", "part", "reader")),
-    Table("correction"),
     Table("audit_namespace", ("namespace_id",)),
     Table("audit_shelf"),
     Table("audit_message", ("shelf_id", "number")),

@@ -57,7 +57,6 @@ class TransferReport:
         items: How many long-term items were written.
         branches: How many named branches of memory were written.
         memories: How many versions of what is remembered were written, on branches and in threads.
-        corrections: How many corrections that people made were written.
         audit: How many entries of the audit trail were written.
     """
 
@@ -69,7 +68,6 @@ class TransferReport:
     items: int = 0
     branches: int = 0
     memories: int = 0
-    corrections: int = 0
     audit: int = 0
 
 

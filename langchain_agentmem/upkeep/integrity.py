@@ -21,7 +21,6 @@ from langchain_agentmem.base.namespaces import (
     label_within,
     named,
     namespace_of,
-    of_thread,
     path_of,
     range_of,
 )
@@ -68,7 +67,6 @@ class EraseReport:
         items: How many long-term items.
         branches: How many named branches of memory.
         memories: How many versions of what was remembered, on branches and in threads.
-        corrections: How many corrections that people made.
         audit: How many entries of the audit trail.
         elsewhere: Namespaces, ten at most, that were not erased, have long-term items, and have a label that is the
             person's: `memory.store` puts items where each call says, as in ("ada", "facts"). Each is erased by itself.
@@ -81,7 +79,6 @@ class EraseReport:
     items: int = 0
     branches: int = 0
     memories: int = 0
-    corrections: int = 0
     audit: int = 0
     elsewhere: tuple[Namespace, ...] = ()
 
@@ -253,7 +250,6 @@ def adopt(name: str, path: str, *, tail: int) -> Steps[None]:
     conversation = yield from message_log.move(Address("", name), path, tail=tail)
     for row in (yield from message_log.nested_in("", "\x01", name)):
         yield from message_log.move(Address("", row["name"]), path, tail=tail)
-    yield query.adopt_corrections(path=path, name=name, alone=of_thread(name))
     if not thread and not conversation:
         homes = [namespace_of(row["path"]) for row in (yield query.find_threads(name=name, ns=""))]
         there = (

@@ -103,7 +103,7 @@ class TestWhatIsStored:
         measured, others = ({name for name in load(each) if sized(each, name) is not None} for each in DIALECTS)
         assert measured >= {
             "store_content", "put_blob", "add_blob", "insert_item", "add_item", "update_item", "audit_add",
-            "insert_value", "insert_checkpoint", "insert_write", "insert_compaction", "add_correction",
+            "insert_value", "insert_checkpoint", "insert_write", "insert_compaction",
             "insert_memory", "insert_entries", "keep_prompt_note", "add_memory",
         }  # fmt: skip
         assert measured == others

@@ -135,6 +135,28 @@ class TestCorrecting:
         correct(browser, address("core", "city") + "&thread=any", value="Porto")
         assert memory.layers(namespace=ADA).core.get("city") == {"city": "Porto"}
 
+    @pytest.mark.parametrize("namespace", [ADA, ()])
+    def test_the_newest_checkpoint_shows_it_as_the_next_run_sees_it(self, memory, browser, namespace):
+        def remember(state, config):
+            if state["messages"][-1].text == "Hi":
+                memory.layers(config).core.set("city", "Lisbon")
+                memory.facts(config).add_fact("user", "Ada", "likes", "tea")
+
+        graph = StateGraph(MessagesState).add_node(remember).add_edge(START, "remember")
+        graph = graph.compile(checkpointer=memory.checkpointer)
+        thread = {"configurable": {"thread_id": "one", **({"agentmem_namespace": ADA} if namespace else {})}}
+        for text in ("Hi", "Bye"):
+            graph.invoke({"messages": [("user", text)]}, thread)
+        page = f"/thread?id=one&namespace={'/'.join(namespace) or '/'}&show=memory"
+        before = memory.checkpointer.get_tuple(thread).parent_config["configurable"]["checkpoint_id"]
+        [link] = re.findall(r'href="([^"]*/correct\?kind=core[^"]*)"', browser.text_of(page))
+        correct(browser, html.unescape(link), value="Porto")
+        [fact] = memory.facts(thread).as_of()
+        where = {"namespace": namespace} if namespace else {"thread_id": "one"}
+        memory.corrections.fact(fact.id, obj="coffee", by="ada", **where)
+        assert all(text in browser.text_of(page) for text in ("Porto", "coffee"))
+        assert all(text in browser.text_of(f"{page}&at={before}") for text in ("Lisbon", "tea"))
+
     def test_who_it_was_is_told_by_the_request(self, memory):
         memory.layers(namespace=ADA).core.set("city", "Lisbon")
         app = memory.studio(user=lambda scope: dict(scope["headers"])[b"x-user"].decode())

@@ -494,7 +494,7 @@ where m.id in (
 -- include: ids
     ) and not exists (
 -- include: held
-    ) and (cast(:past as bigint) = 0 or not exists (
+    ) and m.correction is null and (cast(:past as bigint) = 0 or not exists (
 -- include: past
     ));
 
@@ -506,7 +506,7 @@ join memory m on m.branch_id = b.id and m.until < 4611686018427387904 and m.kind
 -- include: shared
     )
 left join content c on c.id = m.content_id
-where b.namespace_id = :scope and b.kind = 'layers' and b.name = 'main' and not exists (
+where b.namespace_id = :scope and b.kind = 'layers' and b.name = 'main' and m.correction is null and not exists (
 -- include: past
     ) and not exists (
 -- include: held
@@ -520,7 +520,7 @@ delete from memory where id = :id;
 -- A version says from now on that the thing is gone.
 update memory
 set deleted = 1, content_id = null, document_id = null, label = null, subject = null, object = null, importance = null,
-    expires_at = null, extra = null, source = null, actor = null, gone = case when cast(:gone as bigint) = 1 then 0 else gone end
+    expires_at = null, extra = null, source = null, actor = null, correction = null, gone = case when cast(:gone as bigint) = 1 then 0 else gone end
 where id = :id;
 
 -- name: expired_memory
@@ -1220,7 +1220,7 @@ from memory m
 left join content c on c.id = m.content_id
 where m.branch_id in (
 -- include: ids
-    ) and not exists (
+    ) and m.correction is null and not exists (
 -- include: held
     )
 order by m.id

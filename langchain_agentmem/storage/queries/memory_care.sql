@@ -102,7 +102,8 @@ limit 10;
 
 -- name: extras_after
 -- A page of what else belongs to versions.
-select id, origin, extra from memory where id > :after and extra is not null order by id limit cast(:limit as bigint);
+select id, origin, extra, correction from memory where id > :after and (extra is not null or correction is not null)
+order by id limit cast(:limit as bigint);
 
 -- name: sources_between
 -- What is noted that versions rest on, of a page of them.
@@ -230,12 +231,13 @@ with page (number) as (
 )
 select page.number, m.id, m.branch_id, m.position, m.until, m.group_id, m.kind, m.key, m.label, m.subject,
     m.object, m.deleted, m.importance, m.expires_at, m.extra, m.created_at, m.written_at, m.stamp, m.source, m.actor,
-    c.hash, c.body, s.name as series, n.path, m.author_id, a.name as author, a.thread_id as living
+    m.correction, c.hash, c.body, s.name as series, n.path, m.author_id, a.name as author, a.thread_id as living
 from page
 left join found m on m.number = page.number and (
     (m.branch_id is null and m.group_id in (
 -- include: ids
     ))
+    or m.correction is not null
     or (m.until = 4611686018427387904 and exists (select 1 from branch b where b.id = m.branch_id and b.kind = 'layers'))
     or exists (
 -- include: held
@@ -311,12 +313,12 @@ where m.branch_id = :branch and m.kind = :kind and m.key = :key and m.position =
 with given as materialized (select (select id from content where hash = :hash) as content_id)
 insert into memory (
     branch_id, position, until, group_id, origin, kind, key, label, subject, object, content_id, deleted, importance,
-    expires_at, extra, document_id, created_at, written_at, scope_id, author_id, stamp, source, actor
+    expires_at, extra, document_id, created_at, written_at, scope_id, author_id, stamp, source, actor, correction
 )
 select :branch, :position, :until, :group, :origin, :kind, :key, :label, :subject, :object,
     case cast(:deleted as bigint) when 0 then coalesce(given.content_id, 0) end,
     cast(:deleted as bigint), :importance, :expires_at, :extra, :document, :created_at, :written_at, :scope, :author,
-    :stamp, :source, :actor
+    :stamp, :source, :actor, :correction
 from given
 returning id;
 

@@ -301,11 +301,14 @@ def question(found: CheckpointExcerpt | None) -> str | None:
 
 
 async def _memory(request: Request, place: Place) -> Shown:
-    """What the memory of a thread held at a checkpoint."""
-    memory, config = place.memory, place.config
+    """Show the memory of a thread at a checkpoint; at the newest one, as the next run sees it."""
+    memory, config, checkpoint, history = place.memory, place.config, place.checkpoint, place.history
+    if config and checkpoint and history and not history.newer and checkpoint == history.checkpoints[0]:
+        named = {name: value for name, value in config["configurable"].items() if name != "checkpoint_id"}
+        config, checkpoint = {"configurable": named}, None
     start = number_asked(request, "items")
     held, items = await asyncio.gather(
-        _held(request, memory.layers(config), memory.facts(config), place.checkpoint),
+        _held(request, memory.layers(config), memory.facts(config), checkpoint),
         memory.thread_store.at(config or {}).asearch((), limit=PAGE + 1, offset=start),
     )
     shown = [(named_item(each.namespace, each.key), as_text(each.value)) for each in items]

@@ -57,7 +57,8 @@ alter table content alter column hash set statistics 0, alter column body set st
 -- One version of a message or round. `position` is the position of its call on the branch. A row with `replaces` is
 -- a newer version of the row it names; the newest one is current, the older ones are its history. `document_id` is
 -- its number in the search, on the row of the first version. `follows` marks a message that follows the thread
--- named like its conversation: it is visible where that thread shows it.
+-- named like its conversation: it is visible where that thread shows it. `correction` marks an edit by a person: a JSON
+-- object with its id, the person, and the id of the correction that this one reverts.
 create table entry (
     id bigint generated always as identity primary key,
     branch_id bigint not null references branch (id) on delete cascade,
@@ -74,7 +75,8 @@ create table entry (
     document_id bigint,
     created_at bigint not null,
     written_at bigint not null,
-    follows integer not null default 0
+    follows integer not null default 0,
+    correction text
 );
 create index entry_position on entry (branch_id, position, id);
 create unique index entry_key on entry (branch_id, key) where replaces is null;
@@ -82,6 +84,7 @@ create index entry_content on entry (content_id);
 create index entry_attachments on entry (attachments_id) where attachments_id is not null;
 create index entry_replaces on entry (replaces, id) where replaces is not null;
 create index entry_round on entry (branch_id, round_key) where round_key is not null;
+create index entry_correction on entry (branch_id) where correction is not null;
 
 -- A compacted context. `lane` names the context: a graph's state, a conversation's log, or one role's rounds.
 -- `digest` is the digest of the messages up to its end, `reached` their number, and `slot` the row of the last of
@@ -121,7 +124,7 @@ create index prompt_note_age on prompt_note (created_at);
 
 alter table entry alter column key set statistics 0, alter column role set statistics 0,
     alter column sender set statistics 0, alter column recipient set statistics 0,
-    alter column round_key set statistics 0;
+    alter column round_key set statistics 0, alter column correction set statistics 0;
 alter table compaction alter column lane set statistics 0, alter column digest set statistics 0,
     alter column body set statistics 0;
 alter table prompt_note alter column name set statistics 0, alter column key set statistics 0,
@@ -253,7 +256,9 @@ create index author_name on author (namespace_id, name) where name is not null;
 -- `scope_id` is the namespace of the row's branch, `author_id` its author. `stamp` is the time of the first commit
 -- on the own line of a thread, or on "main"; null before, and on branches of subgraphs. `gone` is 2^62 while the
 -- head of its author shows the row, else the time when that ended, or 0 if the row was never shown. `source` is its
--- origin ("user", "model", "tool", "import", "person"), `actor` names it.
+-- origin ("user", "model", "tool", "import", "person"), `actor` names it. `correction` is set where a person
+-- corrected the value: a JSON object with its id, the values before and after, the sources of the value before, and
+-- the id of the correction that this one reverts. Such a row stays when a newer version replaces it.
 create table memory (
     id bigint generated always as identity primary key,
     branch_id bigint references branch (id),
@@ -280,6 +285,7 @@ create table memory (
     gone bigint not null default 0,
     source text,
     actor text,
+    correction text,
     check (branch_id is not null or group_id is not null)
 );
 create index memory_current on memory (branch_id, kind, until, position);
@@ -290,6 +296,7 @@ create index memory_content on memory (content_id) where content_id is not null;
 create index memory_origin on memory (origin) where origin is not null;
 create index memory_expiry on memory (branch_id, expires_at) where expires_at is not null;
 create index memory_author on memory (author_id) where author_id is not null;
+create index memory_correction on memory (branch_id) where correction is not null;
 create index memory_subject on memory (branch_id, subject, kind, label, object, until) where subject is not null;
 create index memory_object on memory (branch_id, object, kind, created_at, until) where object is not null;
 create index memory_learned on memory (branch_id, kind, created_at) where subject is not null;
@@ -400,7 +407,7 @@ create index base_group_branch on base_group (branch_id);
 alter table author alter column name set statistics 0;
 alter table memory alter column key set statistics 0, alter column label set statistics 0,
     alter column subject set statistics 0, alter column object set statistics 0, alter column extra set statistics 0,
-    alter column source set statistics 0, alter column actor set statistics 0;
+    alter column source set statistics 0, alter column actor set statistics 0, alter column correction set statistics 0;
 alter table memory_source alter column source set statistics 0;
 alter table memory_group alter column checkpoint set statistics 0, alter column task set statistics 0,
     alter column ns set statistics 0;
@@ -410,30 +417,6 @@ alter table finished_task alter column checkpoint set statistics 0, alter column
 alter table finished_group alter column task set statistics 0;
 alter table place alter column checkpoint set statistics 0;
 alter table branch_base alter column groups set statistics 0, alter column checkpoint set statistics 0;
-
--- Corrections by people ---------------------------------------------------------------------------------------------
-
--- `name` is the branch, or the conversation of a message; `actor` the person, and `undoes` the correction that this
--- one reverts. The body is JSON: the values before and after; for a message, the digests of its versions.
-create table correction (
-    id bigint generated always as identity primary key,
-    namespace_id bigint not null references namespace (id) on delete cascade,
-    correction_id text collate "C" not null,
-    kind text collate "C" not null,
-    name text collate "C" not null,
-    key text collate "C" not null,
-    actor text collate "C" not null,
-    undoes text collate "C",
-    created_at bigint not null,
-    body bytea not null,
-    unique (namespace_id, correction_id)
-);
-create index correction_key on correction (namespace_id, kind, name, key);
-create index correction_age on correction (namespace_id, created_at);
-
-alter table correction alter column correction_id set statistics 0, alter column kind set statistics 0,
-    alter column name set statistics 0, alter column key set statistics 0, alter column actor set statistics 0,
-    alter column undoes set statistics 0, alter column body set statistics 0;
 
 -- Long-term items ---------------------------------------------------------------------------------------------------
 

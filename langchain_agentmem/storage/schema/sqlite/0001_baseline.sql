@@ -61,7 +61,8 @@ create table token_count (
 -- One version of a message or round. `position` is the position of its call on the branch. A row with `replaces` is
 -- a newer version of the row it names; the newest one is current, the older ones are its history. `document_id` is
 -- its number in the search, on the row of the first version. `follows` marks a message that follows the thread
--- named like its conversation: it is visible where that thread shows it.
+-- named like its conversation: it is visible where that thread shows it. `correction` marks an edit by a person: a JSON
+-- object with its id, the person, and the id of the correction that this one reverts.
 create table entry (
     id integer primary key,
     branch_id integer not null references branch (id) on delete cascade,
@@ -78,7 +79,8 @@ create table entry (
     document_id integer,
     created_at integer not null,
     written_at integer not null,
-    follows integer not null default 0
+    follows integer not null default 0,
+    correction text
 );
 create index entry_position on entry (branch_id, position);
 create unique index entry_key on entry (branch_id, key) where replaces is null;
@@ -86,6 +88,7 @@ create index entry_content on entry (content_id);
 create index entry_attachments on entry (attachments_id) where attachments_id is not null;
 create index entry_replaces on entry (replaces) where replaces is not null;
 create index entry_round on entry (branch_id, round_key) where round_key is not null;
+create index entry_correction on entry (branch_id) where correction is not null;
 
 -- A compacted context. `lane` names the context: a graph's state, a conversation's log, or one role's rounds.
 -- `digest` is the digest of the messages up to its end, `reached` their number, and `slot` the row of the last of
@@ -238,7 +241,9 @@ create index author_name on author (namespace_id, name) where name is not null;
 -- `scope_id` is the namespace of the row's branch, `author_id` its author. `stamp` is the time of the first commit
 -- on the own line of a thread, or on "main"; null before, and on branches of subgraphs. `gone` is 2^62 while the
 -- head of its author shows the row, else the time when that ended, or 0 if the row was never shown. `source` is its
--- origin ("user", "model", "tool", "import", "person"), `actor` names it.
+-- origin ("user", "model", "tool", "import", "person"), `actor` names it. `correction` is set where a person
+-- corrected the value: a JSON object with its id, the values before and after, the sources of the value before, and
+-- the id of the correction that this one reverts. Such a row stays when a newer version replaces it.
 create table memory (
     id integer primary key autoincrement,
     branch_id integer references branch (id),
@@ -265,6 +270,7 @@ create table memory (
     gone integer not null default 0,
     source text,
     actor text,
+    correction text,
     check (branch_id is not null or group_id is not null)
 );
 create index memory_current on memory (branch_id, kind, until, position);
@@ -275,6 +281,7 @@ create index memory_content on memory (content_id) where content_id is not null;
 create index memory_origin on memory (origin) where origin is not null;
 create index memory_expiry on memory (branch_id, expires_at) where expires_at is not null;
 create index memory_author on memory (author_id) where author_id is not null;
+create index memory_correction on memory (branch_id) where correction is not null;
 create index memory_subject on memory (branch_id, subject, kind, label, object, until) where subject is not null;
 create index memory_object on memory (branch_id, object, kind, created_at, until) where object is not null;
 create index memory_learned on memory (branch_id, kind, created_at) where subject is not null;
@@ -381,26 +388,6 @@ create table base_group (
     primary key (group_id, branch_id)
 ) without rowid;
 create index base_group_branch on base_group (branch_id);
-
--- Corrections by people ---------------------------------------------------------------------------------------------
-
--- `name` is the branch, or the conversation of a message; `actor` the person, and `undoes` the correction that this
--- one reverts. The body is JSON: the values before and after; for a message, the digests of its versions.
-create table correction (
-    id integer primary key,
-    namespace_id integer not null references namespace (id) on delete cascade,
-    correction_id text not null,
-    kind text not null,
-    name text not null,
-    key text not null,
-    actor text not null,
-    undoes text,
-    created_at integer not null,
-    body blob not null,
-    unique (namespace_id, correction_id)
-);
-create index correction_key on correction (namespace_id, kind, name, key);
-create index correction_age on correction (namespace_id, created_at);
 
 -- Long-term items ---------------------------------------------------------------------------------------------------
 
