@@ -40,7 +40,7 @@ hypothesis.settings.register_profile("patient", deadline=None, suppress_health_c
 hypothesis.settings.load_profile("patient")
 events.PATIENCE = 60.0  # nor whether a hook was told of something,
 embedding.PATIENCE = 60.0  # a search found what had just been said,
-postgres._AT_ONCE = 60.0  # or measures were kept
+postgres._AT_ONCE = 60.0  # or notes on prompts were kept
 
 
 gc.disable()  # until all tests are collected

@@ -51,8 +51,6 @@ def fill(memory: AgentMemory) -> None:
     memory.inject("user-42", namespace=("a",)).invoke(asked_now, {"configurable": {"thread_id": "c"}})
     wanted = jobs.WantedJob("", "tidy", "what \0 ever", b"\xff")
     memory.database.write("job", lambda: jobs.enqueue(wanted, now=1))
-    memory.database.measures.ended("memory.test", 0.5)
-    memory.database.measures.shortened(123)
 
 
 def with_vectors(url: str) -> AgentMemory:

@@ -58,7 +58,6 @@ from langchain_agentmem.threads.thread_lines import OWN_LINE, Deleted, Thread, T
 from langchain_agentmem.threads.value_codec import MESSAGE, VALUE, Prototypes, Stamps, ValueDraft, ValueReading, sharing
 from langchain_agentmem.threads.value_recipe import Damaged, guarded, opened
 from langchain_agentmem.threads.value_store import PartRow, Shelved, StorePlace
-from langchain_agentmem.tracing.measures import Measures
 
 logger = logging.getLogger(__name__)
 
@@ -296,8 +295,6 @@ def config_of(thread_id: Any, path: str, ns: str, name: str, scopes: Scopes) -> 
 KNOWN_THREADS = 1_024
 LONGEST_TURN = 1.0
 """Seconds that a write waits for another one of its thread before it goes on beside it."""
-KNOWN = "messages known to be stored"
-"""What the measures call messages of a state that need not be written again."""
 
 Rows: TypeAlias = list[dict[str, object]]
 
@@ -309,17 +306,15 @@ class Coding:
         prototypes: The messages that were read or stored lately.
 
     Args:
-        measures: Is told how often that helped. Default: nobody is.
         scopes: How configs are led to their namespace.
     """
 
     _remembering = PerProcess(threading.Lock)
     _turns: PerProcess[WeakValueDictionary[ThreadAt, threading.Lock]] = PerProcess(WeakValueDictionary)
 
-    def __init__(self, measures: Measures | None = None, scopes: Scopes = Scopes()) -> None:  # noqa: B008 - a value
+    def __init__(self, scopes: Scopes = Scopes()) -> None:  # noqa: B008 - a value
         self.scopes = scopes
-        self.prototypes = Prototypes(measures=measures)
-        self._measures = measures
+        self.prototypes = Prototypes()
         self._stamps = Stamps()
         self._threads: dict[ThreadAt, Thread] = {}
 
@@ -376,8 +371,6 @@ class Coding:
 
     def stored(self, at: ThreadAt, ns: str, thread: Thread, used: checkpoint_log.Planned, shelved: Shelved) -> None:
         """Remember where messages lie, after the commit of what was planned."""
-        if self._measures is not None:
-            self._measures.cache(KNOWN, *used.draft.counts())
         used.draft.stamp(thread.place, shelved.numbers, shelved.moves, self.prototypes)
         self._remember(at, ns, thread)
 

@@ -224,7 +224,7 @@ class AgentMemorySaver(Performer, Closing, BaseCheckpointSaver[str]):
         self.database: Database = database_of(memory)
         self._database = self.database
         self._followers = tuple(followers)
-        self._coding = Coding(self.database.measures, self.database.scopes)
+        self._coding = Coding(self.database.scopes)
         self.database.remembering.add(self._coding)
         self._rewinding = Rewinding(self.database)
         self._steps = CheckpointSteps(self.database.tracing)

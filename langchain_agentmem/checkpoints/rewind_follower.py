@@ -44,7 +44,7 @@ from langchain_agentmem.storage.part import Said
 from langchain_agentmem.threads.checkpoint_head import read as versions_read
 from langchain_agentmem.threads.checkpoint_head import unfold
 from langchain_agentmem.threads.thread_lines import Thread, ThreadAt, ThreadDeleted
-from langchain_agentmem.tracing import Step, Thunk, Tracing
+from langchain_agentmem.tracing import SILENT, Step, Thunk, Tracing
 
 
 class _Watch(BaseCallbackHandler):
@@ -462,7 +462,7 @@ CheckpointStep: TypeAlias = Step | Surrounded
 
 
 class CheckpointSteps:
-    """Makes the steps of one saver. While checkpoints are not traced they are only measured.
+    """Makes the steps of one saver. While checkpoints are not traced, nobody hears them.
 
     Args:
         tracing: The tracing of its database.
@@ -480,10 +480,10 @@ class CheckpointSteps:
             config: What `around` gave; None for a call that is given none.
             inputs: What it was given beside the config.
         """
-        name = f"memory.checkpoint.{verb}"
         if not self._tracing.checkpoints:
-            return self._tracing.unheard(name)
+            return SILENT
         given: Any = config
+        name = f"memory.checkpoint.{verb}"
         step = self._tracing.step(name, inputs=lambda: {**_where(config), **inputs()}, config=given)
         return step if control_of(config) is None else Surrounded(step, given)
 

@@ -534,50 +534,33 @@ def namespaces(*, database: Existing, namespace: Within = None, as_json: AsJson 
 
 WIDTH = 30
 """Characters of the longest bar."""
-SLOWEST = 10
-"""Operations that `stats` prints."""
 
 
 def stats(
     *,
     database: Existing,
-    slowest: Annotated[
-        int | None,
-        typer.Option(min=0, metavar="N", help="How many of the slowest operations. Default: 10, and in JSON all."),
-    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Count what is stored, and tell what was measured.
-
-    Measured are sizes, tokens kept out of prompts, caches, and the slowest operations.
-    """
+    """Count what is stored, and the bytes of each part."""
     with existing(database) as memory, progress_bar("counting"):
         found = memory.admin.stats()
     if as_json:
-        print_json({**found, "operations": found["operations"][:slowest]})
+        print_json(found)
     else:
-        print_stats(Screen(), found, slowest=SLOWEST if slowest is None else slowest)
+        print_stats(Screen(), found)
 
 
-def print_stats(screen: Screen, stats: Stats, *, slowest: int) -> None:
+def print_stats(screen: Screen, stats: Stats) -> None:
     """Print statistics for a person to read.
 
     Args:
         screen: Where to.
         stats: What `memory.admin.stats()` gave.
-        slowest: How many operations to print.
     """
     for name, value in stats.items():
-        if isinstance(value, int) and name not in {"bytes_estimated", "tokens_kept_out", "shortened_prompts"}:
+        if isinstance(value, int) and name != "bytes_estimated":
             screen.line(f"{name:<15} {value:>15,}")
     _sizes(screen, stats)
-    screen.heading("Tokens kept out of prompts")
-    if stats["shortened_prompts"]:
-        screen.line(f"  {stats['tokens_kept_out']:,} in {counted(stats['shortened_prompts'], 'prompts')}")
-    else:
-        screen.line("  none yet: no compaction was used", "dim")
-    _caches(screen, stats)
-    _operations(screen, stats, slowest)
 
 
 def _sizes(screen: Screen, stats: Stats) -> None:
@@ -586,36 +569,3 @@ def _sizes(screen: Screen, stats: Stats) -> None:
     most, every = max(parts[0][1], 1), max(sum(size for _, size in parts), 1)
     rows = [(name, f"{size:,}", f"{size / every:.0%}", "#" * round(WIDTH * size / most)) for name, size in parts]
     screen.table(("part", "bytes", "share", ""), rows, right=("bytes", "share"))
-
-
-def _caches(screen: Screen, stats: Stats) -> None:
-    screen.heading("Caches")
-    rows = []
-    for name, asked in stats["caches"].items():
-        calls = asked["hits"] + asked["misses"]
-        rows.append((name, f"{asked['hits'] / calls if calls else 0.0:.0%}", f"{asked['hits']:,} of {calls:,}"))
-    if rows:
-        screen.table(("cache", "hits", ""), rows, right=("hits",))
-    else:
-        screen.line("  none was asked yet", "dim")
-
-
-def _operations(screen: Screen, stats: Stats, slowest: int) -> None:
-    screen.heading("Slowest operations, in milliseconds")
-    shown = stats["operations"][:slowest]
-    if not shown:
-        screen.line("  none was measured yet", "dim")
-        return
-    rows = [
-        (
-            each["name"],
-            *(f"{time:,.1f}" for time in (each["slowest_ms"], each["mean_ms"], each["total_ms"])),
-            f"{each['calls']:,}",
-            f"{each['failures']:,}",
-        )
-        for each in shown
-    ]
-    numbers = ("slowest", "mean", "total", "calls", "failed")
-    screen.table(("operation", *numbers), rows, right=numbers)
-    if left := len(stats["operations"]) - len(shown):
-        screen.line(f"and {left:,} more: --slowest {len(stats['operations'])}", "dim")

@@ -50,10 +50,7 @@ from langchain_agentmem.messages.message_marks import is_filler, summary_in
 from langchain_agentmem.rewinding.thread_memory import conversation_of_run
 from langchain_agentmem.storage.database import Database
 from langchain_agentmem.tracing import brief
-from langchain_agentmem.tracing.measures import Measures
 
-CACHE = "messages counted the turn before"
-"""What the measures call them."""
 RECENT = 256
 """Messages at the end of a history that are looked into although they are the same objects."""
 
@@ -85,18 +82,16 @@ class History:
     repeats: bool = False
 
 
-def followed(old: History, given: Sequence[BaseMessage], counter: TokenCounter, measures: Measures) -> History:
+def followed(old: History, given: Sequence[BaseMessage], counter: TokenCounter) -> History:
     """Find out about a history, going on from what is known of it.
 
     Args:
         old: What it was the turn before.
         given: What it is now.
         counter: Counts tokens.
-        measures: Are told how many messages were known from the turn before.
     """
     messages = list(given)
     common = _common(old, messages)
-    measures.cache(CACHE, common, len(messages) - common)
     keys, contents = old.keys[:common], old.contents[:common]
     digests, tokens = old.digests[: common + 1], old.tokens[: common + 1]
     places, calls, repeats = old.places, old.calls, old.repeats

@@ -54,7 +54,6 @@ from langchain_agentmem.compaction.processors import PipelineOutcome, compacting
 from langchain_agentmem.conversations import compaction_records, message_log, prompt_notes
 from langchain_agentmem.conversations.compaction_records import STATE, CompactionRecord, Header
 from langchain_agentmem.conversations.log_entries import MOST_TRACED, entry_of
-from langchain_agentmem.conversations.prompt_notes import PromptReuse
 from langchain_agentmem.errors import StorageError
 from langchain_agentmem.language_models.model_calls import Ahead, Run, Shown, Work
 from langchain_agentmem.language_models.tokens import TokenCounter
@@ -68,8 +67,6 @@ logger = logging.getLogger(__name__)
 
 REMEMBERED = 256
 """Records and histories that are kept in memory."""
-CACHE = "compactions"
-"""What the measures call them."""
 BATCH = 500
 """Messages that are recorded in one transaction."""
 _BELOW = 0.9  # of what a provider refused
@@ -139,7 +136,6 @@ class Compactor:
             given if isinstance(given, TokenCounter) else TokenCounter(given, image_tokens=config.image_token_estimate)
         )
         self._agent_name = agent_name
-        self._reuse = PromptReuse(database, "after compaction")
         # Those of no conversation are kept here alone, under numbers of their own.
         self._records: OrderedDict[tuple[message_log.Address | None, int], CompactionRecord] = OrderedDict()
         self._settled: OrderedDict[tuple[message_log.Address | None, int], int] = OrderedDict()
@@ -163,8 +159,6 @@ class Compactor:
         step = report.step(COMPACT, work, at, "turn", messages=len(messages), **self._bounds())
         view: ContextView = yield step
         yield from self._left(messages, view, at)
-        if len(view.messages) < len(messages):  # what is not compacted grows at its end alone
-            self._reuse.note(at, view.messages)
         return view
 
     def _viewing(
@@ -249,7 +243,7 @@ class Compactor:
     ) -> Work[tuple[History, list[Header], Context]]:
         before = self._followed.get(at)
         old = History() if before is None else before.history
-        history = followed(old, messages, self.counter, self.database.measures)
+        history = followed(old, messages, self.counter)
         known = yield from self._noted(history, at, before)
         context = yield from self._newest(history, at, known)
         return history, known, context or resolved(None, history, self.counter)
@@ -407,7 +401,6 @@ class Compactor:
         record = self._records.get((at, number))
         if at is None:
             return record
-        self.database.measures.cache(CACHE, record is not None, record is None)
         if record is None:
             try:
                 record = yield Run("compaction.read", lambda: compaction_records.load(at, number), shown=False)
@@ -634,9 +627,6 @@ class Compactor:
     def _view(
         self, context: Context, history: History, overhead: int, report: CompactionReport, *, compacted: bool = False
     ) -> ContextView:
-        if context.record is not None:
-            whole = int((history.tokens[-1] + overhead) * self.counter.factor())
-            self.database.measures.shortened(max(0, whole - self.calibrated(context.tokens + overhead)))
         needs_repair = history.repeats or not _is_sound(context, history)
         messages = repaired(context.messages) if needs_repair else list(context.messages)
         return self.shown(messages, context, report, overhead=overhead, compacted=compacted)

@@ -214,8 +214,6 @@ def _message(row: Any) -> BaseMessage:
 logger = logging.getLogger(__name__)
 
 _MARKS = (MADE.encode(), SUMMARY.encode())
-CACHE = "contexts of conversations"
-"""What the measures call them."""
 ASKED = "compact_if_needed"
 """The event that somebody asks for a compaction."""
 
@@ -434,8 +432,6 @@ class ManagedConversationMemory(ConversationMemory):
     def _viewing(self, images: ImageFiles) -> Work[ContextView]:
         report = self._report()
         logged, compacted = yield from self._compacting("get_messages", report)
-        if (record := logged.context.record) is not None:
-            self._database.measures.shortened(int(record.saved * self._compactor.counter.factor()))
         seen = yield from _seen(logged.context, images)
         seen = replace(seen, messages=list(map(_copied, seen.messages)))  # whoever is given them may change them
         view = self._compactor.shown(repaired(seen.messages), seen, report, compacted=compacted)
@@ -525,10 +521,7 @@ class ManagedConversationMemory(ConversationMemory):
         reading_it = self._begun(make) if begin else make
         logged: Logged = yield Run("compaction.read", reading_it, write=begin, shown=False)
         self._description = None
-        kind = _kind(known, logged, anew=anew)
-        self._stats[kind] += 1
-        if kind != "compactions":
-            self._database.measures.cache(CACHE, kind != "misses", kind == "misses")
+        self._stats[_kind(known, logged, anew=anew)] += 1
         self._logged = logged
         return logged
 

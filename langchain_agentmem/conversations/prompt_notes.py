@@ -20,7 +20,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
-from itertools import takewhile
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -194,47 +193,6 @@ class NoteBook:
 
     def _put(self, note: PromptNote) -> None:
         self._new[note.message_id, note.part] = self._notes[note.message_id, note.part] = note
-
-
-class PromptReuse:
-    """Measures how much of each prompt of a thread begins as the one before it did, which a provider's cache holds.
-
-    Args:
-        database: Its measures are told the characters, as what a cache had and had not.
-        step: What was done to the prompts; the measures call them "prompts with memory" and the like.
-    """
-
-    def __init__(self, database: Database, step: str) -> None:
-        self._measures = database.measures
-        self._name = f"characters of prompts {step}"
-        self._before: OrderedDict[Address, Sequence[BaseMessage]] = OrderedDict()
-
-    def note(self, at: Address | None, messages: Sequence[BaseMessage]) -> None:
-        """A model is about to be shown this; the first prompt of a thread counts for nothing.
-
-        Args:
-            at: The thread, or None.
-            messages: The prompt.
-        """
-        if at is None:
-            return
-        before = self._before.pop(at, None)
-        self._before[at] = messages
-        while len(self._before) > REMEMBERED:
-            self._before.popitem(last=False)
-        if before is not None:
-            same = sum(1 for _ in takewhile(_alike, zip(before, messages, strict=False)))
-            sizes = [len(each.content if isinstance(each.content, str) else str(each.content)) for each in messages]
-            self._measures.cache(self._name, sum(sizes[:same]), sum(sizes[same:]))
-
-
-def _alike(pair: tuple[BaseMessage, BaseMessage]) -> bool:
-    one, other = pair
-    return one is other or (
-        one.type == other.type
-        and one.content == other.content
-        and getattr(one, "tool_calls", None) == getattr(other, "tool_calls", None)
-    )
 
 
 def opening(

@@ -264,8 +264,6 @@ class SessionMemory(LogMemory):
 
         see = partial(seen_by, self._at, role, include_failures=include_failure_rounds, log=self._log)
         seen = yield from self._run("read", see, trace_inputs(role=role), _seen)
-        if seen.record is not None:
-            self._database.measures.shortened(seen.record.saved)
         return seen.rest, seen.compacted
 
     get_role_rounds_with_compaction, aget_role_rounds_with_compaction = both(_get_role_rounds_with_compaction_work)

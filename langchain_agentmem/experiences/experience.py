@@ -46,7 +46,6 @@ from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.messages.message_marks import block
 from langchain_agentmem.messages.role_rounds import Portable, fields_of
-from langchain_agentmem.tracing.measures import Measures
 
 logger = logging.getLogger(__name__)
 
@@ -161,8 +160,6 @@ def told(experiences: Iterable[Experience]) -> str:
     return "\n".join(fenced("experience", harmless(each.what.strip()), id=each.exp_id) for each in experiences)
 
 
-CACHE = "files of experiences"
-"""What the measures call them."""
 PREFIX, SUFFIX = "handcrafted_exp_", ".yaml"
 """The parts of the name of a file that is written."""
 SUFFIXES = (SUFFIX, ".yml")
@@ -233,7 +230,6 @@ class Folder:
     Args:
         directory: The folder.
         subfolders: Whether what lies in folders below it counts too.
-        measures: Is told how many files were as they were. Default: nobody is.
 
     Raises:
         InvalidInput: There is no such folder.
@@ -241,16 +237,13 @@ class Folder:
 
     _lock = PerProcess(threading.Lock)
 
-    def __init__(
-        self, directory: str | os.PathLike[str], *, subfolders: bool = False, measures: Measures | None = None
-    ) -> None:
+    def __init__(self, directory: str | os.PathLike[str], *, subfolders: bool = False) -> None:
         self.directory = path_of_file(directory)
         if not os.path.isdir(self.directory):  # noqa: PTH112 - the method of a path raises where it is too long
             raise InvalidInput(
                 f"There is no folder {safe_repr(str(self.directory))} with experiences. Make it, or name another."
             )
         check_flag("subfolders", subfolders)
-        self._measures = measures
         self._subfolders = subfolders
         self._read: dict[str, _Read] = {}
         self._below: dict[str, Folder] = {}
@@ -288,10 +281,7 @@ class Folder:
                     problems=(Problem(".", f"The folder cannot be read: {error.strerror or error}."),)
                 )
             names = sorted(found, key=lambda name: (name.count("/"), name.split("/")))
-            before, self._read = self._read, {name: locked.get(name) or self._of(name) for name in names}
-            if self._measures is not None:
-                hits = sum(read is before.get(name) for name, read in self._read.items())
-                self._measures.cache(CACHE, hits, len(names) - hits)
+            self._read = {name: locked.get(name) or self._of(name) for name in names}
             return _shelf(self._read)
 
     def _within(self, sub_path: Any) -> Folder:
@@ -300,7 +290,7 @@ class Folder:
         if path.is_absolute() or not inside.is_relative_to(self.directory.resolve()):
             raise InvalidInput(f"The folder {safe_repr(str(path))} is not below {safe_repr(str(self.directory))}.")
         with self._lock:
-            made = Folder(inside, subfolders=self._subfolders, measures=self._measures)
+            made = Folder(inside, subfolders=self._subfolders)
             return self._below.setdefault(str(inside), made)
 
     def _names(self, folder: Path, locked: dict[str, _Read], below: str = "") -> Iterator[str]:

@@ -106,7 +106,7 @@ class ExperienceLibrary(Performer):
         subfolders: bool = False,
     ) -> None:
         self.database = self._database = database_of(memory)
-        self._folders = Folder(directory, subfolders=subfolders, measures=self.database.measures)
+        self._folders = Folder(directory, subfolders=subfolders)
 
     def __repr__(self) -> str:
         return f"ExperienceLibrary({safe_repr(str(self.directory))})"

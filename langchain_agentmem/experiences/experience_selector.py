@@ -46,7 +46,7 @@ from langchain_agentmem.base.namespaces import config_given
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations import prompt_notes
 from langchain_agentmem.conversations.log_entries import role_rounds, shared_entries
-from langchain_agentmem.conversations.prompt_notes import NotedItem, PromptReuse
+from langchain_agentmem.conversations.prompt_notes import NotedItem
 from langchain_agentmem.conversations.session_memory import SessionMemory
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.experiences.experience import PART, Experience, told
@@ -236,7 +236,6 @@ class ExperienceSelector(Performer, Runnable[Any, Any], BaseExampleSelector):
         self._database: Database = library.database
         self._texts = itertools.count()
         self._counter = TokenCounter()
-        self._reuse = PromptReuse(self._database, "with experiences")
         self._failures = FirstFailures(logger)
         self._known: dict[bytes, AnswerReading] = {}
 
@@ -403,7 +402,7 @@ class ExperienceSelector(Performer, Runnable[Any, Any], BaseExampleSelector):
         request = self._request(given, form.messages, config)
         selection = yield from self._selected(request)
         texts = yield from self._standing(request, selection)
-        return form.close(Insertion(lambda messages: self._placed(messages, texts, config), selection.section))
+        return form.close(Insertion(lambda messages: placed(messages, PART, texts), selection.section))
 
     def _putting(self, messages: Sequence[BaseMessage], config: RunnableConfig) -> Work[list[BaseMessage]]:
         """Messages with the instructions that apply before the questions that they were chosen for.
@@ -414,14 +413,7 @@ class ExperienceSelector(Performer, Runnable[Any, Any], BaseExampleSelector):
         """
         request = self._request(messages, [*messages], config)
         texts = yield from self._standing(request, (yield from self._selected(request)))
-        return self._placed(messages, texts, config)
-
-    def _placed(
-        self, messages: Sequence[BaseMessage], texts: Mapping[str | None, str], config: RunnableConfig
-    ) -> list[BaseMessage]:
-        prompt = placed(messages, PART, texts)
-        self._reuse.note(prompt_notes.thread_of(self._database.scopes, config), prompt)
-        return prompt
+        return placed(messages, PART, texts)
 
     def _standing(self, request: SelectionRequest, selection: Selection) -> Work[dict[str | None, str]]:
         """What stands before each question that is still shown; what stands already is not put there again."""

@@ -164,20 +164,20 @@ class MemoryInjection(Runnable[Any, Any]):
         del run_manager
         form = self._form(given, config)
         work = self._bringing.bringing(given, form.messages, ensure_config(config))
-        return self._closed(form, perform(work, self._bringing.database), config)
+        return self._closed(form, perform(work, self._bringing.database))
 
     async def _ainject(self, given: Any, run_manager: Any, config: RunnableConfig) -> Any:
         del run_manager
         form = await aside(self._form, given, config)
         work = self._bringing.bringing(given, form.messages, ensure_config(config))
         brought = await aperform(work, self._bringing.database)
-        return await aside(self._closed, form, brought, config)
+        return await aside(self._closed, form, brought)
 
     def _form(self, given: Any, config: RunnableConfig) -> Form:
         return form_of(given, config, "memory")
 
-    def _closed(self, form: Form, brought: Brought, config: RunnableConfig) -> Any:
+    def _closed(self, form: Form, brought: Brought) -> Any:
         def among(messages: list[BaseMessage]) -> list[BaseMessage]:
-            return self._bringing.put(woven(messages, brought, self._role), config)
+            return woven(messages, brought, self._role)
 
         return form.close(Insertion(among, "\n\n".join(brought.blocks())))

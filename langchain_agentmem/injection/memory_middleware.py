@@ -146,7 +146,6 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
             request = request.override(system_message=with_block(request.system_message, "core", brought.core))
             brought = brought._replace(core="")
         messages: list[Any] = woven(request.messages, brought)
-        self._bringing.put([*filter(None, [request.system_message]), *messages], ensure_config())
         system = request.system_message
         if self._cache_control:
             bound = [getattr(request.model, name, None) for name in ("kwargs", "model_kwargs")]

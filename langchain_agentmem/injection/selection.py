@@ -15,7 +15,7 @@ from langchain_agentmem.base.namespaces import ThreadLike, id_of, path_of
 from langchain_agentmem.base.origins import Trust, trusted_given
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations import prompt_notes
-from langchain_agentmem.conversations.prompt_notes import CHANGES, NoteBook, NotedItem, PromptNote, PromptReuse
+from langchain_agentmem.conversations.prompt_notes import CHANGES, NoteBook, NotedItem, PromptNote
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.facts import fact_queries
 from langchain_agentmem.facts.fact import Fact
@@ -117,7 +117,6 @@ class Bringing:
         self._budget = Budget.of(self.budget)
         self._trusted = trusted_given(self.trust)
         self._counter = self.counter or TokenCounter()
-        self._reuse = PromptReuse(self.database, "with memory")
         self._warned = False
 
     def bringing(self, given: Any, messages: Sequence[BaseMessage], config: Mapping[str, Any]) -> Work[Brought]:
@@ -148,16 +147,6 @@ class Bringing:
             outputs=self._outputs,
         )
         return shown.brought
-
-    def put(self, messages: list[BaseMessage], config: Mapping[str, Any]) -> list[BaseMessage]:
-        """Measure a prompt that is complete, and give it back.
-
-        Args:
-            messages: What the model is shown.
-            config: The run.
-        """
-        self._reuse.note(prompt_notes.thread_of(self.database.scopes, config), messages)
-        return messages
 
     def is_of_one_thread(self, config: Mapping[str, Any]) -> bool:
         """Whether in a run it is the memory of one thread, which no other sees.

@@ -38,7 +38,7 @@ from langchain_agentmem.messages.history_repair import encodable
 from langchain_agentmem.storage import Operation, jobs
 from langchain_agentmem.storage.database import Database
 from langchain_agentmem.storage.jobs import Job, WantedJob
-from langchain_agentmem.tracing import RunType, Step, Thunk, Tracing, brief
+from langchain_agentmem.tracing import SILENT, RunType, Step, Thunk, Tracing, brief
 
 if TYPE_CHECKING:
     from langchain_core.runnables import Runnable
@@ -415,7 +415,7 @@ def _step(wish: Ask | Shown, database: Database | None) -> Step:
     if isinstance(wish, Shown):
         return tracing.step(name, run_type=wish.run_type, inputs=wish.inputs, config=wish.config)
     if not wish.shown:
-        return tracing.unheard(name)
+        return SILENT
     return tracing.step(name, inputs=lambda: _asks(wish))
 
 

@@ -14,7 +14,7 @@ from langchain_agentmem.search.timeline import Order
 from langchain_agentmem.search.vectors import Near
 from langchain_agentmem.storage.database import Database
 from langchain_agentmem.storage.part import Part, all_parts
-from langchain_agentmem.tracing import Step, Thunk, documents
+from langchain_agentmem.tracing import SILENT, Step, Thunk, documents
 
 
 class Search(NamedTuple):
@@ -98,10 +98,9 @@ class Search(NamedTuple):
         ]
 
     def _step(self, database: Database) -> Step:
-        name = f"memory.{self.name}"
         if not self.shown:
-            return database.tracing.unheard(name)
-        return database.tracing.step(name, run_type="retriever", inputs=self._sought)
+            return SILENT
+        return database.tracing.step(f"memory.{self.name}", run_type="retriever", inputs=self._sought)
 
     def _sought(self) -> dict[str, Any]:
         return {

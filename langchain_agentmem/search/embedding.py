@@ -95,7 +95,7 @@ class Embedder:
         self.embeddings = embeddings
         self.dimensions = dimensions
         self._texts = texts
-        self._shelf = VectorCache(database.measures, maps=not database.engine.encrypted)
+        self._shelf = VectorCache(maps=not database.engine.encrypted)
         self._asking = _Asking(embeddings)
         self._closed = False
         self._engine, self._worker = database.engine, database.worker  # it keeps no database open

@@ -24,7 +24,6 @@ from langchain_agentmem.errors import InvalidInput, MissingExtra
 from langchain_agentmem.search.ranking import Closeness
 from langchain_agentmem.search.search_index import PLACE_BITS
 from langchain_agentmem.storage import Steps, query
-from langchain_agentmem.tracing.measures import Measures
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,8 +35,6 @@ if TYPE_CHECKING:
     Look = Callable[[Any, Any], None]
 
 PAGE = 4_000
-CACHE = "vectors"
-"""What the measures call them."""
 _TOGETHER = 32  # ranges
 MOST_BYTES = 64 * 2**20
 """Bytes of vectors that a process keeps in memory."""
@@ -438,7 +435,6 @@ class VectorCache:
     half precision, that has no name and goes with the process; where it cannot or may not be, they are read each time.
 
     Args:
-        measures: Is told how often they were there. Default: nobody is.
         maps: Whether a file may be written: not of what is encrypted, since vectors tell what texts are about.
     """
 
@@ -446,8 +442,7 @@ class VectorCache:
     # Also per process, as a child would write into the same files.
     _blocks: PerProcess[OrderedDict[tuple[Range, ...], _Block]] = PerProcess(OrderedDict)
 
-    def __init__(self, measures: Measures | None = None, *, maps: bool = True) -> None:
-        self._measures = measures
+    def __init__(self, *, maps: bool = True) -> None:
         self._maps = maps
 
     def within(self, ranges: Sequence[Range], dimensions: int, look: Look) -> Steps[None]:
@@ -459,8 +454,6 @@ class VectorCache:
             block = self._blocks.get(key)
         if block is not None and not _holds(block, state):
             block = None
-        if self._measures is not None:
-            self._measures.cache(CACHE, block is not None, block is None)
         found = _Found(look, dimensions, block, maps=self._maps)
         if block is None:
             found.add(np.empty(0, dtype=np.int64), np.empty((0, dimensions), dtype=np.float32))

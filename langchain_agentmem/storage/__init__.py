@@ -58,7 +58,7 @@ the memory's, since processes share them.
 
 An export is for people and for other programs: each conversation and thread as records, which an import adds to what is
 there. A copy is of rows: both engines have the same tables of numbers, texts and bytes, so a row is a tuple that is
-equal on both sides, and all of it moves, vectors, jobs and measures included; only the index of words is made anew.
+equal on both sides, and all of it moves, vectors and jobs included; only the index of words is made anew.
 Both sides are read in the order of their keys and merged, so going on after an interruption, bringing up to date what
 has changed in the source since, and checking are one walk. The source is read on one snapshot. The copy is a file or
 schema of another name until every row was read again and gave the digest of the source, and takes its place by being

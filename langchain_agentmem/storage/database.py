@@ -2,12 +2,6 @@
 
 `AgentMemory` opens one and hands it to its parts. Parts that are built from a path share one among themselves, which
 closes when the last of them is gone.
-
-What was measured is kept in the database, so that it adds up over all processes that used it.
-
-A process adds what it measured when it closes the database, and every ten minutes beside something that it writes
-anyway. It only does so if it wrote something else there: who only reads goes on only reading. And it waits for nobody:
-where the database is busy, full, read only or gone, it is the measures that are lost, and nothing else.
 """
 
 from __future__ import annotations
@@ -16,7 +10,6 @@ import copy
 import logging
 import os
 import threading
-import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
@@ -33,120 +26,15 @@ from langchain_agentmem.storage import (
     Engine,
     Opening,
     Operation,
-    Steps,
     is_postgres,
     name_of,
     open_engine,
-    query,
 )
 from langchain_agentmem.storage.jobs import Worker
 from langchain_agentmem.storage.part import bring_up_to_date
-from langchain_agentmem.tracing import Content, Step, Thunk, Tracing
-from langchain_agentmem.tracing.measures import CacheTally, Measured, Measures, OperationTally
+from langchain_agentmem.tracing import SILENT, Content, Step, Thunk, Tracing
 
 logger = logging.getLogger(__name__)
-
-EVERY = 600.0
-"""Seconds between two times that what was measured is written."""
-MOST_ROWS = 500
-"""Names that the database keeps, give or take those that were last written together."""
-
-OPERATION, CACHE, TOKENS = "operation", "cache", "tokens"
-_KEPT_OUT = "kept out of prompts"
-_SECOND = 1_000_000
-
-
-def add(measured: Measured, *, now: int) -> Steps[None]:
-    """Add what was measured to what the database holds.
-
-    Args:
-        measured: What was measured.
-        now: When, in microseconds since 1970.
-    """
-    rows = [
-        _row(OPERATION, name, tally.calls, tally.failures, round(tally.total * _SECOND), round(tally.slowest * _SECOND))
-        for name, tally in measured.operations.items()
-    ]
-    rows += [_row(CACHE, name, each.hits + each.misses, each.misses) for name, each in measured.caches.items()]
-    if measured.prompts:
-        rows.append(_row(TOKENS, _KEPT_OUT, measured.prompts, 0, measured.kept_out))
-    # In one order everywhere, so that no two processes can wait for each other.
-    rows.sort(key=lambda row: (row["kind"], row["name"]))
-    yield query.add_measure.many([{**row, "since": measured.since, "until": now} for row in rows])
-    yield query.forget_old_measures(limit=MOST_ROWS)
-
-
-def load() -> Steps[Measured]:
-    """What all processes wrote."""
-    found = Measured()
-    for row in (yield query.measures()):
-        calls, failures, total = int(row["calls"]), int(row["failures"]), int(row["total"])
-        if row["kind"] == OPERATION:
-            found.operations[row["name"]] = OperationTally(
-                calls=calls, failures=failures, total=total / _SECOND, slowest=int(row["slowest"]) / _SECOND
-            )
-        elif row["kind"] == CACHE:
-            found.caches[row["name"]] = CacheTally(hits=calls - failures, misses=failures)
-        elif row["kind"] == TOKENS:
-            found.prompts, found.kept_out = found.prompts + calls, found.kept_out + total
-        found.since = min(found.since, int(row["since"]))
-    return found
-
-
-def forget() -> Steps[None]:
-    """Forget everything that was written."""
-    yield query.delete_measures()
-
-
-class Keeper:
-    """Writes what was measured of one database. It may be called from any thread, and raises nothing of its own.
-
-    Args:
-        engine: The engine of the database.
-        measures: What was measured.
-    """
-
-    _writing = PerProcess(threading.Lock)
-
-    def __init__(self, engine: Engine, measures: Measures) -> None:
-        self._engine = engine
-        self._measures = measures
-        self._next = time.monotonic() + EVERY
-        engine.afterwards = self.now_and_then
-
-    def now_and_then(self) -> None:
-        """Write what was measured, if that was not done lately."""
-        if time.monotonic() >= self._next:
-            self.keep()
-
-    def keep(self) -> None:
-        """Write what was measured, if anything else was written, and if it can be done without waiting."""
-        engine = self._engine
-        wrote = engine.lasting and engine.usable and engine.wrote
-        if not wrote or not self._writing.acquire(blocking=False):
-            return
-        try:
-            self._next = time.monotonic() + EVERY
-            if measured := self._measures.take():
-                try:
-                    engine.write_at_once(lambda: add(measured, now=time.time_ns() // 1000))
-                except BaseException:
-                    self._measures.give_back(measured)
-                    raise
-        except Exception:  # measures are worth nobody's failure
-            logger.debug("What was measured could not be written now.", exc_info=True)
-        finally:
-            self._writing.release()
-
-    def close(self) -> None:
-        """Write what was measured; the engine is about to close."""
-        self._engine.afterwards = None
-        self.keep()
-
-
-def _row(kind: str, name: str, calls: int, failures: int, total: int = 0, slowest: int = 0) -> dict[str, object]:
-    return {"kind": kind, "name": name, "calls": calls, "failures": failures, "total": total, "slowest": slowest}
-
 
 A = TypeVar("A")
 T = TypeVar("T")
@@ -238,7 +126,6 @@ class Database:
     Attributes:
         engine: The engine that runs its operations.
         worker: Does the jobs of its queue, see `jobs.py`.
-        measures: What was measured and is not written yet.
         remembering: Whoever holds something that was read here, and has to `forget` it when something is erased.
         on_write: Functions that are called when something was written, with where.
         homes: Functions that give the namespace of a run whose config does not say it; empty where they know none.
@@ -278,15 +165,13 @@ class Database:
         if not isinstance(hooks, Iterable):
             raise InvalidInput(f"hooks must be a list of functions, not {safe_repr(hooks)}.")
         self.url = url
-        self.measures = Measures()
         self.hooks = Hooks(hooks)
         self.clock = clock
         self.new_id = new_id
-        self.tracing = Tracing(self.hooks, measures=self.measures, content=trace_content, checkpoints=trace_checkpoints)
+        self.tracing = Tracing(self.hooks, content=trace_content, checkpoints=trace_checkpoints)
         self.engine = open_engine(url, opening)
         self.worker = Worker(self.engine)
         self._bring_up_to_date()
-        keeper = Keeper(self.engine, self.measures)
         self.tracing.metadata["agentmem_database"] = self.engine.dialect
         self.remembering: InUse[Remembering] = InUse()
         self.writing: InUse[Writing] = InUse()
@@ -296,7 +181,7 @@ class Database:
         self.scopes = scopes._replace(home=self._home)
         self.whole: Database | None = None  # kept open by whoever looks at it in another way
         self._attached = _Attached()
-        self._closes_itself = weakref.finalize(self, _close, self.worker, keeper, self.engine)
+        self._closes_itself = weakref.finalize(self, _close, self.worker, self.engine)
 
     @property
     def limits(self) -> MemoryLimits:
@@ -374,7 +259,7 @@ class Database:
             make: Makes the operation.
             inputs: What a trace shows of it; called only when somebody looks.
             outputs: What it shows of its value. Default: how much that is.
-            shown: Whether it is a step. If not, it is a detail of another, and only measured.
+            shown: Whether it is a step. If not, it is a detail of another.
         """
         with self._step(name, inputs, shown=shown) as step:
             value = self.engine.read(make)
@@ -457,8 +342,7 @@ class Database:
         return next((found for home in self.homes if (found := home(configurable))), ())
 
     def _step(self, name: str, inputs: Thunk | None = None, *, shown: bool = True) -> Step:
-        whole = f"memory.{name}"
-        return self.tracing.step(whole, inputs=inputs) if shown else self.tracing.unheard(whole)
+        return self.tracing.step(f"memory.{name}", inputs=inputs) if shown else SILENT
 
     def _written(self) -> None:
         for each in self.on_write:
@@ -528,9 +412,8 @@ def database_of(memory: MemoryLike) -> Database:
     return database
 
 
-def _close(worker: Worker, keeper: Keeper, engine: Engine) -> None:
+def _close(worker: Worker, engine: Engine) -> None:
     worker.close()
-    keeper.close()
     engine.close()
 
 

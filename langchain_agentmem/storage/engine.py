@@ -18,7 +18,7 @@ import contextvars
 import re
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
 from importlib import resources
@@ -192,7 +192,6 @@ class Engine(ABC):
         lasting: Whether what is written outlasts the engine.
         encrypted: Whether a key encrypts what is written.
         opening: How it was opened.
-        afterwards: Called in the writing thread when a write has been committed, outside of its transaction.
     """
 
     dialect: str
@@ -200,7 +199,6 @@ class Engine(ABC):
     index_tail: int
     lasting: bool = True
     encrypted: bool = False
-    afterwards: Callable[[], object] | None = None
 
     _opening = PerProcess(threading.Lock)
     _threads: PerProcess[dict[bool, ThreadPoolExecutor]] = PerProcess(dict)
@@ -222,11 +220,6 @@ class Engine(ABC):
     @abstractmethod
     def _close(self) -> None:
         """Let go of every connection."""
-
-    @property
-    @abstractmethod
-    def wrote(self) -> bool:
-        """Whether anything was written since the engine was opened, as far as it can tell."""
 
     @abstractmethod
     def problems(self) -> list[str]:
@@ -296,12 +289,9 @@ class Engine(ABC):
         self._check_writable()
         self._enter()
         try:
-            value = self._run(make, write=True)
+            return self._run(make, write=True)
         finally:
             self._leave()
-        if self.afterwards is not None:
-            self.afterwards()
-        return value
 
     def rehearse(self, make: Operation[T]) -> T:
         """Run an operation that writes as `write` does, and take back all that it did.

@@ -196,7 +196,7 @@ class PostgresEngine(Engine):
         opening: Opening = Opening(),  # noqa: B008 - a value
     ) -> None:
         super().__init__(opening, writer_threads=opening.pool_size)
-        self._pooled = self._wrote = False
+        self._pooled = False
         self.schema = opening.schema
         self._given = None if isinstance(url, str) else url
         self._url = url if self._given is None else str(self._given.conninfo)
@@ -249,11 +249,6 @@ class PostgresEngine(Engine):
             self._pool.give_back(session)
             return value
 
-    @property
-    def wrote(self) -> bool:
-        """Whether any operation that may write was committed since the engine was opened."""
-        return self._wrote
-
     def _transaction(self, session: Session, make: Operation[T], *, write: bool) -> T:
         decided = wrote = False
         try:
@@ -278,7 +273,6 @@ class PostgresEngine(Engine):
                 raise _LostError(str(error)) from error
         else:
             self._pool.give_back(session)
-        self._wrote = self._wrote or write
         return value
 
     def _was_committed(self, lost: Session) -> bool:

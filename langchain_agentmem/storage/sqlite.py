@@ -139,7 +139,6 @@ class SqliteEngine(Engine):
         try:
             with self._in_use(), self._translated():
                 self._opened = self._first_opened()
-                self._changes = self._opened.total_changes
         except BaseException:
             self._open.discard(self)
             raise
@@ -181,20 +180,6 @@ class SqliteEngine(Engine):
                 return self._transaction(connection, make, "begin immediate")
         finally:
             self._writing.release()
-
-    @property
-    def wrote(self) -> bool:
-        """Whether any row was written since the engine was opened."""
-        return (0 if self._opened is None else self._opened.total_changes) != self._changes
-
-    def rehearse(self, make: Operation[T]) -> T:
-        """Run an operation that writes, and take back all that it did."""
-        with self._writing:
-            before = self._writer.total_changes
-            try:
-                return super().rehearse(make)
-            finally:
-                self._changes += self._writer.total_changes - before  # nothing of it was written
 
     def _transaction(self, connection: sqlite3.Connection, make: Operation[T], begin: str) -> T:
         execute, executemany, sql = connection.execute, connection.executemany, self._sql
@@ -397,8 +382,6 @@ class SqliteEngine(Engine):
             calls.changed.wait_for(lambda: not calls.running or this in calls.running, until - time.monotonic())
             self._in_call = bool(calls.running)
         if not (self._in_call or self._closed or self._in_memory):
-            if self._opened is not None:
-                self._changes -= self._opened.total_changes
             self._close()
             self._opened = None
 
@@ -424,9 +407,7 @@ class SqliteEngine(Engine):
                     ]
                 # The index's own check is written as an insert, which a file that is only read refuses.
                 with contextlib.suppress(DatabaseReadOnly), self._translated(), self._writing:
-                    before = self._writer.total_changes
                     self._writer.execute("insert into search_index (search_index) values ('integrity-check')")
-                    self._changes += self._writer.total_changes - before  # it has changed nothing
         except StorageError as error:
             found.append(str(error))
         return found

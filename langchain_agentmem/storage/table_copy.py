@@ -71,9 +71,6 @@ class TableShape(NamedTuple):
         return row[: len(self.table.key)]
 
 
-MEASURES = "measure"
-"""The table of what was measured, which is no part of what is remembered."""
-
 TABLES = (
     Table("namespace"),
     Table("branch"),
@@ -115,11 +112,10 @@ TABLES = (
     Table("audit", ("sequence",)),
     Table("audit_document", ("sequence",)),
     Table("audit_head"),
-    Table(MEASURES, ("kind", "name")),
 )
 """Every table that is copied, in an order in which none refers to a later one."""
 
-ALWAYS = ("search_state", "audit_head", MEASURES)
+ALWAYS = ("search_state", "audit_head")
 """Tables that have rows even where nothing is stored."""
 
 

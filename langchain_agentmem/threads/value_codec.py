@@ -58,10 +58,7 @@ from langchain_agentmem.threads.value_recipe import (
     written_ranges,
 )
 from langchain_agentmem.threads.value_store import PartRow, StoredPart, StorePlace, Tidy
-from langchain_agentmem.tracing.measures import Measures
 
-CACHE = "messages of checkpoints"
-"""What the measures call them."""
 MOST_BYTES = 32_000_000
 _OVERHEAD = 1_000
 """Bytes that a prototype takes beside its body, roughly."""
@@ -74,13 +71,11 @@ class Prototypes:
 
     Args:
         most_bytes: How much is kept.
-        measures: Is told how often they were there. Default: nobody is.
     """
 
-    __slots__ = ("_bytes", "_known", "_measures", "_most")
+    __slots__ = ("_bytes", "_known", "_most")
 
-    def __init__(self, most_bytes: int = MOST_BYTES, measures: Measures | None = None) -> None:
-        self._measures = measures
+    def __init__(self, most_bytes: int = MOST_BYTES) -> None:
         self._known: dict[int, dict[int, Prototype]] = {}
         self._bytes = 0
         self._most = most_bytes
@@ -111,8 +106,6 @@ class Prototypes:
                     missing[-1] = missing[-1][0], number + 1
                 else:
                     missing.append((number, number + 1))
-        if self._measures is not None:
-            self._measures.cache(CACHE, len(found), sum(stop - start for start, stop in missing))
         return found, missing
 
     def forget(self, shelf: int | None = None) -> None:
@@ -349,10 +342,6 @@ class ValueDraft:
             return [kind, settled(recipe[1])] if kind in (SNAPSHOT, TUPLE) else recipe
 
         return settled(recipe, top=True)
-
-    def counts(self) -> tuple[int, int]:
-        """How many messages were known to be on the shelf, and how many are new."""
-        return sum(stop - start for start, stop in self.relied), len(self._new)
 
     def stamp(
         self, shelf: StorePlace, numbers: Sequence[int], moves: Mapping[int, int], prototypes: Prototypes

@@ -79,9 +79,6 @@ class Drafted(Protocol):
     def settle(self, recipe: Recipe, numbers: Sequence[int], tidy: Tidy) -> Recipe:
         """Give the parts of a recipe their numbers."""
 
-    def counts(self) -> tuple[int, int]:
-        """How many messages were known to be on the shelf, and how many are new."""
-
     def stamp(self, shelf: StorePlace, numbers: Sequence[int], moves: Mapping[int, int], prototypes: Any) -> None:
         """Remember where the messages lie, after the commit."""
 

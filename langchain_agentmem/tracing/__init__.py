@@ -24,8 +24,7 @@ Within the package a step is taken like this:
 A step that is heard becomes a run under the caller's run, in LangSmith and in any other LangChain tracer: it is told to
 them the way LangChain tells its own, through the callbacks of the surrounding config. While the step is open it is the
 surrounding run, so that a model called within it shows beneath it. Whoever streams a graph with `stream_mode="custom"`
-sees it begin and end. Hooks get a `StepStarted` and a `StepFinished`, the log one DEBUG line, and `Measures` how long
-it took.
+sees it begin and end. Hooks get a `StepStarted` and a `StepFinished`, and the log one DEBUG line.
 
 Three things decide the shape of these modules:
 
@@ -43,7 +42,7 @@ One object serves `with` and `async with`, as only the waiting differs.
 What an agent or a user causes is one step, `memory.<part>.<verb>`. `Tracing.step` (`tracing/trace_steps.py`) makes it;
 work that is written as a generator asks for one with `Shown`, a search with `Search` and a model's answer with `Ask`
 (`model_calls.py`). An operation made of others is one step with the telling ones beneath; a detail is `shown=False`:
-measured, and shown to nobody.
+no step.
 
 - **Silence** costs a microsecond or two: listeners are looked for where they can be before LangChain is asked
   (`langchain_runs.py`).
@@ -53,12 +52,10 @@ measured, and shown to nobody.
   is no run.
 - **Hooks** are called in threads of their own (`base/events.py`), in the caller's context, and waited for at most a
   second, once.
-- **Measures** (`measures.py`) are kept in the process and merged into the database on closing, where it was written to
-  anyway and nobody holds its lock (`storage/database.py`); `upkeep/database_report.py` reads them.
 """
 
 from langchain_agentmem.tracing.langchain_runs import RunType, within
 from langchain_agentmem.tracing.shown_values import Content, brief, documents, given_only
-from langchain_agentmem.tracing.trace_steps import Step, Thunk, Tracing
+from langchain_agentmem.tracing.trace_steps import SILENT, Step, Thunk, Tracing
 
-__all__ = ["Content", "RunType", "Step", "Thunk", "Tracing", "brief", "documents", "given_only", "within"]
+__all__ = ["SILENT", "Content", "RunType", "Step", "Thunk", "Tracing", "brief", "documents", "given_only", "within"]

@@ -5,7 +5,6 @@ Where a step happens: the thread, the checkpoint, the namespace and the branch, 
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import logging
 import time
@@ -18,9 +17,7 @@ from uuid import uuid4
 
 from langchain_agentmem.base.events import FirstFailures, Hooks, StepFinished, StepStarted
 from langchain_agentmem.base.namespaces import running_config
-from langchain_agentmem.errors import leaves_the_node
 from langchain_agentmem.tracing.langchain_runs import RunType, StepRun, may_be_traced, stream_writer, unseen
-from langchain_agentmem.tracing.measures import Measures
 from langchain_agentmem.tracing.shown_values import Content, Showing, Withheld, small
 
 if TYPE_CHECKING:
@@ -95,22 +92,10 @@ def _now() -> datetime:
     return datetime.now(UTC)
 
 
-def _has_failed(error: BaseException | None) -> bool:
-    """Whether an operation failed, and was not only left: by `interrupt`, or because nobody waits for it any more."""
-    if error is None or isinstance(error, asyncio.CancelledError | GeneratorExit):
-        return False
-    return not leaves_the_node(error)
-
-
 class Step:
     """One operation, as the block of `Tracing.step` holds it. This one serves while nobody listens."""
 
-    __slots__ = ("_begun", "_name", "_tracing")
-
-    def __init__(self, tracing: Tracing, name: str) -> None:
-        self._tracing = tracing
-        self._name = name
-        self._begun = 0.0
+    __slots__ = ()
 
     @property
     def listening(self) -> bool:
@@ -125,28 +110,24 @@ class Step:
         """
 
     def __enter__(self) -> Self:
-        self._begun = self._tracing.timer()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._ended(error)
+        """Do nothing."""
 
     async def __aenter__(self) -> Self:
-        self._begun = self._tracing.timer()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._ended(error)
+        """Do nothing."""
 
-    def _ended(self, error: BaseException | None) -> float:
-        """Have it measured. Returns the seconds that it took."""
-        duration = self._tracing.timer() - self._begun
-        self._tracing.measures.ended(self._name, duration, failed=_has_failed(error))
-        return duration
+
+SILENT = Step()
+"""The step that nobody hears, shared by all: it has no state."""
 
 
 class Tracing:
@@ -155,7 +136,6 @@ class Tracing:
     Args:
         hooks: Who gets a `StepStarted` and a `StepFinished` for each operation.
         metadata: What every step says about where it happened.
-        measures: Is told how long each operation took, heard or not. Default: its own.
         content: How content is shown: True as it is, False not at all, else as this function from text to text gives
             it. What is not content, such as ids, counts and kinds, is always shown.
         checkpoints: Whether the checkpointer's reads and writes are steps too.
@@ -166,14 +146,13 @@ class Tracing:
         InvalidInput: `content` is something else.
     """
 
-    __slots__ = ("_failures", "_showing", "checkpoints", "clock", "hooked", "hooks", "measures", "metadata", "timer")
+    __slots__ = ("_failures", "_showing", "checkpoints", "clock", "hooked", "hooks", "metadata", "timer")
 
     def __init__(
         self,
         hooks: Hooks | None = None,
         metadata: Values | None = None,
         *,
-        measures: Measures | None = None,
         content: Content = True,
         checkpoints: bool = False,
         clock: Callable[[], datetime] = _now,
@@ -182,7 +161,6 @@ class Tracing:
         self.hooks = Hooks() if hooks is None else hooks
         self.hooked = bool(self.hooks)
         self.metadata = dict(metadata or {})
-        self.measures = Measures() if measures is None else measures
         self.checkpoints = checkpoints
         self.clock = clock
         self.timer = timer
@@ -220,7 +198,7 @@ class Tracing:
         traced = may_be_traced(config)
         writer = stream_writer(config)
         if not traced and writer is None and not self.hooked and not logger.isEnabledFor(logging.DEBUG):
-            return Step(self, name)
+            return SILENT
         return _HeardStep(self, name, run_type, inputs, config, traced=traced, writer=writer)
 
     def heard(self, config: RunnableConfig | None = None) -> bool:
@@ -231,10 +209,6 @@ class Tracing:
         """
         heard_here = self.hooked or logger.isEnabledFor(logging.DEBUG)
         return heard_here or may_be_traced(config) or stream_writer(config) is not None
-
-    def unheard(self, name: str) -> Step:
-        """An operation that is a detail of the step around it: measured, and shown to nobody."""
-        return Step(self, name)
 
     def private(self) -> contextlib.AbstractContextManager[None]:
         """For what LangChain itself would show, such as a model's call: where content is withheld, no tracer hears."""
@@ -267,7 +241,10 @@ class Tracing:
 class _HeardStep(Step):
     """A step that somebody hears."""
 
-    __slots__ = ("_config", "_event", "_inputs", "_inside", "_outputs", "_run", "_run_type", "_traced", "_writer")
+    __slots__ = (
+        "_begun", "_config", "_event", "_inputs", "_inside", "_name", "_outputs", "_run", "_run_type", "_traced",
+        "_tracing", "_writer",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -280,7 +257,9 @@ class _HeardStep(Step):
         traced: bool,
         writer: Callable[[Any], object] | None,
     ) -> None:
-        super().__init__(tracing, name)
+        self._tracing = tracing
+        self._name = name
+        self._begun = 0.0
         self._run_type = run_type
         self._inputs = inputs
         self._outputs: Thunk | None = None
@@ -364,7 +343,7 @@ class _HeardStep(Step):
 
     def _result(self, error: BaseException | None) -> tuple[float, dict[str, Any] | None, BaseException | None]:
         """The seconds it took, what came of it, if it did not fail and somebody will see it, and why it failed."""
-        duration = self._ended(error)
+        duration = self._tracing.timer() - self._begun
         if self._inside is not None:
             # ValueError: left in another context than it was entered in, see `StepRun.leave`.
             with contextlib.suppress(ValueError):

@@ -240,31 +240,26 @@ class Admin(Upkeep):
     growth, agrowth = both(_growth_work)
 
     def _stats_work(self) -> Work[Stats]:
-        """Counts of everything stored, bytes by part, tokens kept out of prompts, cache hits, slowest operations.
-
-        What was measured is that of every process that used the database and of this one: each writes it when the
-        memory is closed, and every ten minutes, if it wrote anything else. What nobody has written yet is known to the
-        process alone that measured it. Exports leave it out, and `erase(namespace=())` deletes it.
+        """Count everything stored, and the bytes of each part.
 
         On SQLite the whole file is read twice: 1 GB takes about a second where the system has it at hand. On PostgreSQL
         the bodies of messages are counted, and sizes come from the server's own books. A memory within a namespace
         counts what is there, and tells nothing of the database.
 
         Returns:
-            A dictionary, see `Stats`: "messages", "bytes" and other numbers; "bytes_by_part", "caches" and
-            "operations", the one with the slowest call first.
+            A dictionary, see `Stats`: "messages", "bytes" and other numbers, and "bytes_by_part".
 
         Raises:
             StorageError: The database cannot be read.
         """
-        measures, within = self.database.measures, self._below(None)
+        within = self._below(None)
         if within or self.database.scopes.within is not None:
             look = partial(database_report.counting_within, within)
             return (yield Run("care.stats", look, outputs=dict))  # type: ignore[no-any-return]
         counted = yield Run("care.stats", database_report.counting, outputs=_counts)
         engine = self.database.engine
         sizes = yield Do(engine.sizes, partial(engine.in_thread, engine.sizes, write=False))
-        return database_report.told(counted, sizes, measures.so_far(), engine.pool_stats())
+        return database_report.told(counted, sizes, engine.pool_stats())
 
     stats, astats = both(_stats_work)
 
@@ -362,7 +357,7 @@ class Admin(Upkeep):
     ) -> Work[CopyReport]:
         """Copy everything into another place, of the same engine or of the other one, as of one moment.
 
-        What the copy holds is what is here, vectors, jobs and measures included; words are indexed anew. It is made
+        What the copy holds is what is here, vectors and jobs included; words are indexed anew. It is made
         beside its place, every row of it is read again and compared, and only then it takes its place. After an
         interruption, of whatever kind, the same call goes on where it was, and brings up to date what has changed here.
         Where what is stored there is replaced, nobody else should have it open.

@@ -1,7 +1,7 @@
 """A whole database is copied into another place, of the same engine or of the other one.
 
 Rows are copied as they are, table by table, in portions, each of which is one transaction. So a copy holds what its
-source holds, numbers, vectors, jobs and measures included; the index of words, which each engine makes for itself, is
+source holds, numbers, vectors and jobs included; the index of words, which each engine makes for itself, is
 made anew. All is read as of one moment. The copy is made beside its place, in a file or schema of another name, and
 takes its place when it is whole, and every row of it was read again and found equal. Where something is stored already,
 it is only looked whether that is the whole copy.
@@ -49,7 +49,6 @@ from langchain_agentmem.storage.part import Import, all_parts
 from langchain_agentmem.storage.sqlite import APPLICATION_ID, SqliteEngine
 from langchain_agentmem.storage.table_copy import (
     ALWAYS,
-    MEASURES,
     TABLES,
     CopyPlace,
     Occupied,
@@ -83,7 +82,7 @@ class CopyReport:
         target: Where it is.
         taken_at: As of when. What is written to the source later is not in the copy.
         rows: How many rows each table has, on both sides.
-        digest: A BLAKE2b-160 over every row but those of what was measured, the same on both sides, in hexadecimal.
+        digest: A BLAKE2b-160 over every row, the same on both sides, in hexadecimal.
         known: How many rows an interrupted copy had left, and are as they were.
         documents: How many documents can be found.
         was_complete: Whether everything was there already, so that nothing was written.
@@ -234,13 +233,13 @@ def _made(source: Engine, place: CopyPlace, progress: Watch | None) -> CopyRepor
 
 
 def _compared(source: Engine, place: CopyPlace, held: Engine, progress: Watch | None) -> CopyReport | None:
-    """Tell of a copy that is complete; None where anything differs but what was measured."""
+    """Tell of a copy that is complete; None where anything differs."""
     with contextlib.suppress(DatabaseReadOnly):
         _settle(source)  # what waits there had entered the indexes of the copy
     with reading(source) as theirs, reading(held) as ours:
         taken_at = datetime.now(UTC)
         rows = {table.name: theirs.count(table) for table in TABLES}
-        shapes = [theirs.shape(table) for table in TABLES if table.name != MEASURES]
+        shapes = [theirs.shape(table) for table in TABLES]
         if any(rows[shape.table.name] != ours.count(shape.table) for shape in shapes):
             return None
         telling = _Telling(progress, sum(rows.values()))
@@ -269,8 +268,7 @@ def _settle(engine: Engine) -> None:
 
 
 def _digest_of_all(seen: Mapping[TableShape, bytes]) -> str:
-    several = (digest for shape, digest in seen.items() if shape.table.name != MEASURES)
-    return hashlib.blake2b(b"".join(several), digest_size=20).hexdigest()
+    return hashlib.blake2b(b"".join(seen.values()), digest_size=20).hexdigest()
 
 
 def _cleared(theirs: Reader, ours: Reader, made: Engine, shape: TableShape) -> int:

@@ -1,6 +1,6 @@
 """What there is in a database: statistics, its threads and branches, and what may be wrong with it.
 
-`memory.admin.stats()` tells how much of everything there is, which part takes how much room, and what was measured.
+`memory.admin.stats()` tells how much of everything there is, and which part takes how much room.
 `memory.admin.threads()` and `memory.admin.branches()` list what has a name. `diagnose` tells of trouble with a
 database and around it, and what to do about it; it looks also where the database cannot be opened, and changes nothing.
 
@@ -31,12 +31,11 @@ from langchain_agentmem.conversations.message_log import ALL, count_given
 from langchain_agentmem.errors import AgentMemoryError, DatabaseBusy, InvalidInput, MissingExtra
 from langchain_agentmem.messages.message import decode_body, plain
 from langchain_agentmem.search.analysis import question
-from langchain_agentmem.storage import Opening, PoolStats, Sizes, Steps, database, is_postgres, name_of, query
+from langchain_agentmem.storage import Opening, PoolStats, Sizes, Steps, is_postgres, name_of, query
 from langchain_agentmem.storage.database import Database
 from langchain_agentmem.storage.engine import SCHEMA
 from langchain_agentmem.storage.part import all_parts
 from langchain_agentmem.storage.storage_health import Finding, interrupted, sqlite_file, sqlite_itself
-from langchain_agentmem.tracing.measures import Measured
 from langchain_agentmem.upkeep import integrity
 
 __all__ = ["Finding", "diagnose"]
@@ -47,7 +46,6 @@ _TABLES: Mapping[str, tuple[str, ...]] = {
     "other": (
         "namespace",
         "job",
-        "measure",
         "spent_branch",
         "receipt",
         "agentmem_migration",
@@ -62,40 +60,8 @@ _HELD_TOGETHER = ("memory", "memory_source")
 """The tables that facts share with the layers."""
 
 
-class CacheStats(TypedDict):
-    """How often a cache was asked.
-
-    Attributes:
-        hits: How often it had what was wanted.
-        misses: How often it had not.
-    """
-
-    hits: int
-    misses: int
-
-
-class OperationStats(TypedDict):
-    """How often an operation ran, and how long it took.
-
-    Attributes:
-        name: "memory.<part>.<verb>", as traces name it.
-        calls: How often it ended.
-        failures: How often of these with an error.
-        mean_ms: Milliseconds, on average.
-        slowest_ms: Milliseconds of the slowest.
-        total_ms: Milliseconds of all of them.
-    """
-
-    name: str
-    calls: int
-    failures: int
-    mean_ms: float
-    slowest_ms: float
-    total_ms: float
-
-
 class Stats(TypedDict):
-    """What there is, what it takes, and what was measured.
+    """What there is, and what it takes.
 
     Attributes:
         namespaces: Namespaces in use.
@@ -132,14 +98,6 @@ class Stats(TypedDict):
         bytes_by_part: What each part takes, indexes included; together `bytes` without `free_bytes`. Bodies that
             several parts may share are "shared content".
         bytes_estimated: Whether the sizes of the parts are estimates, because this Python's SQLite cannot tell.
-        tokens_kept_out: Tokens that compactions kept out of prompts: for each prompt that was given a compacted
-            context, by how much that was shorter than the history. Where a graph's state itself is replaced by its
-            context (`CompactionNode(shrink=True)`), that is once for each compaction.
-        shortened_prompts: How many prompts that were.
-        caches: How often each cache was asked, by what it holds. "characters of prompts after compaction", "… with
-            memory" and "… with experiences" are of prompts: those with which a prompt began as the one before it of the
-            same thread did, which a provider's cache holds, and the others.
-        operations: How long operations took, the one with the slowest call first.
         pool: The connections of this process to PostgreSQL, see `PoolStats`; None on SQLite.
     """
 
@@ -176,10 +134,6 @@ class Stats(TypedDict):
     log_bytes: int
     bytes_by_part: dict[str, int]
     bytes_estimated: bool
-    tokens_kept_out: int
-    shortened_prompts: int
-    caches: dict[str, CacheStats]
-    operations: list[OperationStats]
     pool: PoolStats | None
 
 
@@ -188,15 +142,13 @@ class StatsRead(TypedDict):
 
     counts: dict[str, int]
     facts: int
-    measured: Measured
 
 
 def counting() -> Steps[StatsRead]:
-    """Count what there is, and read what was measured."""
+    """Count what there is."""
     counts = yield from integrity.statistics()
     [row] = yield query.fact_versions()
-    measured = yield from database.load()
-    return {"counts": counts, "facts": int(row["facts"]), "measured": measured}
+    return {"counts": counts, "facts": int(row["facts"])}
 
 
 def counting_within(namespace: Namespace) -> Steps[Stats]:
@@ -210,30 +162,15 @@ def counting_within(namespace: Namespace) -> Steps[Stats]:
     return cast("Stats", {name: int(row[name]) for name in row.keys()})  # noqa: SIM118 - a database row, not a dict
 
 
-def told(counted: StatsRead, sizes: Sizes, here: Measured, pool: PoolStats | None) -> Stats:
+def told(counted: StatsRead, sizes: Sizes, pool: PoolStats | None) -> Stats:
     """What is told of it.
 
     Args:
         counted: What is in the database.
         sizes: How many bytes that takes.
-        here: What this process measured and has not written yet.
         pool: The connections of this process.
     """
-    measured = Measured()
-    measured.add(counted["measured"])
-    measured.add(here)
     counts = counted["counts"]
-    operations = [
-        OperationStats(
-            name=name,
-            calls=tally.calls,
-            failures=tally.failures,
-            mean_ms=_milliseconds(tally.total / tally.calls),
-            slowest_ms=_milliseconds(tally.slowest),
-            total_ms=_milliseconds(tally.total),
-        )
-        for name, tally in measured.operations.items()
-    ]
     every: dict[str, Any] = {
         **counts,
         "bytes": sizes.total,
@@ -241,12 +178,6 @@ def told(counted: StatsRead, sizes: Sizes, here: Measured, pool: PoolStats | Non
         "log_bytes": sizes.log,
         "bytes_by_part": by_part(sizes, facts=counted["facts"], memories=counts["memories"]),
         "bytes_estimated": sizes.estimated,
-        "tokens_kept_out": measured.kept_out,
-        "shortened_prompts": measured.prompts,
-        "caches": {
-            name: CacheStats(hits=asked.hits, misses=asked.misses) for name, asked in sorted(measured.caches.items())
-        },
-        "operations": sorted(operations, key=lambda each: (-each["slowest_ms"], each["name"])),
         "pool": pool,
     }
     return cast("Stats", every)
@@ -272,10 +203,6 @@ def by_part(sizes: Sizes, *, facts: int, memories: int) -> dict[str, int]:
     # What belongs to no table, such as the pages in which SQLite notes where others lie.
     found["other"] += max(0, sizes.total - sizes.free - sum(found.values()))
     return found
-
-
-def _milliseconds(seconds: float) -> float:
-    return round(seconds * 1000, 3)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -113,7 +113,7 @@ def export(
     progress: Watch | None = None,
     key: EncryptionKey | None = None,
 ) -> Steps[TransferReport]:
-    """Write everything to a file, one JSON object a line, as of one moment; but not what was measured of the database.
+    """Write everything to a file, one JSON object a line, as of one moment.
 
     Args:
         path: Where to. A file that is there is replaced, when the new one is whole.

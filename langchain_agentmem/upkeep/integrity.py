@@ -29,7 +29,7 @@ from langchain_agentmem.conversations import message_log
 from langchain_agentmem.conversations.message_log import Address
 from langchain_agentmem.errors import AgentMemoryError, DatabaseTimeout, InvalidInput, MemoryClosed
 from langchain_agentmem.rewinding import memory_rows
-from langchain_agentmem.storage import Engine, Operation, Steps, database, jobs, queries, query
+from langchain_agentmem.storage import Engine, Operation, Steps, jobs, queries, query
 from langchain_agentmem.storage.part import Erasure, all_parts
 
 PAGE = 100
@@ -164,17 +164,10 @@ _COUNTED = ("contents", "messages", "conversations", "threads", "checkpoints", "
             "branches", "memories", "audit")  # fmt: skip
 
 
-def is_everything(
-    *, namespace: Sequence[str] | None = None, thread_id: str | None = None, conversation_id: str | None = None
-) -> bool:
-    """Whether `erase` with these arguments deletes all there is."""
-    return namespace is not None and not namespace and thread_id is None and conversation_id is None
-
-
 def erase(
     *, namespace: Sequence[str] | None = None, thread_id: str | None = None, conversation_id: str | None = None
 ) -> Steps[tuple[EraseReport, list[tuple[str, str]]]]:
-    """Delete conversations and threads with everything that belongs to them; with everything, what was measured too.
+    """Delete conversations and threads with everything that belongs to them.
 
     Args:
         namespace: This namespace and all below it; with an id, only there.
@@ -205,8 +198,6 @@ def erase(
             yield from part.erase(erasure)
     if name is None:
         yield from jobs.erase(low, high)
-    if is_everything(namespace=namespace, thread_id=thread_id, conversation_id=conversation_id):
-        yield from database.forget()
     removed: dict[str, Any] = erasure.removed
     return EraseReport(**removed), erasure.conversations
 

@@ -114,7 +114,7 @@ class Maintenance(Upkeep):
     ) -> Work[TransferReport]:
         """Write everything to a file of JSON lines, as of one moment. `import_` reads it, on either database.
 
-        A memory within a namespace writes what is there. What was measured of this database (`stats`) stays with it.
+        A memory within a namespace writes what is there.
 
         Args:
             path: Where to. An older export that is there is replaced, when the new one is whole.
@@ -187,7 +187,7 @@ class Maintenance(Upkeep):
         `thread_id`. A copy of a thread is a thread of its own, with an id of its own.
 
         Args:
-            namespace: This namespace and all below it; `()` is everything, with what was measured. With an id, only
+            namespace: This namespace and all below it; `()` is everything. With an id, only
                 there. Default, with an id: the running config's. A memory within a namespace reaches that one.
             thread_id: What was said in this thread, in every namespace unless there is one.
             conversation_id: This conversation, in the root namespace unless there is another.
@@ -232,8 +232,6 @@ class Maintenance(Upkeep):
 
         inputs, outputs = partial(given_only, given), None if dry_run else asdict
         done: EraseReport = yield Shown("care.erase", work(), inputs, outputs)
-        if integrity.is_everything(**given) and not dry_run:
-            self.database.measures.take()
         return done
 
     erase, aerase = both(_erase_work)

@@ -150,45 +150,20 @@ class TestStats:
 
     @pytest.mark.slow
     @pytest.mark.parametrize("engine", ["sqlite", "postgres"])
-    def test_it_tells_sizes_tokens_caches_and_the_slowest_operations(self, engine, new_database):
+    def test_it_tells_the_sizes_of_parts(self, engine, new_database):
         database = new_database(engine)
         with AgentMemory(database) as memory:
             memory.byte_store().mset([("a", os.urandom(2_000_000))])
-            for n in range(12):
-                memory.database.measures.ended(f"memory.test.step{n:02}", n / 1000, failed=n == 11)
-            memory.database.measures.cache("vectors", hits=3, misses=1)
-            memory.database.measures.shortened(12_345)
-        run = agentmem("stats", database, "--slowest", "2")
+        run = agentmem("stats", database)
         assert (run.returncode, run.stderr) == (0, "")
         lines = run.stdout.splitlines()
-        sections = ["Bytes by part", "Tokens kept out of prompts", "Caches", "Slowest operations, in milliseconds"]
-        assert [line for line in lines if line in sections] == sections
         largest, second = lines[lines.index("Bytes by part") + 2 :][:2]
         assert re.fullmatch(r"blobs +[\d,]+ +\d+%  #{30} *", largest)
         assert "#" * 30 not in second
-        assert "  12,345 in 1 prompt" in lines
-        assert ["vectors", "75%", "3", "of", "4"] in map(str.split, lines)
-        names = [line.split()[0] for line in lines[lines.index(sections[-1]) + 2 :]]
-        assert len(names) == 3
-        assert names[-1] == "and"
         assert run.stdout.isascii()
 
         counted = json.loads(agentmem("stats", database, "--json").stdout)
-        slowest = [each["slowest_ms"] for each in counted["operations"]]
-        assert slowest == sorted(slowest, reverse=True)
-        [failed] = [each for each in counted["operations"] if each["name"] == "memory.test.step11"]
-        assert (failed["calls"], failed["failures"], failed["slowest_ms"]) == (1, 1, 11.0)
         assert counted["bytes_by_part"]["blobs"] > 2_000_000
-        assert counted["caches"] == {"vectors": {"hits": 3, "misses": 1}}
-        assert (counted["tokens_kept_out"], counted["shortened_prompts"]) == (12_345, 1)
-        cut = json.loads(agentmem("stats", database, "--json", "--slowest", "3").stdout)
-        assert len(cut["operations"]) == 3
-
-    def test_a_database_that_was_not_used_says_so(self, new_database):
-        run = agentmem("stats", new_database("sqlite"))
-        assert run.returncode == 0
-        for said in ("none yet: no compaction was used", "none was asked yet"):
-            assert said in run.stdout
 
     def test_looking_changes_nothing(self, database):
         before = Path(database).read_bytes()

@@ -7,8 +7,7 @@ from dataclasses import fields
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 
-from langchain_agentmem.compaction.compacted_context import CACHE, History, followed
-from langchain_agentmem.tracing.measures import Measures
+from langchain_agentmem.compaction.compacted_context import History, _common, followed
 
 from .asked import COUNTER
 
@@ -29,9 +28,9 @@ def turns(count):
 
 def known_of(messages, old=None):
     """What is found out about messages, and how many of them were known."""
-    measures = Measures()
-    found = followed(old or History(), messages, COUNTER, measures)
-    return found, measures.so_far().caches[CACHE].hits
+    old = old or History()
+    common = _common(old, [*messages])
+    return followed(old, messages, COUNTER), common
 
 
 def as_it_is(history):

@@ -175,7 +175,6 @@ class TestATurn:
         call(memory.compaction(config=ManagedMemoryConfig(token_counter="estimate")), history, **of_thread())
         assert shape(collector.roots[0]) == ("CompactionNode", [(COMPACT, [RECORD])])
         assert collector.named(RECORD)[0].outputs == ids(history)
-        assert memory.database.measures.so_far().operations[RECORD].calls == 1
 
     def test_tells_that_the_model_failed_and_what_came_of_it(self, memory, collector, call):
         def failing(messages):

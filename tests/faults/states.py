@@ -13,7 +13,7 @@ from psycopg.sql import SQL, Identifier
 State: TypeAlias = dict[str, str]
 """How many rows each table has, and their digest."""
 
-LEFT_OUT = ("measure", "receipt", "sqlite_", "search_index_")
+LEFT_OUT = ("receipt", "sqlite_", "search_index_")
 """How tables begin that hold how long things took and what sessions wrote, and those that the engine makes itself."""
 SHOWN = {
     "agentmem_migration": "select name from {}",

@@ -489,15 +489,6 @@ class TestOnTheSide:
         )
         assert beside - alone >= tokens - 1
 
-    def test_stats_tell_how_much_of_each_prompt_was_there_before(self, memory, layers):
-        inject = memory.inject("user-42")
-        for number in range(3):
-            prompt = inject.invoke(said(number), at())
-        caches = memory.admin.stats()["caches"]["characters of prompts with memory"]
-        new = sum(len(each.text) for each in prompt[-3:])
-        assert caches["misses"] < caches["hits"]
-        assert caches["hits"] + caches["misses"] > sum(len(each.text) for each in prompt) > new
-
     def test_nothing_of_it_is_said(self, memory, layers):
         prompt = memory.inject("user-42").invoke(said(1), at())
         memory.conversation("c").add_messages(prompt)

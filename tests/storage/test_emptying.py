@@ -9,9 +9,6 @@ from langchain_core.messages import HumanMessage
 from langchain_agentmem import AgentMemory
 from tests.emptying import GROWN, direct
 
-MEASURED = ("tokens_kept_out", "shortened_prompts", "caches", "operations", "pool")
-"""Counts of the use of the database, and not of what lies in it."""
-
 
 def held(url):
     """All rows of all tables and the next value of each identity, as far as they do not tell when it was migrated."""
@@ -130,7 +127,7 @@ def test_what_was_filled_once_is_copied_with_its_clock_and_its_ids(url, clock, n
             said = [(each.id, each.text) for each in memory.conversation("c", ("a",)).messages]
             assert memory.admin.verify().problems == ()
             told = memory.admin.stats().items()
-            counted = {name: count for name, count in told if "bytes" not in name and name not in MEASURED}
+            counted = {name: count for name, count in told if "bytes" not in name and name != "pool"}
             return said, counted, memory.store.search(("a",))
 
     found, begun = [], clock.now

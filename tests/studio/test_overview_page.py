@@ -1,4 +1,4 @@
-"""The first page: what there is, how it grows, what it saves and how it does."""
+"""The first page: what is stored, how it grows, and what is wrong with it."""
 
 from __future__ import annotations
 
@@ -30,8 +30,6 @@ def test_it_counts_what_is_stored(memory, browse):
     assert counted == {"Messages": "2", "Core memory": "1", "Records": "1", "Audit entries": "1", "Facts": "0"}
     assert figure(text, "Size").endswith("B")
     assert "users/ada</bdi>" in text
-    assert '<h2 id="slowest">' in text
-    assert "memory.conversation.add" in text
 
 
 def summary(*namespace, size=1, **counts):
@@ -87,18 +85,6 @@ def test_growth_is_a_picture_and_a_table(memory, browse, clock):
     assert text.count('<th scope="row">2026-') + text.count('<th scope="row">2025-') == 30
 
 
-def test_what_prompts_are_spared_is_told(memory, browse):
-    memory.database.measures.shortened(12_345)
-    memory.database.measures.cache("characters of prompts with memory", hits=3_000, misses=1_000)
-    memory.database.measures.cache("characters of prompts after compaction")
-    memory.database.measures.cache("compactions", hits=7, misses=2)
-    text = browse(memory).settled("/")
-    assert "12,345 tokens were kept out of 1 prompt by compaction." in text
-    assert re.search(r'<th scope="row">with memory</th><td>.*?0\.75', text, re.DOTALL)
-    assert re.search(r'<th scope="row">compactions</th><td class="number">7</td><td class="number">2</td>', text)
-    assert "after compaction</th>" not in text
-
-
 @pytest.mark.sqlite_suffices
 def test_trouble_is_told_with_its_remedy(memory, browse, monkeypatch):
     found = [Finding("disk", "problem", "No <b>room</b>.", "Make some."), Finding("python", "ok", "Python 3")]
@@ -121,7 +107,7 @@ def test_what_waits_is_told(memory, browse, monkeypatch):
 
 def test_an_empty_memory_has_a_first_page(memory, browse):
     text = browse(memory).settled("/")
-    assert (figure(text, "Messages"), figure(text, "Tokens kept out of prompts")) == ("0", "0")
+    assert figure(text, "Messages") == "0"
     assert "0 in 30 days" in text
     assert "There are none." in text
     assert "Nothing.</li>" in text
@@ -144,15 +130,12 @@ def test_within_a_namespace_nothing_is_told_of_the_others(memory, browse):
     text = browse(memory.within(ADA)).settled("/")
     assert figure(text, "Messages") == "1"
     assert "users/ben" not in text
-    assert "Slowest operations" not in text
+    assert "Size by part" not in text
 
 
 def test_hostile_names_stay_text(memory, browse):
     memory.conversation("t", ("<script>alert(1)</script>", "\u202e")).add_user_message("hello")
-    memory.database.measures.cache("<script>alert(1)</script>", hits=1)
-    memory.database.measures.ended("memory.<img src=x onerror=alert(1)>", 9.0)
-    text = browse(memory).harmless("/")
-    assert "memory.&lt;img src=x onerror=alert(1)&gt;" in text
+    assert "&lt;script&gt;alert(1)" in browse(memory).harmless("/")
 
 
 def test_the_largest_ten_are_shown(memory, browse):

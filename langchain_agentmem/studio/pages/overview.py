@@ -1,4 +1,4 @@
-"""What there is, how it grows, what it saves, and how it does."""
+"""The first page: what is stored, how it grows, and what is wrong with it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from langchain_agentmem.upkeep.admin import DayCounts, NamespaceSummary
 from langchain_agentmem.upkeep.database_report import Finding
 
 LARGEST = 10
-"""Namespaces and operations that are shown."""
+"""Namespaces that are shown."""
 PATIENT = 2.0
 """Seconds that a page waits for something without which it is empty."""
 COUNTED = (
@@ -43,8 +43,6 @@ WAITING = (
     ("waiting_groups", "tasks of graphs have remembered something and are not sealed yet"),
 )
 GROWTH = (("messages", "Messages"), ("checkpoints", "Checkpoints"), ("memories", "Memories"))
-_PROMPTS = "characters of prompts "
-"""How the caches are called that tell how much of prompts was as before."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -146,21 +144,6 @@ class Figures:
     findings: Sequence[Finding]
 
     @property
-    def reusable(self) -> Mapping[str, float]:
-        """Which share of prompts a provider's cache holds, by what was put into them."""
-        asked = self.stats.get("caches", {})
-        return {
-            name.removeprefix(_PROMPTS): each["hits"] / (each["hits"] + each["misses"])
-            for name, each in asked.items()
-            if name.startswith(_PROMPTS) and each["hits"] + each["misses"]
-        }
-
-    @property
-    def caches(self) -> Mapping[str, Mapping[str, int]]:
-        """The other caches."""
-        return {name: each for name, each in self.stats.get("caches", {}).items() if not name.startswith(_PROMPTS)}
-
-    @property
     def parts(self) -> Sequence[tuple[str, int]]:
         """The parts of the database with their bytes, the largest first."""
         found = self.stats.get("bytes_by_part", {})
@@ -168,7 +151,7 @@ class Figures:
 
 
 def figures_of(memory: AgentMemory) -> Figures:
-    """Count and measure; this reads the whole database."""
+    """Count; this reads the whole database."""
     stats: Any = memory.admin.stats()
     whole = memory.database.scopes.within is None
     return Figures(stats=stats, growth=memory.admin.growth(), findings=memory.admin.diagnose() if whole else ())
@@ -185,7 +168,6 @@ async def overview(request: Request) -> Response:
         seen=seen,
         sized=sized,
         namespaces=[] if sized is None else parts_of(sized.value)[:LARGEST],
-        largest=LARGEST,
         counted_kinds=COUNTED,
         waiting=WAITING,
         growing=GROWTH,

@@ -684,24 +684,6 @@ alter table job alter column mark set statistics 0, alter column path set statis
     alter column kind set statistics 0, alter column key set statistics 0, alter column payload set statistics 0,
     alter column owner set statistics 0, alter column error set statistics 0;
 
--- Measures ----------------------------------------------------------------------------------------------------------
-
--- Measurements of this database by all processes: numbers by name, no stored content. `kind` is 'operation',
--- 'cache' or 'tokens'. Of an operation: the calls, the failures, and the microseconds of all and of the slowest. Of
--- a cache: the lookups (`calls`) and the misses (`failures`). Of tokens: the prompts shorter than their history
--- (`calls`), and the tokens saved (`total`).
-create table measure (
-    kind text collate "C" not null,
-    name text collate "C" not null,
-    calls bigint not null,
-    failures bigint not null,
-    total bigint not null,
-    slowest bigint not null,
-    since bigint not null,
-    until bigint not null,
-    primary key (kind, name)
-);
-
 -- Receipts ----------------------------------------------------------------------------------------------------------
 
 -- The number of transactions that each session of a program has written; the last of them wrote the row. A program

@@ -627,21 +627,3 @@ create table job (
 );
 create index job_kind on job (kind, id);
 create index job_path on job (path);
-
--- Measures ----------------------------------------------------------------------------------------------------------
-
--- Measurements of this database by all processes: numbers by name, no stored content. `kind` is 'operation',
--- 'cache' or 'tokens'. Of an operation: the calls, the failures, and the microseconds of all and of the slowest. Of
--- a cache: the lookups (`calls`) and the misses (`failures`). Of tokens: the prompts shorter than their history
--- (`calls`), and the tokens saved (`total`).
-create table measure (
-    kind text not null,
-    name text not null,
-    calls integer not null,
-    failures integer not null,
-    total integer not null,
-    slowest integer not null,
-    since integer not null,
-    until integer not null,
-    primary key (kind, name)
-) without rowid;

@@ -1,0 +1,147 @@
+"""What `memory.admin.stats()` tells of a database."""
+
+import inspect
+import json
+import os
+
+import numpy as np
+import pytest
+from langchain_core.embeddings import Embeddings
+from langchain_core.messages import HumanMessage
+
+from langchain_agentmem import AgentMemory
+from langchain_agentmem.storage import query, sqlite
+from langchain_agentmem.storage.engine import Sizes
+from langchain_agentmem.upkeep import database_report
+from langchain_agentmem.upkeep.database_report import Stats, tables_by_part
+from tests.checkpoints.graphs import Line
+from tests.emptying import direct
+
+TABLES = {
+    "sqlite": "select name from sqlite_master where type = 'table'",
+    "postgres": "select tablename as name from pg_tables where schemaname = 'agentmem'",
+}
+
+
+@pytest.mark.sqlite_suffices
+class TestParts:
+    def test_every_table_is_part_of_something(self, memory, raw):
+        dialect = memory.database.engine.dialect
+        tables = {row["name"] for row in raw(memory, TABLES[dialect])}
+        placed = [table for part in tables_by_part().values() for table in part]
+        assert tables - set(placed) == set(), "say in `tables` of a PART what these tables are part of"
+        assert len(placed) == len(set(placed))
+
+    def test_the_tables_of_vectors_are_too(self, new_database):
+        with AgentMemory(new_database("postgres"), index={"embed": Letters(), "dims": 26}) as memory:
+            tables = memory.database.engine.sizes().tables
+            assert set(tables) <= {table for part in tables_by_part().values() for table in part}
+
+    def test_they_add_up(self, memory):
+        fill(memory)
+        told = memory.admin.stats()
+        assert sum(told["bytes_by_part"].values()) == told["bytes"] - told["free_bytes"]
+        assert set(told["bytes_by_part"]) == set(tables_by_part())
+        assert min(told["bytes_by_part"].values()) >= 0
+        assert told["bytes_estimated"] is False
+        assert told["bytes_by_part"]["facts"] > 0
+
+    def test_what_is_stored_counts_where_it_belongs(self, memory):
+        before = memory.admin.stats()["bytes_by_part"]
+        memory.byte_store().mset([("a", os.urandom(1_000_000))])
+        after = memory.admin.stats()["bytes_by_part"]
+        assert after["blobs"] >= 1_000_000 > before["blobs"]
+        assert {part for part in tables_by_part() if after[part] > before[part] + 20_000} == {"blobs"}
+        memory.store.put(
+            ("a",), "k", {"text": "".join(map(chr, np.random.default_rng(7).integers(0x4E00, 0x9000, 9_000)))}
+        )
+        assert memory.admin.stats()["bytes_by_part"]["items"] > after["items"] + 9_000
+        memory.conversation("c").add(role="user", content=os.urandom(100_000).hex())
+        assert memory.admin.stats()["bytes_by_part"]["shared content"] > after["shared content"] + 100_000
+
+    def test_facts_are_told_apart_from_layers_by_how_many_there_are(self):
+        sizes = Sizes(total=1_000, free=0, log=0, tables={"memory": 500, "memory_source": 100, "seal": 40})
+        assert database_report.by_part(sizes, facts=0, memories=0)["layers"] == 640
+        found = database_report.by_part(sizes, facts=1, memories=4)
+        assert (found["facts"], found["layers"], found["other"]) == (150, 490, 360)
+
+    def test_they_are_estimated_where_sqlite_cannot_tell(self, new_database, monkeypatch):
+        monkeypatch.setattr(sqlite, "_PAGES_BY_TABLE", "select name, bytes from no_dbstat_here")
+        with AgentMemory(new_database("sqlite")) as memory:
+            memory.byte_store().mset([("a", os.urandom(1_000_000))])
+            told = memory.admin.stats()
+            assert told["bytes_estimated"] is True
+            assert sum(told["bytes_by_part"].values()) == told["bytes"] - told["free_bytes"]
+            assert told["bytes_by_part"]["blobs"] > 0.8 * told["bytes"]
+
+    def test_a_database_in_memory_has_them(self):
+        with AgentMemory() as memory:
+            fill(memory)
+            told = memory.admin.stats()
+            assert sum(told["bytes_by_part"].values()) == told["bytes"] - told["free_bytes"]
+            assert told["bytes_by_part"]["conversations"] > 0
+
+
+class Letters(Embeddings):
+    """How often each letter stands in a text."""
+
+    def embed_documents(self, texts):
+        return [[text.lower().count(chr(97 + n)) + 0.1 for n in range(26)] for text in texts]
+
+    def embed_query(self, text):
+        return self.embed_documents([text])[0]
+
+
+def fill(memory):
+    chat = memory.conversation("c")
+    for n in range(50):
+        chat.add(role="user", content=f"What is {n}? " * 20)
+    Line(memory.checkpointer).put({"a": 1, "messages": [HumanMessage("hello", id="1")]})
+    memory.layers("b").archival.write("The sky is blue.")
+    memory.facts("b").add_fact("user", "Ana", "lives in", "Lisbon")
+    memory.byte_store().mset([("a", b"1" * 10_000)])
+    memory.conversation("d").add(role="user", content="x" * 50_000)
+    memory.conversation("d").clear()
+
+
+@pytest.mark.sqlite_suffices
+class TestWhatIsTold:
+    def test_it_is_what_is_documented(self, memory):
+        told = memory.admin.stats()
+        assert set(told) == set(Stats.__annotations__)
+        assert all(type(told[name]) is int for name, kind in Stats.__annotations__.items() if kind == "int")
+        described = inspect.getdoc(Stats)
+        for name in told:
+            assert f"\n    {name}: " in described
+
+    async def test_the_awaited_twin_tells_the_same(self, memory):
+        fill(memory)
+        sync, awaited = memory.admin.stats(), await memory.admin.astats()
+        for told in (sync, awaited):
+            del told["log_bytes"]  # which goes on
+        assert sync == awaited
+
+    def test_it_can_be_written_as_json(self, memory):
+        fill(memory)
+        assert json.loads(json.dumps(memory.admin.stats()))["messages"] == 51
+
+
+def test_a_read_only_database_has_statistics_too(new_database):
+    path, url = new_database("sqlite"), new_database("postgres")
+    for each in (path, url):
+        with AgentMemory(each) as memory:
+            memory.conversation("c").add(role="user", content="hello")
+    for each in (f"file:{path}?mode=ro", direct(url) + "&options=-c%20default_transaction_read_only%3Don"):
+        with AgentMemory(each) as memory:
+            assert memory.admin.stats()["messages"] == 1
+
+
+def test_a_session_that_was_in_a_hurry_has_time_again(new_database):
+    def operation():
+        yield query.create_namespace(path="a")
+
+    with AgentMemory(new_database("postgres")) as memory:
+        engine = memory.database.engine
+        engine.write_at_once(operation)
+        memory.search("hello")
+        assert all(session._patience > 60 for session, _ in engine._pool._idle)
