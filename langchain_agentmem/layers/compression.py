@@ -20,7 +20,7 @@ import threading
 import unicodedata
 from collections import OrderedDict
 from collections.abc import Hashable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 
@@ -47,69 +47,41 @@ _JOINER = "\u200d"
 _MARKS = frozenset({"Mn", "Me", "Mc"})
 
 
-def truncated(text: str, max_chars: int, *, mark: str = MARK) -> str:
-    """Cut a text that is too long: at a blank where one is near, and never within a character.
+def truncated(text: str, max_chars: int) -> str:
+    """Cut a text that is too long: at a blank where one is near, and not within a character.
 
-    Marks, joined emoji, flags, Korean syllables in parts, and surrogate pairs stay whole; where not even the first
-    character fits, nothing is left.
+    Marks, joined emoji and surrogate pairs stay whole; where not even the first character fits, nothing is left.
 
     Args:
         text: Any text.
-        max_chars: The most characters that the result may have, as `len` counts them; 0 or more.
-        mark: What stands where it was cut. It is left out where it would take all the room. Default "…".
+        max_chars: The most characters of the result, as `len` counts them; 0 or more.
 
     Returns:
-        The text itself, where it is short enough.
+        The text itself, where it is short enough; else its beginning and "…", which is left out where there is no room.
 
     Raises:
         InvalidInput: `max_chars` is no whole number, or negative.
     """
-    if isinstance(max_chars, bool) or not isinstance(max_chars, int) or max_chars < 0:
-        raise InvalidInput(f"max_chars must be a whole number, 0 or more, not {safe_repr(max_chars)}.")
+    check_whole("max_chars", max_chars)
     if len(text) <= max_chars:
         return text
-    if len(mark) >= max_chars:
-        mark = ""
-    end = _boundary(text, max_chars - len(mark))
+    mark = MARK if max_chars > len(MARK) else ""
+    end = max_chars - len(mark)
+    while end > 0 and _is_within(text[end - 1], text[end]):
+        end -= 1
     if not text[end].isspace():
-        blank = next((at for at in range(end - 1, max(end // 2, end - _NEAR), -1) if text[at].isspace()), 0)
-        end = blank or end
+        end = next((at for at in range(end - 1, max(end // 2, end - _NEAR), -1) if text[at].isspace()), end)
     return text[:end].rstrip() + mark
 
 
-def _boundary(text: str, end: int) -> int:
-    """The last place up to this one at which a character ends."""
-    while 0 < end < len(text) and _is_within(text, end):
-        end -= 1
-    return end
-
-
-def _is_within(text: str, at: int) -> bool:
-    """Whether what stands before a place and what stands after it are read as one character."""
-    before, after = text[at - 1], text[at]
-    if after < "\u0300":
-        return after == "\n" and before == "\r"
-    return (
+def _is_within(before: str, after: str) -> bool:
+    """Return whether two code points that follow each other are part of one character."""
+    return after >= "\u0300" and (
         unicodedata.category(after) in _MARKS
         or _JOINER in (before, after)
-        or "\U0001f3fb" <= after <= "\U0001f3ff"  # the colour of a skin
-        or "\U000e0020" <= after <= "\U000e007f"  # the tags of a flag
+        or "\U0001f3fb" <= after <= "\U0001f3ff"  # the color of skin
         or ("\ud800" <= before <= "\udbff" and "\udc00" <= after <= "\udfff")
-        or ("\u1160" <= after <= "\u11ff" and "\u1100" <= before <= "\u11ff")
-        or (_is_regional(after) and _regionals_before(text, at) % 2 == 1)
     )
-
-
-def _is_regional(character: str) -> bool:
-    """Whether it is one of the two letters of a flag."""
-    return "\U0001f1e6" <= character <= "\U0001f1ff"
-
-
-def _regionals_before(text: str, at: int) -> int:
-    start = at
-    while start and _is_regional(text[start - 1]):
-        start -= 1
-    return at - start
 
 
 NAME = "layers.compress"
@@ -137,53 +109,38 @@ _SHRINKS_BY = 0.85
 """Each time that an answer is too long, the next one is asked to be shorter than it has to be."""
 
 
-class _Key(NamedTuple):
-    digest: bytes
-    max_chars: int
-    context: str
-    model: Hashable
-    prompt: str | None
-
-
 class Answers:
-    """Answers that fit, by all that they depend on, the least recently used forgotten first. Safe to share.
-
-    Args:
-        size: How many are remembered; 0 for none.
-    """
+    """A cache of the answers that fit, by everything that they depend on. Safe to share between threads."""
 
     _lock = PerProcess(threading.Lock)
 
-    def __init__(self, size: int = CACHE_SIZE) -> None:
-        self._size = size
-        self._kept: OrderedDict[_Key, tuple[str, Any]] = OrderedDict()
+    def __init__(self) -> None:
+        self._kept: OrderedDict[Hashable, tuple[str, Any]] = OrderedDict()
         self._forgotten = 0
 
     def __len__(self) -> int:
         return len(self._kept)
 
-    def get(self, key: _Key) -> tuple[str | None, int]:
-        """The answer, if there is one, and what `keep` has to be told of this moment."""
+    def get(self, key: Hashable) -> tuple[str | None, int]:
+        """Return the answer, if there is one, and the number to pass to `keep`."""
         with self._lock:
             if key in self._kept:
                 self._kept.move_to_end(key)
             return self._kept.get(key, (None, None))[0], self._forgotten
 
-    def keep(self, key: _Key, answer: str, model: Any, since: int) -> None:
-        """Remember an answer, unless everything was forgotten since the model was asked.
+    def keep(self, key: Hashable, answer: str, model: Any, since: int) -> None:
+        """Keep an answer, unless everything was forgotten since the model was asked.
 
-        The model stays as long as its answer does, since one without a name is known by its place in memory.
+        The model is kept with its answer, since the key of a model without a name is its address.
         """
         with self._lock:
-            if since != self._forgotten:
-                return
-            self._kept[key] = answer, model
-            self._kept.move_to_end(key)
-            while len(self._kept) > self._size:
-                self._kept.popitem(last=False)
+            if since == self._forgotten:
+                self._kept[key] = answer, model
+                if len(self._kept) > CACHE_SIZE:
+                    self._kept.popitem(last=False)
 
     def forget(self) -> None:
-        """Forget every answer, those included that are on their way."""
+        """Forget every answer, also those that models are still writing."""
         with self._lock:
             self._forgotten += 1
             self._kept.clear()
@@ -201,7 +158,6 @@ class Compressor(Performer):
         timeout: Seconds to wait for an answer; None for ever. Default 60.
         prompt: What the model is asked in place of our own words. `{text}`, `{max_chars}` and `{context}` are filled
             in, any other brace stands for itself; without `{text}` the text follows. Default None.
-        cache_size: How many answers are remembered, the least recently used forgotten first; 0 for none. Default 256.
 
     Raises:
         InvalidInput: An argument is wrong.
@@ -216,29 +172,27 @@ class Compressor(Performer):
         attempts: int = ATTEMPTS,
         timeout: float | None = TIMEOUT,
         prompt: str | None = None,
-        cache_size: int = CACHE_SIZE,
     ) -> None:
         check_whole("attempts", attempts, 1)
-        check_whole("cache_size", cache_size)
         check_timeout(timeout, zero=False)
         self.model = usable_model(model)
         self._database = database
         self._attempts = attempts
         self._timeout = timeout
-        self._prompt = _checked(prompt)
-        self._answers = Answers(cache_size)
-        if database is not None and cache_size:
-            self._answers = database.attached(Answers, Answers)
+        if prompt is not None and not (isinstance(prompt, str) and prompt.strip()):
+            raise InvalidInput(f"prompt must be a text, or None, not {safe_repr(prompt)}.")
+        self._prompt = prompt
+        self._answers = Answers() if database is None else database.attached(Answers, Answers)
+        if database is not None:
             database.remembering.add(self._answers)
 
-    def _compress_work(self, text: str, max_chars: int, context: str = "", *, prompt: str | None = None) -> Work[str]:
+    def _compress_work(self, text: str, max_chars: int, context: str = "") -> Work[str]:
         """Make a text fit.
 
         Args:
             text: Any text.
             max_chars: The most characters that the result may have; 0 or more.
             context: What the text is, in a few words, for the model ("an archived record"). Default: nothing is said.
-            prompt: As for the class, for this text alone.
 
         Returns:
             The text itself where it fits; else a shorter one, never longer than `max_chars`.
@@ -251,17 +205,17 @@ class Compressor(Performer):
                 f"What is compressed is a text, with a text that says what it is, not {safe_repr(text)}."
             )
         cut = truncated(text, max_chars)
-        prompt = _checked(prompt) or self._prompt
         model = self.model
         if len(text) <= max_chars or model is None or max_chars == 0:
             return cut
-        key = _Key(_digest(text), max_chars, context, _name_of(model), prompt)
+        digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
+        key = digest, max_chars, context, _name_of(model), self._prompt
         known, since = self._answers.get(key)
         if known is not None:
             return known
         shortened: str = yield Shown(
             NAME,
-            self._shortening(key, since, text),
+            self._shortening(key, since, text, max_chars, context),
             inputs=lambda: _shown(text) | {"context": context, "max_characters": max_chars},
             outputs=_shown,
         )
@@ -269,10 +223,9 @@ class Compressor(Performer):
 
     compress, acompress = both(_compress_work)
 
-    def _shortening(self, key: _Key, since: int, text: str) -> Work[str]:
+    def _shortening(self, key: Hashable, since: int, text: str, max_chars: int, context: str) -> Work[str]:
         """Have a model shorten a text that is too long."""
-        _, max_chars, context, _, prompt = key
-        asked = question = _question(text, max_chars, context, prompt)
+        asked = question = _question(text, max_chars, context, self._prompt)
         goal, shortest, failure = max_chars, text, None
         for _ in range(self._attempts):
             try:
@@ -335,10 +288,6 @@ def _said(text: str, reply: str) -> str:
     return said if any(map(str.isalnum, said)) else ""
 
 
-def _digest(text: str) -> bytes:
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
-
-
 def _name_of(model: Any) -> Hashable:
     """What a model is called; one that has no name, such as a function, is known by its place."""
     bound = getattr(model, "bound", model)
@@ -346,9 +295,3 @@ def _name_of(model: Any) -> Hashable:
     if isinstance(name, str) and name:
         return type(bound).__name__, name
     return id(model)
-
-
-def _checked(prompt: Any) -> str | None:
-    if prompt is not None and not (isinstance(prompt, str) and prompt.strip()):
-        raise InvalidInput(f"prompt must be a text, or None, not {safe_repr(prompt)}.")
-    return prompt
