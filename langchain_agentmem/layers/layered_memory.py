@@ -79,7 +79,6 @@ from langchain_agentmem.layers.consolidation import (
 )
 from langchain_agentmem.layers.core_memory import CoreMemory, Setting, entry_of, everything, setting_shown
 from langchain_agentmem.layers.layer import (
-    PROTECTED_KEYS,
     USUAL_LAYERS,
     Ground,
     Layer,
@@ -465,7 +464,7 @@ class LayeredMemory(Layer):
 
         def work() -> Work[dict[str, Any]]:
             material = yield from self._material(task_hint)
-            shown = yield from composed(material, room, protected=PROTECTED_KEYS, whole=True)
+            shown = yield from composed(material, room, whole=True)
             return shown.data
 
         return self._as_step("context", work(), task_hint=lambda: task_hint, outputs=_counts)
@@ -489,8 +488,7 @@ class LayeredMemory(Layer):
 
         def work() -> Work[str]:
             material = yield from self._material(task_hint)
-            shorten = self._ground.compressor._compress_work
-            return (yield from composed(material, room, shorten, protected=PROTECTED_KEYS)).text
+            return (yield from composed(material, room, self._ground.compressor._compress_work)).text
 
         def show(text: str) -> dict[str, Any]:
             return {"text": brief(text), "characters": len(text)}

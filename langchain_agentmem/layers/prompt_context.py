@@ -36,7 +36,7 @@ from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.language_models.model_calls import Work
 from langchain_agentmem.language_models.tokens import ARCHIVAL, CORE, CUT, RECALL, Budget, Measure, TokenCounter
-from langchain_agentmem.layers.layer import Event, Record
+from langchain_agentmem.layers.layer import PROTECTED_KEYS, Event, Record
 from langchain_agentmem.layers.resource_memory import use_of
 from langchain_agentmem.search.memory_search import Why, origin_of
 
@@ -167,7 +167,6 @@ def composed(
     budget: Budget | None = None,
     shorten: Shorten | None = None,
     *,
-    protected: Sequence[str] = (),
     counter: TokenCounter | None = None,
     whole: bool = False,
 ) -> Work[Composed]:
@@ -177,7 +176,6 @@ def composed(
         material: What there is. Of the events, the newest five are shown.
         budget: How much room there is, for the lines of a prompt. Default: as much as it takes.
         shorten: Shortens records that are longer than one may be. Default: they are cut.
-        protected: Keys of core memory that leave it last.
         counter: Counts tokens.
         whole: Whether every event and record is wanted, and as it is. Default: no.
     """
@@ -185,7 +183,7 @@ def composed(
     measure = Measure(budget, counter)
     fit = _Fitting(budget, measure)
     entries = in_order(material.core)
-    core = fit.kept(CORE, *_core_lines(entries, protected))
+    core = fit.kept(CORE, *_core_lines(entries))
     events = material.events if whole else material.events[-NEWEST:]
     lines = [_event_line(each, None if whole else EVENT_CHARS) for each in events]
     recalled = fit.kept(RECALL, lines, [*reversed(range(len(events)))])
@@ -199,7 +197,7 @@ def composed(
         lines.append(_record_line(record, text))
     ranks = [*range(len(lines))]
     if material.in_time:
-        ranks.sort(key=lambda rank: _when(material.records[rank]))
+        ranks.sort(key=lambda rank: (material.records[rank].created_at, getattr(material.records[rank], "place", 0)))
     found = fit.kept(ARCHIVAL, [lines[rank] for rank in ranks], sorted(range(len(ranks)), key=ranks.__getitem__))
     return Composed(
         fit.sections,
@@ -262,10 +260,6 @@ class _Fitting:
         return text if len(text) > len(_section(name, [_head(line)])) + len(CUT) else ""
 
 
-def _when(record: AnyRecord) -> tuple[datetime, int]:
-    return record.created_at, record.place if isinstance(record, FoundPassage) else 0
-
-
 def _section(name: str, lines: Sequence[str]) -> str:
     return "\n".join([HEADINGS[name], *lines]) if lines else ""
 
@@ -281,10 +275,10 @@ def in_order(entries: Sequence[CoreEntry]) -> list[CoreEntry]:
     return sorted(entries, key=lambda each: (each.created_at, each.key))
 
 
-def _core_lines(entries: Sequence[CoreEntry], protected: Sequence[str]) -> tuple[list[str], list[int]]:
+def _core_lines(entries: Sequence[CoreEntry]) -> tuple[list[str], list[int]]:
     def worth_of(place: int) -> tuple[Any, ...]:
         entry = entries[place]
-        return entry.key in protected, entry.importance, entry.updated_at, place
+        return entry.key in PROTECTED_KEYS, entry.importance, entry.updated_at, place
 
     worth = sorted(range(len(entries)), key=worth_of, reverse=True)
     return [
@@ -378,8 +372,8 @@ def final_memory(core: Sequence[CoreEntry], events: Sequence[Event], records: Se
 
 
 def _excerpt_of(record: AnyRecord) -> dict[str, Any]:
-    told = {name: value for name, value in record_data(record).items() if name in ("id", "tags", "timestamp")}
-    return {**told, "excerpt": _beginning(record.content, EXCERPT)}
+    data = record_data(record)
+    return {name: data[name] for name in ("id", "tags", "timestamp")} | {"excerpt": _beginning(record.content, EXCERPT)}
 
 
 def final_markdown(final: Mapping[str, Any]) -> str:
@@ -455,33 +449,27 @@ def _json(value: Any) -> str:
 
 
 def _lines(final: Mapping[str, Any]) -> Iterator[str]:
-    yield from _final_section(
-        "Core Memory", [_item(f"**{_escaped(key)}**", value) for key, value in final["core"].items()]
-    )
-    yield from _final_section(
-        "Events", [_item(_final_head(each, each["type"]), each["content"]) for each in final["recall"]]
-    )
     summary = final["archival_summary"]
-    told = [f"{summary['count']} records."]
-    if summary["tags"]:
-        told += ["", "Tags: " + ", ".join(f"{_escaped(tag)} ({count})" for tag, count in summary["tags"].items()) + "."]
-    items = [_item(_final_head(each, ", ".join(each["tags"])), each["excerpt"]) for each in summary["records"]]
-    yield from _final_section("Archival Summary", [*told, "", *items] if items else [])
-    used = [
-        _item(f"**{_escaped(each['resource_id'])}**, {_final_head(use, use['usage_type'])}", use["context"] or "")
-        for each in final["resources_used"]
-        for use in each["uses"]
-    ]
-    yield from _final_section("Resources Used", used)
-    timeline = [
-        _item(_final_head(each, f"{each['layer']}: {each['type']}" if each["type"] else each["layer"]), each["summary"])
-        for each in final["experiment_timeline"]
-    ]
-    yield from _final_section("Experiment Timeline", timeline)
-
-
-def _final_section(heading: str, lines: Sequence[str]) -> Iterator[str]:
-    yield from ["", f"## {heading}", "", *(lines or ["Nothing."])]
+    records = [_item(_final_head(each, ", ".join(each["tags"])), each["excerpt"]) for each in summary["records"]]
+    if records:
+        tags = ", ".join(f"{_escaped(tag)} ({count})" for tag, count in summary["tags"].items())
+        records = [f"{summary['count']} records.", *(["", f"Tags: {tags}."] if tags else []), "", *records]
+    sections = {
+        "Core Memory": [_item(f"**{_escaped(key)}**", value) for key, value in final["core"].items()],
+        "Events": [_item(_final_head(each, each["type"]), each["content"]) for each in final["recall"]],
+        "Archival Summary": records,
+        "Resources Used": [
+            _item(f"**{_escaped(each['resource_id'])}**, {_final_head(use, use['usage_type'])}", use["context"] or "")
+            for each in final["resources_used"]
+            for use in each["uses"]
+        ],
+        "Experiment Timeline": [
+            _item(_final_head(each, ": ".join(filter(None, (each["layer"], each["type"])))), each["summary"])
+            for each in final["experiment_timeline"]
+        ],
+    }
+    for heading, lines in sections.items():
+        yield from ["", f"## {heading}", "", *(lines or ["Nothing."])]
 
 
 def _item(head: str, text: str) -> str:
@@ -491,13 +479,8 @@ def _item(head: str, text: str) -> str:
         return f"- {head}: {_escaped(text.strip())}" if text.strip() else f"- {head}"
     longest = max((len(run) for run in re.findall("`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
-    return "\n".join(
-        [
-            f"- {head}:",
-            "",
-            *(f"  {line}" if line.strip() else "" for line in [fence + "text", *text.split("\n"), fence]),
-        ]
-    )
+    block = [f"  {line}" if line.strip() else "" for line in (fence + "text", *text.split("\n"), fence)]
+    return "\n".join([f"- {head}:", "", *block])
 
 
 def _final_head(told: Mapping[str, Any], kind: str) -> str:
