@@ -368,14 +368,9 @@ class Situation:
         """What a context costs, in tokens, with what is sent beside it."""
         return self.overhead_tokens + sum(map(self.cost, messages))
 
-    def fits(self, messages: Sequence[BaseMessage], *, spare: int = 0) -> bool:
-        """Whether a context is small enough.
-
-        Args:
-            messages: The context.
-            spare: Tokens that are still to be added.
-        """
-        return is_within(self.target, self.tokens(messages) + spare, len(messages), lambda: count_rounds(messages))
+    def fits(self, messages: Sequence[BaseMessage]) -> bool:
+        """Whether a context is small enough."""
+        return is_within(self.target, self.tokens(messages), len(messages), lambda: count_rounds(messages))
 
     @property
     def counts_messages(self) -> bool:

@@ -454,29 +454,6 @@ class TokenCounter:
         if self._is_new((reply_id, reported)):
             self._learn(counted, reported, model)
 
-    def calibrate_from(
-        self, messages: Sequence[Countable], *, tools: Iterable[ToolLike] | None = None, system: Countable | None = None
-    ) -> None:
-        """Learn from every reply that carries ``usage_metadata``, taking the messages before it for what was sent.
-
-        A reply teaches once, however often it is given. Do not give a context from which something was removed: the
-        provider saw what is missing here.
-
-        Args:
-            messages: A conversation as the model saw it.
-            tools: As for `count`.
-            system: As for `count`.
-        """
-        total = self._raw((), tools, system)
-        for message in messages:
-            usage = getattr(message, "usage_metadata", None)
-            if isinstance(usage, Mapping) and isinstance(reported := usage.get("input_tokens"), int):
-                metadata = getattr(message, "response_metadata", None) or {}
-                model = metadata.get("model_name") or metadata.get("model") or ""
-                if self._is_new((getattr(message, "id", None), reported)):
-                    self._learn(total, reported, str(model))
-            total += self.count_message(message)
-
     def factor(self, model: str = "") -> float:
         """What counts for a model are multiplied by: between 0.5 and 2.0, and 1.0 before anything was learned.
 

@@ -410,11 +410,6 @@ class Post(Identified):
         """Give a copy, under the same id, that carries these attachments too."""
         return replace(self, attachment_list=(*self.attachment_list, *attachments))
 
-    def without_attachment(self, *types: AttachmentType) -> Self:
-        """Give a copy, under the same id, without the attachments of these types."""
-        kept = tuple(attachment for attachment in self.attachment_list if attachment.type not in types)
-        return replace(self, attachment_list=kept)
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Round(Identified):
@@ -488,10 +483,6 @@ class Conversation(Identified):
         """Every role that sends or receives a post."""
         posts = [post for each in self.rounds for post in each.post_list]
         return {post.send_from for post in posts} | {post.send_to for post in posts}
-
-    def with_round(self, *rounds: Round) -> Self:
-        """Give a copy, under the same id, with these rounds at its end."""
-        return replace(self, rounds=(*self.rounds, *rounds))
 
 
 NEXT_ACTIONS = ("call_tool", "invoke_agent", "final_response")

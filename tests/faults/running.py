@@ -104,14 +104,6 @@ class _Still(datetime):
         return (EPOCH + STARTED).astimezone(tz)
 
 
-class _Counting:
-    def __init__(self, counted: Iterator[int]) -> None:
-        self._counted = counted
-
-    def randbits(self, _: int) -> int:
-        return next(self._counted)
-
-
 class Written:
     """One run of a writer.
 

@@ -33,9 +33,6 @@ def committed(url: str) -> State:
         return look.state()
 
 
-_TABLES = "select schemaname, tablename from pg_tables where schemaname !~ '^(pg_|information_)'"
-
-
 class _Sqlite:
     def __init__(self, path: str) -> None:
         self._connection = sqlite3.connect(path, isolation_level=None)

@@ -134,7 +134,6 @@ WORK = """
     print("codes", *(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children))
 """
 TURNS = 4
-VERBS = ("invoked", "said", "remembered", "told")
 
 
 @pytest.mark.slow

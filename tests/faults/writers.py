@@ -24,7 +24,6 @@ from langchain_agentmem.upkeep.database_copy import restore
 from tests.facts.scripted import Scripted
 
 NS = ("users", "ada")
-TENANT = "users\x1f"
 LONG_AGO = datetime(2025, 1, 1, tzinfo=UTC)
 
 

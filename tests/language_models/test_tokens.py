@@ -412,21 +412,6 @@ class TestCalibration:
             counter.observe(self.messages, raw * 2)
         assert counter.factor() == pytest.approx(2.0, rel=0.01)
 
-    def test_learns_from_a_conversation_once_per_reply(self):
-        counter = TokenCounter("estimate")
-        raw = counter.count(self.messages, tools=[weather], system="Be brief.")
-        usage = {
-            "input_tokens": round(raw * 1.1),
-            "output_tokens": 5,
-            "total_tokens": round(raw * 1.1) + 5,
-            "input_token_details": {"cache_read": round(raw * 0.9)},
-        }
-        reply = AIMessage("Once.", id="r1", usage_metadata=usage, response_metadata={"model_name": "m"})
-        for _ in range(3):
-            counter.calibrate_from([*self.messages, reply], tools=[weather], system="Be brief.")
-        assert counter.factor("m") == pytest.approx(1.1, rel=0.01)
-        assert counter._factors["m"][1] == 1
-
     def test_can_be_forgotten(self):
         counter = TokenCounter("estimate")
         for model in ("a", "b"):

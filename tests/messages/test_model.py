@@ -175,7 +175,6 @@ class TestValues:
         assert post.attachment_list == ()
         assert full.id == post.id
         assert full.get_attachment(AttachmentType.plan) == (plan,)
-        assert full.without_attachment(AttachmentType.plan).attachment_list == (thought,)
 
     def test_what_json_cannot_hold_is_no_extra(self):
         with pytest.raises(InvalidInput, match="JSON-able"):
