@@ -22,12 +22,11 @@ are).
 That a new value ended an old one is stored nowhere. `fact_events.endings` finds it out from all values of the same
 thing: a fact that nobody gave an end ends where the next value begins that was said to last. Other systems write the
 end into the old fact, and must then repair it when facts arrive late, when a message is erased, names are merged or
-parted, a predicate is declared to have one value, or branches meet. Here all of that is right by itself, and costs one
-look-up by subject and predicate.
+parted, a predicate is declared to have one value, or a thread is rewound. Here all of that is right by itself, and
+costs one look-up by subject and predicate.
 
-That a fact is what was told of it also merges branches: what either was told goes together, and nothing contradicts
-itself unseen (`fact_part.py`). What was made of several messages, a model's answer that could not be used or a proposal
-that two names are one, goes with any of them. Where a version that is taken away would uncover an older one, on a fork
+What was made of several messages, a model's answer that could not be used or a proposal that two names are one, goes
+with any of them. Where a version that is taken away would uncover an older one, on a fork
 or before a checkpoint, it is buried: it stays as a row that says that the thing is gone.
 
 What is added is kept with a row that says that it waits. Whoever extracts keeps the facts of a batch and deletes these
