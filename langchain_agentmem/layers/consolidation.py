@@ -43,6 +43,7 @@ LATER = Ahead()
 LANE = "layers"
 _LINE = 200
 _LEAST_LINE = 40
+_GAP = 20
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -192,15 +193,13 @@ def digest(bundle: EventBundle, limit: int) -> str:
     if len(text := bundle.text) <= limit:
         return text
     space = limit - len(bundle.heading)
-    lines = [f"- {_time(each)} {_first_line(each.text)}" for each in bundle.events]
-    longest = max(_LEAST_LINE, space // len(lines) - 1)
-    lines = [truncated(each, longest) for each in lines]
-    gap = "- … {} more"
+    most = min(_LINE, max(_LEAST_LINE, space // len(bundle.events) - 1))
+    lines = [truncated(f"- {_time(each)} {' '.join(each.text.split())}", most) for each in bundle.events]
     if sum(len(each) + 1 for each in lines) > space:
-        fitting = max(1, (space - len(gap) - len(str(len(lines)))) // (longest + 1))
-        first = (fitting + 1) // 2
-        latest = fitting - first
-        lines = [*lines[:first], gap.format(len(lines) - fitting), *lines[len(lines) - latest :]]
+        fitting = max(1, (space - _GAP) // (most + 1))
+        latest = fitting // 2
+        gap = f"- … {len(lines) - fitting} more"
+        lines = [*lines[: fitting - latest], gap, *lines[len(lines) - latest :]]
     return truncated("\n".join([bundle.heading, *lines]), limit)
 
 
@@ -235,10 +234,6 @@ def _parts(events: Sequence[Kept]) -> Iterator[list[Kept]]:
         part.append(each)
         chars += len(each.body)
     yield part
-
-
-def _first_line(text: str) -> str:
-    return truncated(" ".join(text.split()), _LINE)
 
 
 def _time(event: Kept) -> str:

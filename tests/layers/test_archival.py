@@ -158,9 +158,6 @@ class TestSearch:
         assert found[0].score > 0
         assert "scheduling" in found[0].why.terms
 
-    def test_what_has_none_of_the_words_is_no_hit(self, layers):
-        assert layers.archival.search("zebra crossing") == []
-
     def test_all_of_the_tags_must_be_there(self, layers):
         assert [record.id for record in layers.archival.search("*", tags=["results", "gpu"])] == [self.ids[1]]
         assert layers.archival.search("scheduling", tags=["results", "people"]) == []

@@ -51,12 +51,6 @@ class TestForking:
         assert LayeredMemory(memory, "fork").core.get() == {"k": "v", "own": "v"}
         assert main.at("fork").core.get() == {"k": "v", "own": "v"}
 
-    def test_a_fork_of_what_is_not_there_yet_is_empty(self, main):
-        fork = main.fork("fork")
-        main.core.set("k", "v")
-        assert fork.core.get() == {}
-        assert fork.ancestors() == ["main", "fork"]
-
     def test_a_name_is_given_once(self, main):
         main.fork("fork")
         for name in ("fork", "main"):

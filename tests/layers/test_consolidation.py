@@ -185,3 +185,12 @@ def test_a_digest_is_never_longer_than_it_may_be(events, limit):
     assert len(text) <= limit
     if len(bundle.text) <= limit:
         assert text == bundle.text
+
+
+def test_a_digest_of_too_many_events_has_the_first_and_the_latest():
+    events = [Kept(1, 1, "event", "id", "k", b"%d happened" % n, None, None, {}, 0, 0) for n in range(150)]
+    lines = digest(EventBundle("k", tuple(events)), 3_000).splitlines()
+    assert lines[1].endswith(" 0 happened")
+    assert lines[-1].endswith(" 149 happened")
+    [gap] = [line for line in lines if line.endswith(" more")]
+    assert len(lines) - 2 + int(gap.split()[2]) == 150

@@ -56,12 +56,6 @@ class TestKeysAndValues:
         layers.core.set("k", text)
         assert layers.core.get() == {"k": text}
 
-    def test_another_object_and_another_namespace(self, memory):
-        LayeredMemory(memory, "main", namespace=("a",)).core.set("k", "1")
-        assert LayeredMemory(memory, "main", namespace=("a",)).core.get() == {"k": "1"}
-        assert LayeredMemory(memory, "main", namespace=("b",)).core.get() == {}
-        assert LayeredMemory(memory, "main").core.get() == {}
-
     async def test_awaited(self, layers):
         await layers.core.aset("k", "v", importance=4, ttl=60)
         assert await layers.core.aget() == {"k": "v"}

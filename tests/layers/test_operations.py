@@ -41,12 +41,6 @@ class TestTheTable:
             "mem_recall_append", "mem_recall_evict", "mem_recall_search", "mem_recall_summarize",
         ]  # fmt: skip
 
-    def test_each_says_what_it_is_for_and_what_each_argument_means(self):
-        for operation in OPERATIONS:
-            assert operation.about.endswith(".")
-            for name, field in operation.arguments.model_fields.items():
-                assert field.description, (operation.name, name)
-
 
 class TestCore:
     def test_notes_are_kept_read_and_deleted(self, layers):

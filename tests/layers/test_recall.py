@@ -32,10 +32,6 @@ class TestEvents:
         assert before < event.created_at <= clock.now
         assert layers.recall.get("nobody") is None
 
-    def test_the_documents_name_of_a_kind(self, layers):
-        event_id = layers.recall.append(event_type="metric", content="x")
-        assert layers.recall.get(event_id).kind == "metric"
-
     def test_a_time_of_ones_own(self, layers):
         at = datetime(2020, 5, 1, 12, tzinfo=UTC)
         aware = layers.recall.append("k", "x", at=at)
