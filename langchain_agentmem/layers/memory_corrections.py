@@ -16,10 +16,11 @@ that shares nothing is corrected at its newest checkpoint, with `thread_id`; its
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
-from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
+from itertools import chain
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from langchain_agentmem.base.argument_checks import ALL, check_flag, limit_given, name_given
 from langchain_agentmem.base.clock import moment
@@ -30,7 +31,7 @@ from langchain_agentmem.conversations import message_log
 from langchain_agentmem.conversations.log_entries import edited, new_version
 from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput, MessageError, Outdated
 from langchain_agentmem.facts import fact_commands, fact_events
-from langchain_agentmem.facts.fact_extraction import FactsGround
+from langchain_agentmem.facts.fact_store import Book
 from langchain_agentmem.language_models.model_calls import Performer, Run, Shown, Work, Writer, both
 from langchain_agentmem.layers.archival_memory import next_version
 from langchain_agentmem.layers.core_memory import USUAL
@@ -52,7 +53,7 @@ KINDS = (CORE, RECORD, FACT, MESSAGE)
 """The kinds that can be corrected."""
 PERSON = "person"
 """The source of a corrected value, see `Writer`."""
-_KEY = "the key of what is corrected"
+_KEY, _WHO = "the key of what is corrected", "the name of who corrects"
 Values: TypeAlias = Mapping[str, Any]
 
 
@@ -89,6 +90,7 @@ class Correction:
     after: Values | None
     undoes: str | None = None
     thread_id: str | None = None
+    _stored: Values = field(default_factory=dict, repr=False, compare=False)
 
 
 class PresentValue(NamedTuple):
@@ -112,56 +114,8 @@ class PresentValue(NamedTuple):
     thread_id: str | None = None
 
 
-class Revisable(Protocol):
-    """A conversation whose messages get new versions."""
-
-    def _correct_work(
-        self,
-        message_id: str,
-        make: Callable[[message_log.Stored], message_log.LogEntry],
-    ) -> Work[None]:
-        """See `ConversationMemory._correct_work`."""
-        ...
-
-
-class StoredCorrection(NamedTuple):
-    """A correction as its version stores it.
-
-    Attributes:
-        id: Its id, unique in the namespace.
-        path: The path of the namespace.
-        kind: One of `KINDS`.
-        key: The key, or the id of the record, fact or message.
-        name: The branch or conversation; None for a thread's own memory.
-        thread: The thread, if the memory is that thread's own.
-        by: The person.
-        at: The time, in microseconds since 1970.
-        before: The value before, None if there was none; the body of a message.
-        after: The value since.
-        undoes: The correction that this one reverts.
-        sources: The threads and conversations that the value before came from.
-        events: The numbers of the events of a fact that undoing switches off.
-    """
-
-    id: str
-    path: str
-    kind: str
-    key: str
-    name: str | None
-    thread: str | None
-    by: str
-    at: int
-    before: Any
-    after: Any
-    undoes: str | None = None
-    sources: Sequence[str] = ()
-    events: Sequence[int] = ()
-
-
-_Edit: TypeAlias = Callable[[Change, Kept | None], Steps[tuple[RowDraft | Kept | None, Sequence[int]]]]
-"""Adds drafts to a change, and returns the new value, with the events of a fact that undoing switches off."""
-_Check: TypeAlias = Callable[[Any], None]
-"""Raises if the present value is not the one that the caller has seen."""
+_Edit: TypeAlias = Callable[[Any, Any], RowDraft | None]
+"""Returns the next version of the present one, given the change; or changes a fact, given the `Book` of facts."""
 
 
 class Corrections(Performer):
@@ -175,7 +129,7 @@ class Corrections(Performer):
         conversation: Gives a conversation, by its id and namespace.
     """
 
-    def __init__(self, database: Database, conversation: Callable[[str, Namespace], Revisable]) -> None:
+    def __init__(self, database: Database, conversation: Callable[[str, Namespace], Any]) -> None:
         self._database: Database = database
         self._conversation = conversation
 
@@ -212,17 +166,13 @@ class Corrections(Performer):
         layers = self._layers(namespace, branch, thread_id)
         setting = layers.core._setting_of(key, value, USUAL if importance is None else importance)
 
-        def edit(change: Change, old: Kept | None) -> Steps[tuple[RowDraft, Sequence[int]]]:
+        def edit(change: Change, old: Kept | None) -> RowDraft:
             body = body_of(setting.value)
             if old is None:
-                draft = RowDraft(CORE, setting.key, body, change.now, importance=setting.importance)
-            else:
-                draft = redraft(old, body=body, importance=old.importance if importance is None else importance)
-            change.drafts.append(draft)
-            return draft, ()
-            yield
+                return RowDraft(CORE, setting.key, body, change.now, importance=setting.importance)
+            return redraft(old, body=body, importance=old.importance if importance is None else importance)
 
-        return self._correcting(layers, CORE, setting.key, by, edit, _is(expected))
+        return self._correcting(layers, CORE, setting.key, by, edit, expected, adds=True)
 
     core, acore = both(_core_work)
 
@@ -257,14 +207,10 @@ class Corrections(Performer):
         layers = self._layers(namespace, branch, thread_id)
         clean, marks = layers.archival._checked("" if content is None else content, () if tags is None else tags)
 
-        def edit(change: Change, old: Kept | None) -> Steps[tuple[RowDraft, Sequence[int]]]:
-            there = _there(RECORD, record_id, old)
-            draft = next_version(there, None if content is None else clean, None if tags is None else marks)
-            change.drafts.append(draft)
-            return draft, ()
-            yield
+        def edit(_: Change, old: Kept) -> RowDraft:
+            return next_version(old, None if content is None else clean, None if tags is None else marks)
 
-        return self._correcting(layers, RECORD, record_id, by, edit, _is(expected))
+        return self._correcting(layers, RECORD, record_id, by, edit, expected)
 
     record, arecord = both(_record_work)
 
@@ -297,16 +243,11 @@ class Corrections(Performer):
             Outdated: It has another version.
         """
         layers = self._layers(namespace, branch, thread_id)
-        ground = layers._facts_ground
 
-        def edit(change: Change, old: Kept | None) -> Steps[tuple[Kept, Sequence[int]]]:
-            there = _there(FACT, fact_id, old)
-            book = yield from ground.book(change)
-            book.correct(there, fact_commands.fields_given(ground, there.extra, changes))
-            new = book.written[there.key]
-            return new, [new.extra["told"][-1]["n"]]
+        def edit(book: Book, old: Kept) -> None:
+            book.correct(old, fact_commands.fields_given(layers._facts_ground, old.extra, changes))
 
-        return self._correcting(layers, FACT, fact_id, by, edit, _is(expected))
+        return self._correcting(layers, FACT, fact_id, by, edit, expected)
 
     fact, afact = both(_fact_work)
 
@@ -338,7 +279,7 @@ class Corrections(Performer):
             Outdated: It has another version.
         """
         at = self._address(conversation_id, namespace)
-        return self._rewording(at, message_id, by, lambda old: edited(old, changes), _is(expected))
+        return self._rewording(at, message_id, by, lambda old: edited(old, changes), expected)
 
     message, amessage = both(_message_work)
 
@@ -374,15 +315,14 @@ class Corrections(Performer):
             raise InvalidInput("A message is removed with memory.conversation(…).remove_by_id(…), and for good.")
         layers = self._layers(namespace, branch, thread_id)
 
-        def edit(change: Change, old: Kept | None) -> Steps[tuple[Kept | None, Sequence[int]]]:
-            there = _there(kind, key, old)
-            if kind == FACT:
-                told = [event["n"] for event in fact_events.counting(there.extra["told"]) if event["do"] == SAID]
-                return (yield from _switched(layers._facts_ground, change, there, told)), told
-            change.remove(kind, there.key)
-            return None, ()
+        def edit(given: Change | Book, old: Kept) -> RowDraft | None:
+            if isinstance(given, Change):
+                return RowDraft(kind, key, None, given.now)
+            told = fact_events.counting(old.extra["told"])
+            given.switch(old, [event["n"] for event in told if event["do"] == SAID])
+            return None
 
-        return self._correcting(layers, kind, key, by, edit, _is(expected))
+        return self._correcting(layers, kind, key, by, edit, expected)
 
     delete, adelete = both(_delete_work)
 
@@ -409,30 +349,20 @@ class Corrections(Performer):
         if made is None:
             raise InvalidInput(f"There is no correction {safe_repr(name)} in {safe_repr(namespace_of(path))}.")
 
-        def check(present: Values | None) -> None:
-            if not force and _version_of(present) != _version_of(made.after):
-                raise Outdated(
-                    f"The {made.kind} {safe_repr(made.key)} was changed since it was corrected. Look at what it says "
-                    "now, and correct that, or undo it with force=True."
-                )
-
+        kept, expected = made._stored, None if force else _version_of(made._stored["after"])
         if made.kind == MESSAGE:
-            message = decode_body(made.before, made.key)
-            at = message_log.Address(path, str(made.name))
-            return (yield from self._rewording(at, made.key, by, lambda old: new_version(old, message), check, made.id))
-        layers = self._layers(namespace_of(path), made.name or MAIN, made.thread)
+            message, at = decode_body(kept["before"], made.key), message_log.Address(path, made.branch)
+            return (yield from self._rewording(at, made.key, by, lambda old: new_version(old, message), expected, made))
 
-        def edit(change: Change, old: Kept | None) -> Steps[tuple[RowDraft | Kept | None, Sequence[int]]]:
-            if made.kind == FACT:
-                there = _there(FACT, made.key, old)
-                return (yield from _switched(layers._facts_ground, change, there, made.events)), made.events
-            if made.before is None:
-                change.remove(made.kind, made.key)
-                return None, ()
-            change.drafts.append(draft := _draft_of(made.kind, made.key, made.before))
-            return draft, ()
+        def edit(given: Change | Book, old: Kept) -> RowDraft | None:
+            if isinstance(given, Change):
+                return _draft_of(made.kind, made.key, kept["before"], given.now)
+            given.switch(old, kept["events"])
+            return None
 
-        return (yield from self._correcting(layers, made.kind, made.key, by, edit, check, made))
+        layers = self._layers(made.namespace, made.branch, made.thread_id)
+        adds = made.kind != FACT
+        return (yield from self._correcting(layers, made.kind, made.key, by, edit, expected, made, adds=adds))
 
     undo, aundo = both(_undo_work)
 
@@ -514,25 +444,14 @@ class Corrections(Performer):
         if (kind is None) != (key is None):
             raise InvalidInput("Give the kind and the key of what was corrected, or neither.")
         most, first = limit_given(limit), message_log.count_given("offset", offset)
-        where = self._database.scopes.resolve(namespace, bare=kind is None)
-        low, high = range_of(where)
-        find = partial(self._stored, low, high, limit=most, offset=first)
+        low, high = range_of(self._database.scopes.resolve(namespace, bare=kind is None))
+        of: dict[str, Any] = {}
         if kind is not None and key is not None:
             thread = None if thread_id is None else id_of(thread_id, "thread")
-            given = (_kind_given(kind), name_given(key, _KEY))
-            find = partial(
-                self._stored,
-                low,
-                low + "\x01",
-                limit=most,
-                offset=first,
-                of=self._slot(low, *given, id_of(branch, "branch"), thread),
-            )
-
-        def steps() -> Steps[list[Correction]]:
-            return [_correction(each) for each in (yield from find())]
-
-        return (yield Run("corrections.history", steps, outputs=lambda found: {"count": len(found)}))  # type: ignore[no-any-return]
+            of = self._slot(low, _kind_given(kind), name_given(key, _KEY), id_of(branch, "branch"), thread)
+            high = low + "\x01"
+        find = partial(self._stored, low, high, limit=most, offset=first, **of)
+        return (yield Run("corrections.history", find, outputs=lambda found: {"count": len(found)}))  # type: ignore[no-any-return]
 
     history, ahistory = both(_history_work)
 
@@ -549,18 +468,18 @@ class Corrections(Performer):
         return message_log.Address(path, id_of(conversation_id, "conversation"))
 
     def _stored(
-        self, low: str, high: str, *, limit: int = ALL, offset: int = 0, of: Values | None = None
-    ) -> Steps[list[StoredCorrection]]:
+        self, low: str, high: str, *, limit: int = ALL, offset: int = 0, **of: str | None
+    ) -> Steps[list[Correction]]:
         """Read the corrections of some namespaces, or those of one thing, the newest first.
 
         Raises:
             DatabaseUnreadable: One is damaged.
         """
-        of = {"kind": None, "key": None, "name": None, "thread": None} if of is None else of
+        of = of or dict.fromkeys(("kind", "key", "name", "thread"))
         rows = yield query.corrections_within(low=low, high=high, limit=limit, offset=offset, **of)
-        return [_stored_of(row, shared=self._database.scopes.shared(row["path"])) for row in rows]
+        return [_read(row, shared=self._database.scopes.shared(row["path"])) for row in rows]
 
-    def _slot(self, path: str, kind: str, key: str, branch: str, thread: str | None) -> Values:
+    def _slot(self, path: str, kind: str, key: str, branch: str, thread: str | None) -> dict[str, Any]:
         """Name what corrections are about, as the queries take it."""
         if thread is None and branch == MAIN and self._database.scopes.shared(path):
             thread = ""  # that of any thread which has moved here
@@ -573,44 +492,50 @@ class Corrections(Performer):
         key: str,
         by: str,
         edit: _Edit,
-        check: _Check,
-        undone: StoredCorrection | None = None,
+        expected: str | None,
+        undone: Correction | None = None,
+        *,
+        adds: bool = False,
     ) -> Work[Correction]:
-        """Write a version that is a correction."""
-        who, ground = _who(by), layers._facts_ground
+        """Write a version that is a correction; with `adds` also if there is no present value."""
+        who, ground = name_given(by, _WHO), layers._facts_ground
         thread, path = ground.point.thread, path_of(layers.namespace)
         name_given(key, _KEY)
 
-        def make(change: Change) -> Steps[StoredCorrection]:
+        def make(change: Change) -> Steps[Correction]:
             change.writer = Writer(PERSON, who)
             old = (yield from memory_rows.named(change.view, kind, [key])).get(key)
             before = _row_of(kind, old)
-            check(before)
+            _check(before, expected, undone)
+            if old is None and not adds:
+                raise InvalidInput(
+                    f"There is no {kind} {safe_repr(key)} here. What is a thread's that shares nothing with others is "
+                    "named by thread_id."
+                )
             of = self._slot(path, kind, key, layers.name, thread)
-            last = yield from self._stored(path, path + "\x01", limit=1, of=of)
+            last = yield from self._stored(path, path + "\x01", limit=1, **of)
+            events: list[int] = []
+            new: RowDraft | Kept | None
+            if kind == FACT and old is not None:
+                book = yield from ground.book(change)
+                edit(book, old)
+                new, known = book.written[key], {event["n"] for event in old.extra["told"]}
+                events = [event.get("of", event["n"]) for event in new.extra["told"] if event["n"] not in known]
+            elif new := edit(change, old):
+                change.drafts.append(new)
+            after = _row_of(kind, new)
+            told = self._told(who, undone, before, after)
             # A correction may still have words of those from whom its predecessor came.
-            inherited = {each for made in last if made.after == before for each in made.sources}
-            new, events = yield from edit(change, old)
-            after = _row_of(kind, change.signed(new) if isinstance(new, RowDraft) else new)
-            _check_new(kind, key, before, after)
-            told: dict[str, Any] = {
-                "id": self._database.new_id(),
-                "undoes": None if undone is None else undone.id,
-                "before": before,
-                "after": after,
-                "sources": sorted(
-                    {*_sources_of(old), *inherited, *(undone.sources if undone else ()), *filter(None, [thread])}
-                ),
-                "events": list(events),
-            }
+            others = [made._stored["sources"] for made in last if made._stored["after"] == before]
+            others += [undone._stored["sources"]] if undone else []
+            sources = sorted({*_sources_of(old), *chain.from_iterable(others), *filter(None, [thread])})
+            told |= {"before": before, "after": after, "sources": sources, "events": events}
             place = max(n for n, draft in enumerate(change.drafts) if (draft.kind, draft.key) == (kind, key))
             change.drafts[place] = change.drafts[place]._replace(correction=told)
-            return StoredCorrection(
-                path=path, kind=kind, key=key, name=layers.name, thread=thread, by=who, at=change.now, **told
-            )
+            return _correction(path, kind, key, layers.name, thread, change.now, told)
 
-        made = yield from changing(ground, _step(undone), make, outputs=_made_shown, kind=kind, key=key, by=who)
-        return _correction(made)
+        step = changing(ground, _step(undone), make, outputs=_made_shown, kind=kind, key=key, by=who)
+        return (yield from step)
 
     def _rewording(
         self,
@@ -618,69 +543,83 @@ class Corrections(Performer):
         message_id: str,
         by: str,
         edit: Callable[[message_log.Stored], message_log.LogEntry],
-        check: _Check,
-        undoes: str | None = None,
+        expected: str | None,
+        undone: Correction | None = None,
     ) -> Work[Correction]:
         """Write a version of a message that is a correction."""
-        who, key = _who(by), id_of(message_id, "message", MessageError)
-        made: list[StoredCorrection] = []
+        who, key = name_given(by, _WHO), id_of(message_id, "message", MessageError)
+        made: list[Correction] = []
 
         def make(old: message_log.Stored) -> message_log.LogEntry:
-            check(old.body)
+            _check(old.body, expected, undone)
             entry = edit(old)
-            _check_new(MESSAGE, key, old.body, entry.body)
-            told: dict[str, Any] = {"id": self._database.new_id(), "by": who, "undoes": undoes}
-            now = self._database.now()
-            made[:] = [
-                StoredCorrection(
-                    path=at.path,
-                    kind=MESSAGE,
-                    key=key,
-                    name=at.name,
-                    thread=None,
-                    at=now,
-                    before=old.body,
-                    after=entry.body,
-                    **told,
-                )
-            ]
+            told = self._told(who, undone, old.body, entry.body)
+            values = {**told, "before": old.body, "after": entry.body}
+            made[:] = [_correction(at.path, MESSAGE, key, at.name, None, self._database.now(), values)]
             return entry._replace(correction=told)
 
         work = self._conversation(at.name, namespace_of(at.path))._correct_work(key, make)
-        inputs = partial(dict[str, Any], kind=MESSAGE, key=key, by=who)
-        yield Shown(_step(undoes), work, inputs, lambda _: _made_shown(made[0]))
-        return _correction(made[0])
+        given = {"kind": MESSAGE, "key": key, "by": who}
+        yield Shown(_step(undone), work, lambda: given, lambda _: _made_shown(made[0]))
+        return made[0]
+
+    def _told(self, who: str, undone: Correction | None, before: Any, after: Any) -> dict[str, Any]:
+        """Return the fields that every correction stores.
+
+        Raises:
+            InvalidInput: Nothing changes.
+        """
+        if _version_of(after) == _version_of(before):
+            raise InvalidInput("It says so already: nothing was changed.")
+        return {"id": self._database.new_id(), "by": who, "undoes": None if undone is None else undone.id}
 
 
-def _stored_of(row: Row, *, shared: bool) -> StoredCorrection:
+def _read(row: Row, *, shared: bool) -> Correction:
     told = read_column(row["correction"], dict)
-    if row["kind"] == MESSAGE:
-        told |= {"before": bytes(row["earlier"]), "after": bytes(row["body"])}
-    else:
-        told["by"] = row["actor"]
     # A thread that has moved into a namespace is corrected on the branch that its threads share.
     thread = row["thread"] if row["place"] == "thread" and not shared else None
-    where = {name: row[name] for name in ("path", "kind", "key", "name")}
     try:
-        made = StoredCorrection(**where, thread=thread, at=row["written_at"], **told)
-        _correction(made)
+        if row["kind"] == MESSAGE:
+            told |= {"before": bytes(row["earlier"]), "after": bytes(row["body"])}
+        return _correction(row["path"], row["kind"], row["key"], row["name"], thread, row["written_at"], told)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise DatabaseUnreadable(f"A correction of {safe_repr(row['key'])} is damaged; verify() tells more.") from error
-    return made
 
 
-def _check_new(kind: str, key: str, before: Any, after: Any) -> None:
-    if _version_of(after) == _version_of(before):
-        raise InvalidInput(f"The {kind} {safe_repr(key)} says so already: nothing was changed.")
+def _correction(
+    path: str, kind: str, key: str, name: str | None, thread: str | None, at: int, told: dict[str, Any]
+) -> Correction:
+    return Correction(
+        id=told["id"],
+        kind=kind,
+        key=key,
+        namespace=namespace_of(path),
+        branch=thread or name or MAIN,
+        by=told["by"],
+        at=moment(at),
+        before=_shown(kind, told["before"], key),
+        after=_shown(kind, told["after"], key),
+        undoes=told["undoes"],
+        thread_id=thread,
+        _stored=told,
+    )
 
 
-def _step(undone: object) -> str:
+def _check(present: Any, expected: str | None, undone: Correction | None) -> None:
+    """Raise `Outdated` if the present value has another version than expected."""
+    if expected is None or expected == _version_of(present):
+        return
+    if undone is None:
+        raise Outdated
+    raise Outdated(
+        f"The {undone.kind} {safe_repr(undone.key)} was changed since it was corrected. Look at what it says now, and "
+        "correct that, or undo it with force=True."
+    )
+
+
+def _step(undone: Correction | None) -> str:
     """What a trace calls it."""
     return "corrections.correct" if undone is None else "corrections.undo"
-
-
-def _who(by: Any) -> str:
-    return name_given(by, "the name of who corrects")
 
 
 def _kind_given(kind: Any) -> str:
@@ -689,38 +628,12 @@ def _kind_given(kind: Any) -> str:
     return str(kind)
 
 
-def _is(version: str | None) -> _Check:
-    """Checks that something has the version that somebody has looked at."""
-
-    def check(present: Values | None) -> None:
-        if version is not None and version != _version_of(present):
-            raise Outdated
-
-    return check
-
-
-def _there(kind: str, key: str, kept: Kept | None) -> Kept:
-    if kept is None:
-        raise InvalidInput(
-            f"There is no {kind} {safe_repr(key)} here. What is a thread's that shares nothing with others is named "
-            "by thread_id."
-        )
-    return kept
-
-
 def _sources_of(kept: Kept | None) -> set[str]:
     """The threads and conversations that something comes from."""
     if kept is None:
         return set()
     told = {event["in"] for event in kept.extra.get("told", ()) if event.get("in") is not None}
     return told if kept.thread is None else told | {kept.thread}
-
-
-def _switched(ground: FactsGround, change: Change, kept: Kept, events: Sequence[int]) -> Steps[Kept]:
-    """Have some events of a fact not count; those that do not already count again."""
-    book = yield from ground.book(change)
-    book.switch(kept, events)
-    return book.written[kept.key]
 
 
 def _row_of(kind: str, given: Kept | RowDraft | None) -> Values | None:
@@ -737,8 +650,10 @@ def _row_of(kind: str, given: Kept | RowDraft | None) -> Values | None:
     return {name: getattr(known, name) for name in ("role", "subject", "predicate", "object", "start", "end", "sure")}
 
 
-def _draft_of(kind: str, key: str, row: Values) -> RowDraft:
-    """The version that says what a correction holds."""
+def _draft_of(kind: str, key: str, row: Values | None, now: int) -> RowDraft:
+    """Return the version that restores a value; without one, that it is gone."""
+    if row is None:
+        return RowDraft(kind, key, None, now)
     others = {name: row[name] for name in ("label", "importance", "expires_at")}
     body, findable = body_of(row["text"]), kind != CORE
     return RowDraft(kind, key, body, row["created_at"], extra=row["extra"] or None, findable=findable, **others)
@@ -768,21 +683,5 @@ def _version_of(row: Any) -> str:
     return queries.digest(row if isinstance(row, bytes) else write_plain(row)).hex()
 
 
-def _correction(made: StoredCorrection) -> Correction:
-    return Correction(
-        id=made.id,
-        kind=made.kind,
-        key=made.key,
-        namespace=namespace_of(made.path),
-        branch=made.thread or made.name or MAIN,
-        by=made.by,
-        at=moment(made.at),
-        before=_shown(made.kind, made.before, made.key),
-        after=_shown(made.kind, made.after, made.key),
-        undoes=made.undoes,
-        thread_id=made.thread,
-    )
-
-
-def _made_shown(made: StoredCorrection) -> dict[str, Any]:
+def _made_shown(made: Correction) -> dict[str, Any]:
     return {"correction_id": made.id, "undoes": made.undoes}

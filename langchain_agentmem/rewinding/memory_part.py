@@ -365,6 +365,7 @@ class _Correction(BaseModel):
     """A correction that a person made with a version."""
 
     id: Text
+    by: Text
     undoes: Text | None
     before: dict[str, Any] | None
     after: dict[str, Any] | None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -14,7 +14,6 @@ from starlette.routing import Route
 from langchain_agentmem.base.namespaces import path_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput, Outdated
-from langchain_agentmem.layers.memory_corrections import Correction
 from langchain_agentmem.studio.application import (
     PAGE,
     back,
@@ -69,11 +68,6 @@ def subject_of(request: Request) -> Subject:
     return Subject(kind, required(request, "key"), namespace, branch, thread if alone else None)
 
 
-def subject_of_correction(made: Correction) -> Subject:
-    """What was corrected."""
-    return Subject(made.kind, made.key, made.namespace, made.branch, made.thread_id)
-
-
 def fields_of(kind: str, value: Mapping[str, Any] | None) -> dict[str, str]:
     """The fields of a form, and what each says of a value."""
     told = value or {}
@@ -92,75 +86,53 @@ def _written(value: Any) -> str:
 
 
 def changes_of(kind: str, present: Mapping[str, Any] | None, fields: Mapping[str, str]) -> dict[str, Any]:
-    """What a form changes of a value, as the methods of `Corrections` take it.
+    """Return the fields of a form that differ from a value, as the methods of `Corrections` take them.
 
     Raises:
-        InvalidInput: A field says nothing that its kind can have.
+        InvalidInput: A field cannot be read.
     """
-    before = fields_of(kind, present)
-    # Browsers send ends of lines of their own.
-    given = {name: fields.get(name, before[name]).replace("\r\n", "\n") for name in before}
-    changed = {name: text for name, text in given.items() if text != before[name].replace("\r\n", "\n")}
-    if kind == "record" and "tags" in changed:
-        return {**changed, "tags": [line.strip() for line in changed["tags"].split("\n") if line.strip()]}
-    if kind == "message" and "content" in changed and not isinstance((present or {}).get("content"), str):
-        return {"content": _json(changed["content"])}
-    if kind != "fact":
-        if "importance" in changed:
-            return {**changed, "importance": _number(changed["importance"], "Importance")}
-        return changed
-    asked: dict[str, Any] = dict(changed)
-    for name in ("valid_from", "valid_to"):
-        if name in changed:
-            asked[name] = _time(changed[name])
-    if "confidence" in changed:
-        asked["confidence"] = None if not changed["confidence"] else _number(changed["confidence"], "A confidence")
-    return asked
+    changes: dict[str, Any] = {}
+    for name, text in fields_of(kind, present).items():
+        before = text.replace("\r\n", "\n")  # browsers send ends of lines of their own
+        given = fields.get(name, before).replace("\r\n", "\n")
+        if given != before:
+            blocks = kind == "message" and not isinstance((present or {}).get("content"), str)
+            changes[name] = _value_of("blocks" if blocks else name, given)
+    return changes
 
 
-def _json(text: str) -> Any:
+def _value_of(name: str, text: str) -> Any:
+    read, form = _FORMS.get(name, (str, "text"))
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise InvalidInput(f"The content of this message is JSON, and this is none: {error}.") from error
+        return read(text)
+    except (ValueError, OverflowError, RecursionError) as error:
+        raise InvalidInput(f"{name} must be {form}, got {safe_repr(text)}.") from error
 
 
-def _number(text: str, what: str) -> float:
-    try:
-        number = float(text)
-        return int(number) if number.is_integer() else number
-    except (ValueError, OverflowError) as error:
-        raise InvalidInput(f"{what} is a number, not {safe_repr(text)}.") from error
+def _lines(text: str) -> list[str]:
+    return [line.strip() for line in text.split("\n") if line.strip()]
+
+
+def _number(text: str) -> float | None:
+    number = float(text) if text else None
+    return int(number) if number is not None and number.is_integer() else number
 
 
 def _time(text: str) -> datetime | None:
-    try:
-        return datetime.fromisoformat(text.strip()) if text.strip() else None
-    except ValueError as error:
-        raise InvalidInput(f"A time is written as 2024-05-31 18:00, in UTC, not {safe_repr(text)}.") from error
+    return datetime.fromisoformat(text.strip()) if text.strip() else None
 
 
-class Told(NamedTuple):
-    """A correction, as a page tells of it.
-
-    Attributes:
-        made: The correction.
-        before: What was there, in words; None where nothing was.
-        after: What is there since.
-    """
-
-    made: Correction
-    before: str | None
-    after: str | None
-
-
-def told(made: Correction) -> Told:
-    """A correction in words."""
-    return Told(made, *(in_words(made.kind, value) for value in (made.before, made.after)))
+_FORMS: Mapping[str, tuple[Callable[[str], Any], str]] = {
+    "blocks": (json.loads, "JSON"),
+    "tags": (_lines, "lines"),
+    **dict.fromkeys(("importance", "confidence"), (_number, "a number")),
+    **dict.fromkeys(("valid_from", "valid_to"), (_time, "a UTC time such as 2024-05-31 18:00")),
+}
+"""How a field is read that is not just a text, and its form."""
 
 
 def in_words(kind: str, value: Mapping[str, Any] | None) -> str | None:
-    """What something says, on as few lines as that takes; None where it is not there."""
+    """Return a value on as few lines as possible; None if there is none."""
     if value is None:
         return None
     fields = fields_of(kind, value)
@@ -168,7 +140,7 @@ def in_words(kind: str, value: Mapping[str, Any] | None) -> str | None:
         times = [
             f"{name.removeprefix('valid_')} {when(value[name])}" for name in ("valid_from", "valid_to") if value[name]
         ]
-        return "\n".join([f"{value['subject']} {value['predicate']} {value['object']}", " ".join(times)])
+        return f"{value['subject']} {value['predicate']} {value['object']}\n{' '.join(times)}"
     if kind == "core":
         return f"{fields['value']}\n(importance {fields['importance']})"
     return "\n".join([fields["content"], *(f"# {tag}" for tag in value.get("tags", ()))])
@@ -205,11 +177,11 @@ async def _shown(
         subject=subject,
         name=NAMES[subject.kind],
         present=present,
-        words=in_words(subject.kind, present.value),
+        in_words=in_words,
         fields={name: (fields or {}).get(name, text) for name, text in now.items()},
         sendable=all(map(_can_be_sent, now.values())),
         problem=problem,
-        history=list(map(told, made)),
+        history=made,
         undoable=made[0].id if made and made[0].after == present.value else None,
     )
 
@@ -233,33 +205,31 @@ async def change(request: Request, fields: Mapping[str, str]) -> Response:
 
 
 async def _corrected(request: Request, subject: Subject, fields: Mapping[str, str]) -> None:
-    """Correct something as a form says.
+    """Correct a value as a form says.
 
     Raises:
-        InvalidInput: It cannot be.
+        InvalidInput: It cannot be corrected so.
         Outdated: It has another version than the form was made for.
     """
     studio, version = studio_of(request), fields.get("version", "")
-    corrections = studio.memory.corrections
+    do, at = studio.memory.corrections, subject.at
     given: dict[str, Any] = {"by": studio.user_of(request), "expected": version}
     if fields.get("do") == "delete":
-        await corrections.adelete(subject.kind, subject.key, **given, **subject.at)
+        await do.adelete(subject.kind, subject.key, **given, **at)
         return
-    present = await corrections.apresent(subject.kind, subject.key, **subject.at)
+    present = await do.apresent(subject.kind, subject.key, **at)
     if version != present.version:
         raise Outdated
     changes = changes_of(subject.kind, present.value, fields)
     if present.value is not None and not changes:
         raise InvalidInput("It says so already: nothing was changed.")
     if subject.kind == "message":
-        await corrections.amessage(subject.branch, subject.key, namespace=subject.namespace, **changes, **given)
-    elif subject.kind == "fact":
-        await corrections.afact(subject.key, **changes, **given, **subject.at)
-    elif subject.kind == "record":
-        await corrections.arecord(subject.key, **changes, **given, **subject.at)
-    else:
+        await do.amessage(subject.branch, subject.key, namespace=subject.namespace, **changes, **given)
+    elif subject.kind == "core":
         value = changes.pop("value", (present.value or {}).get("value", ""))
-        await corrections.acore(subject.key, value, **changes, **given, **subject.at)
+        await do.acore(subject.key, value, **changes, **given, **at)
+    else:
+        await (do.afact if subject.kind == "fact" else do.arecord)(subject.key, **changes, **given, **at)
 
 
 async def undo(request: Request, fields: Mapping[str, str]) -> Response:
@@ -270,7 +240,8 @@ async def undo(request: Request, fields: Mapping[str, str]) -> Response:
         made = await studio.memory.corrections.aundo(name, by=studio.user_of(request), namespace=namespace, force=force)
     except Outdated as error:
         return page(request, "undo.html", 409, text=str(error), id=name, namespace=namespace)
-    return back(request, "/correct", **subject_of_correction(made)._asdict())
+    subject = Subject(made.kind, made.key, made.namespace, made.branch, made.thread_id)
+    return back(request, "/correct", **subject._asdict())
 
 
 # -- all of them -----------------------------------------------------------------------------------------------------
@@ -285,7 +256,8 @@ async def corrections(request: Request) -> Response:
         "corrections.html",
         namespace=namespace,
         names=NAMES,
-        corrections=[(subject_of_correction(made), told(made)) for made in found[:PAGE]],
+        corrections=found[:PAGE],
+        in_words=in_words,
         newer=max(start - PAGE, 0) if start else None,
         older=start + PAGE if len(found) > PAGE else None,
     )
