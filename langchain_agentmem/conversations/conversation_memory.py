@@ -237,18 +237,20 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         self,
         message_id: str,
         make: Callable[[message_log.Stored], message_log.LogEntry],
+        at: int,
     ) -> Work[None]:
         """Store a new version of a message that a person corrects.
 
         Args:
             message_id: Which message.
             make: Takes the stored version and gives the new one.
+            at: The time of the new version, in microseconds since 1970.
 
         Raises:
             MessageError: No message has this id.
         """
         inputs = trace_inputs(message_id=message_id)
-        yield from self._revise("correct", inputs, make, key=message_id)
+        yield from self._revise("correct", inputs, make, key=message_id, at=at)
 
     def _replace_memory_work(
         self, /, idx: int, message: MessageLike | None = None, **fields: Unpack[MessageFields]
@@ -579,9 +581,10 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         *,
         key: str = "",
         idx: Any = None,
+        at: int | None = None,
     ) -> Work[None]:
         """Store a new version of the message of an id, or at an index."""
-        now = self._now()
+        now = self._now() if at is None else self._now() | {"now": at}
 
         def steps() -> Steps[str | None]:
             which = key or (yield from self._at_index(idx))[0].key

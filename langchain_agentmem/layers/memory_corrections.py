@@ -549,16 +549,17 @@ class Corrections(Performer):
         """Write a version of a message that is a correction."""
         who, key = name_given(by, _WHO), id_of(message_id, "message", MessageError)
         made: list[Correction] = []
+        now = self._database.now()
 
         def make(old: message_log.Stored) -> message_log.LogEntry:
             _check(old.body, expected, undone)
             entry = edit(old)
             told = self._told(who, undone, old.body, entry.body)
             values = {**told, "before": old.body, "after": entry.body}
-            made[:] = [_correction(at.path, MESSAGE, key, at.name, None, self._database.now(), values)]
+            made[:] = [_correction(at.path, MESSAGE, key, at.name, None, now, values)]
             return entry._replace(correction=told)
 
-        work = self._conversation(at.name, namespace_of(at.path))._correct_work(key, make)
+        work = self._conversation(at.name, namespace_of(at.path))._correct_work(key, make, now)
         given = {"kind": MESSAGE, "key": key, "by": who}
         yield Shown(_step(undone), work, lambda: given, lambda _: _made_shown(made[0]))
         return made[0]
