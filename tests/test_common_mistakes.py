@@ -36,7 +36,7 @@ REFUSED = {
     'AgentMemory("folder")': "'folder' is a folder. Name a file in it",
     'AgentMemory("missing/agent.db")': "Check that the folder",
     'AgentMemory("others.db")': "another program's tables (users). Give langchain-agentmem a file of its own",
-    'AgentMemory("savers.db")': "agentmem import-from langgraph-saver savers.db",
+    'AgentMemory("savers.db")': "agentmem import-from DATABASE langgraph-saver savers.db",
     'AgentMemory("notes.txt")': "'notes.txt' is a text, not a database",
     'AgentMemory("new.db", read_only=True)': "There is no database 'new.db', and this opening makes none",
     'AgentMemory("new.db", migrate=False)': "There is no database 'new.db', and this opening makes none",

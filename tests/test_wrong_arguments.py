@@ -321,7 +321,7 @@ PARTS = {
         of=lambda memory: memory.layers("b").resources,
         calls={
             "track_usage": {"resource_id": "r", "usage_type": "read", "context": "c"},
-            "load": {"resource_file": "r.yaml", "config": None, "resolve_paths": True, "fetcher": None},
+            "load": {"resource_file": "r.yaml", "config": None, "resolve_paths": True},
         },
         others=frozenset({"items", "used"}),
     ),
