@@ -6,7 +6,7 @@ import itertools
 import os
 import shlex
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from datetime import datetime
 from pathlib import Path
@@ -23,14 +23,15 @@ from langchain_agentmem.cli.console import (
     SCHEMA_VARIABLE,
     AsJson,
     Existing,
+    Line,
     Screen,
     Words,
     elsewhere,
+    emit_list,
     existing,
     hit,
     interruptible,
     minute,
-    print_list,
     reasons,
     shortened,
     time_named,
@@ -68,77 +69,34 @@ app = typer.Typer(
 )
 
 
-def _without_colour(wanted: bool) -> None:  # noqa: FBT001 - as the framework calls it
-    if wanted:
-        os.environ["NO_COLOR"] = "1"
+def _sets(variable: str, name: str, metavar: str | None, told: str) -> Any:
+    """An option that acts by itself: it sets a variable of the environment."""
+
+    def act(given: object) -> None:
+        if given not in {None, False}:
+            for way in ("", "_FILE", "_COMMAND") if variable.startswith(VARIABLE) else ():
+                os.environ.pop(f"{VARIABLE}{way}", None)
+            os.environ[variable] = "1" if metavar is None else str(given)
+
+    return typer.Option(name, metavar=metavar, help=told, is_eager=True, expose_value=False, callback=act)
 
 
-def _of_file(given: str | None) -> None:
-    _keyed("_FILE", given)
-
-
-def _of_command(given: str | None) -> None:
-    _keyed("_COMMAND", given)
-
-
-def _keyed(way: str, given: str | None) -> None:
-    if given is not None:
-        for each in ("", "_FILE", "_COMMAND"):
-            os.environ.pop(f"{VARIABLE}{each}", None)
-        os.environ[f"{VARIABLE}{way}"] = given
-
-
-def _in_schema(name: str | None) -> None:
-    if name is not None:
-        os.environ[SCHEMA_VARIABLE] = name
+_COLOURS = _sets("NO_COLOR", "--no-color", None, "Print no colours; as NO_COLOR in the environment.")
+_FILE_HELP = "A file with the key of an encrypted database; as AGENTMEM_KEY_FILE in the environment."
+_FILE = _sets(f"{VARIABLE}_FILE", "--key-file", "PATH", _FILE_HELP)
+_COMMAND_HELP = "A command that prints the key; as AGENTMEM_KEY_COMMAND in the environment."
+_COMMAND = _sets(f"{VARIABLE}_COMMAND", "--key-command", "COMMAND", _COMMAND_HELP)
+_SCHEMA_HELP = "PostgreSQL's schema in which everything is. Default: AGENTMEM_SCHEMA, or agentmem."
+_SCHEMA = _sets(SCHEMA_VARIABLE, "--schema", "NAME", _SCHEMA_HELP)
 
 
 @app.callback(invoke_without_command=True)
 def options(
     *,
-    no_color: Annotated[  # noqa: ARG001 - the option acts by itself
-        bool,
-        typer.Option(
-            "--no-color",
-            help="Print no colours; as NO_COLOR in the environment.",
-            is_eager=True,
-            expose_value=False,
-            callback=_without_colour,
-        ),
-    ] = False,
-    key_file: Annotated[  # noqa: ARG001 - the option acts by itself
-        str | None,
-        typer.Option(
-            "--key-file",
-            metavar="PATH",
-            help="A file with the key of an encrypted database; as AGENTMEM_KEY_FILE in the environment.",
-            is_eager=True,
-            expose_value=False,
-            callback=_of_file,
-        ),
-    ] = None,
-    key_command: Annotated[  # noqa: ARG001 - the option acts by itself
-        str | None,
-        typer.Option(
-            "--key-command",
-            metavar="COMMAND",
-            help="A command that prints the key; as AGENTMEM_KEY_COMMAND in the environment.",
-            is_eager=True,
-            expose_value=False,
-            callback=_of_command,
-        ),
-    ] = None,
-    schema: Annotated[  # noqa: ARG001 - so does this one, of the commands that have a database
-        str | None,
-        typer.Option(
-            "--schema",
-            metavar="NAME",
-            help="PostgreSQL's schema in which everything is. Default: AGENTMEM_SCHEMA, or agentmem.",
-            is_eager=True,
-            expose_value=False,
-            callback=_in_schema,
-        ),
-    ] = None,
+    no_color: Annotated[bool, _COLOURS] = False,  # noqa: ARG001 - these options act by themselves
+    key_file: Annotated[str | None, _FILE] = None,  # noqa: ARG001
+    key_command: Annotated[str | None, _COMMAND] = None,  # noqa: ARG001
+    schema: Annotated[str | None, _SCHEMA] = None,  # noqa: ARG001 - of the commands that have a database
     version: Annotated[bool, typer.Option("--version", help="Print the version and leave.", is_eager=True)] = False,
 ) -> None:
     """One database for everything an agent remembers."""
@@ -257,16 +215,15 @@ def search(
                 typer.echo(empty, err=True)
     numbers = itertools.count(1)
 
-    def line(screen: Screen, each: Recollection) -> None:
+    def lines(each: Recollection) -> Iterator[Line]:
         where = named(each.namespace, *([] if each.conversation_id is None else [each.conversation_id]))
-        head = f"{next(numbers)}. {each.score:.2f}  {minute(each.created_at)}  {each.kind}  {where}  {each.id}"
-        screen.line(head, "bold")
-        screen.line(f"   {shortened(each.text)}")
-        screen.line(f"   why: {reasons(each.why)}", "dim")
+        yield f"{next(numbers)}. {each.score:.2f}  {minute(each.created_at)}  {each.kind}  {where}  {each.id}", "bold"
+        yield f"   {shortened(each.text)}"
+        yield f"   why: {reasons(each.why)}", "dim"
         if each.replaced_by is not None:
-            screen.line(f"   replaced by: {' '.join(each.replaced_by)}", "dim")
+            yield f"   replaced by: {' '.join(each.replaced_by)}", "dim"
 
-    print_list(found, line, hit, empty, limit=limit, as_json=as_json)
+    emit_list(found, lines, hit, empty, limit=limit, as_json=as_json)
 
 
 app.command()(demo)

@@ -15,21 +15,20 @@ from langchain_agentmem.base.safe_repr import counted
 from langchain_agentmem.cli.console import (
     AsJson,
     Existing,
+    Line,
     Most,
-    Screen,
     elsewhere,
+    emit,
+    emit_check,
+    emit_list,
     existing,
     interruptible,
-    judge,
     made,
     plain,
-    print_json,
-    print_list,
     progress_bar,
     shortened,
-    tell,
 )
-from langchain_agentmem.cli.thread_commands import message_told, print_message
+from langchain_agentmem.cli.thread_commands import message_lines, message_told
 
 if TYPE_CHECKING:
     from langchain_agentmem.audit.audit_entry import AuditEntry
@@ -50,7 +49,7 @@ def report(*, database: Existing, namespace: Namespace = None, as_json: AsJson =
         trail = _trail_in(memory, namespace)
         health, is_empty = trail.report(), bool(here) and not trail.last(1, include_junk=True)
         others = f"\n{_none(memory, namespace)}" if is_empty else ""
-    tell(f"{health}{others}", {**plain(health), "size": health.size}, as_json=as_json)
+    emit({**plain(health), "size": health.size}, f"{health}{others}", as_json=as_json)
 
 
 @audit.command("list")
@@ -72,8 +71,8 @@ def entries(
     with existing(database) as memory:
         found = _trail_in(memory, namespace).last(limit, conversation, include_junk=include_junk)
         empty = "" if found else _none(memory, namespace)
-    show, told = (_print_whole, _whole) if messages else (_print, _entry)
-    print_list(found, show, told, empty, limit=limit, as_json=as_json)
+    show, told = (_whole_lines, _whole) if messages else (_lines, _entry)
+    emit_list(found, show, told, empty, limit=limit, as_json=as_json)
 
 
 def _none(memory: AgentMemory, namespace: str | None) -> str:
@@ -103,7 +102,7 @@ def todos(
             trail.reopen(each)
         found = trail.todos("done" if done else "open")
     empty = f"Nothing is {'done' if done else 'to be done'}."
-    print_list(found, _print_todo, _entry, empty, limit=limit, as_json=as_json)
+    emit_list(found, _todo_lines, _entry, empty, limit=limit, as_json=as_json)
 
 
 @audit.command()
@@ -124,7 +123,7 @@ def verify(
         found = trail.verify(since)
     told = f"{counted(found.entries, 'entries')}, of which {found.erased:,} are erased.\nHead: {found.head}"
     value = {**plain(found), "ok": found.ok, "head": str(found.head)}
-    judge(found.problems, told, value, as_json=as_json)
+    emit_check(found.problems, told, value, as_json=as_json)
 
 
 @audit.command()
@@ -141,7 +140,7 @@ def archive(
     kept = "What was compressed is compressed: run it again to go on."
     with interruptible(kept), _trail(database, namespace) as trail, progress_bar("compressing"):
         done = trail.archive(before)
-    tell(f"{counted(done, 'entries')} archived.", {"archived": done}, as_json=as_json)
+    emit({"archived": done}, f"{counted(done, 'entries')} archived.", as_json=as_json)
 
 
 @audit.command("filter-junk")
@@ -150,7 +149,7 @@ def filter_junk(*, database: Existing, namespace: Namespace = None, as_json: AsJ
     kept = "What was judged is judged: run it again to go on."
     with interruptible(kept), _trail(database, namespace) as trail, progress_bar("judging"):
         done = trail.filter_junk()
-    tell(f"{counted(done, 'entries')} judged otherwise than before.", {"changed": done}, as_json=as_json)
+    emit({"changed": done}, f"{counted(done, 'entries')} judged otherwise than before.", as_json=as_json)
 
 
 @audit.command("import")
@@ -162,17 +161,12 @@ def import_document(*, database: Existing, file: File, namespace: Namespace = No
     kept = "What was added is kept: run it again to go on."
     with interruptible(kept), made(database) as memory, progress_bar("adding"):
         done = _trail_in(memory, namespace).import_document(file)
-    if as_json:
-        print_json(done)
-    else:
-        screen = Screen()
-        for each in (*done.lost, *done.notes):
-            screen.line(each, "yellow")
-        if done.kept is not None:
-            screen.line(f"The damaged file is kept as {done.kept}.")
-        screen.line(f"{counted(done.added, 'entries')} added; {done.known:,} were there already.")
-    if done.lost:
-        raise typer.Exit(1)
+    lines: list[Line] = [
+        *((each, "yellow") for each in (*done.lost, *done.notes)),
+        *([] if done.kept is None else [f"The damaged file is kept as {done.kept}."]),
+        f"{counted(done.added, 'entries')} added; {done.known:,} were there already.",
+    ]
+    emit(done, lines, as_json=as_json, problems=bool(done.lost))
 
 
 @audit.command("export")
@@ -183,7 +177,7 @@ def export_document(*, database: Existing, file: File, namespace: Namespace = No
     """
     with interruptible("Nothing was written."), _trail(database, namespace) as trail, progress_bar("writing"):
         done = trail.export_document(file)
-    tell(f"{counted(done, 'entries')} written.", {"written": done}, as_json=as_json)
+    emit({"written": done}, f"{counted(done, 'entries')} written.", as_json=as_json)
 
 
 @contextmanager
@@ -199,27 +193,27 @@ def _trail_in(memory: AgentMemory, namespace: str | None) -> AuditTrail:
     return AuditTrail(memory, namespace_named(namespace))
 
 
-def _print(screen: Screen, entry: AuditEntry) -> None:
+def _lines(entry: AuditEntry) -> Iterator[Line]:
     where = named(entry.namespace, entry.conversation_id or "-")
-    screen.line(f"{entry.created_at:%Y-%m-%d %H:%M}  {where}  {entry.kind}  {entry.id}", "bold")
-    screen.line(f"   > {shortened(entry.prompt)}")
-    screen.line(f"   < {shortened(entry.reply)}")
+    yield f"{entry.created_at:%Y-%m-%d %H:%M}  {where}  {entry.kind}  {entry.id}", "bold"
+    yield f"   > {shortened(entry.prompt)}"
+    yield f"   < {shortened(entry.reply)}"
     if entry.error is not None:
-        screen.line(f"   failed: {shortened(entry.error)}", "red")
+        yield f"   failed: {shortened(entry.error)}", "red"
     if entry.junk:
-        screen.line(f"   hidden: {', '.join(entry.junk)}", "dim")
+        yield f"   hidden: {', '.join(entry.junk)}", "dim"
 
 
-def _print_whole(screen: Screen, entry: AuditEntry) -> None:
+def _whole_lines(entry: AuditEntry) -> Iterator[Line]:
     """An entry with its messages, where it has them."""
-    _print(screen, entry)
+    yield from _lines(entry)
     for message in entry.messages:
-        print_message(screen, message, has_id=bool(message.message_id))
+        yield from message_lines(message, has_id=bool(message.message_id))
 
 
-def _print_todo(screen: Screen, todo: AuditEntry) -> None:
-    screen.line(f"{todo.id}  {todo.created_at:%Y-%m-%d}", "bold")
-    screen.line(f"   {shortened(todo.prompt)}")
+def _todo_lines(todo: AuditEntry) -> Iterator[Line]:
+    yield f"{todo.id}  {todo.created_at:%Y-%m-%d}", "bold"
+    yield f"   {shortened(todo.prompt)}"
 
 
 def _entry(entry: AuditEntry) -> dict[str, Any]:

@@ -7,6 +7,7 @@ no markup, and no characters that a terminal would obey or a reader would not se
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import os
 import re
@@ -16,7 +17,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from difflib import get_close_matches
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 import typer
 from rich import box
@@ -203,19 +204,17 @@ def minute(time: datetime) -> str:
     return f"{time.astimezone(UTC):%Y-%m-%d %H:%M}"
 
 
+def fields(value: object, names: str) -> dict[str, Any]:
+    """Some attributes of a value, by their names."""
+    return {name: getattr(value, name) for name in names.split()}
+
+
 def hit(found: Recollection) -> dict[str, Any]:
     """What a search found, as JSON has it."""
     return {
-        "kind": found.kind,
-        "id": found.id,
-        "text": found.text,
-        "score": found.score,
-        "namespace": found.namespace,
-        "conversation_id": found.conversation_id,
-        "created_at": found.created_at,
-        "why": {"terms": found.why.terms, "nearby": found.why.nearby, "signals": found.why.signals},
+        **fields(found, "kind id text score namespace conversation_id created_at replaced_by"),
+        "why": fields(found.why, "terms nearby signals"),
         "also": [list(each) for each in found.also],
-        "replaced_by": found.replaced_by,
     }
 
 
@@ -297,7 +296,7 @@ class Screen:
         self.line()
         self.line(text, "bold")
 
-    def table(self, headings: Sequence[str], rows: Iterable[Sequence[str]], *, right: Iterable[str] = ()) -> None:
+    def table(self, headings: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[str] = ()) -> None:
         """Print a table; where nobody watches, plain columns that are as wide as they have to be.
 
         On a terminal that is too narrow for it, each row becomes a few lines that name its columns.
@@ -334,26 +333,6 @@ class Screen:
                 said = f"{said}, {each}" if said else each
         if said:
             self.line(f"   {said}")
-
-    def more(self, shown: int, total: int) -> None:
-        """Say how many are not shown, if any, and how to see them.
-
-        Args:
-            shown: How many are.
-            total: How many there are.
-        """
-        if total > shown:
-            self.line(f"… and {total - shown:,} more: --limit {total}", "dim")
-
-    def before(self, left_out: int, total: int) -> None:
-        """Say how many that come before the first that is shown are left out, if any, and how to see them.
-
-        Args:
-            left_out: How many are.
-            total: How many there are.
-        """
-        if left_out > 0:
-            self.line(f"… {left_out:,} before these: --limit {total}", "dim")
 
 
 def _broken(line: str, wide: int, margin: int) -> list[str]:
@@ -457,36 +436,48 @@ def branch_home(memory: AgentMemory, namespace: str | None, *names: str) -> tupl
     return homes[0]
 
 
+class Rows(NamedTuple):
+    """A table; arguments as for `Screen.table`."""
+
+    headings: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    right: Sequence[str] = ()
+
+
+Line: TypeAlias = "str | tuple[str, str] | Rows"
+"""A line, with its style, or a table."""
+
+
 def lines_of(text: str) -> Iterator[str]:
     """The lines of a text, for a screen."""
     yield from text.replace("\r\n", "\n").rstrip("\n").split("\n")
 
 
-def tell(text: str, value: object, *, as_json: bool) -> None:
-    """Print lines for a person, or what JSON has of them."""
+def emit(value: object, lines: str | Iterable[Line], *, as_json: bool, problems: bool = False) -> None:
+    """Print a report, as JSON or for a person, and leave with exit code 1 where it tells of problems."""
     if as_json:
         print_json(value)
-        return
-    screen = Screen()
-    for line in lines_of(text):
-        screen.line(line)
-
-
-def judge(problems: Sequence[str], checked: str, value: object, *, as_json: bool) -> None:
-    """Print what a check found, and leave with exit code 1 where something is wrong."""
-    if not as_json:
+    else:
         screen = Screen()
-        for problem in problems:
-            screen.line(problem, "red")
-    state = counted(len(problems), "problems") if problems else "All is well"
-    tell(f"{state}: checked {checked}", value, as_json=as_json)
+        for each in lines_of(lines) if isinstance(lines, str) else lines:
+            if isinstance(each, Rows):
+                screen.table(*each)
+            else:
+                screen.line(*([each] if isinstance(each, str) else each))
     if problems:
         raise typer.Exit(1)
 
 
-def print_list(
+def emit_check(problems: Sequence[str], checked: str, value: object, *, as_json: bool) -> None:
+    """Print what a check found, and leave with exit code 1 where something is wrong."""
+    state = counted(len(problems), "problems") if problems else "All is well"
+    lines: list[Line] = [*((each, "red") for each in problems), *lines_of(f"{state}: checked {checked}")]
+    emit(value, lines, as_json=as_json, problems=bool(problems))
+
+
+def emit_list(
     found: Sequence[T],
-    line: Callable[[Screen, T], None],
+    lines: Callable[[T], Iterable[Line]],
     told: Callable[[T], Any],
     empty: str,
     *,
@@ -497,21 +488,32 @@ def print_list(
 
     Args:
         found: All of them.
-        line: Prints one for a person.
+        lines: Those of one for a person.
         told: What JSON has of it.
         empty: What a person is told where there are none.
         limit: How many to print. Default: `LIMIT`, and in JSON all.
         as_json: Whether JSON is printed.
     """
-    if as_json:
-        print_json(list(map(told, found[:limit])))
-        return
-    screen, most = Screen(), limit or LIMIT
-    for each in found[:most]:
-        line(screen, each)
-    if not found:
-        screen.line(empty)
-    screen.more(min(most, len(found)), len(found))
+    most = limit or LIMIT
+    shown = (line for each in found[:most] for line in lines(each)) if found else [empty]
+    value = [*map(told, found[:limit])] if as_json else None
+    emit(value, itertools.chain(shown, more(min(most, len(found)), len(found))), as_json=as_json)
+
+
+def more(shown: int, total: int, what: str = "… and {} more") -> Iterator[Line]:
+    """Say how many are not shown, if any, and how to see them.
+
+    Args:
+        shown: How many are.
+        total: How many there are.
+        what: What is said of them.
+    """
+    if total > shown:
+        yield f"{what.format(f'{total - shown:,}')}: --limit {total}", "dim"
+
+
+BEFORE = "… {} before these"
+"""What `more` says of those that come before the first that is shown."""
 
 
 class Bar:

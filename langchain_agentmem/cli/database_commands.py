@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import typer
 
@@ -25,20 +25,20 @@ from langchain_agentmem.base.safe_repr import counted, printable, safe_repr
 from langchain_agentmem.cli.console import (
     AsJson,
     Existing,
+    Line,
     Made,
-    Screen,
+    Rows,
     Within,
+    emit,
+    emit_check,
     existing,
     interruptible,
-    judge,
     made,
     other_places,
     plain,
-    print_json,
     progress_bar,
     schema_given,
     some,
-    tell,
     time_named,
 )
 from langchain_agentmem.errors import InvalidInput
@@ -47,8 +47,11 @@ from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.storage import is_postgres, name_of
 from langchain_agentmem.storage.engine import newest_migration
 from langchain_agentmem.upkeep.admin import Admin
-from langchain_agentmem.upkeep.database_report import Finding, Stats, diagnose
+from langchain_agentmem.upkeep.database_report import diagnose
 from langchain_agentmem.upkeep.integrity import EraseReport
+
+if TYPE_CHECKING:
+    from langchain_agentmem.importers.moving import MovingReport
 
 File = Annotated[str, typer.Argument(metavar="FILE", help="The file.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace what is stored there.")]
@@ -72,7 +75,7 @@ def backup(
         key = key_in_environment() if memory.database.engine.dialect == "postgres" else None
         path = memory.admin.backup(file, force=force, progress=bar.watch, key=key)
     size = path.stat().st_size
-    tell(f"{path} was written: {counted(size, 'bytes')}.", {"path": str(path), "bytes": size}, as_json=as_json)
+    emit({"path": str(path), "bytes": size}, f"{path} was written: {counted(size, 'bytes')}.", as_json=as_json)
 
 
 def restore(
@@ -85,9 +88,9 @@ def restore(
     """Make a database of a backup or an export. It is verified before it takes its place."""
     with interruptible("The target is as it was."), progress_bar() as bar:
         report = Admin.restore(file, database, force=force, progress=bar.watch)
-    tell(
-        f"The {report.kind} {report.source} was restored to {report.target}, and is whole: {_counts(report.checked)}.",
+    emit(
         {**dataclasses.asdict(report), "ok": True},
+        f"The {report.kind} {report.source} was restored to {report.target}, and is whole: {_counts(report.checked)}.",
         as_json=as_json,
     )
 
@@ -113,7 +116,7 @@ def export(
         report = whose.export(file, progress=bar.watch, key=key)
         told = dataclasses.asdict(report)
         others = "" if any(told.values()) else other_places(memory, namespace)
-    tell(f"{file} was written: {_counts(told)}.{others}", {"path": file, **told}, as_json=as_json)
+    emit({"path": file, **told}, f"{file} was written: {_counts(told)}.{others}", as_json=as_json)
 
 
 def import_(*, database: Made, file: File, as_json: AsJson = False) -> None:
@@ -127,7 +130,7 @@ def import_(*, database: Made, file: File, as_json: AsJson = False) -> None:
     with interruptible("Nothing was imported."), made(database) as memory, progress_bar("reading") as bar:
         report = memory.import_(file, progress=bar.watch, key=key_in_environment(EXPORT_VARIABLE))
     told = dataclasses.asdict(report)
-    tell(f"{file} was imported. New: {_counts(told)}.", {"path": file, **told}, as_json=as_json)
+    emit({"path": file, **told}, f"{file} was imported. New: {_counts(told)}.", as_json=as_json)
 
 
 def _key(variable: str, what: str, *, twice: bool = True) -> EncryptionKey:
@@ -175,7 +178,7 @@ def key(
             f" {counted(report.overwritten, 'bytes')} of the old file were overwritten. What is left of it elsewhere "
             "is not encrypted: backups, exports, what was deleted before, snapshots of the disk."
         )
-    tell(text, report, as_json=as_json)
+    emit(report, text, as_json=as_json)
 
 
 def migrate(
@@ -193,7 +196,7 @@ def migrate(
         made(database) as memory,
     ):
         path, newest = memory.database.engine.path, newest_migration(memory.database.engine.dialect)
-    tell(f"{path} is up to date ({newest}).", {"path": path, "newest": newest}, as_json=as_json)
+    emit({"path": path, "newest": newest}, f"{path} is up to date ({newest}).", as_json=as_json)
 
 
 def copy(
@@ -226,7 +229,7 @@ def copy(
     ]
     if report.known and not report.was_complete:
         lines.insert(1, f"{counted(report.known, 'rows')} had been copied before.")
-    tell("\n".join(lines), report, as_json=as_json)
+    emit(report, "\n".join(lines), as_json=as_json)
 
 
 def verify(*, database: Existing, as_json: AsJson = False) -> None:
@@ -235,7 +238,7 @@ def verify(*, database: Existing, as_json: AsJson = False) -> None:
         report = memory.admin.verify(progress=bar.watch)
     told = ", ".join(counted(value, name) for name, value in report.checked.items())
     value = {"ok": report.ok, "problems": report.problems, "checked": report.checked}
-    judge(report.problems, f"{told}.", value, as_json=as_json)
+    emit_check(report.problems, f"{told}.", value, as_json=as_json)
 
 
 def erase(
@@ -280,7 +283,7 @@ def erase(
                 if any(found.values())
                 else f"There is nothing to erase{where}.{others}"
             )
-            tell(printable(told + more), _erased(given, report, dry_run=True), as_json=as_json)
+            emit(_erased(given, report, dry_run=True), printable(told + more), as_json=as_json)
             return
         if not yes and any(found.values()):
             told = printable(f"This deletes{where}, for ever: {_counts(found)}.{more}")
@@ -295,7 +298,7 @@ def erase(
             report = memory.erase(**given, progress=bar.watch)
     erased = report.counts
     told = f"{_counts(erased)} were erased." if any(erased.values()) else f"There was nothing to erase{where}.{others}"
-    tell(printable(told + more), _erased(given, report, dry_run=False), as_json=as_json)
+    emit(_erased(given, report, dry_run=False), printable(told + more), as_json=as_json)
 
 
 def _items_elsewhere(places: Sequence[tuple[str, ...]], namespace: str | None) -> str:
@@ -359,11 +362,11 @@ def prune(
         nothing = not report.threads and not report.conversations
         others = other_places(memory, namespace) if nothing else ""
     would = "would be " if dry_run else ""
-    tell(
+    emit(
+        report,
         f"{counted(report.checkpoints, 'checkpoints')} of {counted(report.threads, 'threads')} and "
         f"{counted(report.messages, 'messages')} of {counted(report.conversations, 'conversations')} {would}removed, "
         f"{counted(report.archived, 'entries')} {would}compressed by {counted(report.saved_bytes, 'bytes')}.{others}",
-        report,
         as_json=as_json,
     )
 
@@ -428,26 +431,23 @@ def import_from(
     kept = "Nothing was written." if dry_run else "What was brought is kept: run it again to go on."
     with interruptible(kept), made(":memory:" if fresh else database) as memory, progress_bar("reading") as bar:
         report = memory.import_from(kind, source, dry_run=dry_run, progress=bar.watch, **options)
-    if as_json:
-        print_json(report)
-    else:
-        screen = Screen()
-        for each in report.left_out:
-            size = f" ({counted(each.count, each.holds)})" if each.count > 1 else ""
-            screen.line(f"Left out: {each.what}{size}: {each.why}", "yellow")
-        if more := report.left - sum(each.count for each in report.left_out):
-            screen.line(f"… and {more:,} more.", "dim")
-        new, left = _amounts(report.added, report.added_to), _amounts(report.left_by, report.left_by)
-        comes = "would come" if dry_run else "came"
-        known = _amounts(report.known, {})
-        places = report.places if dry_run else ()
-        for place in places[:PLACES]:
-            screen.line(f"{printable(place.id)} goes to {'/'.join(place.namespace) or 'the root'}.", "dim")
-        if len(places) > PLACES:
-            screen.line(f"… and {len(places) - PLACES:,} more: --json tells all.", "dim")
-        screen.line(f"{new or 'Nothing'} {comes}. Here already: {known or '0'}. Left out: {left or '0'}.")
-    if report.left:
-        raise typer.Exit(1)
+    emit(report, _import_lines(report, dry_run=dry_run), as_json=as_json, problems=bool(report.left))
+
+
+def _import_lines(report: MovingReport, *, dry_run: bool) -> Iterator[Line]:
+    for each in report.left_out:
+        size = f" ({counted(each.count, each.holds)})" if each.count > 1 else ""
+        yield f"Left out: {each.what}{size}: {each.why}", "yellow"
+    if more := report.left - sum(each.count for each in report.left_out):
+        yield f"… and {more:,} more.", "dim"
+    places = report.places if dry_run else ()
+    for place in places[:PLACES]:
+        yield f"{printable(place.id)} goes to {'/'.join(place.namespace) or 'the root'}.", "dim"
+    if len(places) > PLACES:
+        yield f"… and {len(places) - PLACES:,} more: --json tells all.", "dim"
+    new, left = _amounts(report.added, report.added_to), _amounts(report.left_by, report.left_by)
+    comes, known = "would come" if dry_run else "came", _amounts(report.known, {})
+    yield f"{new or 'Nothing'} {comes}. Here already: {known or '0'}. Left out: {left or '0'}."
 
 
 PLACES = 10
@@ -491,24 +491,15 @@ def doctor(
     """
     with interruptible("Nothing was changed."), progress_bar("looking") as bar:
         findings = list(diagnose(database, schema=schema_given(), deep=not quick, progress=bar.watch))
-    problems = sum(finding.level == "problem" for finding in findings)
-    if as_json:
-        print_json({"ok": not problems, "findings": findings})
-    else:
-        screen = Screen()
-        for finding in findings:
-            _print(screen, finding)
-        notes = sum(finding.level == "note" for finding in findings)
-        screen.line(f"{counted(problems, 'problems')}, {counted(notes, 'notes')}.", "bold")
-    if problems:
-        raise typer.Exit(1)
-
-
-def _print(screen: Screen, finding: Finding) -> None:
-    sign, style = _SIGNS[finding.level]
-    screen.line(f"{sign}  {finding.name:<12}  {finding.text}", style)
-    if finding.remedy and finding.level != "ok":
-        screen.line(f"{'':<6}{'':<14}what to do: {finding.remedy}")
+    problems, notes = (sum(each.level == level for each in findings) for level in ("problem", "note"))
+    lines: list[Line] = []
+    for each in findings:
+        sign, style = _SIGNS[each.level]
+        lines.append((f"{sign}  {each.name:<12}  {each.text}", style))
+        if each.remedy and each.level != "ok":
+            lines.append(f"{'':<20}what to do: {each.remedy}")
+    lines.append((f"{counted(problems, 'problems')}, {counted(notes, 'notes')}.", "bold"))
+    emit({"ok": not problems, "findings": findings}, lines, as_json=as_json, problems=bool(problems))
 
 
 def namespaces(*, database: Existing, namespace: Within = None, as_json: AsJson = False) -> None:
@@ -521,15 +512,10 @@ def namespaces(*, database: Existing, namespace: Within = None, as_json: AsJson 
     with existing(database) as memory, progress_bar("counting"):
         found = sorted(memory.admin.namespaces(namespace_named(namespace)), key=lambda each: -each.bytes)
         others = "" if found else other_places(memory, namespace)
-    if as_json:
-        print_json(found)
-        return
-    screen, counts = Screen(), ("threads", "messages", "checkpoints", "memories", "items", "audit", "bytes")
-    if not found:
-        screen.line(f"Nothing is stored there.{others}")
-        return
+    counts = ("threads", "messages", "checkpoints", "memories", "items", "audit", "bytes")
     rows = [(named(each.namespace), *(f"{getattr(each, name):,}" for name in counts)) for each in found]
-    screen.table(("namespace", *counts), rows, right=counts)
+    lines = [Rows(("namespace", *counts), rows, counts)] if found else [f"Nothing is stored there.{others}"]
+    emit(found, lines, as_json=as_json)
 
 
 WIDTH = 30
@@ -544,28 +530,13 @@ def stats(
     """Count what is stored, and the bytes of each part."""
     with existing(database) as memory, progress_bar("counting"):
         found = memory.admin.stats()
-    if as_json:
-        print_json(found)
-    else:
-        print_stats(Screen(), found)
-
-
-def print_stats(screen: Screen, stats: Stats) -> None:
-    """Print statistics for a person to read.
-
-    Args:
-        screen: Where to.
-        stats: What `memory.admin.stats()` gave.
-    """
-    for name, value in stats.items():
-        if isinstance(value, int) and name != "bytes_estimated":
-            screen.line(f"{name:<15} {value:>15,}")
-    _sizes(screen, stats)
-
-
-def _sizes(screen: Screen, stats: Stats) -> None:
-    screen.heading("Bytes by part, estimated" if stats["bytes_estimated"] else "Bytes by part")
-    parts = sorted(stats["bytes_by_part"].items(), key=lambda part: -part[1])
+    parts = sorted(found["bytes_by_part"].items(), key=lambda part: -part[1])
     most, every = max(parts[0][1], 1), max(sum(size for _, size in parts), 1)
     rows = [(name, f"{size:,}", f"{size / every:.0%}", "#" * round(WIDTH * size / most)) for name, size in parts]
-    screen.table(("part", "bytes", "share", ""), rows, right=("bytes", "share"))
+    lines: list[Line] = [
+        *(f"{key:<15} {n:>15,}" for key, n in found.items() if isinstance(n, int) and key != "bytes_estimated"),
+        "",
+        ("Bytes by part, estimated" if found["bytes_estimated"] else "Bytes by part", "bold"),
+        Rows(("part", "bytes", "share", ""), rows, ("bytes", "share")),
+    ]
+    emit(found, lines, as_json=as_json)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,16 +14,16 @@ from langchain_agentmem.cli.console import (
     MAIN,
     AsJson,
     Existing,
+    Line,
     Most,
-    Screen,
     Whose,
     branch_home,
     checkpoint_at,
     elsewhere,
+    emit,
+    emit_list,
     existing,
     one_thread,
-    print_json,
-    print_list,
     shortened,
     time_named,
 )
@@ -96,9 +96,9 @@ def facts(
         if not near and not found:
             empty += elsewhere(memory, ["fact"], place.namespace, whose=branch if thread is None else thread)
     if neighbours:
-        print_list(near, _print_near, _near, empty, limit=limit, as_json=as_json)
+        emit_list(near, _near_lines, _near, empty, limit=limit, as_json=as_json)
     else:
-        print_list(found, _print, lambda fact: fact.to_dict(), empty, limit=limit, as_json=as_json)
+        emit_list(found, _lines, lambda fact: fact.to_dict(), empty, limit=limit, as_json=as_json)
 
 
 def _place(memory: AgentMemory, namespace: str | None, branch: str, thread: str | None, at: str | None) -> KGMemory:
@@ -120,16 +120,16 @@ def _near(near: Neighbour) -> dict[str, Any]:
     return {"name": near.name, "distance": near.distance, "fact": near.fact.to_dict()}
 
 
-def _print_near(screen: Screen, near: Neighbour) -> None:
-    screen.line(f"{near.name}  ({near.distance} away)", "bold")
-    _print(screen, near.fact)
+def _near_lines(near: Neighbour) -> Iterator[Line]:
+    yield f"{near.name}  ({near.distance} away)", "bold"
+    yield from _lines(near.fact)
 
 
-def _print(screen: Screen, fact: Fact) -> None:
+def _lines(fact: Fact) -> Iterator[Line]:
     sure = "" if fact.confidence is None else f"  {fact.confidence:.0%} sure"
-    screen.line(f"{shortened(fact.text)}  {fact.period}{sure}  {fact.id}")
+    yield f"{shortened(fact.text)}  {fact.period}{sure}  {fact.id}"
     if fact.sources:
-        screen.line(f"   told by {fact.role}: {', '.join(fact.sources)}", "dim")
+        yield f"   told by {fact.role}: {', '.join(fact.sources)}", "dim"
 
 
 experiences = typer.Typer(
@@ -148,25 +148,15 @@ def check(*, folder: Folder, subfolders: Subfolders = False, as_json: AsJson = F
     """List what counts, and what is wrong with files. The exit code is 1 where a file does not count."""
     with AgentMemory(":memory:") as memory:
         found = memory.experiences(folder, subfolders=subfolders).validate()
-    if as_json:
-        print_json(
-            {
-                "ok": found.ok,
-                "experiences": [each.to_dict() for each in found.experiences],
-                "problems": found.problems,
-            }
-        )
-    else:
-        screen = Screen()
-        for each in found.experiences:
-            screen.line(f"{each.exp_id}  ({', '.join(each.who) or 'everybody'})", "bold")
-            screen.line(f"   {shortened(each.when)}")
-        for problem in found.problems:
-            screen.line(str(problem), "yellow" if problem.is_loaded else "red")
-        refused = sum(not problem.is_loaded for problem in found.problems)
-        screen.line(f"{counted(len(found.experiences), 'experiences')}; {counted(refused, 'files')} left out.")
-    if not found.ok:
-        raise typer.Exit(1)
+    refused = sum(not problem.is_loaded for problem in found.problems)
+    lines: list[Line] = []
+    for each in found.experiences:
+        lines += [(f"{each.exp_id}  ({', '.join(each.who) or 'everybody'})", "bold"), f"   {shortened(each.when)}"]
+    lines += [(str(problem), "yellow" if problem.is_loaded else "red") for problem in found.problems]
+    lines.append(f"{counted(len(found.experiences), 'experiences')}; {counted(refused, 'files')} left out.")
+    told = [each.to_dict() for each in found.experiences]
+    value = {"ok": found.ok, "experiences": told, "problems": found.problems}
+    emit(value, lines, as_json=as_json, problems=not found.ok)
 
 
 @experiences.command()
@@ -190,18 +180,14 @@ def select(
         conditions = {each.exp_id: each.when for each in library.load() if each.exp_id in selection.candidates}
     found = judged(selection.query, "", [*conditions.values()])
     scored = _scored(selection, dict(zip(conditions, (each.reason for each in found), strict=True)))
-    if as_json:
-        print_json(scored)
-        return
-    screen = Screen()
+    lines: list[Line] = []
     for each in scored:
         if each["score"] > 0 or each["chosen"]:
-            mark = "*" if each["chosen"] else " "
-            screen.line(f"{mark} {each['score']:.2f}  {each['exp_id']}", "bold" if each["chosen"] else "dim")
-            if each["reason"]:
-                screen.line(f"   why: {each['reason']}", "dim")
-    chosen, considered = len(selection.experiences), len(selection.candidates)
-    screen.line(f"{chosen} of {counted(considered, 'experiences')} would be given (*).")
+            mark, style = ("*", "bold") if each["chosen"] else (" ", "dim")
+            lines.append((f"{mark} {each['score']:.2f}  {each['exp_id']}", style))
+            lines += [(f"   why: {each['reason']}", "dim")] if each["reason"] else []
+    considered = counted(len(selection.candidates), "experiences")
+    emit(scored, [*lines, f"{len(selection.experiences)} of {considered} would be given (*)."], as_json=as_json)
 
 
 def _scored(selection: Selection, reasons: Mapping[str, str]) -> list[dict[str, Any]]:

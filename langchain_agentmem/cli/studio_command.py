@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from langchain_agentmem.cli.console import AsJson, Existing, existing, tell
+from langchain_agentmem.cli.console import AsJson, Existing, emit, existing
 from langchain_agentmem.errors import MissingExtra
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def studio(
             port=port,
             user=user,
             experiences=library,
-            tell=lambda where: tell(f"Studio is at {where} (Ctrl-C ends it)", {"url": where}, as_json=as_json),
+            tell=lambda where: emit({"url": where}, f"Studio is at {where} (Ctrl-C ends it)", as_json=as_json),
             open_browser=open_browser,
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -14,25 +15,28 @@ from langchain_agentmem.agent_memory import AgentMemory
 from langchain_agentmem.base.namespaces import named, namespace_named
 from langchain_agentmem.base.safe_repr import counted, printable, safe_repr, size_of
 from langchain_agentmem.cli.console import (
+    BEFORE,
     LIMIT,
     AsJson,
     Existing,
+    Line,
     Most,
-    Screen,
+    Rows,
     Whose,
     Within,
     branch_home,
     checkpoint_at,
     config_of,
+    emit,
     existing,
+    fields,
     interruptible,
     lines_of,
     minute,
+    more,
     one_thread,
-    print_json,
     shortened,
     some,
-    tell,
     time_named,
 )
 from langchain_agentmem.errors import InvalidInput
@@ -52,7 +56,6 @@ from langchain_agentmem.upkeep.database_report import BranchSummary, ThreadSumma
 
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
-    from langgraph.checkpoint.base import CheckpointTuple
 
     from langchain_agentmem.checkpoints.checkpoint_listing import CheckpointSummary
 
@@ -100,32 +103,20 @@ def listed(
             namespace_named(namespace), query=query, role=role, since=since, until=until, limit=most
         )
         others = memory.admin.threads().threads if namespace is not None and not found.threads else ()
-    if as_json:
-        print_json(found.threads)
-        return
-    screen = Screen()
-    if not found.threads:
-        screen.line(_none("threads and no conversations", namespace, others))
-        return
-    screen.table(
-        ("thread", "namespace", "checkpoints", "forks", "messages", "size", "changed", "newest checkpoint", "title"),
-        [
-            (
-                each.thread_id,
-                named(each.namespace),
-                f"{each.checkpoints:,}",
-                f"{each.forks:,}",
-                f"{each.messages:,}",
-                size_of(each.bytes or 0),
-                minute(each.changed_at),
-                each.checkpoint_id or "-",
-                each.title,
-            )
-            for each in found.threads
-        ],
-        right=_NUMBERS,
-    )
-    screen.more(len(found.threads), found.total)
+    rows = [
+        (
+            each.thread_id,
+            named(each.namespace),
+            *(f"{each.checkpoints:,}", f"{each.forks:,}", f"{each.messages:,}", size_of(each.bytes or 0)),
+            minute(each.changed_at),
+            each.checkpoint_id or "-",
+            each.title,
+        )
+        for each in found.threads
+    ]
+    headings = ("thread", "namespace", *_NUMBERS, "changed", "newest checkpoint", "title")
+    lines = [Rows(headings, rows, _NUMBERS)] if rows else [_none("threads and no conversations", namespace, others)]
+    emit(found.threads, [*lines, *more(len(rows), found.total)], as_json=as_json)
 
 
 def _none(what: str, namespace: str | None, elsewhere: Iterable[ThreadSummary | BranchSummary]) -> str:
@@ -152,7 +143,7 @@ def move(
     with interruptible("Nothing was moved."), existing(database) as memory:
         memory.admin.adopt(thread, namespace_named(namespace))
     where = namespace_named(namespace)
-    tell(printable(f"{thread} is in {named(where)}."), {"namespace": where, "thread_id": thread}, as_json=as_json)
+    emit({"namespace": where, "thread_id": thread}, printable(f"{thread} is in {named(where)}."), as_json=as_json)
 
 
 def show(
@@ -236,27 +227,17 @@ def why(
         for note in notes
         for item in note.items
     ]
-    if as_json:
-        print_json(rows)
-        return
-    screen = Screen()
-    if not rows:
-        screen.line("Nothing is known of the prompts of this thread.")
-        return
-    screen.table(
-        ("for message", "part", "kind", "id", "score", "why"),
-        [
-            (
-                row["message_id"],
-                row["part"],
-                row["kind"],
-                row["id"],
-                "" if row["score"] is None else f"{row['score']:.2f}",
-                shortened(row["reason"] or ", ".join(f"{name} {value:+.2f}" for name, value in row["signals"].items())),
-            )
-            for row in rows
-        ],
-    )
+    shown = [
+        (
+            *(row[name] for name in ("message_id", "part", "kind", "id")),
+            "" if row["score"] is None else f"{row['score']:.2f}",
+            shortened(row["reason"] or ", ".join(f"{name} {value:+.2f}" for name, value in row["signals"].items())),
+        )
+        for row in rows
+    ]
+    headings = ("for message", "part", "kind", "id", "score", "why")
+    lines = [Rows(headings, shown)] if rows else ["Nothing is known of the prompts of this thread."]
+    emit(rows, lines, as_json=as_json)
 
 
 def brief(value: Any) -> str:
@@ -266,18 +247,15 @@ def brief(value: Any) -> str:
 
 def _show_branch(memory: AgentMemory, branch: str, namespace: str | None, limit: int | None, *, as_json: bool) -> None:
     where = branch_home(memory, namespace, branch)
-    core = [
-        {name: getattr(each, name) for name in ("key", "value", "importance", "updated_at", "expires_at")}
-        for each in memory.layers(branch, where).core.entries()
+    names = "key value importance updated_at expires_at"
+    core = [fields(each, names) for each in memory.layers(branch, where).core.entries()]
+    shown = core[: limit or LIMIT]
+    lines = [
+        (f"branch {named(where, branch)}: {counted(len(core), 'values')} of core memory", "bold"),
+        *(f"{each['key']} = {brief(each['value'])}" for each in shown),
+        *more(len(shown), len(core)),
     ]
-    if as_json:
-        print_json({"kind": "branch", "namespace": where, "id": branch, "core": core[:limit]})
-        return
-    screen, most = Screen(), limit or LIMIT
-    screen.line(f"branch {named(where, branch)}: {counted(len(core), 'values')} of core memory", "bold")
-    for each in core[:most]:
-        screen.line(f"{each['key']} = {brief(each['value'])}")
-    screen.more(min(most, len(core)), len(core))
+    emit({"kind": "branch", "namespace": where, "id": branch, "core": core[:limit]}, lines, as_json=as_json)
 
 
 def _show_log(
@@ -288,16 +266,13 @@ def _show_log(
     most = limit or (max(total, 1) if as_json else LIMIT)
     before, after = (most, 0) if around is None else ((most - 1) // 2, most // 2)
     said = chat.around(around, before=before, after=after)
-    if as_json:
-        messages = [message_told(each) for each in said]
-        print_json({"kind": "conversation", **_whose(thread), "total": total, "messages": messages})
-        return
-    screen = Screen()
-    screen.line(f"conversation {named(thread.namespace, thread.thread_id)}: {counted(total, 'messages')}", "bold")
-    if around is None:
-        screen.before(total - len(said), total)
-    for each in said:
-        print_message(screen, each)
+    lines: list[Line] = [
+        (f"conversation {named(thread.namespace, thread.thread_id)}: {counted(total, 'messages')}", "bold"),
+        *(more(len(said), total, BEFORE) if around is None else ()),
+        *itertools.chain.from_iterable(map(message_lines, said)),
+    ]
+    value = {"kind": "conversation", **_whose(thread), "total": total, "messages": [*map(message_told, said)]}
+    emit(value, lines, as_json=as_json)
 
 
 def _show_thread(
@@ -315,40 +290,34 @@ def _show_thread(
         for each in (every[-most:] if most else ())
     ]
     step, source = found.metadata.get("step"), found.metadata.get("source")
-    name = found.config["configurable"]["checkpoint_id"]
+    name = _checkpoint_id(found.config)
     state, waits = state_of(found), list(waits_of(found))
-    if as_json:
-        parent = found.parent_config["configurable"]["checkpoint_id"] if found.parent_config else None
-        print_json(
-            {
-                "kind": "thread",
-                **_whose(thread),
-                "checkpoint_id": name,
-                "parent_id": parent,
-                "step": step,
-                "source": source,
-                "total": len(every),
-                "messages": [message_told(*each) for each in said],
-                "state": state,
-                "waits": waits,
-            }
-        )
-        return
-    screen = Screen()
     what = f"{counted(len(every), 'messages')} at checkpoint {name} (step {step}, {source})"
-    screen.line(f"thread {named(thread.namespace, thread.thread_id)}: {what}", "bold")
-    screen.before(len(every) - len(said), len(every))
-    for message, has_id in said:
-        print_message(screen, message, has_id=has_id)
+    lines: list[Line] = [
+        (f"thread {named(thread.namespace, thread.thread_id)}: {what}", "bold"),
+        *more(len(said), len(every), BEFORE),
+        *(line for message, has_id in said for line in message_lines(message, has_id=has_id)),
+    ]
     if left_out := len(held) - len(every):
-        screen.line(f"(memory put in {counted(left_out, 'messages')} of its own: --with-memory)", "dim")
-    for key, value in state.items():
-        screen.line(f"state {key} = {brief(value)}", "dim")
-    for each in waits:
-        screen.line(f"waits: {brief(each)}", "yellow")
+        lines.append((f"(memory put in {counted(left_out, 'messages')} of its own: --with-memory)", "dim"))
+    lines += [(f"state {key} = {brief(value)}", "dim") for key, value in state.items()]
+    lines += [(f"waits: {brief(each)}", "yellow") for each in waits]
     if thread.messages:
         logged = f"its conversation's log holds {counted(thread.messages, 'messages')}"
-        screen.line(f"({logged}: agentmem show DATABASE {thread.thread_id} --conversation)", "dim")
+        lines.append((f"({logged}: agentmem show DATABASE {thread.thread_id} --conversation)", "dim"))
+    value = {
+        "kind": "thread",
+        **_whose(thread),
+        "checkpoint_id": name,
+        "parent_id": _checkpoint_id(found.parent_config) if found.parent_config else None,
+        "step": step,
+        "source": source,
+        "total": len(every),
+        "messages": [message_told(*each) for each in said],
+        "state": state,
+        "waits": waits,
+    }
+    emit(value, lines, as_json=as_json)
 
 
 def _whose(thread: ThreadSummary) -> dict[str, Any]:
@@ -359,30 +328,24 @@ def message_told(message: Message, has_id: bool = True) -> dict[str, Any]:  # no
     """A message as JSON has it."""
     return {
         "id": message.message_id if has_id else None,
-        "role": message.role,
-        "name": message.name,
-        "text": message.text,
-        "tool_calls": [
-            {"id": call.id, "name": call.name, "arguments": call.arguments} for call in message.tool_calls or ()
-        ],
-        "tool_call_id": message.tool_call_id,
-        "created_at": message.created_at,
+        **fields(message, "role name text tool_call_id created_at"),
+        "tool_calls": [fields(call, "id name arguments") for call in message.tool_calls or ()],
     }
 
 
-def print_message(screen: Screen, message: Message, *, has_id: bool = True) -> None:
-    """Print a message, whole."""
+def message_lines(message: Message, *, has_id: bool = True) -> Iterator[Line]:
+    """A message for a person, whole."""
     head = message.role if message.name is None else f"{message.role} ({message.name})"
     parts = [head, message.message_id if has_id else "without id"]
     if message.created_at is not None:
         parts.append(minute(message.created_at))
-    screen.line("  ".join(parts), "bold")
+    yield "  ".join(parts), "bold"
     for line in lines_of(message.text) if message.text else ():
-        screen.line(f"   {line}".rstrip())
+        yield f"   {line}".rstrip()
     for call in message.tool_calls or ():
-        screen.line(f"   calls {call.name} {shortened(call.arguments)}  {call.id}", "dim")
+        yield f"   calls {call.name} {shortened(call.arguments)}  {call.id}", "dim"
     if message.tool_call_id is not None:
-        screen.line(f"   answers {message.tool_call_id}", "dim")
+        yield f"   answers {message.tool_call_id}", "dim"
 
 
 _DEEPEST = 30
@@ -422,9 +385,9 @@ def branches(
                 if found
                 else _none("named branches", namespace, () if namespace is None else memory.admin.branches())
             )
-            _print_branches(found, empty, limit, as_json=as_json)
+            _emit_branches(found, empty, limit, as_json=as_json)
         else:
-            _print_checkpoints(memory, one_thread(memory, thread, namespace), limit, as_json=as_json)
+            _emit_checkpoints(memory, one_thread(memory, thread, namespace), limit, as_json=as_json)
 
 
 def diff(
@@ -454,7 +417,7 @@ def diff(
         if thread is not None:
             whose = one_thread(memory, thread, namespace)
             one, other = checkpoint_at(memory, whose, first), checkpoint_at(memory, whose, second)
-            names, where = (_checkpoint_id(one), _checkpoint_id(other)), whose.namespace
+            names, where = (_checkpoint_id(one.config), _checkpoint_id(other.config)), whose.namespace
             found = list(_between_checkpoints(memory, one.config, other.config))
         elif second is None:
             raise InvalidInput("Name two branches; or a thread with --thread, and one or two of its checkpoints.")
@@ -462,47 +425,26 @@ def diff(
             where = branch_home(memory, namespace, first, second)
             names = first, second
             found = list(changes_of_layers(memory.layers(first, where).diff(memory.layers(second, where))))
-    most = limit or (len(found) if as_json else LIMIT)
-    if as_json:
-        print_json(
-            {
-                "namespace": where,
-                "thread_id": thread,
-                "from": names[0],
-                "to": names[1],
-                "changes": [
-                    {"layer": each.layer, "key": each.key, "change": each.what, "from": each.before, "to": each.after}
-                    for each in found[:most]
-                ],
-            }
-        )
-        return
-    screen = Screen()
-    if not found:
-        screen.line("Nothing differs.")
-    layer = None
-    for each in found[:most]:
-        if each.layer != layer:
-            layer = each.layer
-            screen.line(layer, "bold")
-        _print_change(screen, each)
-    screen.more(min(most, len(found)), len(found))
+    changes = [
+        {"layer": each.layer, "key": each.key, "change": each.what, "from": each.before, "to": each.after}
+        for each in found[:limit]
+    ]
+    value = {"namespace": where, "thread_id": thread, "from": names[0], "to": names[1], "changes": changes}
+    shown = found[: limit or LIMIT]
+    lines: list[Line] = [] if found else ["Nothing differs."]
+    for layer, of_layer in itertools.groupby(shown, key=lambda each: each.layer):
+        lines += [(layer, "bold"), *(line for each in of_layer for line in _change_lines(each))]
+    emit(value, [*lines, *more(len(shown), len(found))], as_json=as_json)
 
 
-def _print_branches(found: Sequence[BranchSummary], empty: str, limit: int | None, *, as_json: bool) -> None:
-    if as_json:
-        print_json(found[:limit])
-        return
-    screen = Screen()
-    if not found:
-        screen.line(empty)
-    most, where = limit or LIMIT, None
-    for each, depth in [*_as_trees(found)][:most]:
-        if each.namespace != where:
-            where = each.namespace
-            screen.line(named(where), "bold")
-        screen.line(f"  {indented(depth)}{each.name}  {minute(each.created_at)}  {each.own:,} of its own")
-    screen.more(min(most, len(found)), len(found))
+def _emit_branches(found: Sequence[BranchSummary], empty: str, limit: int | None, *, as_json: bool) -> None:
+    shown = [*_as_trees(found)][: limit or LIMIT]
+    lines: list[Line] = [] if found else [empty]
+    for where, there in itertools.groupby(shown, key=lambda each: each[0].namespace):
+        lines.append((named(where), "bold"))
+        for each, depth in there:
+            lines.append(f"  {indented(depth)}{each.name}  {minute(each.created_at)}  {each.own:,} of its own")
+    emit(found[:limit], [*lines, *more(len(shown), len(found))], as_json=as_json)
 
 
 def _as_trees(found: Sequence[BranchSummary]) -> Iterator[tuple[BranchSummary, int]]:
@@ -518,31 +460,17 @@ def _as_trees(found: Sequence[BranchSummary]) -> Iterator[tuple[BranchSummary, i
             waiting += [(each, depth + 1) for each in reversed(forks.get((where, branch.name), ()))]
 
 
-def _print_checkpoints(memory: AgentMemory, thread: ThreadSummary, limit: int | None, *, as_json: bool) -> None:
+def _emit_checkpoints(memory: AgentMemory, thread: ThreadSummary, limit: int | None, *, as_json: bool) -> None:
     history = memory.checkpointer.history(config_of(thread), limit=limit or (None if as_json else LIMIT))
     found = history.checkpoints
-    if as_json:
-        print_json(
-            [
-                {
-                    "checkpoint_id": each.checkpoint_id,
-                    "parent_id": each.parent_id,
-                    "step": each.step,
-                    "source": each.source,
-                    "created_at": each.created_at,
-                }
-                for each in found
-            ]
-        )
-        return
-    screen = Screen()
-    if not found:
-        screen.line(f"{thread.thread_id} is a conversation without a thread: it has no checkpoints.")
+    value = [fields(each, "checkpoint_id parent_id step source created_at") for each in found]
+    empty = f"{thread.thread_id} is a conversation without a thread: it has no checkpoints."
+    lines: list[Line] = [] if found else [empty]
     shown = {None, *(each.checkpoint_id for each in found)}
-    for each, before in _as_tree(found):
+    for each, before in () if as_json else _as_tree(found):
         after = f"  after {each.parent_id}" if each.parent_id not in shown else ""
-        screen.line(f"{before}{each.checkpoint_id}  step {each.step}  {each.source}  {minute(each.created_at)}{after}")
-    screen.more(len(found), history.total)
+        lines.append(f"{before}{each.checkpoint_id}  step {each.step}  {each.source}  {minute(each.created_at)}{after}")
+    emit(value, [*lines, *more(len(found), history.total)], as_json=as_json)
 
 
 def _as_tree(found: Sequence[CheckpointSummary]) -> Iterator[tuple[CheckpointSummary, str]]:
@@ -584,15 +512,15 @@ def _items(memory: AgentMemory, config: RunnableConfig) -> dict[str, str]:
     return found
 
 
-def _print_change(screen: Screen, change: ShownChange) -> None:
+def _change_lines(change: ShownChange) -> Iterator[Line]:
     if change.before == change.after:
-        screen.line(f"  ~ {change.key}: {shortened(change.before or '')} (the text is the same)", "yellow")
+        yield f"  ~ {change.key}: {shortened(change.before or '')} (the text is the same)", "yellow"
         return
     if change.before is not None:
-        screen.line(f"  - {change.key}: {shortened(change.before)}", "red")
+        yield f"  - {change.key}: {shortened(change.before)}", "red"
     if change.after is not None:
-        screen.line(f"  + {change.key}: {shortened(change.after)}", "green")
+        yield f"  + {change.key}: {shortened(change.after)}", "green"
 
 
-def _checkpoint_id(found: CheckpointTuple) -> str:
-    return str(found.config["configurable"]["checkpoint_id"])
+def _checkpoint_id(config: RunnableConfig) -> str:
+    return str(config["configurable"]["checkpoint_id"])
