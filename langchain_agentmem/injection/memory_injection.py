@@ -29,7 +29,7 @@ from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.injection.selection import Bringing
 from langchain_agentmem.language_models.model_calls import aperform, perform
-from langchain_agentmem.language_models.tokens import SECTIONS, BudgetLike, TokenCounter
+from langchain_agentmem.language_models.tokens import BudgetLike
 from langchain_agentmem.layers.layered_memory import LayeredMemory
 from langchain_agentmem.messages.message_marks import Role
 from langchain_agentmem.messages.prompt_forms import Brought, Form, Insertion, form_of, woven
@@ -47,8 +47,6 @@ class InjectionOptions(TypedDict, total=False):
     limit: int
     budget: BudgetLike | None
     role: Role
-    sections: Sequence[str]
-    counter: TokenCounter | None
     trust: Trust | None
 
 
@@ -88,8 +86,6 @@ class MemoryInjection(Runnable[Any, Any]):
             around it comes on top, and so do changes of core memory. Default: as much as it takes.
         role: In whose role core memory stands: "user" or "system". What is found is always in the user's. Default
             "user".
-        sections: What is shown: "core", "recall" (the newest events), "archival" (what was found). Default: all.
-        counter: Counts tokens, for a budget in tokens. Default: a new `TokenCounter`.
         trust: How far what is shown must be trusted at least: "user", "person", "model", "tool", "import" or "unknown",
             each with all before it; or which of these are trusted. With "model", what a web page said is not shown, nor
             what was made of that. Default: all is shown.
@@ -110,8 +106,6 @@ class MemoryInjection(Runnable[Any, Any]):
         limit: int = 8,
         budget: BudgetLike | None = None,
         role: Role = "user",
-        sections: Sequence[str] = SECTIONS,
-        counter: TokenCounter | None = None,
         trust: Trust | None = None,
     ) -> None:
         if role not in ("user", "system"):
@@ -124,8 +118,6 @@ class MemoryInjection(Runnable[Any, Any]):
             kinds=kinds,
             limit=limit,
             budget=budget,
-            sections=sections,
-            counter=counter,
             trust=trust,
         )
         self._role: Role = role

@@ -20,7 +20,7 @@ from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput, MissingExtra
 from langchain_agentmem.injection.selection import Bringing
 from langchain_agentmem.language_models.model_calls import Work, aperform, perform
-from langchain_agentmem.language_models.tokens import SECTIONS, BudgetLike, TokenCounter
+from langchain_agentmem.language_models.tokens import BudgetLike
 from langchain_agentmem.layers.layered_memory import LayeredMemory
 from langchain_agentmem.messages.message_marks import Role
 from langchain_agentmem.messages.prompt_forms import Brought, breakpoints_in, with_block, with_breakpoints, woven
@@ -59,8 +59,6 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
             {"total": 400, "unit": "tokens"}, see `Budget.of`. Default: as much as it takes.
         role: In whose role core memory stands: "user", or "system" for the end of the agent's system message. What is
             found is always in the user's. Default "user".
-        sections: What is shown: "core", "recall" (the newest events), "archival" (what was found). Default: all.
-        counter: Counts tokens, for a budget in tokens. Default: a new `TokenCounter`.
         trust: How far what is shown must be trusted at least: "user", "person", "model", "tool", "import" or "unknown",
             each with all before it; or which of these are trusted. With "model", what a web page said is not shown, nor
             what was made of that. Default: all is shown.
@@ -87,8 +85,6 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         limit: int = 8,
         budget: BudgetLike | None = None,
         role: Role = "user",
-        sections: Sequence[str] = SECTIONS,
-        counter: TokenCounter | None = None,
         trust: Trust | None = None,
         tools: bool | Iterable[str] = False,
         cache_control: bool = False,
@@ -104,8 +100,6 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
             kinds=kinds,
             limit=limit,
             budget=budget,
-            sections=sections,
-            counter=counter,
             trust=trust,
         )
         self._role: Role = role

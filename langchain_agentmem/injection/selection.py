@@ -24,7 +24,6 @@ from langchain_agentmem.language_models.tokens import (
     ARCHIVAL,
     CORE,
     RECALL,
-    SECTIONS,
     Budget,
     BudgetLike,
     Measure,
@@ -83,8 +82,6 @@ class Bringing:
         kinds: What is looked for. Default: see above.
         limit: How much is found at most.
         budget: How much room the memory may take, see `Budget.of`.
-        sections: What is shown: "core", "recall", "archival".
-        counter: Counts tokens, for a budget in tokens. Default: a new one.
         trust: How far what is shown must be trusted at least, see `AgentMemory.search`. Default: not at all.
 
     Raises:
@@ -99,8 +96,6 @@ class Bringing:
     kinds: Sequence[str] | None
     limit: int
     budget: BudgetLike | None
-    sections: Sequence[str]
-    counter: TokenCounter | None
     trust: Trust | None = None
 
     def __post_init__(self) -> None:
@@ -113,10 +108,9 @@ class Bringing:
             raise InvalidInput(f"query must be a function, not {type(self.query).__name__}.")
         check_whole("limit", self.limit)
         self.kinds = _chosen("kinds", self.kinds, all_parts().kinds)
-        self.sections = _chosen("sections", self.sections, SECTIONS) or ()
         self._budget = Budget.of(self.budget)
         self._trusted = trusted_given(self.trust)
-        self._counter = self.counter or TokenCounter()
+        self._counter = TokenCounter()
         self._warned = False
 
     def bringing(self, given: Any, messages: Sequence[BaseMessage], config: Mapping[str, Any]) -> Work[Brought]:
@@ -190,8 +184,8 @@ class Bringing:
                 events, records = [*events, *new.events], [*records, *new.records]
                 in_time = in_time or new.in_time
             changed = [replace(each, value=values[each.key]) for each in material.core if each.key in values]
-            changes = yield from composed(Material(changed), self._budget, counter=self.counter)
-            shown = yield from composed(Material(prefix, events, records, in_time), self._budget, counter=self.counter)
+            changes = yield from composed(Material(changed), self._budget, counter=self._counter)
+            shown = yield from composed(Material(prefix, events, records, in_time), self._budget, counter=self._counter)
             texts = {CHANGES: changes.text.replace(HEADINGS[CORE], CHANGED, 1), **shown.sections}
             core = texts.pop(CORE, "")
             if text := "\n\n".join(filter(None, texts.values())):
@@ -216,7 +210,7 @@ class Bringing:
         for noted in book.standing().values():
             told.update(noted[CHANGES].values if CHANGES in noted else {})
         changed = [each for each in core if before.get(each.key) != each.value]
-        changes = yield from composed(Material(changed), self._budget, counter=self.counter)
+        changes = yield from composed(Material(changed), self._budget, counter=self._counter)
         if book.start is not None and told.keys() <= values.keys() and len(changes.core) == len(changed):
             return [replace(each, value=before[each.key]) for each in core if each.key in before], told
         book.begin(values, sum(self._counter.count_text(f"{key}: {value}") for key, value in values.items()))
@@ -283,13 +277,13 @@ class Bringing:
     @property
     def _seeks(self) -> bool:
         """Whether anything is looked for."""
-        return ARCHIVAL in self.sections and self.limit > 0
+        return self.limit > 0
 
     def _inputs(
         self, layers: LayeredMemory | None, asked: str, messages: Sequence[BaseMessage], config: Mapping[str, Any]
     ) -> dict[str, Any]:
         """What a trace shows of what was asked."""
-        told: dict[str, Any] = {"query": brief(asked), "messages": len(messages), "sections": list(self.sections)}
+        told: dict[str, Any] = {"query": brief(asked), "messages": len(messages)}
         if self._seeks:
             told |= {"limit": self.limit, "kinds": None if self.kinds is None else list(self.kinds)}
         if self._budget.total is not None:
@@ -308,7 +302,7 @@ class Bringing:
             "characters": sum(map(len, shown.sections.values())),
         }
         if self._budget.unit == "tokens":
-            measure = Measure(self._budget, self.counter)
+            measure = Measure(self._budget, self._counter)
             told["tokens"] = sum(map(measure.size, shown.sections.values()))
         return told
 
@@ -317,9 +311,9 @@ class Bringing:
         if layers is None:
             return None, Material()
         try:
-            core = (yield from layers.core._entries_work()) if CORE in self.sections else []
+            core = yield from layers.core._entries_work()
             most = NEWEST if self._trusted is None else MORE * NEWEST
-            events = (yield from layers.recall._reading(most)) if RECALL in self.sections else []
+            events = yield from layers.recall._reading(most)
         except InvalidInput as error:
             if self.branch_or_config is not None:
                 raise
@@ -355,8 +349,7 @@ class Bringing:
         whose = ""
         if layers is not None and not (self.branch_or_config is None and self.namespace is None):
             whose = f"{path_of(layers.namespace)}{layers.name}"
-        sections = () if tuple(self.sections or ()) == SECTIONS else tuple(self.sections or ())
-        return " ".join([whose, *sections, *sorted(self._trusted or ())])
+        return " ".join([whose, *sorted(self._trusted or ())])
 
     def _asked(self, given: Any, messages: Sequence[BaseMessage]) -> str:
         if self.query is None:

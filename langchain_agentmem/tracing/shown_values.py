@@ -48,7 +48,6 @@ NAMES = frozenset(
         "role",
         "roles",
         "scope",
-        "sections",
         "source",
         "stage",
         "status",

@@ -156,7 +156,7 @@ def remembering(memory: AgentMemory, name: str, folder: Path, *, inject: bool, e
     if experiences:
         steps.append(memory.experiences(folder).selector().invoke)
     if inject:
-        steps.append(memory.inject(f"user-{name}", sections=("core", "archival"), limit=5).invoke)
+        steps.append(memory.inject(f"user-{name}", limit=5).invoke)
 
     def given(history: Sequence[BaseMessage]) -> list[BaseMessage]:
         shown = prompt(history)

@@ -219,7 +219,7 @@ def follow(memory, events, seed, *, asked=False):
         if asked and length >= len(given):
             assert refusals(view) == [], account.where
             memory.layers("user").core.set("name", "Ada")
-            assert refusals(memory.inject("user", sections=("core", "recall")).invoke(view)) == [], account.where
+            assert refusals(memory.inject("user", limit=0).invoke(view)) == [], account.where
 
 
 def random_config(dice, given):

@@ -156,7 +156,7 @@ class TestMessages:
         assert MemoryInjection(memory, "nobody").invoke(given) == given
 
     def test_contexts_without_a_question_get_core_alone(self, memory, layers):
-        node = MemoryInjection(memory, "user-42", sections=["core", "archival"])
+        node = MemoryInjection(memory, "user-42", budget={"recall": 0})
         assert shown(node.invoke([])) == ["core"]
         assert shown(node.invoke([SystemMessage("Be kind.")])) == ["system", "core"]
         image = HumanMessage([{"type": "image_url", "image_url": {"url": "https://example.org/x.png"}}])
@@ -238,26 +238,25 @@ class TestOtherForms:
 
 
 class TestWhatIsBrought:
-    def test_sections_are_chosen(self, memory, layers):
+    def test_sections_without_room_are_left_out(self, memory, layers):
         for sections, wanted in (
-            (["core"], ["core", "human"]),
-            (["recall"], ["recalled", "human"]),
-            (["archival"], ["recalled", "human"]),
-            ([], ["human"]),
+            (["recall", "archival"], ["core", "human"]),
+            (["core", "archival"], ["recalled", "human"]),
+            (["core", "recall"], ["recalled", "human"]),
+            (["core", "recall", "archival"], ["human"]),
         ):
-            assert (
-                shown(MemoryInjection(memory, "user-42", sections=sections).invoke([HumanMessage(QUESTION)])) == wanted
-            )
+            node = MemoryInjection(memory, "user-42", budget=dict.fromkeys(sections, 0))
+            assert shown(node.invoke([HumanMessage(QUESTION)])) == wanted
 
     def test_no_more_is_found_than_wanted(self, memory, layers):
         for number in range(12):
             layers.archival.write(f"Tree number {number} is a quince.")
         for limit in (0, 1, 3):
-            found = MemoryInjection(memory, "user-42", limit=limit, sections=["archival"]).invoke("a quince tree")
+            found = MemoryInjection(memory, "user-42", limit=limit, budget={"recall": 0}).invoke("a quince tree")
             assert found.count("\n- ") == limit
 
     def test_the_query_is_the_user_s_to_choose(self, memory, layers):
-        node = MemoryInjection(memory, "user-42", query=lambda state: state["topic"], sections=["archival"])
+        node = MemoryInjection(memory, "user-42", query=lambda state: state["topic"], budget={"core": 0})
         found = node.invoke({"messages": [HumanMessage(QUESTION)], "topic": "stencil"})
         assert "GFLOPS" in found["messages"][0].content
         assert "quince" not in found["messages"][0].content
@@ -266,10 +265,10 @@ class TestWhatIsBrought:
 
     @pytest.mark.parametrize("unit", ["characters", "tokens"])
     def test_memory_keeps_to_its_budget(self, memory, layers, unit):
-        counter = TokenCounter("estimate")
+        counter = TokenCounter()
         for number in range(40):
             layers.archival.write(f"Tree number {number} is a quince. " * 9)
-        node = MemoryInjection(memory, "user-42", budget={"total": 200, "unit": unit}, limit=40, counter=counter)
+        node = MemoryInjection(memory, "user-42", budget={"total": 200, "unit": unit}, limit=40)
         found = node.invoke([HumanMessage(QUESTION)])
         texts = [
             unfenced(f"{message.additional_kwargs[MEMORY_MARK]}_memory", message.content.split("\n", 1)[1])
@@ -283,7 +282,7 @@ class TestWhatIsBrought:
         layers.archival.write("The quince bloomed.")
         layers.recall.append("tended", "I pruned the quince.")
         layers.archival.write("The quince has no blooms.")
-        node = MemoryInjection(memory, "user-42", kinds=["record", "event"], sections=["archival"])
+        node = MemoryInjection(memory, "user-42", kinds=["record", "event"], budget={"recall": 0})
         lines = node.invoke("Summarize how the quince developed.").split("\n")
         assert [line for line in lines if "quince" in line and line.startswith("- ")] == [
             "- [record, 2026-01-01] Ada planted two quince trees.",
@@ -365,7 +364,6 @@ class TestWhatIsBrought:
         [
             {"branch_or_config": ""}, {"namespace": "ada"}, {"query": "trees"}, {"kinds": "message"},
             {"kinds": ["thought"]}, {"limit": -1}, {"limit": True}, {"budget": "much"}, {"role": "assistant"},
-            {"sections": ["soul"]},
         ],
     )  # fmt: skip
     def test_wrong_arguments_are_refused_at_once(self, memory, wrong):

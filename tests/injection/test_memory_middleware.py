@@ -107,15 +107,12 @@ class TestTheRequest:
 
     def test_options_are_those_of_the_injection(self, memory, layers):
         model = answers(AIMessage("a quince"))
-        middleware = MemoryMiddleware(
-            memory, layers, sections=["core"], budget=40, query=lambda messages: messages[-1].text
-        )
+        middleware = MemoryMiddleware(memory, layers, limit=0, budget=40, query=lambda messages: messages[-1].text)
         create_agent(model, middleware=[middleware]).invoke({"messages": [HumanMessage(QUESTION)]})
         assert shown(model.shown[0]) == ["core", "human"]
         for wrong in (
             {"role": "tool"},
             {"limit": -1},
-            {"sections": ["x"]},
             {"tools": ["x"]},
             {"tools": "mem_core_get"},
         ):

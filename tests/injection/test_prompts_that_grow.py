@@ -26,6 +26,7 @@ from langchain_agentmem.testing import assert_valid_for_providers
 QUESTIONS = ("Which fruit tree did I plant?", "What is the dog called?", "Where is the kettle?", "And the fruit tree?")
 LIMIT = 30.0
 """Seconds after which something waits for what it should not wait for."""
+CORE_ALONE = {"recall": 0, "archival": 0}
 SMALL = ManagedMemoryConfig(threshold_tokens=900, token_counter="estimate")
 
 
@@ -139,13 +140,6 @@ class TestAThread:
                 assert f"**name**: {name}" in core.text
         assert {each.reader for each in memory.conversation("t").shown()} == {"users/Ada/main", "users/Bob/main"}
 
-    def test_who_shows_other_sections_begins_nobodys_prompt_anew(self, memory, layers):
-        core, found = (memory.inject("user-42", sections=[each]) for each in ("core", "archival"))
-        before = core.invoke(said(0), at())
-        found.invoke(said(0), at())
-        assert core.invoke(said(0), at()) == before
-        assert marks(before) == ["system", "core", "human"]
-
     def test_another_question_with_the_id_of_one_brings_its_own(self, memory, layers):
         inject = memory.inject("user-42")
         before = texts(inject.invoke([HumanMessage(QUESTIONS[0], id="q0")], at()))
@@ -179,7 +173,7 @@ class TestAThread:
 
 class TestCoreMemory:
     def test_changes_are_told_beside_the_question_until_a_compaction(self, memory, layers):
-        inject = memory.inject("user-42", sections=["core"])
+        inject = memory.inject("user-42", budget=CORE_ALONE)
         before = inject.invoke(said(0), at())
         layers.core.set("city", "Oslo")
         layers.core.set("name", "Ada L.")
@@ -202,7 +196,7 @@ class TestCoreMemory:
         assert "**name**: Ada L.\n**city**: Oslo" in anew[1].text
 
     def test_changes_without_room_begin_the_prompt_anew(self, memory, layers):
-        inject = memory.inject("user-42", sections=["core"], budget=120)
+        inject = memory.inject("user-42", budget={"core": 120, "recall": 0, "archival": 0})
         inject.invoke(said(0), at())
         layers.core.set("name", "Grace")
         layers.core.set("city", "Oslo " * 20)
@@ -211,7 +205,7 @@ class TestCoreMemory:
         assert ("Grace" in prompt) or ("Oslo" in prompt)
 
     def test_what_is_deleted_is_not_shown_any_more(self, memory, layers):
-        inject = memory.inject("user-42", sections=["core"])
+        inject = memory.inject("user-42", budget=CORE_ALONE)
         layers.core.set("city", "Oslo")
         inject.invoke(said(0), at())
         layers.core.delete("city")

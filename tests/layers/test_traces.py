@@ -240,7 +240,6 @@ class TestInjection:
             **MAIN,
             "query": "When are figs ripe?",
             "messages": 1,
-            "sections": ["core", "recall", "archival"],
             "limit": 8,
         }
         outputs = run.outputs

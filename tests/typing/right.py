@@ -140,7 +140,7 @@ def contexts(memory: AgentMemory) -> None:
     builder.compile(checkpointer=memory.checkpointer, store=memory.store)
     injection = memory.inject(
         "ada", namespace=("a",), query=str, kinds=["message"], limit=4, budget={"core": 500, "unit": "tokens"},
-        role="user", sections=["core"], counter=TokenCounter("estimate"),
+        role="user",
     )  # fmt: skip
     assert_type(injection, MemoryInjection)
     memory.inject(memory.layers("ada"), budget=Budget(total=2_000))
