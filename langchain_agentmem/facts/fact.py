@@ -96,48 +96,29 @@ class FactsConfig:
     Attributes:
         single_valued: Predicates that have one value at a time: a new value ends the one before. Default: "lives in"
             and "works at". `KGMemory.declare` says it of others, or the contrary, in the database.
-        predicates: Predicates that a model is to use where they fit. Default: whichever it likes.
-        batch_messages: Most messages that one call of the model is shown. Default: 8.
-        batch_chars: Most characters of them. A longer message is shown alone, and clipped. Default: 12,000.
         max_attempts: How often the model is asked about a message before that is parked: others go before it, and the
             model is asked about it once a day. Default: 3.
         timeout: Seconds to wait for the model. Default: 120; None for ever.
         instructions: What the model is told beside the form of its answer. Default: nothing.
-        redact_secrets: Whether secrets are taken out of subjects and objects. Default: True.
-        secret_patterns: What is taken for a secret. Default: `secrets.DEFAULT`.
 
     Raises:
         InvalidInput: A value cannot work.
     """
 
     single_valued: tuple[str, ...] = SINGLE_VALUED
-    predicates: tuple[str, ...] = ()
-    batch_messages: int = 8
-    batch_chars: int = 12_000
     max_attempts: int = 3
     timeout: float | None = 120.0
     instructions: str = ""
-    redact_secrets: bool = True
-    secret_patterns: Sequence[SecretPattern] = DEFAULT
 
     def __post_init__(self) -> None:
-        for name in ("single_valued", "predicates"):
-            value = getattr(self, name)
-            names = (value,) if isinstance(value, str) else value
-            if not isinstance(names, Sequence | set | frozenset):
-                raise InvalidInput(f"{name} are a list of predicates, not {type(value).__name__}.")
-            object.__setattr__(self, name, tuple(name_of(each, "A predicate") for each in names))
-        for name in ("batch_messages", "batch_chars", "max_attempts"):
-            check_whole(name, getattr(self, name), 1)
+        names = (self.single_valued,) if isinstance(self.single_valued, str) else self.single_valued
+        if not isinstance(names, Sequence | set | frozenset):
+            raise InvalidInput(f"single_valued is a list of predicates, not {type(names).__name__}.")
+        object.__setattr__(self, "single_valued", tuple(name_of(each, "A predicate") for each in names))
+        check_whole("max_attempts", self.max_attempts, 1)
         check_timeout(self.timeout, zero=False)
         if not isinstance(self.instructions, str):
             raise InvalidInput(f"instructions are text, not {type(self.instructions).__name__}.")
-        object.__setattr__(self, "secret_patterns", patterns_given(self.secret_patterns))
-
-    @property
-    def patterns(self) -> Sequence[SecretPattern]:
-        """What is taken out; nothing where secrets are not redacted."""
-        return self.secret_patterns if self.redact_secrets else ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -216,7 +216,6 @@ class RememberFactsOptions(TypedDict, total=False):
     branch: str | None
     namespace: Sequence[str] | None
     roles: Sequence[str]
-    messages_key: str
     settings: FactsConfig | None
     share_conversation: bool
 
@@ -236,7 +235,6 @@ class RememberFacts(Runnable[Any, dict[str, Any]]):
             which is rewound with it.
         namespace: Whose branch it is. Default: the running config's, else the root.
         roles: Whose messages are read. Default: the user's and the assistant's.
-        messages_key: Where the state has its messages. Default: "messages".
         settings: How facts are kept and learned. Default: `FactsConfig()`.
         share_conversation: Whether the messages of a nested graph are those of its caller's conversation, as where it
             works on the messages of its caller. Default False: it has a conversation of its own.
@@ -254,7 +252,6 @@ class RememberFacts(Runnable[Any, dict[str, Any]]):
         branch: str | None = None,
         namespace: Sequence[str] | None = None,
         roles: Sequence[str] = ROLES,
-        messages_key: str = "messages",
         settings: FactsConfig | None = None,
         share_conversation: bool = False,
     ) -> None:
@@ -267,15 +264,12 @@ class RememberFacts(Runnable[Any, dict[str, Any]]):
             path_of(namespace)
         if settings is not None and not isinstance(settings, FactsConfig):
             raise InvalidInput(f"settings must be a FactsConfig, not {type(settings).__name__}.")
-        if not isinstance(messages_key, str) or not messages_key:
-            raise InvalidInput(f"messages_key must be the name of a key, not {safe_repr(messages_key)}.")
         self._database = database_of(memory)
         self._branch = branch
         self._namespace = namespace
         check_flag("share_conversation", share_conversation)
         self._shared = share_conversation
         self._roles = frozenset(texts_given(roles, "Roles"))
-        self._messages_key = messages_key
         self._settings = settings or FactsConfig()
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> dict[str, Any]:  # noqa: A002
@@ -364,13 +358,12 @@ class RememberFacts(Runnable[Any, dict[str, Any]]):
         return thread_point(self._database, config)
 
     def _messages(self, given: Any) -> list[BaseMessage]:
-        key = self._messages_key
-        found: Any = given.get(key) if isinstance(given, Mapping) else getattr(given, key, given)
+        found: Any = given.get("messages") if isinstance(given, Mapping) else getattr(given, "messages", given)
         if isinstance(found, BaseMessage):
             found = [found]
         if isinstance(found, str) or not isinstance(found, Sequence):
             raise InvalidInput(
-                f"There are no messages in this: {safe_repr(given)}. Give messages, or a state with {safe_repr(key)}."
+                f"There are no messages in this: {safe_repr(given)}. Give messages, or a state with 'messages'."
             )
         return converted(found)
 

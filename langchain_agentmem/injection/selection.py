@@ -313,7 +313,7 @@ class Bringing:
         try:
             core = yield from layers.core._entries_work()
             most = NEWEST if self._trusted is None else MORE * NEWEST
-            events = yield from layers.recall._reading(most)
+            events = [] if self._budget.recall == 0 else (yield from layers.recall._reading(most))
         except InvalidInput as error:
             if self.branch_or_config is not None:
                 raise
