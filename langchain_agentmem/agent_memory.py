@@ -328,7 +328,7 @@ class AgentMemory(Maintenance, Closing):
             model: What summarizes: a LangChain model, a function, or a model's name. Default: none, and summaries are
                 made of what was said.
             config: The budget, and what is done to keep it. Default: `ManagedMemoryConfig()`.
-            **options: What `CompactionNode` takes besides, such as `output_messages_key`, `shrink`, `tools`, `window`.
+            **options: What `CompactionNode` takes besides, such as `shrink`, `tools`, `window`.
 
         Raises:
             InvalidInput: An argument is wrong.
@@ -416,7 +416,7 @@ class AgentMemory(Maintenance, Closing):
 
         Args:
             model: Who extracts them: a LangChain model, a function, or a model's name.
-            **options: What `RememberFacts` takes besides, such as `branch`, `namespace`, `roles`, `messages_key`.
+            **options: What `RememberFacts` takes besides, such as `branch`, `namespace`, `roles`.
 
         Raises:
             InvalidInput: An argument is wrong.

@@ -154,8 +154,6 @@ REFUSED = {
     'memory.compaction(config={"threshold_tokens": 100})': "config must be a ManagedMemoryConfig, not dict",
     "ManagedMemoryConfig(treshold_tokens=100)": "unexpected keyword argument 'treshold_tokens'",
     "ManagedMemoryConfig(threshold_tokens=-1)": "a whole number of 1 or more, not -1",
-    "ManagedMemoryConfig(threshold_fraction=0)": "threshold_fraction must be more than 0",
-    "memory.compaction(config=ManagedMemoryConfig(threshold_fraction=0.5))": "Give such a model, or threshold_tokens",
     "ManagedMemoryConfig(threshold_rounds=2)": "retain_rounds (3) must be less than threshold_rounds (2)",
     'ActiveContextPolicyConfig(mode="window")': "'compaction' or 'sliding_window', not 'window'",
     'ActiveContextPolicyConfig(processor_order=["summarization"] * 2)': "processor_order names a processor twice",

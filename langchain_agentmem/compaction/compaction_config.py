@@ -16,7 +16,6 @@ leaves nothing behind; a later turn has it tried again.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal, TypeAlias
@@ -210,13 +209,8 @@ class ManagedMemoryConfig:
     Attributes:
         threshold_tokens: More tokens than this are too many. Default 150,000; never more than the model's window, where
             that is known.
-        threshold_fraction: The same as a share of the model's window, in place of `threshold_tokens`; more than 0, at
-            most 1. Needs a model whose `profile` tells its window. Default None.
-        threshold_messages: More messages than this are too many. Default None.
         threshold_rounds: So many rounds are too many; a round begins with a user's message. Default None. (TaskWeaver
             compacts at 10.)
-        retain_messages: How many of the newest messages stay where messages were too many. Default None: what
-            `min_reduction_ratio` leaves.
         retain_rounds: How many of the newest rounds stay where rounds were too many. Default 3.
         image_token_estimate: Tokens for an image. Default 800.
         trigger_events: What makes a managed conversation look whether it must compact: "add", "get_messages". Default:
@@ -234,10 +228,7 @@ class ManagedMemoryConfig:
     """
 
     threshold_tokens: int = 150_000
-    threshold_fraction: float | None = None
-    threshold_messages: int | None = None
     threshold_rounds: int | None = None
-    retain_messages: int | None = None
     retain_rounds: int = 3
     image_token_estimate: int = 800
     trigger_events: list[str] = field(default_factory=lambda: [*EVENTS])
@@ -247,18 +238,9 @@ class ManagedMemoryConfig:
 
     def __post_init__(self) -> None:
         whole_field(self, "threshold_tokens", least=1)
-        number_field(self, "threshold_fraction", below=math.nextafter(1, 2), optional=True)
-        if self.threshold_fraction == 0:
-            raise InvalidInput("threshold_fraction must be more than 0.")
-        whole_field(self, "threshold_messages", least=2, optional=True)
         whole_field(self, "threshold_rounds", least=1, optional=True)
-        whole_field(self, "retain_messages", least=1, optional=True)
         whole_field(self, "retain_rounds", least=1)
         whole_field(self, "image_token_estimate", least=0)
-        if self.retain_messages is not None and (
-            self.threshold_messages is None or self.retain_messages >= self.threshold_messages
-        ):
-            raise InvalidInput("retain_messages needs a larger threshold_messages, or there is nothing to compact.")
         if self.threshold_rounds is not None and self.retain_rounds >= self.threshold_rounds:
             raise InvalidInput(
                 f"retain_rounds ({self.retain_rounds}) must be less than threshold_rounds ({self.threshold_rounds})."
@@ -314,12 +296,10 @@ class Size:
 
     Attributes:
         tokens: Tokens.
-        messages: Messages.
         rounds: Rounds.
     """
 
     tokens: int | None = None
-    messages: int | None = None
     rounds: int | None = None
 
 
@@ -370,12 +350,7 @@ class Situation:
 
     def fits(self, messages: Sequence[BaseMessage]) -> bool:
         """Whether a context is small enough."""
-        return is_within(self.target, self.tokens(messages), len(messages), lambda: count_rounds(messages))
-
-    @property
-    def counts_messages(self) -> bool:
-        """Whether fewer messages are wanted, and not only fewer tokens."""
-        return self.target.messages is not None or self.target.rounds is not None
+        return is_within(self.target, self.tokens(messages), lambda: count_rounds(messages))
 
     @property
     def summary_tokens(self) -> int:
@@ -386,13 +361,9 @@ class Situation:
         return min(most, max(_LEAST_SUMMARY, self.target.tokens // _SHARE_OF_SUMMARY))
 
 
-def is_within(size: Size, tokens: int, messages: int, rounds: Callable[[], int]) -> bool:
-    """Whether so many tokens, messages and rounds are within a size; rounds are counted only if they count."""
-    return (
-        (size.tokens is None or tokens <= size.tokens)
-        and (size.messages is None or messages <= size.messages)
-        and (size.rounds is None or rounds() <= size.rounds)
-    )
+def is_within(size: Size, tokens: int, rounds: Callable[[], int]) -> bool:
+    """Whether so many tokens and rounds are within a size; rounds are counted only if they count."""
+    return (size.tokens is None or tokens <= size.tokens) and (size.rounds is None or rounds() <= size.rounds)
 
 
 def limit_of(config: ManagedMemoryConfig, window: int | None) -> Size:
@@ -401,22 +372,10 @@ def limit_of(config: ManagedMemoryConfig, window: int | None) -> Size:
     Args:
         config: The configuration.
         window: The tokens that the model takes, if that is known.
-
-    Raises:
-        InvalidInput: The threshold is a share of a window that nobody knows.
     """
-    tokens = config.threshold_tokens
-    if config.threshold_fraction is not None:
-        if window is None:
-            raise InvalidInput(
-                "threshold_fraction needs a model whose profile tells its window, model.profile['max_input_tokens']. "
-                "Give such a model, or threshold_tokens."
-            )
-        tokens = int(window * config.threshold_fraction)
-    elif window is not None:
-        tokens = min(tokens, window)
+    tokens = config.threshold_tokens if window is None else min(config.threshold_tokens, window)
     rounds = None if config.threshold_rounds is None else config.threshold_rounds - 1  # it is too many at the threshold
-    return Size(tokens=tokens, messages=config.threshold_messages, rounds=rounds)
+    return Size(tokens=tokens, rounds=rounds)
 
 
 def target_of(config: ManagedMemoryConfig, limit: Size) -> Size:
@@ -429,7 +388,6 @@ def target_of(config: ManagedMemoryConfig, limit: Size) -> Size:
     left = 1 - config.active_context.min_reduction_ratio
     return Size(
         tokens=None if limit.tokens is None else max(1, int(limit.tokens * left)),
-        messages=config.retain_messages or (limit.messages and max(1, math.floor(limit.messages * left))),
         rounds=None if limit.rounds is None else config.retain_rounds,
     )
 

@@ -93,14 +93,12 @@ class CompactionMiddleware(AgentMiddleware[Any, Any, Any]):
         share_conversation: Whether a subagent is recorded in its caller's conversation. Default False: it has its own.
         window: The tokens that the agent's model takes. Default: what the profile of that model tells, else that of
             `model`.
-        agent_name: Whose context it is, for events. Default: nobody's.
         background: Whether summaries are made ahead of need, so that no turn waits for them. Default False.
         tools: Whether the agent is given the tools `recall_dropped` and `expand`. Default True; False for an agent that
             has `memory.tools()` already.
 
     Raises:
-        InvalidInput: An argument is wrong, or the configuration needs a window that `model` does not tell. Without a
-            `model`, that is known only when the agent's own is called.
+        InvalidInput: An argument is wrong.
         StorageError: The database cannot be opened.
     """
 
@@ -116,7 +114,6 @@ class CompactionMiddleware(AgentMiddleware[Any, Any, Any]):
         namespace: Sequence[str] | None = None,
         share_conversation: bool = False,
         window: int | None = None,
-        agent_name: str = "",
         background: bool = False,
         tools: bool = True,
     ) -> None:
@@ -126,14 +123,11 @@ class CompactionMiddleware(AgentMiddleware[Any, Any, Any]):
         self._model = usable_model(model)
         self._config = checked_config(config)
         self._window = checked_window(window)
-        self._agent_name = agent_name
         self._background = background
         self._shared: Compactor | None = None
         self._refused: OrderedDict[Any, Size] = OrderedDict()
         self._told = False
         self._format: tuple[Any, list[dict[str, Any]]] = (None, [])
-        if self._model is not None:
-            limit_of(self._config, self._window_of(None))
         if tools:
             # Whoever wants no tools need not load what they need.
             from langchain_agentmem.compaction.dropped_messages import dropped_tools  # noqa: PLC0415
@@ -239,7 +233,6 @@ class CompactionMiddleware(AgentMiddleware[Any, Any, Any]):
                     self._config,
                     self._model,
                     window=window,
-                    agent_name=self._agent_name,
                     background=self._background,
                 )
             refused = self._refused.get((name_of(model), at))

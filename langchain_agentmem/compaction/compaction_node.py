@@ -31,18 +31,14 @@ from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.language_models.model_calls import ModelLike, Work, aperform, perform, usable_model
 from langchain_agentmem.language_models.tokens import Countable, ToolLike
 from langchain_agentmem.messages.history_repair import without_stand_ins
+from langchain_agentmem.messages.prompt_forms import CONTEXT, HISTORY, READ
 from langchain_agentmem.storage.database import MemoryLike, database_of
 from langchain_agentmem.tracing import within
-
-READ = "__pregel_read"
-"""Where LangGraph leaves, in a task's config, the function that reads the state's channels."""
 
 
 class CompactionOptions(TypedDict, total=False):
     """What `CompactionNode` takes beside the memory, the model and the configuration."""
 
-    input_messages_key: str
-    output_messages_key: str
     shrink: bool
     conversation_id: str | None
     namespace: Sequence[str] | None
@@ -50,7 +46,6 @@ class CompactionOptions(TypedDict, total=False):
     tools: Sequence[ToolLike]
     system: Countable | None
     window: int | None
-    agent_name: str
     background: bool
 
 
@@ -76,10 +71,8 @@ class CompactionNode(Runnable[Any, Any]):
         model: What summarizes: a LangChain model, a function from messages to text, or a name such as
             "openai:gpt-5-mini". Default None: summaries are made of what was said, without a model.
         config: The budget and what is done to keep it. Default: `ManagedMemoryConfig()`.
-        input_messages_key: Where the state has its history. Default "messages".
-        output_messages_key: Where the context is put. Default "llm_input_messages".
-        shrink: Whether the state's history itself is replaced by the context, at every compaction. The output key is
-            not needed then. Default False.
+        shrink: Whether the state's history itself is replaced by the context, at every compaction. The key
+            "llm_input_messages" is not needed then. Default False.
         conversation_id: Where to record. Default: the conversation of the run.
         namespace: Whose it is. Default: that of the run.
         share_conversation: Whether a nested graph is recorded in its caller's conversation. Default False: it has its
@@ -87,12 +80,11 @@ class CompactionNode(Runnable[Any, Any]):
         tools: The tools that the agent's model is given: their schemas take room too. Default: none.
         system: What is sent to the model before the messages, and does not stand among them. Default: nothing.
         window: The tokens that the agent's model takes. Default: those of `model`, if it tells.
-        agent_name: Whose context it is, for events. Default: nobody's.
         background: Whether summaries are made ahead of need, in a thread, as a context comes near its threshold: then
             no turn waits for the model, unless it passes the threshold before the summary is ready. Default False.
 
     Raises:
-        InvalidInput: An argument is wrong, or the configuration needs a window that nobody knows.
+        InvalidInput: An argument is wrong.
         StorageError: The database cannot be opened.
     """
 
@@ -102,8 +94,6 @@ class CompactionNode(Runnable[Any, Any]):
         model: ModelLike | None = None,
         config: ManagedMemoryConfig | None = None,
         *,
-        input_messages_key: str = "messages",
-        output_messages_key: str = "llm_input_messages",
         shrink: bool = False,
         conversation_id: str | None = None,
         namespace: Sequence[str] | None = None,
@@ -111,25 +101,16 @@ class CompactionNode(Runnable[Any, Any]):
         tools: Sequence[ToolLike] = (),
         system: Countable | None = None,
         window: int | None = None,
-        agent_name: str = "",
         background: bool = False,
     ) -> None:
-        for name, key in (("input_messages_key", input_messages_key), ("output_messages_key", output_messages_key)):
-            if not isinstance(key, str) or not key:
-                raise InvalidInput(f"{name} must be the name of a key of the state, not {safe_repr(key)}.")
-        if not shrink and input_messages_key == output_messages_key:
-            raise InvalidInput("To put the context in the place of the history, set shrink=True.")
         self._conversation = ConversationOption(conversation_id, namespace, share_conversation).checked()
         self._compactor = Compactor(
             database_of(memory),
             checked_config(config),
             usable_model(model),
             window=checked_window(window),
-            agent_name=agent_name,
             background=background,
         )
-        self._input_key = input_messages_key
-        self._output_key = output_messages_key
         self._shrink = shrink
         counter = self._compactor.counter
         counter.count_text("")  # chooses how to count now: that reads a file, which is not for an event loop to do
@@ -139,16 +120,16 @@ class CompactionNode(Runnable[Any, Any]):
         """Give the context of a history.
 
         Args:
-            input: A state that has the history under its key, messages, or a prompt.
+            input: A state that has the history under "messages", messages, or a prompt.
             config: The run: its thread is where the history is recorded.
             **kwargs: Not used.
 
         Returns:
-            For a state, its update: the context under the output key. For messages or a prompt, the messages of the
-            context.
+            For a state, its update: the context under "llm_input_messages". For messages or a prompt, the messages of
+            the context.
 
         Raises:
-            InvalidInput: There are no messages, or the state of the graph lacks the output key.
+            InvalidInput: There are no messages, or the state of the graph lacks that key.
         """
         config = config_given(config)
         del kwargs
@@ -190,7 +171,7 @@ class CompactionNode(Runnable[Any, Any]):
             return given.to_messages()
         if not _is_state(given):
             return self._refuse(given) if isinstance(given, str | bytes | BaseMessage) else _messages(given)
-        found: Any = given.get(self._input_key) if isinstance(given, Mapping) else getattr(given, self._input_key, None)
+        found: Any = given.get(HISTORY) if isinstance(given, Mapping) else getattr(given, HISTORY, None)
         if found is None or isinstance(found, str) or not isinstance(found, Sequence):
             self._refuse(given)
         return _messages(found)
@@ -198,7 +179,7 @@ class CompactionNode(Runnable[Any, Any]):
     def _refuse(self, given: Any) -> Any:
         raise InvalidInput(
             f"There are no messages in this: {safe_repr(given)}. Give messages, a prompt, or a state that has a "
-            f"list of them under {safe_repr(self._input_key)}."
+            f"list of them under {HISTORY!r}."
         )
 
     def _check_key(self, given: Any, config: RunnableConfig) -> None:
@@ -207,13 +188,11 @@ class CompactionNode(Runnable[Any, Any]):
         if read is None or self._shrink or not _is_state(given):
             return
         try:
-            read(self._output_key)
+            read(CONTEXT)
         except KeyError as error:
             raise InvalidInput(
-                f"The graph's state has no key {safe_repr(self._output_key)}, so the compacted context would be "
-                "dropped. Let the state inherit langchain_agentmem.CompactionState, add the key, or name "
-                "another one "
-                "with output_messages_key=."
+                f"The graph's state has no key {CONTEXT!r}, so the compacted context would be dropped. Let the state "
+                "inherit langchain_agentmem.CompactionState, or add the key."
             ) from error
 
     def _answer(self, given: Any, view: ContextView, config: RunnableConfig) -> Any:
@@ -222,9 +201,9 @@ class CompactionNode(Runnable[Any, Any]):
         if self._shrink:
             if not view.compacted:
                 return {}
-            key, value = self._input_key, _overwriting(without_stand_ins(view.messages))
+            key, value = HISTORY, _overwriting(without_stand_ins(view.messages))
         else:
-            key, value = self._output_key, view.messages
+            key, value = CONTEXT, view.messages
         if READ not in (config.get("configurable") or {}):
             return {key: value}
         from langgraph.types import Command  # noqa: PLC0415 - where a graph runs it is loaded

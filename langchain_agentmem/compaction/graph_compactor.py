@@ -108,11 +108,7 @@ class Compactor:
         config: The budget, and what is done to keep it.
         model: What summarizes, see `usable_model`; None for a summary without a model.
         window: The tokens that the model of the agent takes. Default: those of `model`, if it tells.
-        agent_name: Whose context it is, for events.
         background: Whether compactions are made ahead of need. Default False.
-
-    Raises:
-        InvalidInput: The configuration needs a window that nobody knows.
     """
 
     def __init__(
@@ -122,7 +118,6 @@ class Compactor:
         model: Any = None,
         *,
         window: int | None = None,
-        agent_name: str = "",
         background: bool = False,
     ) -> None:
         self.database = database
@@ -135,7 +130,6 @@ class Compactor:
         self.counter = (
             given if isinstance(given, TokenCounter) else TokenCounter(given, image_tokens=config.image_token_estimate)
         )
-        self._agent_name = agent_name
         # Those of no conversation are kept here alone, under numbers of their own.
         self._records: OrderedDict[tuple[message_log.Address | None, int], CompactionRecord] = OrderedDict()
         self._settled: OrderedDict[tuple[message_log.Address | None, int], int] = OrderedDict()
@@ -264,7 +258,7 @@ class Compactor:
         return (yield from prompt_notes.counting(at, asked))
 
     def _report(self, at: message_log.Address | None) -> CompactionReport:
-        return CompactionReport(self.database, at.name if at else "", agent_name=self._agent_name)
+        return CompactionReport(self.database, at.name if at else "")
 
     def _bounds(self) -> dict[str, Any]:
         """What a trace shows of the budget."""
@@ -417,7 +411,7 @@ class Compactor:
         return math.ceil(tokens * self.counter.factor())
 
     def _is_within(self, size: Size, context: Context, tokens: int) -> bool:
-        return is_within(size, tokens, len(context.messages), lambda: count_rounds(context.messages))
+        return is_within(size, tokens, lambda: count_rounds(context.messages))
 
     def is_due(self, context: Context, tokens: int, model: Any, at: message_log.Address | None) -> bool:
         """Whether to compact: the context is too large, and enough was said since the last time to gain by it.
@@ -446,8 +440,6 @@ class Compactor:
         if limit.tokens is not None and target.tokens is not None and tokens > limit.tokens:
             room = (limit.tokens - target.tokens) / self.counter.factor()
             return context.grown_tokens >= room or self._loose_tokens(context) >= room
-        if limit.messages is not None and target.messages is not None and len(context.messages) > limit.messages:
-            return context.grown >= limit.messages - target.messages
         return True
 
     def _loose_tokens(self, context: Context) -> int:

@@ -312,7 +312,7 @@ def shortening(messages: list[BaseMessage], situation: Situation) -> Work[tuple[
     dropped = [message for bundle in going for message in messages[bundle.start : bundle.stop]]
     before = None if shape.summary is None else messages[shape.summary]
     room = sum(map(situation.cost, dropped + ([before] if before else []))) - _FRAME
-    if room < _LEAST and not (situation.counts_messages and len(dropped) + bool(before) > 1):
+    if room < _LEAST and not (situation.target.rounds is not None and len(dropped) + bool(before) > 1):
         return messages, None
     earlier = summary_in(before) if before else None
     about = [messages[shape.first]] if earlier is None and shape.first is not None else []
@@ -343,19 +343,16 @@ def _going(messages: list[BaseMessage], shape: Shape, situation: Situation) -> l
         return loose
     count, target = situation.cost, situation.target
     tokens = situation.tokens(messages) + situation.summary_tokens + _FRAME
-    left, rounds = len(messages), sum(map(is_said_by_user, messages))
-    if shape.summary is None:
-        left += 1
-    else:
+    rounds = sum(map(is_said_by_user, messages))
+    if shape.summary is not None:
         tokens -= count(messages[shape.summary])
     if shape.first is not None:
         rounds -= 1  # a summary stands for its round
     for place, bundle in enumerate(loose):
-        if place and is_within(target, tokens, left, partial(int, rounds)):
+        if place and is_within(target, tokens, partial(int, rounds)):
             return loose[: _to_the_round(messages, loose, place, situation)]
         gone = messages[bundle.start : bundle.stop]
         tokens -= sum(map(count, gone))
-        left -= len(gone)
         rounds -= sum(map(is_said_by_user, gone))
     return loose
 
@@ -494,7 +491,7 @@ def compacting(messages: Sequence[BaseMessage], situation: Situation) -> Work[Pi
             failures.append(ProcessorFailure(stage=name, error=error))
             continue
         if situation.tokens(made) < situation.tokens(context) or (
-            len(made) < len(context) and situation.counts_messages
+            len(made) < len(context) and situation.target.rounds is not None
         ):
             context = made
             summary = new.summary if new else summary
@@ -571,7 +568,7 @@ def why_larger(messages: Sequence[BaseMessage], situation: Situation) -> str:
     costs["what is sent beside the messages"] = situation.overhead_tokens
     told = ", ".join(f"{name} {tokens}" for name, tokens in sorted(costs.items(), key=lambda each: -each[1]) if tokens)
     wanted = situation.target
-    limits = {"tokens": wanted.tokens, "messages": wanted.messages, "rounds": wanted.rounds}
+    limits = {"tokens": wanted.tokens, "rounds": wanted.rounds}
     target = ", ".join(f"{limit} {name}" for name, limit in limits.items() if limit is not None)
     left = f"{situation.tokens(messages)} tokens in {len(messages)} messages"
     return f"{left} are left, with a target of {target}. In tokens: {told}."

@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache, lru_cache
 from typing import Any
 
-from langchain_agentmem.base.argument_checks import check_timeout, check_whole, patterns_given
+from langchain_agentmem.base.argument_checks import check_timeout, check_whole
 from langchain_agentmem.base.clock import moment
 from langchain_agentmem.base.data_tables import data_table
 from langchain_agentmem.base.encoding import replace_surrogates
-from langchain_agentmem.base.redaction import DEFAULT, SecretPattern
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.search.memory_search import Why
@@ -84,7 +82,7 @@ _key_of_short = lru_cache(maxsize=8_192)(_key)
 
 
 SINGLE_VALUED = ("lives in", "works at")
-"""The predicates that have one value at a time unless something else is said."""
+"""The predicates that have one value at a time, where `KGMemory.declare` does not say otherwise."""
 RAW_PREDICATE = "said"
 """The predicate of what was said and is kept as it was."""
 
@@ -94,8 +92,6 @@ class FactsConfig:
     """How facts are kept and learned.
 
     Attributes:
-        single_valued: Predicates that have one value at a time: a new value ends the one before. Default: "lives in"
-            and "works at". `KGMemory.declare` says it of others, or the contrary, in the database.
         max_attempts: How often the model is asked about a message before that is parked: others go before it, and the
             model is asked about it once a day. Default: 3.
         timeout: Seconds to wait for the model. Default: 120; None for ever.
@@ -105,16 +101,11 @@ class FactsConfig:
         InvalidInput: A value cannot work.
     """
 
-    single_valued: tuple[str, ...] = SINGLE_VALUED
     max_attempts: int = 3
     timeout: float | None = 120.0
     instructions: str = ""
 
     def __post_init__(self) -> None:
-        names = (self.single_valued,) if isinstance(self.single_valued, str) else self.single_valued
-        if not isinstance(names, Sequence | set | frozenset):
-            raise InvalidInput(f"single_valued is a list of predicates, not {type(names).__name__}.")
-        object.__setattr__(self, "single_valued", tuple(name_of(each, "A predicate") for each in names))
         check_whole("max_attempts", self.max_attempts, 1)
         check_timeout(self.timeout, zero=False)
         if not isinstance(self.instructions, str):

@@ -24,7 +24,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
-from langchain_agentmem.facts.fact import Alias, entity_key, predicate_key
+from langchain_agentmem.facts.fact import SINGLE_VALUED, Alias, entity_key, predicate_key
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.memory_rows import SAID, RowDraft, View
 from langchain_agentmem.rewinding.message_sources import SET, UNDO
@@ -181,12 +181,10 @@ class Rules(NamedTuple):
     Attributes:
         aliases: Names that are merged, or proposed to be, by their keys.
         single: The keys of the predicates that have one value at a time.
-        declared: The keys of those of which the database says whether they have.
     """
 
     aliases: Mapping[str, Alias]
     single: frozenset[str]
-    declared: frozenset[str] = frozenset()
 
     def canonical(self, name: str) -> str:
         """The key of what a name means.
@@ -235,26 +233,19 @@ class Rules(NamedTuple):
         return predicate_key(predicate) in self.single
 
 
-def rules_in(view: View, single: Iterable[str]) -> Steps[Rules]:
-    """What is agreed where somebody stands.
-
-    Args:
-        view: What they see.
-        single: The predicates that have one value at a time unless it is declared otherwise.
-    """
+def rules_in(view: View) -> Steps[Rules]:
+    """What is agreed where somebody stands, by what they see."""
     aliases: dict[str, Alias] = {}
-    one = {predicate_key(name) for name in single}
-    said: set[str] = set()
+    one = {predicate_key(name) for name in SINGLE_VALUED}
     for kept in (yield from memory_rows.current(view, RULE)):
         _, _, key = kept.key.partition(":")
         if kept.label == _SINGLE:
-            said.add(key)
             (one.add if kept.extra["single"] else one.discard)(key)
         elif kept.label == _ALIAS:
             aliases[key] = Alias(
                 name=kept.extra["name"], into=kept.extra["into"], merged=kept.extra["merged"], why=kept.extra["why"]
             )
-    return Rules(aliases, frozenset(one), frozenset(said))
+    return Rules(aliases, frozenset(one))
 
 
 def declared(predicate: str, *, single: bool, now: int) -> RowDraft:

@@ -27,15 +27,13 @@ from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.facts import fact_store, source_texts
 from langchain_agentmem.facts.fact import (
-    SINGLE_VALUED,
     Alias,
     FactsConfig,
     data_file,
     entity_key,
     name_of,
-    predicate_key,
 )
-from langchain_agentmem.facts.fact_events import Rules, declared, named_alike, rules_in
+from langchain_agentmem.facts.fact_events import Rules, named_alike, rules_in
 from langchain_agentmem.facts.fact_store import Book, FactStatement, SpokenTurn
 from langchain_agentmem.facts.source_texts import Due, ExtractionTrouble
 from langchain_agentmem.language_models.lenient_json import read_json, read_row, strip_reasoning
@@ -59,6 +57,9 @@ _NAMES = {
 }
 """What models call the parts of an answer."""
 _TRIPLE = ("subject", "predicate", "object")
+BATCH_MESSAGES, BATCH_CHARS = 8, 12_000
+"""Most messages that one call of a model is shown, and most characters of them: a longer one is shown alone, and
+clipped."""
 _GONE = "The answer cannot be used. Some of the messages are gone meanwhile, so what it says is not kept."
 
 logger = logging.getLogger(__name__)
@@ -92,12 +93,10 @@ def question(some: Sequence[Due], settings: FactsConfig, single: Sequence[str]) 
 
     Args:
         some: The messages that it is shown.
-        settings: Which predicates it is to use, what it is told besides, and how much of a message it is shown.
+        settings: What it is told besides.
         single: The predicates that have one value at a time.
     """
     told = [asked_for()["instructions"]]
-    if settings.predicates:
-        told.append(f"Use these predicates where they fit: {', '.join(settings.predicates)}.")
     if single:
         told.append(f"These have one value at a time, so a new one ends the old: {', '.join(single)}.")
     if settings.instructions:
@@ -105,7 +104,7 @@ def question(some: Sequence[Due], settings: FactsConfig, single: Sequence[str]) 
     shown = [
         fenced(
             "message",
-            _clipped(harmless(due.message.text), settings.batch_chars),
+            _clipped(harmless(due.message.text), BATCH_CHARS),
             number=number,
             speaker=harmless(due.message.name or due.message.role),
             time=f"{moment(due.said_at):%A, %Y-%m-%d %H:%M} UTC",
@@ -337,9 +336,6 @@ def _sure(value: Any) -> float | None:
     return min(1.0, max(0.0, sure)) if math.isfinite(sure) else None
 
 
-_USUAL = frozenset(predicate_key(name) for name in SINGLE_VALUED)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FactsGround(Footing):
     """What the facts of one memory stand on.
@@ -354,18 +350,15 @@ class FactsGround(Footing):
 
     def clean(self, text: str) -> str:
         """A text without secrets."""
-        return redact(text, self.settings.patterns)
+        return redact(text)
 
     def rules(self, view: View) -> Steps[Rules]:
         """What is agreed on names."""
-        return rules_in(view, self.settings.single_valued)
+        return rules_in(view)
 
     def book(self, change: Change) -> Steps[Book]:
         """Where facts are changed."""
         agreed = yield from self.rules(change.view)
-        # Whoever looks without these settings is to see the same, so what is unusual in them goes with the facts.
-        for key in sorted((agreed.single ^ _USUAL) - agreed.declared):
-            change.drafts.append(declared(key, single=key in agreed.single, now=change.now))
         return Book(change=change, agreed=agreed, new_id=self.database.new_id)
 
 
@@ -439,7 +432,7 @@ def learning(
         waits: list[Due] = yield from looking(ground, "facts.due", source_texts.waiting, shown=False)
         here = [due for due in waits if wanted(due) and due.key not in parked]
         ready, _ = source_texts.in_time(here, most, ground.now() if patient else FOREVER)
-        for some in _batches(ready, ground.settings, alone):
+        for some in _batches(ready, alone):
             outcome = yield from _batch(ground, model, some, holds, alone)
             is_last = some[0].failed
             in_doubt = outcome.silent >= most or some[0].attempts > 0 or (is_last and not patient)
@@ -566,24 +559,23 @@ def _tell(
             book.change.drafts.append(named_alike(alias, now, told=source_texts.resting_on(still, now)))
 
 
-def _batches(waits: Sequence[Due], settings: FactsConfig, alone: Collection[str]) -> Iterator[list[Due]]:
+def _batches(waits: Sequence[Due], alone: Collection[str]) -> Iterator[list[Due]]:
     """What waits, some at a time. What failed is tried alone, so that one message cannot spoil it for others.
 
     Args:
         waits: What waits.
-        settings: How many at a time.
         alone: The keys of what is to be shown alone as well.
     """
     some: list[Due] = []
     size = 0
     for due in waits:
-        length = min(len(due.message.text), settings.batch_chars)
+        length = min(len(due.message.text), BATCH_CHARS)
         single = due.failed or due.key in alone
-        full = len(some) >= settings.batch_messages or size + length > settings.batch_chars
+        full = len(some) >= BATCH_MESSAGES or size + length > BATCH_CHARS
         if some and (single or full):
             yield some
             some, size = [], 0
         some.append(due)
-        size = settings.batch_chars if single else size + length
+        size = BATCH_CHARS if single else size + length
     if some:
         yield some

@@ -19,7 +19,7 @@ from langchain_agentmem.base.encoding import as_json
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput
 from langchain_agentmem.facts import fact_commands, fact_store
-from langchain_agentmem.facts.fact import SINGLE_VALUED, Fact, data_file, sentence
+from langchain_agentmem.facts.fact import Fact, data_file, sentence
 from langchain_agentmem.facts.fact_events import RULE, rules_in, state
 from langchain_agentmem.facts.fact_extraction import FactsGround
 from langchain_agentmem.language_models.model_calls import Work
@@ -70,7 +70,7 @@ def _values(view: View, some: Mapping[int, Row]) -> Steps[dict[int, Fact]]:
     values = {number: fact_store.raw_fact(each) for number, each in kept.items() if each.kind != FACT}
     facts = {each.key: each for each in kept.values() if each.kind == FACT}
     if facts:
-        agreed = yield from rules_in(view, SINGLE_VALUED)
+        agreed = yield from rules_in(view)
         settled = {fact.id: fact for fact in (yield from fact_store.settled(view, agreed, facts))}
         values |= {number: settled[each.key] for number, each in kept.items() if each.key in settled}
     return values

@@ -23,7 +23,7 @@ from langchain_agentmem.base.redaction import redact
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations.log_entries import entry_of, message_of
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.facts.fact import FactsConfig, name_of
+from langchain_agentmem.facts.fact import name_of
 from langchain_agentmem.facts.fact_events import rules_in
 from langchain_agentmem.facts.fact_store import Book, FactStatement
 from langchain_agentmem.importers.parcels import (
@@ -145,7 +145,7 @@ def _relation(given: Mapping[str, Any], to: Destination) -> Parcel:
     said = FactStatement("user", subject, predicate, object_)
 
     def tell(change: Change) -> Steps[list[str]]:
-        agreed = yield from rules_in(change.view, FactsConfig().single_valued)
+        agreed = yield from rules_in(change.view)
         book = Book(change=change, agreed=agreed, new_id=new_uuid)
         yield from book.tell(said)
         return [turn.key for turn in book.turns if turn.outcome == "added"]

@@ -253,15 +253,15 @@ def random_policy(dice):
 
 def random_situation(dice, given, model):
     tokens = int(costs(given) * dice.uniform(0.03, 1.1)) + 1
-    messages = rounds = None
+    rounds = None
     if dice.random() < 0.1:
-        messages = dice.randint(1, 20)
+        rounds = dice.randint(1, 20)
     elif dice.random() < 0.1:
         rounds = dice.randint(1, 5)
-    if (messages or rounds) and dice.random() < 0.5:
+    if rounds and dice.random() < 0.5:
         tokens = None
     return Situation(
-        target=Size(tokens=tokens, messages=messages, rounds=rounds),
+        target=Size(tokens=tokens, rounds=rounds),
         counter=COUNTER,
         config=random_policy(dice),
         model=model,
@@ -300,9 +300,9 @@ def check_size(sample, outcome, situation):
     made, target = outcome.messages, situation.target
     assert outcome.tokens == costs(made)
     assert (outcome.reason is None) == situation.fits(made), f"seed {seed}: {outcome.reason}"
-    limits = (target.tokens, target.messages, target.rounds)
+    limits = (target.tokens, target.rounds)
     assert all(str(limit) in (outcome.reason or str(limits)) for limit in limits if limit is not None)
-    if outcome.reason is None or target.tokens is None or target.messages or target.rounds:
+    if outcome.reason is None or target.tokens is None or target.rounds:
         return
     config = situation.config
     if config.mode == "sliding_window":

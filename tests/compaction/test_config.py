@@ -81,12 +81,6 @@ class TestRefusals:
         ("make", "names"),
         [
             (lambda: ManagedMemoryConfig(threshold_tokens=0), "threshold_tokens"),
-            (lambda: ManagedMemoryConfig(threshold_fraction=0), "threshold_fraction"),
-            (lambda: ManagedMemoryConfig(threshold_fraction=1.5), "threshold_fraction"),
-            (lambda: ManagedMemoryConfig(threshold_fraction=float("nan")), "threshold_fraction"),
-            (lambda: ManagedMemoryConfig(threshold_messages=1), "threshold_messages"),
-            (lambda: ManagedMemoryConfig(retain_messages=5), "retain_messages"),
-            (lambda: ManagedMemoryConfig(threshold_messages=5, retain_messages=5), "retain_messages"),
             (lambda: ManagedMemoryConfig(threshold_rounds=3), "retain_rounds"),
             (lambda: ManagedMemoryConfig(image_token_estimate=-1), "image_token_estimate"),
             (lambda: ManagedMemoryConfig(trigger_events="add"), "trigger_events"),

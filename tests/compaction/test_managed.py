@@ -499,13 +499,3 @@ class TestThresholds:
             "question-008",
             "question-009",
         ]
-
-    def test_messages(self, memory):
-        config = ManagedMemoryConfig(threshold_messages=20, retain_messages=8)
-        model = Summarizer()
-        chat = memory.managed_conversation("c", config=config, model=model)
-        fill(chat, 10)
-        assert not model.asked
-        chat.add(role="user", content="one more")
-        assert len(model.asked) == 1
-        assert len(chat.get_messages()) <= 8

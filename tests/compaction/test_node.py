@@ -85,17 +85,6 @@ class TestInAGraph:
         with pytest.raises(InvalidInput, match=r"llm_input_messages.*CompactionState"):
             graph.invoke({"messages": [question(0)]}, at())
 
-    def test_the_keys_have_other_names(self, memory):
-        class State(TypedDict):
-            talk: Annotated[list[BaseMessage], _messages_delta_reducer]
-            context: list[BaseMessage]
-
-        node = memory.compaction(None, SMALL, input_messages_key="talk", output_messages_key="context")
-        builder = StateGraph(State).add_node("compact", node).add_edge(START, "compact")
-        given = builder.compile().invoke({"talk": talk(20)}, at())
-        assert len(given["context"]) < 30
-        assert_valid_for_providers(given["context"])
-
     def test_a_state_without_messages_is_refused(self, memory):
         node = memory.compaction(None, SMALL)
         for wrong in ({}, {"messages": None}, {"messages": "text"}, 7, None):
@@ -360,11 +349,8 @@ class TestFailures:
             {"window": 0},
             {"window": True},
             {"window": 1.5},
-            {"input_messages_key": ""},
-            {"output_messages_key": "messages"},
             {"conversation_id": ""},
             {"namespace": "text"},
-            {"config": ManagedMemoryConfig(threshold_fraction=0.5)},
         ],
         ids=str,
     )

@@ -119,24 +119,6 @@ class TestThePrefix:
         assert len(begun) <= 2
         assert model.calls <= 2
 
-    def test_nor_does_a_tail_of_too_many_messages(self, url, model):
-        told = []
-        said = [message for number in range(6) for message in turn(number)]
-        calls = [call(number) for number in range(50, 70)]
-        said += [HumanMessage("look everywhere", id="all"), AIMessage("", tool_calls=calls, id="many")]
-        said += [ToolMessage("seen", tool_call_id=each["id"], id=f"r-{each['id']}") for each in calls]
-        limits = config(100_000, threshold_messages=16, retain_messages=4)
-        with AgentMemory(url, hooks=[told.append]) as memory:
-            chat = memory.managed_conversation("chat", config=limits, model=model)
-            chat.add_messages(said)
-            for number in range(10):
-                chat.add_messages([HumanMessage(f"and {number}?", id=f"and-{number}")])
-                shown = chat.messages
-                assert_valid_for_providers(shown)
-        begun = [event for event in told if isinstance(event, CompactionEvent) and event.status == "started"]
-        assert len(shown) > 16
-        assert len(begun) == 1
-
     def sizes_behind_a_large_output(self, node):
         history = [message for number in range(10) for message in turn(number)]
         history += turn(10, tool_output=f"{WORDS} " * 200)[:3]

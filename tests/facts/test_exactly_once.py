@@ -10,6 +10,7 @@ import pytest
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.base.lifetime import Attendant
+from langchain_agentmem.facts import fact_extraction
 from langchain_agentmem.facts.fact import FactsConfig
 from langchain_agentmem.storage import jobs
 
@@ -109,14 +110,15 @@ class TestAWholeRun:
 
     @pytest.mark.slow
     @pytest.mark.parametrize("size", [1, 200])
-    def test_is_the_same_in_batches_of_any_size(self, size):
+    def test_is_the_same_in_batches_of_any_size(self, size, monkeypatch):
+        monkeypatch.setattr(fact_extraction, "BATCH_MESSAGES", size)
+        monkeypatch.setattr(fact_extraction, "BATCH_CHARS", 10**6)
         with AgentMemory(":memory:") as memory:
             plain = memory.facts("b")
             for message in SAID:
                 plain.add(message)
             model = Scripted()
-            settings = FactsConfig(batch_messages=size, batch_chars=10**6)
-            facts = memory.facts("b", model=model, settings=settings)
+            facts = memory.facts("b", model=model)
             facts.drain()
             check(facts)
             assert max(map(len, model.calls)) == size

@@ -16,7 +16,15 @@ from pydantic import BaseModel
 from langchain_agentmem.base.clock import micros
 from langchain_agentmem.facts import fact_extraction
 from langchain_agentmem.facts.fact import FactsConfig, entity_key
-from langchain_agentmem.facts.fact_extraction import asked_for, question, read, reply_of, structured, time_in
+from langchain_agentmem.facts.fact_extraction import (
+    BATCH_CHARS,
+    asked_for,
+    question,
+    read,
+    reply_of,
+    structured,
+    time_in,
+)
 from langchain_agentmem.facts.source_texts import Due
 from langchain_agentmem.messages.message import Message
 
@@ -34,9 +42,8 @@ TWO = [due("one", "m1"), due("two", "m2")]
 ONE = TWO[:1]
 
 
-def asked(*some, predicates=(), single=(), instructions="", most=1000):
-    config = FactsConfig(predicates=tuple(predicates), instructions=instructions, batch_chars=most)
-    return question(some, config, single)
+def asked(*some, single=(), instructions=""):
+    return question(some, FactsConfig(instructions=instructions), single)
 
 
 def triples(answer):
@@ -59,12 +66,10 @@ class TestWhatIsAsked:
         ]
 
     def test_predicates_and_instructions_are_told(self):
-        system, _ = asked(due(), predicates=["lives in", "owns"], single=["lives in"], instructions="Skip pets.")
-        assert "Use these predicates where they fit: lives in, owns." in system.content
+        system, _ = asked(due(), single=["lives in"], instructions="Skip pets.")
         assert "These have one value at a time, so a new one ends the old: lives in." in system.content
         assert system.content.endswith("\n\nSkip pets.")
         plain, _ = asked(due())
-        assert "Use these" not in plain.content
         assert "one value at a time" not in plain.content
 
     def test_the_example_in_it_is_an_answer_that_can_be_read(self):
@@ -74,9 +79,9 @@ class TestWhatIsAsked:
         assert example.same == (("Maya", "Maya Ortiz", "message 2 signs with the full name"),)
 
     def test_a_long_message_is_clipped(self):
-        _, human = asked(due("x" * 5000), most=100)
+        _, human = asked(due("x" * 50_000))
         [only] = shown([human])
-        assert only.text == "x" * 100 + " […]"
+        assert only.text == "x" * BATCH_CHARS + " […]"
 
     @pytest.mark.parametrize(
         "text",

@@ -10,7 +10,6 @@ import pytest
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.errors import InvalidInput, MessageError
-from langchain_agentmem.facts.fact import FactsConfig
 
 from .scripted import CASES
 
@@ -137,15 +136,6 @@ class TestDeclaring:
         assert places(facts.as_of()) == ["major"]
         facts.declare("has rank", single_valued=False)
         assert places(facts.as_of()) == ["captain", "major"]
-
-    def test_settings_say_which_predicates_have_one_value_unless_it_is_declared(self, memory):
-        facts = memory.facts(settings=FactsConfig(single_valued=("likes best",)))
-        for fruit in ("figs", "plums"):
-            facts.add_fact("user", "Maya", "likes best", fruit)
-            facts.add_fact("user", "Maya", "lives in", fruit)
-        assert places(facts.as_of()) == ["figs", "plums", "plums"]
-        facts.declare("likes best", single_valued=False)
-        assert places(facts.as_of(predicate="likes best")) == ["figs", "plums"]
 
 
 class TestTies:

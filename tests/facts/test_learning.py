@@ -13,6 +13,7 @@ from langchain_core.runnables import RunnableLambda
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.errors import InvalidInput, MessageError
+from langchain_agentmem.facts import fact_extraction
 from langchain_agentmem.facts.fact import FactsConfig
 from langchain_agentmem.facts.source_texts import KEPT_FAILURES, LONGEST_ANSWER
 from langchain_agentmem.storage import jobs
@@ -112,8 +113,9 @@ class TestAnyModel:
         assert list(map(len, model.calls)) == [3, 1, 1, 1]
         assert known(facts) == {("likes", each): (f"m{n}",) for n, each in enumerate("abc")}
 
-    def test_that_errs_once_is_shown_several_again(self, here):
+    def test_that_errs_once_is_shown_several_again(self, here, monkeypatch):
         """Only what it did not tell apart is shown one at a time."""
+        monkeypatch.setattr(fact_extraction, "BATCH_MESSAGES", 3)
 
         def err(before, some):
             answer = told(some)
@@ -122,7 +124,7 @@ class TestAnyModel:
             return json.dumps(answer)
 
         model = Scripted(meanwhile=err)
-        facts = learned(here, model, *likes(*"abcdef"), batch_messages=3)
+        facts = learned(here, model, *likes(*"abcdef"))
         assert list(map(len, model.calls)) == [3, 1, 1, 1, 3]
         assert known(facts) == {("likes", each): (f"m{n}",) for n, each in enumerate("abcdef")}
 
@@ -249,9 +251,9 @@ class TestAdding:
 
 @pytest.mark.usefixtures("alone")
 class TestBatches:
-    def drained(self, memory, texts, **settings):
+    def drained(self, memory, texts):
         model = Scripted()
-        facts = learned(memory, model, *texts, **settings)
+        facts = learned(memory, model, *texts)
         assert facts.waiting() == 0
         return model
 
@@ -260,12 +262,14 @@ class TestBatches:
         assert list(map(len, model.calls)) == [8, 8, 4]
         assert [text for texts in model.texts for text in texts] == likes(*map(str, range(20)))
 
-    def test_are_not_too_long(self, here):
+    def test_are_not_too_long(self, here, monkeypatch):
+        monkeypatch.setattr(fact_extraction, "BATCH_CHARS", 100)
         texts = ["x" * 40, "y" * 40, "z" * 40, "w"]
-        assert self.drained(here, texts, batch_chars=100).texts == [texts[:2], texts[2:]]
+        assert self.drained(here, texts).texts == [texts[:2], texts[2:]]
 
-    def test_a_long_message_is_alone_and_clipped(self, here):
-        model = self.drained(here, ["short", "y" * 500, "also short"], batch_chars=100)
+    def test_a_long_message_is_alone_and_clipped(self, here, monkeypatch):
+        monkeypatch.setattr(fact_extraction, "BATCH_CHARS", 100)
+        model = self.drained(here, ["short", "y" * 500, "also short"])
         assert model.texts == [["short"], ["y" * 100 + " […]"], ["also short"]]
 
     @pytest.mark.parametrize("settings", CASES["wrong settings"])
@@ -350,14 +354,15 @@ class TestFailing:
         [failure] = await facts.afailures()
         assert "TimeoutError" in failure.error
 
-    def test_what_failed_is_learned_before_what_was_said_after_it(self, here):
+    def test_what_failed_is_learned_before_what_was_said_after_it(self, here, monkeypatch):
         """Else who moved away and came back would not have come back."""
+        monkeypatch.setattr(fact_extraction, "BATCH_MESSAGES", 1)
         said(
             here.facts("b"),
             *(f"Maya | lives in | {town} | 2024-0{n}-01" for n, town in enumerate(["Oslo", "Rome", "Oslo"], 1)),
         )
         model = Scripted(meanwhile=lambda before, some: "no" if before in {1, 2} else None)
-        facts = here.facts("b", model=model, settings=FactsConfig(batch_messages=1))
+        facts = here.facts("b", model=model)
         facts.drain()
         assert [fact.object for fact in facts.history("Maya")] == ["Oslo", "Rome", "Oslo"]
         assert [fact.sources for fact in facts.as_of(subject="Maya")] == [("m2",)]
@@ -386,9 +391,10 @@ class TestFailing:
         [fact] = facts.history("a \ufffd")
         assert (fact.predicate, fact.object) == ("b", "c\ufffd")
 
-    def test_the_last_failures_are_kept(self, here):
+    def test_the_last_failures_are_kept(self, here, monkeypatch):
+        monkeypatch.setattr(fact_extraction, "BATCH_MESSAGES", 1)
         texts = likes(*map(str, range(KEPT_FAILURES // 2 + 5)))
-        facts = failing(here, Scripted(lambda _: "no"), *texts, batch_messages=1, max_attempts=2)
+        facts = failing(here, Scripted(lambda _: "no"), *texts, max_attempts=2)
         failures = facts.failures()
         assert len(failures) == KEPT_FAILURES
         assert failures[-1].message_ids == (f"m{len(texts) - 1}",)
@@ -572,12 +578,6 @@ class TestSecrets:
         facts.drain()
         [fact] = facts.history("Maya")
         assert "sk-" not in fact.object
-
-    def test_stay_where_the_settings_say_so(self, here):
-        facts = here.facts("b", model=Scripted(), settings=FactsConfig(redact_secrets=False))
-        said(facts, "Maya | has the key | sk-abcdefghijklmnopqrstuvwxyz123456")
-        facts.drain()
-        assert facts.history("Maya")[0].object.startswith("sk-")
 
 
 def test_names_that_a_model_takes_for_one_are_proposed_and_never_merged(here):

@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 from datetime import datetime
-from typing import Annotated, Any, TypedDict
+from typing import Any
 
 import pytest
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, SystemMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig, RunnableLambda
 from langgraph.graph import START, MessagesState, StateGraph
-from langgraph.graph.message import add_messages
 from langgraph.types import Command, RetryPolicy, interrupt
 
 from langchain_agentmem import FactsConfig, InvalidInput, fact_tools
@@ -99,22 +98,15 @@ class TestTurns:
         assert [part for mode, part in parts if mode == "updates"][1:] == [{"facts0": None}]
         assert {message.content for mode, (message, *_) in [p for p in parts if p[0] == "messages"]} == {"I see."}
 
-    def test_where_messages_are_kept_and_whose_count_can_be_said(self, light):
-        class State(TypedDict):
-            said: Annotated[list[Any], add_messages]
-
+    def test_whose_messages_count_can_be_said(self, light):
         reader = Reader()
-        node = light.remember_facts(
-            reader, messages_key="said", roles=["user"], settings=FactsConfig(single_valued=("likes",))
-        )
-        builder = StateGraph(State)
-        builder.add_node("facts", node)
+        builder = StateGraph(MessagesState)
+        builder.add_node("facts", light.remember_facts(reader, roles=["user"]))
         builder.add_edge(START, "facts")
         graph = builder.compile(checkpointer=light.checkpointer)
-        graph.invoke({"said": [HumanMessage("Maya likes tea"), AIMessage("Maya likes rain")]}, at())
-        graph.invoke({"said": [("user", "Maya likes jam")]}, at())
-        assert reader.texts == [["Maya likes tea"], ["Maya likes jam"]]
-        assert known(light.facts(at())) == ["Maya likes jam"]
+        graph.invoke({"messages": [HumanMessage("Maya likes tea"), AIMessage("Maya likes rain")]}, at())
+        assert reader.texts == [["Maya likes tea"]]
+        assert known(light.facts(at())) == ["Maya likes tea"]
 
     def test_only_what_was_said_is_read(self, light):
         reader = Reader()

@@ -9,6 +9,7 @@ import pytest
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.facts import fact_extraction
 from langchain_agentmem.facts.fact import FactsConfig
 from langchain_agentmem.facts.source_texts import LONGEST_SILENCE, PARKED
 from langchain_agentmem.upkeep.database_report import diagnose
@@ -110,7 +111,7 @@ class TestAnOutage:
 
     def test_is_not_longer_for_being_asked_often(self, memory, clock):
         provider = Provider()
-        facts = memory.facts("b", model=provider, settings=FactsConfig(batch_messages=1))
+        facts = memory.facts("b", model=provider)
         said(facts, *moves("Oslo"))
         for _ in range(20):
             facts.drain()
@@ -233,8 +234,9 @@ class TestWhoHearsOfIt:
         assert "No facts were extracted from 1 messages" in record.getMessage()
         assert facts.failures()[0].error in record.getMessage()
 
-    def test_statistics_count_it(self, memory):
-        facts = memory.facts("b", ("us",), model=Provider(), settings=FactsConfig(batch_messages=2))
+    def test_statistics_count_it(self, memory, monkeypatch):
+        monkeypatch.setattr(fact_extraction, "BATCH_MESSAGES", 2)
+        facts = memory.facts("b", ("us",), model=Provider())
         said(facts, *moves(*TOWNS))
         counted = [memory.admin.stats(), memory.within(("us",)).admin.stats(), memory.within(("them",)).admin.stats()]
         assert [each["waiting_facts"] for each in counted] == [len(TOWNS), len(TOWNS), 0]

@@ -11,7 +11,7 @@ from langchain_core.language_models import FakeMessagesListChatModel
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
-from langchain_agentmem import FactsConfig, InvalidInput, KGMemory, fact_tools
+from langchain_agentmem import InvalidInput, KGMemory, fact_tools
 from langchain_agentmem.facts.fact_tools import LIMIT, OPERATIONS, QUOTED, SOURCES
 from langchain_agentmem.language_models.tool_factory import MOST
 
@@ -93,16 +93,13 @@ class TestOffered:
         adding.invoke({"subject": "Maya", "predicate": "likes", "object": "tea"})
         assert [fact.text for fact in light.facts("user-42").as_of()] == ["Maya likes tea"]
 
-    def test_they_work_on_a_memory_of_facts_with_its_settings(self, light):
-        facts = light.facts("x", settings=FactsConfig(single_valued=("drives",)))
+    def test_they_work_on_a_memory_of_facts(self, light):
+        facts = light.facts("x")
+        facts.declare("drives")
         [adding, *_] = fact_tools(facts)
         for car in ("a Fiat", "a Volvo"):
             adding.invoke({"subject": "Maya", "predicate": "drives", "object": car})
         assert [fact.object for fact in facts.as_of(subject="Maya")] == ["a Volvo"]
-        [adding, *_] = fact_tools(light, "y", settings=FactsConfig(single_valued=("drives",)))
-        for car in ("a Fiat", "a Volvo"):
-            adding.invoke({"subject": "Maya", "predicate": "drives", "object": car})
-        assert [fact.object for fact in light.facts("y").as_of(subject="Maya")] == ["a Volvo"]
 
     @pytest.mark.parametrize("arguments", [(5,), ("",), (None, "ns"), ("x", ("",))])
     def test_what_cannot_be_is_refused_when_they_are_made(self, light, arguments):

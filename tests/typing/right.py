@@ -87,7 +87,7 @@ def parts(memory: AgentMemory, config: RunnableConfig, path: Path) -> None:
     assert_type(memory.layers("ada", settings=LayersConfig(), model=chat_model), LayeredMemory)
     assert_type(memory.layers(config, scope="thread"), LayeredMemory)
     assert_type(memory.facts({"configurable": {"thread_id": "1"}}, model=told, settings=FactsConfig()), KGMemory)
-    assert_type(memory.remember_facts(told, branch="ada", roles=["user"], messages_key="messages"), RememberFacts)
+    assert_type(memory.remember_facts(told, branch="ada", roles=["user"]), RememberFacts)
     assert_type(memory.within(user_id="ada"), AgentMemory)
     ConversationMemory(path, "monday")
     ConversationMemory(memory, "monday")
@@ -129,9 +129,9 @@ def made_by_type(memory: AgentMemory) -> None:
 
 def contexts(memory: AgentMemory) -> None:
     node = memory.compaction(
-        told, ManagedMemoryConfig(), input_messages_key="messages", output_messages_key="llm_input_messages",
+        told, ManagedMemoryConfig(),
         shrink=False, conversation_id="c", namespace=("a",), tools=[look_up, {"name": "f"}, told], system="Be kind.",
-        window=100_000, agent_name="Ada", background=True,
+        window=100_000, background=True,
     )  # fmt: skip
     assert_type(node, CompactionNode)
     builder = StateGraph(CompactionState)
