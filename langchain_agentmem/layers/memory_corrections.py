@@ -584,7 +584,9 @@ def _read(row: Row, *, shared: bool) -> Correction:
             told |= {"before": bytes(row["earlier"]), "after": bytes(row["body"])}
         return _correction(row["path"], row["kind"], row["key"], row["name"], thread, row["written_at"], told)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise DatabaseUnreadable(f"A correction of {safe_repr(row['key'])} is damaged; verify() tells more.") from error
+        raise DatabaseUnreadable(
+            f"A correction of {safe_repr(row['key'])} is damaged. Restore it from a backup."
+        ) from error
 
 
 def _correction(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import ClassVar
@@ -107,8 +106,9 @@ class TestEveryKind:
         for each in (second, first):
             thing.undo(each)
         assert thing.present.value[SHOWN[thing.kind]] == "tea"
-        if thing.kind != "fact":
-            thing.undo(first, force=True) if thing.correct("milk") else None
+        thing.correct("milk")
+        if thing.kind != "fact":  # of which an undoing takes back that correction alone
+            thing.undo(first, force=True)
             assert thing.present.value[SHOWN[thing.kind]] == "tea"
 
     def test_is_not_corrected_by_who_has_seen_another_version(self, thing):
@@ -169,19 +169,14 @@ class TestCoreMemory:
 
 
 class TestThreads:
-    def test_of_a_namespace_are_corrected_for_all_of_them(self, memory):
-        config = talk(memory, "one", "Lisbon")
-        made = memory.corrections.core("city", "Porto", by=BY, namespace=ADA)
-        assert memory.layers(config).core.get("city") == {"city": "Porto"}
-        assert memory.corrections.undo(made.id, by=BY, namespace=ADA).after["value"] == "Lisbon"
-        assert memory.layers(config).core.get("city") == {"city": "Lisbon"}
-        assert memory.admin.verify().ok
-
-    def test_their_past_stays_as_it_was(self, memory):
+    def test_of_a_namespace_are_corrected_for_all_of_them_and_their_past_stays(self, memory):
         config = talk(memory, "one", "Lisbon")
         then = memory.checkpointer.get_tuple(config).config
-        memory.corrections.core("city", "Porto", by=BY, namespace=ADA)
-        assert memory.layers(then).core.get("city") == {"city": "Lisbon"}
+        made = memory.corrections.core("city", "Porto", by=BY, namespace=ADA)
+        assert [memory.layers(each).core.get("city")["city"] for each in (config, then)] == ["Porto", "Lisbon"]
+        memory.corrections.undo(made.id, by=BY, namespace=ADA)
+        assert memory.layers(config).core.get("city") == {"city": "Lisbon"}
+        assert memory.admin.verify().ok
 
     def test_what_a_thread_wrote_since_is_not_undone(self, memory):
         thing = Thing(memory, "core")
@@ -336,28 +331,23 @@ class TestAThreadThatSharesNothing:
 
 
 class TestRecords:
-    def test_are_corrected_found_and_undone(self, memory):
-        archival = memory.layers(namespace=ADA).archival
+    def test_are_found_by_what_they_say_now(self, memory):
+        thing, archival = Thing(memory, "record"), memory.layers(namespace=ADA).archival
         with pytest.raises(InvalidInput, match="There is no record"):
             memory.corrections.record("nowhere", "x", by=BY, namespace=ADA)
-        key = archival.write("Ada likes tea.", ["drinks"])
-        made = memory.corrections.record(key, "Ada likes coffee.", by=BY, namespace=ADA)
-        assert [each.id for each in archival.search("coffee")] == [key]
-        assert archival.search("tea") == []
-        assert made.after == {"content": "Ada likes coffee.", "tags": ("drinks",)}
-        memory.corrections.undo(made.id, by=BY, namespace=ADA)
-        memory.corrections.record(key, tags=["taste"], by=BY, namespace=ADA)
-        assert (archival.get(key).content, archival.get(key).tags) == ("Ada likes tea.", ("taste",))
-        assert memory.admin.verify().ok
 
-    def test_are_found_again_once_their_deletion_is_undone(self, memory):
-        archival = memory.layers(namespace=ADA).archival
-        before = archival.get(archival.write("Ada likes tea.", ["drinks"]))
-        made = memory.corrections.delete("record", before.id, by=BY, namespace=ADA)
+        def found():
+            return [each.id for word in ("tea", "coffee") for each in archival.search(word)]
+
+        made = thing.correct("two coffee", tags=["taste"])
+        assert (archival.get(thing.key).tags, found()) == (("taste",), [thing.key])
         assert archival.search("tea") == []
-        memory.corrections.undo(made.id, by=BY, namespace=ADA)
-        [found] = archival.search("tea")
-        assert (found.content, found.tags, found.created_at) == (before.content, before.tags, before.created_at)
+        thing.undo(made)
+        gone = memory.corrections.delete("record", thing.key, by=BY, namespace=ADA)
+        assert found() == []
+        thing.undo(gone)
+        assert [(each.content, each.tags) for each in archival.search("tea")] == [("tea", ("drinks",))]
+        assert memory.admin.verify().ok
 
 
 class TestFacts:
@@ -380,14 +370,15 @@ class TestFacts:
         config = {"configurable": {"thread_id": "one", "agentmem_namespace": ADA}}
         graph.compile(checkpointer=memory.checkpointer).invoke({"messages": [("user", "Hi")]}, config)
         [fact] = memory.facts(namespace=ADA).as_of()
-        made = memory.corrections.fact(fact.id, obj="Porto", by=BY, namespace=ADA)
-        assert [each.object for each in memory.facts(config).as_of()] == ["Porto"]
-        memory.corrections.undo(made.id, by=BY, namespace=ADA)
-        assert [each.object for each in memory.facts(config).as_of()] == ["Lisbon"]
-        gone = memory.corrections.delete("fact", fact.id, by=BY, namespace=ADA)
-        assert memory.facts(config).as_of() == []
-        memory.corrections.undo(gone.id, by=BY, namespace=ADA)
-        assert [each.object for each in memory.facts(config).as_of()] == ["Lisbon"]
+        at = {"by": BY, "namespace": ADA}
+        for correct, told in (
+            (lambda: memory.corrections.fact(fact.id, obj="Porto", **at), ["Porto"]),
+            (lambda: memory.corrections.delete("fact", fact.id, **at), []),
+        ):
+            made = correct()
+            assert [each.object for each in memory.facts(config).as_of()] == told
+            memory.corrections.undo(made.id, **at)
+            assert [each.object for each in memory.facts(config).as_of()] == ["Lisbon"]
         assert memory.admin.verify().ok
 
 
@@ -470,29 +461,19 @@ class TestErrors:
         [_, first] = memory.corrections.history(namespace=ADA)
         assert first.after["value"] == text
 
-
-class TestPages:
     def test_the_newest_come_first_some_at_a_time(self, memory):
         for number in range(5):
             memory.corrections.core("city", f"{number}", by=BY, namespace=ADA)
-        page = memory.corrections.history(namespace=ADA, limit=2, offset=1)
-        assert [each.after["value"] for each in page] == ["3", "2"]
-        page = memory.corrections.history("core", "city", namespace=ADA, limit=2, offset=1)
-        assert [each.after["value"] for each in page] == ["3", "2"]
+        for of in ((), ("core", "city")):
+            page = memory.corrections.history(*of, namespace=ADA, limit=2, offset=1)
+            assert [each.after["value"] for each in page] == ["3", "2"]
 
-
-class TestAwaited:
-    def test_every_method_has_a_twin(self, memory):
-        async def story():
-            do = memory.corrections
-            made = await do.acore("city", "Porto", by=BY, namespace=ADA)
-            await do.aundo(made.id, by=BY, namespace=ADA)
-            key = await memory.conversation("chat", ADA).aadd(role="user", content="Hi")
-            await do.amessage("chat", key, content="Ho", by=BY, namespace=ADA)
-            assert (await do.apresent("message", key, namespace=ADA, branch="chat")).value["content"] == "Ho"
-            return await do.ahistory(namespace=ADA)
-
-        assert [each.kind for each in asyncio.run(story())] == ["message", "core", "core"]
+    async def test_every_method_has_a_twin(self, memory):
+        do, key = memory.corrections, await memory.conversation("chat", ADA).aadd(role="user", content="Hi")
+        made = await do.amessage("chat", key, content="Ho", by=BY, namespace=ADA)
+        assert (await do.apresent("message", key, namespace=ADA, branch="chat")).value == made.after
+        await do.aundo(made.id, by=BY, namespace=ADA)
+        assert [each.kind for each in await do.ahistory(namespace=ADA)] == ["message", "message"]
 
 
 class TestUpkeep:

@@ -245,12 +245,6 @@ class TestErrors:
         memory.layers(namespace=ADA).core.set("city", "Lisbon")
         assert browser.submit("/undo?namespace=users/ada&id=x", form_on=address("core", "city")).status_code == 400
 
-    def test_a_form_without_its_secret_changes_nothing(self, memory, browser):
-        memory.layers(namespace=ADA).core.set("city", "Lisbon")
-        answer = browser.post(address("core", "city"), data={"value": "x"}, headers={"Origin": "http://testserver"})
-        assert answer.status_code == 403
-        assert memory.layers(namespace=ADA).core.get("city") == {"city": "Lisbon"}
-
 
 class TestReadOnly:
     def test_there_are_no_forms_and_what_is_sent_is_refused(self, tmp_path, browse):
