@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 from hashlib import sha256
 
@@ -51,7 +52,8 @@ def test_no_page_counts_it_any_more(browser):
 
 @pytest.mark.slow
 def test_a_conversation_goes_alone(memory, browser):
-    where = "?namespace=users/ada&conversation=chat"
+    where = "?namespace=users%2Fada&conversation=chat"
+    assert f'href="/erase{html.escape(where)}"' in browser.text_of("/conversation?namespace=users/ada&id=chat")
     told = counts_on(browser.submit(f"/erase/rehearse{where}", form_on=f"/erase{where}").text)
     assert told == {"conversations": 1, "entries": 1}
     browser.submit(f"/erase{where}", form_on=f"/erase{where}", name="chat")

@@ -69,7 +69,7 @@ def test_read_only_nothing_leads_to_erasing(tmp_path, browse):
         assert 'href="/erase?namespace=users%2Fada"' in browse(memory).settled("/")
     with AgentMemory(tmp_path / "a.db", read_only=True) as memory:
         browser = browse(memory)
-        for url in ("/", "/threads", "/audit", "/audit/chain?verify=1"):
+        for url in ("/", "/threads", "/conversation?namespace=users/ada&id=t", "/audit", "/audit/chain?verify=1"):
             assert "/erase" not in browser.settled(url)
 
 

@@ -134,7 +134,7 @@ class Figures:
     """What the overview tells of the database.
 
     Attributes:
-        stats: What `AgentMemory.stats` gives; of a memory within a namespace, counts alone.
+        stats: What `Admin.stats` gives; of a memory within a namespace, counts alone.
         growth: What was written on each of the last 30 days.
         findings: What was looked at for trouble; nothing where the memory is within a namespace.
     """
