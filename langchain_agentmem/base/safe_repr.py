@@ -12,24 +12,32 @@ import unicodedata
 from collections.abc import Callable, Iterable
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
-from enum import Enum
 from itertools import islice
-from pathlib import PosixPath, PurePosixPath, PureWindowsPath, WindowsPath
-from types import BuiltinFunctionType, FunctionType, MethodType
-from typing import Any, TypeAlias
+from pathlib import Path, PurePosixPath, PureWindowsPath
+from types import FunctionType, MethodType
+from typing import Any
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
 HIDDEN = "***"
 """What stands in place of a password."""
 
-SECRET_NAME = re.compile(
-    r"(?i)(?:(?P<password>passw(?:or)?d|passphrase|passcode|pwd|[_-]pass)"
-    r"|(?P<key>(?:api|access|secret|private|auth|account|signing|encryption)[ _-]?key"
-    r"|(?:access|refresh|auth|bearer|session|api)[ _-]?token|client[ _-]?secret)"
-    r"|(?P<vague>secret|token|credentials?))\d{0,4}\Z"
+
+def _behind(word: str, before: str, sign: str = "<=") -> str:
+    """Return a pattern of a word behind one of others, or with `<!` behind none. The word begins it, which is quick."""
+    behind = [f"(?{sign}{each}{gap}{word})" for each in before.split() for gap in ("", "[ _-]")]
+    return f"{word}(?:{'|'.join(behind) if sign == '<=' else ''.join(behind)})"
+
+
+NAMES = (
+    r"(?=[pktsc_-])(?:(?P<password>passw(?:or)?d|passphrase|passcode|pwd|[_-]pass)"
+    rf"|(?P<key>{_behind('key', 'api access secret private auth account signing encryption')}"
+    rf"|{_behind('token', 'access refresh auth bearer session api')}|{_behind('secret', 'client')})"
+    rf"|(?P<vague>secret|{_behind('token', 'next page continuation max min pad eos bos per', '<!')}|credentials?))"
+    r"\d{0,4}"
 )
 """The end of a name of a secret: `DB_PASSWORD`, `X-Api-Key`, `accessToken`. The vague ones have other meanings, too."""
+SECRET_NAME = re.compile(rf"(?i){NAMES}\Z")
 
 MOST = 200
 """Characters that are shown of a value unless more or fewer are asked for."""
@@ -50,15 +58,12 @@ _CUT_LOGIN = re.compile(
     r"(?P<before>\b(?!file:)[A-Za-z][\w+.-]{0,30}:/+[^:/@\[\s]*:)(?=\S)(?!\*\*\*@|\d+(?:[/?,\s'\")]|$)).*", re.DOTALL
 )
 """What stands where a port should: a password behind which the host is missing."""
-_PARAMETER = re.compile(r"(?P<name>[\w-]{1,80})\s{0,8}=\s{0,8}")
-_NEXT = re.compile(
-    r"[\s&;]{1,8}(?:host|hostaddr|port|dbname|user|password|passfile|options|service|application_name|connect_timeout"
-    r"|client_encoding|target_session_attrs|ssl\w{1,30}|gss\w{1,30}|krb\w{1,30}|keepalives\w{0,30})\s{0,8}="
+_PARAMETER = re.compile(
+    rf"(?is)(?P<before>{NAMES}\s{{0,8}}=\s{{0,8}}).+?(?=[\s&;]{{1,8}}(?:host|hostaddr|port|dbname|user|password|passfile"
+    r"|options|service|application_name|connect_timeout|client_encoding|target_session_attrs|ssl\w{1,30}|gss\w{1,30}"
+    r"|krb\w{1,30}|keepalives\w{0,30})\s{0,8}=|\Z)"
 )
-"""Where the value of a parameter ends: an & in a password that was not escaped is no such place."""
-
-Write: TypeAlias = Callable[[Any, int, int], str]
-"""Writes a value: with so many characters, and so many levels of containers."""
+"""A value ends at the next parameter: an & in a password that was not escaped is no such place."""
 
 
 def safe_repr(value: object, most: int = MOST) -> str:
@@ -133,46 +138,56 @@ def without_passwords(text: str) -> str:
     """
     text = text[:_READ]
     if "=" in text:
-        text = _without_parameters(text)
+        text = _PARAMETER.sub(rf"\g<before>{HIDDEN}", text)
     if ":/" in text:
         text = _LOGIN.sub(rf"\g<before>{HIDDEN}@", text)
         text = _CUT_LOGIN.sub(rf"\g<before>{HIDDEN}", text)
     return text
 
 
-def _without_parameters(text: str) -> str:
-    parts: list[str] = []
-    end = 0
-    for parameter in _PARAMETER.finditer(text):
-        start = parameter.end()
-        if start < end or not SECRET_NAME.search(parameter["name"]):
-            continue
-        behind = _NEXT.search(text, start)
-        stop = len(text) if behind is None else behind.start()
-        if stop > start:
-            parts += (text[end:start], HIDDEN)
-            end = stop
-    return "".join((*parts, text[end:]))
+_PLAIN = frozenset({type(None), bool, float, complex, range, UUID, date, timedelta, Decimal})
+_PATHS = frozenset({type(Path()), PurePosixPath, PureWindowsPath})
+_ZONES = frozenset({type(None), timezone, ZoneInfo})
+_CONTAINERS: dict[type, tuple[Callable[[Any], Iterable[Any]], str]] = {
+    list: (list.__iter__, "[{}]"),
+    tuple: (tuple.__iter__, "({})"),
+    set: (set.__iter__, "{{{}}}"),
+    frozenset: (frozenset.__iter__, "frozenset({{{}}})"),
+    dict: (dict.items, "{{{}}}"),
+    BaseException: (BaseException.args.__get__, "{}"),  # type: ignore[attr-defined]  # a descriptor
+}
+_NAMELESS = frozenset({str, bytes, bytearray, int, *_CONTAINERS})
 
 
-def _written(value: object, most: int, depth: int) -> str:
-    kind = type(value)  # and not the class that an object says it is of
-    if kind in _PLAIN or (kind in _TIMES and type(value.tzinfo) in _ZONES):  # type: ignore[attr-defined]  # it has one
+def _written(value: Any, most: int, depth: int) -> str:
+    """Write a value by its class, and not by the one that it says it is of, with so many levels of containers."""
+    kind = type(value)
+    if kind in _PLAIN or (kind in (datetime, time) and type(value.tzinfo) in _ZONES):
         return repr(value)
+    if issubclass(kind, type):
+        return f"<class {_full_name(value)}>"
+    if type(function := value.__func__ if kind is MethodType else value) is FunctionType:
+        return f"<function {function.__qualname__[:MOST]}>"
     if kind in _PATHS:
-        return f"{_name(kind)}({_text(str(value), most)})"
-    for family, told in _TOLD:
-        if issubclass(kind, family):
-            return told(value)
-    for family, write in _WRITTEN:
-        if issubclass(kind, family):
-            text = write(value, most, depth)
-            return text if kind is family else f"{_name(kind)}({text})"
-    return f"<{_full_name(kind)} object>"
+        text = _text(str(value), most)
+    elif issubclass(kind, str):
+        text = _text(str.__getitem__(value, slice(_READ + 1)), most)
+    elif issubclass(kind, bytes | bytearray):
+        text = f"b{_text(bytes(memoryview(value)[: _READ + 1]).decode('latin-1'), most)}"
+    elif issubclass(kind, int):
+        bits = int.bit_length(value)
+        text = int.__repr__(value) if bits <= _LARGE else f"<a whole number of {bits:,} bits>"
+    elif family := next((each for each in _CONTAINERS if issubclass(kind, each)), None):
+        read, form = _CONTAINERS[family]
+        items = _items(read(value), most, depth, _pair if family is dict else _written)
+        single = family is tuple and tuple.__len__(value) == 1
+        text = form.format(f"{items}," if single else items) if items or family is not set else "set()"
+    else:
+        return f"<{_full_name(kind)} object>"
+    return text if kind in _NAMELESS else f"{_name(kind)}({text})"
 
 
-def _text(value: Any, most: int, depth: int = 0) -> str:  # noqa: ARG001 - a text has no levels
-    given = str.__getitem__(value, slice(_READ + 1))
+def _text(given: str, most: int) -> str:
     plain = without_passwords(given)
     if len(plain) > most:  # its end tells more than its middle, as of a path
         end = 0 if len(given) > _READ else most // 3
@@ -180,84 +195,21 @@ def _text(value: Any, most: int, depth: int = 0) -> str:  # noqa: ARG001 - a tex
     return repr(plain)
 
 
-def _bytes(value: Any, most: int, depth: int) -> str:  # noqa: ARG001 - bytes have no levels
-    text = bytes(memoryview(value)[: _READ + 1]).decode("latin-1")
-    told = without_passwords(text)
-    return repr(told[:most].encode("latin-1")) + ("…" if len(told) > most or len(text) > _READ else "")
-
-
-def _list(value: Any, most: int, depth: int) -> str:
-    return f"[{_items(list.__iter__(value), most, depth)}]"
-
-
-def _tuple(value: Any, most: int, depth: int) -> str:
-    return f"({_items(tuple.__iter__(value), most, depth)}{',' if tuple.__len__(value) == 1 else ''})"
-
-
-def _set(value: Any, most: int, depth: int) -> str:
-    return f"{{{_items(set.__iter__(value), most, depth)}}}" if set.__len__(value) else "set()"
-
-
-def _frozenset(value: Any, most: int, depth: int) -> str:
-    return f"frozenset({{{_items(frozenset.__iter__(value), most, depth)}}})"
-
-
-def _dict(value: Any, most: int, depth: int) -> str:
-    return f"{{{_some(dict.items(value), most, depth, _pair)}}}"
-
-
-def _pair(item: tuple[object, object], most: int, depth: int) -> str:
-    key, value = item
-    named = str.__getitem__(key, slice(_READ)) if issubclass(type(key), str) else ""  # type: ignore[index]  # it is a str
-    secret = value is not None and SECRET_NAME.search(named) is not None
-    return f"{_written(key, most, depth)}: {repr(HIDDEN) if secret else _written(value, most, depth)}"
-
-
-def _error(value: Any, most: int, depth: int) -> str:
-    return _items(BaseException.args.__get__(value), most, depth)  # type: ignore[attr-defined]  # a descriptor
-
-
-def _items(items: Iterable[object], most: int, depth: int) -> str:
-    return _some(items, most, depth, _written)
-
-
-def _some(items: Iterable[Any], most: int, depth: int, write: Write) -> str:
-    """The first items of a container, as long as there is room for them."""
-    told: list[str] = []
-    room = most
-    for number, item in enumerate(list(islice(items, _ITEMS + 1))):
-        if number == _ITEMS or room < 0 or not depth:
-            told.append("…")
+def _items(items: Iterable[Any], most: int, depth: int, write: Callable[[Any, int, int], str]) -> str:
+    """Write the first items of a container, as long as there is room for them."""
+    shown: list[str] = []
+    for item in list(islice(items, _ITEMS + 1)):
+        if len(shown) == _ITEMS or not depth or sum(map(len, shown)) > most:
+            shown.append("…")
             break
-        told.append(write(item, most, depth - 1))
-        room -= len(told[-1])
-    return ", ".join(told)
+        shown.append(write(item, most, depth - 1))
+    return ", ".join(shown)
 
 
-def _whole_number(value: Any) -> str:
-    bits = int.bit_length(value)
-    return int.__repr__(value) if bits <= _LARGE else f"<a whole number of {bits:,} bits>"
-
-
-def _enum(value: Any) -> str:
-    return f"{_name(type(value))}.{object.__getattribute__(value, '__dict__').get('_name_')}"
-
-
-def _decimal(value: Any) -> str:
-    return f"Decimal('{Decimal.__format__(value, '.28g')}')"
-
-
-def _class(value: Any) -> str:
-    return f"<class {_full_name(value)}>"
-
-
-def _function(value: Any) -> str:
-    return f"<function {value.__qualname__[:MOST]}>"
-
-
-def _method(value: Any) -> str:
-    function = value.__func__
-    return _function(function) if type(function) is FunctionType else f"<method of {_full_name(type(value.__self__))}>"
+def _pair(item: tuple[Any, Any], most: int, depth: int) -> str:
+    key, value = item
+    hidden = value is not None and type(key) is str and SECRET_NAME.search(key[:_READ])
+    return f"{_written(key, most, depth)}: {repr(HIDDEN) if hidden else _written(value, most, depth)}"
 
 
 def _name(kind: type) -> str:
@@ -268,29 +220,3 @@ def _name(kind: type) -> str:
 def _full_name(kind: type) -> str:
     module = type.__getattribute__(kind, "__module__")
     return f"{module[:MOST]}.{_name(kind)}" if issubclass(type(module), str) and module != "builtins" else _name(kind)
-
-
-_PLAIN = frozenset({type(None), bool, float, complex, range, UUID, date, timedelta})
-_PATHS = frozenset({PosixPath, WindowsPath, PurePosixPath, PureWindowsPath})
-_TIMES = frozenset({datetime, time})
-_ZONES = frozenset({type(None), timezone, ZoneInfo})
-_TOLD: tuple[tuple[type, Callable[[Any], str]], ...] = (
-    (Enum, _enum),
-    (int, _whole_number),
-    (type, _class),
-    (FunctionType, _function),
-    (BuiltinFunctionType, _function),
-    (MethodType, _method),
-    (Decimal, _decimal),
-)
-_WRITTEN: tuple[tuple[type, Write], ...] = (
-    (str, _text),
-    (list, _list),
-    (tuple, _tuple),
-    (dict, _dict),
-    (set, _set),
-    (frozenset, _frozenset),
-    (bytes, _bytes),
-    (bytearray, _bytes),
-    (BaseException, _error),
-)

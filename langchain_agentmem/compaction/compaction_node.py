@@ -179,7 +179,7 @@ class CompactionNode(Runnable[Any, Any]):
     def _refuse(self, given: Any) -> Any:
         raise InvalidInput(
             f"There are no messages in this: {safe_repr(given)}. Give messages, a prompt, or a state that has a "
-            f"list of them under {HISTORY!r}."
+            f"list of them under '{HISTORY}'."
         )
 
     def _check_key(self, given: Any, config: RunnableConfig) -> None:
@@ -191,7 +191,7 @@ class CompactionNode(Runnable[Any, Any]):
             read(CONTEXT)
         except KeyError as error:
             raise InvalidInput(
-                f"The graph's state has no key {CONTEXT!r}, so the compacted context would be dropped. Let the state "
+                f"The graph's state has no key '{CONTEXT}', so the compacted context would be dropped. Let the state "
                 "inherit langchain_agentmem.CompactionState, or add the key."
             ) from error
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import re
 import string
@@ -43,29 +44,20 @@ JSON_PIECES = [
 
 class TestASecret:
     @pytest.mark.parametrize(("text", "secret"), SECRET)
-    def test_is_taken_out(self, text, secret):
-        assert secret in text
+    def test_is_taken_out_alone_and_amid_other_lines_which_stay(self, text, secret):
         left = redact(text)
-        assert secret not in left
+        amid = redact(f"first line\n{text}\nlast line")
+        assert secret not in left + amid
         assert "***" in left
         assert redact(left) == left
-
-    @pytest.mark.parametrize(("text", "secret"), SECRET)
-    def test_is_taken_out_amid_other_lines_which_stay(self, text, secret):
-        left = redact(f"first line\n{text}\nlast line")
-        assert secret not in left
-        assert left.startswith("first line\n")
-        assert left.endswith("\nlast line")
+        assert amid.startswith("first line\n")
+        assert amid.endswith("\nlast line")
 
     def test_leaves_what_stands_around_it(self):
         text = 'Use {"user": "maya", "password": "x", "port": 5432} and OPENAI_API_KEY=abc for https://u:p@h/x?a=1.'
         assert redact(text) == (
             'Use {"user": "maya", "password": "***", "port": 5432} and OPENAI_API_KEY=*** for https://u:***@h/x?a=1.'
         )
-
-    def test_leaves_json_that_can_be_read(self):
-        value = {"a": {"password": 'x"y', "token": S}, "text": f"sk-{S}"}
-        assert json.loads(redact(json.dumps(value))) == {"a": {"password": "***", "token": "***"}, "text": "***"}
 
     @given(st.lists(st.sampled_from(JSON_PIECES) | st.text(max_size=4)).map("".join))
     @settings(max_examples=500)
@@ -94,49 +86,33 @@ class TestNoSecret:
         assert redact(once) == once
 
 
-class TestA15:
-    """The original made `max_token=***` of a number, and left `"password": "x"`, `sk-proj-…`, keys and tags."""
-
-    def test_a_number_of_tokens_stays(self):
-        assert redact("max_token: 4096") == "max_token: 4096"
-
-    def test_a_password_in_json_goes(self):
-        assert redact('"password": "x"') == '"password": "***"'
-
-    def test_a_key_of_a_project_goes(self):
-        assert redact("sk-proj-abc123def456ghi789") == "***"
-
-    def test_keys_and_tags_are_redacted_too(self):
-        value = {f"key sk-{S}": "v", "tags": [f"owner:sk-{S}", "plain"]}
-        assert redact_value(value) == {"key ***": "v", "tags": ["owner:***", "plain"]}
-
-
 class TestValues:
-    def test_what_is_named_as_a_secret_is_taken_out_whatever_it_looks_like(self):
-        value = {"password": "swordfish", "pin": 1, "db": {"DB_PASSWORD": 12345678, "max_token": 4096}}
-        assert redact_value(value) == {"password": "***", "pin": 1, "db": {"DB_PASSWORD": "***", "max_token": 4096}}
-
-    def test_a_list_of_them_is(self):
-        assert redact_value({"password": ["swordfish", "two"]}) == {"password": ["***", "***"]}
-
-    def test_a_named_pair_is(self):
-        assert redact_value({"name": "DB_PASSWORD", "value": "swordfish"}) == {"name": "DB_PASSWORD", "value": "***"}
-
-    def test_a_schema_is_none(self):
-        schema = {"password": {"type": "string", "minLength": 8, "description": "The user's password"}}
-        assert redact_value(schema) == schema
-
-    def test_the_types_of_containers_and_of_other_values_stay(self):
-        value = {"a": (f"sk-{S}", 1.5), "b": {f"sk-{S}"}, 3: None, "c": b"bytes", "d": True}
-        assert redact_value(value) == {"a": ("***", 1.5), "b": {"***"}, 3: None, "c": b"bytes", "d": True}
-
-    def test_what_is_given_is_not_changed(self):
-        value = {"password": ["swordfish"]}
-        redact_value(value)
-        assert value == {"password": ["swordfish"]}
-
-    def test_two_keys_that_become_one_both_stay(self):
-        assert redact_value({f"sk-{S}": 1, f"sk-{S}9": 2}) == {"***": 1, "*** 2": 2}
+    @pytest.mark.parametrize(
+        ("value", "left"),
+        [
+            ({"password": "swordfish", "pin": 1, "max_token": 4096}, {"password": "***", "pin": 1, "max_token": 4096}),
+            (
+                {"db": {"DB_PASSWORD": 12345678}, "nextToken": "ab12"},
+                {"db": {"DB_PASSWORD": "***"}, "nextToken": "ab12"},
+            ),
+            ({"password": ["swordfish", "two"]}, {"password": ["***", "***"]}),
+            ({"name": "DB_PASSWORD", "value": "swordfish"}, {"name": "DB_PASSWORD", "value": "***"}),
+            ({f"sk-{S}": 1, f"sk-{S}9": 2}, {"***": 1, "*** 2": 2}),
+            (
+                {f"key sk-{S}": "v", "tags": [f"owner:sk-{S}", "plain"]},
+                {"key ***": "v", "tags": ["owner:***", "plain"]},
+            ),
+            ({"password": {"type": "string", "description": "The user's password"}}, None),
+            (
+                {"a": (f"sk-{S}", 1.5), "b": {f"sk-{S}"}, 3: b"b", "d": True},
+                {"a": ("***", 1.5), "b": {"***"}, 3: b"b", "d": True},
+            ),
+        ],
+    )
+    def test_are_redacted_by_form_and_by_name_in_a_copy(self, value, left):
+        before = copy.deepcopy(value)
+        assert redact_value(value) == (before if left is None else left)
+        assert value == before
 
     def test_one_that_contains_itself_is_refused(self):
         value: list = []
@@ -171,16 +147,11 @@ class TestPatternsOfTheUser:
 
 
 PIECES = [
-    "password=", 'password="', "password='", "password: ", '\\"password\\": \\"', "password=`", "a", "-a", "--a", ".a",
-    "a://", "a://:", "a://:a", "https://a:a", "@", "eyJ", "eyJaaaaa.", "-eyJ", "sk-", "sk-a-", "hf_", "ghp_", "bearer ",
-    "basic ", "authorization: ", "cookie:", "cookie:a", "-u a", "--user a:", "-----BEGIN PRIVATE KEY-----",
-    "-----BEGIN ", "A", "=", "\\", '"', "'", "`", "_", "<", "password: str[", "api ", "api_key=\\\\", "password is ",
-    "password is a1", "1", "12345678:", "secret_", " ", "\n", "\t", "--password ", "key:", "a_token:", "xox", "SG.a",
-    "https://hooks.slack.com/services/", "%", "*", "é", "\x00", "\ud800",
+    "password=", 'password="', "password='", '\\"password\\": \\"', "password=`", "a", "-a", "--a", ".a", "a://:a",
+    "eyJaaaaa.", "sk-a-", "bearer ", "authorization: ", "cookie:a", "-u a", "--user a:", "-----BEGIN PRIVATE KEY-----",
+    "-----BEGIN ", "A", "=", "\\", '"', "password: str[", "api ", "api_key=\\\\", "12345678:", "secret_", "\n",
+    "--password ", "a_token:", "SG.a", "https://hooks.slack.com/services/", "*", "\x00", "\ud800",
 ]  # fmt: skip
-
-
-LENGTH = 100_000
 
 
 class TestTime:
@@ -189,18 +160,10 @@ class TestTime:
     @pytest.mark.slow
     @pytest.mark.timeout(60)
     @pytest.mark.parametrize("piece", PIECES)
-    def test_one_piece_over_and_over_is_read(self, piece):
-        text = piece * (LENGTH // len(piece))
-        assert isinstance(redact(text), str)
-
-    @pytest.mark.slow
-    @pytest.mark.timeout(60)
-    @pytest.mark.parametrize("piece", PIECES)
-    def test_what_begins_like_a_secret_and_goes_on_is_read(self, piece):
+    def test_a_long_text_of_pieces_or_that_begins_like_a_secret_is_read(self, piece):
+        redact(piece * (100_000 // len(piece)))
         for rest in string.punctuation + "a1 ":
-            text = piece + rest * 10_000
-            assert isinstance(redact(text), str)
-        assert isinstance(redact(piece + "a" * LENGTH), str)
+            redact(piece + rest * 10_000)
 
     def test_every_pattern_of_ours_has_a_name(self):
         assert len({pattern.name for pattern in DEFAULT}) == len(DEFAULT)
