@@ -77,14 +77,15 @@ insert into channel_value (line_id, channel, version, recipe) values (:line, :ch
 on conflict (line_id, channel, version) do update set recipe = excluded.recipe;
 
 -- name: insert_checkpoint
--- Where its namespace has a branch "main", what that showed then is kept for it.
+-- Where its namespace has a branch "main", what that showed then is kept for it. Citus takes no subquery in "values".
 insert into checkpoint (line_id, name, parent, run_id, versions, head, metadata, created_at, namespace_id)
-values (:line, :name, :parent, :run_id, :versions, :head, :metadata, :now, (
+select :line, :name, :parent, :run_id, :versions, :head, :metadata, :now, (
     select b.namespace_id from checkpoint_line l
     join thread t on t.id = l.thread_id
     join branch b on b.namespace_id = t.namespace_id and b.kind = 'layers' and b.name = 'main'
     where l.id = :line
-))
+)
+where true
 on conflict (line_id, name) do update set parent = excluded.parent, run_id = excluded.run_id,
     versions = excluded.versions, head = excluded.head, metadata = excluded.metadata;
 
